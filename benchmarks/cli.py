@@ -1,0 +1,63 @@
+"""The command ``captionbench``: one subcommand an idea, each kept beside the idea it runs.
+
+A command's module has ``configure(parser)``, which adds its options, and ``run(arguments) -> int``.
+Only the module of the command that was typed is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from benchmarks.errors import InputError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "equations": ("benchmarks.equations", "which equations are oracled, and the papers' errata"),
+    "verify": ("benchmarks.verify.command", "hold an implementation, ours or yours, to the oracle"),
+    "flops": ("benchmarks.flops", "count FLOPs by closed form, and regenerate v2's Table VI"),
+    "tables": ("benchmarks.tables", "read a regenerated table of a paper"),
+    "score": ("benchmarks.score", "score predicted captions against references"),
+    "features": ("benchmarks.features", "extract image features once into checked shards"),
+    "train": ("benchmarks.train", "train a captioning model, resumable"),
+    "caption": ("benchmarks.caption", "caption a split with a trained checkpoint"),
+    "report": ("benchmarks.report.command", "run the main job and write the report"),
+    "import": ("benchmarks.publish", "publish a run's records into reports/"),
+}
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def parser_for(command: str | None) -> argparse.ArgumentParser:
+    """The whole parser, with the options of ``command`` only."""
+    parser = argparse.ArgumentParser(
+        prog="captionbench", description="Five captioning papers, checked."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, summary) in COMMANDS.items():
+        subparser = commands.add_parser(name, help=summary, description=summary)
+        if name == command:
+            importlib.import_module(module).configure(subparser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = words[0] if words and words[0] in COMMANDS else None
+    try:
+        arguments = parser_for(command).parse_args(words)
+        return int(importlib.import_module(COMMANDS[arguments.command][0]).run(arguments))
+    except InputError as error:
+        print(f"captionbench: error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print("captionbench: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output has gone (`| head`): not an error, and nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,84 @@
+"""Files that are either whole or not there: atomic writing, and reading with errors that name the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from benchmarks.errors import InputError
+
+
+@contextmanager
+def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary neighbour of ``path`` that replaces it only when the block ends well.
+
+    On any failure, a full disk or Ctrl-C included, the old file stays as it was.
+
+    Raises:
+        InputError: the folder cannot be written or the disk is full.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    try:
+        encoding = None if "b" in mode else "utf-8"
+        with os.fdopen(handle, mode, encoding=encoding) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException as error:
+        Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise InputError(f"{path}: cannot be written ({reason})") from error
+        raise
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file, expected {what}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}), expected {what}") from error
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The file's JSON value.
+
+    Raises:
+        InputError: the file is missing, truncated or no JSON; the message says where.
+    """
+    data = read_bytes(path, what)
+    try:
+        return json.loads(data)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text, expected {what}") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise InputError(
+            f"{path}: not valid JSON at {place} ({error.msg}), truncated? Expected {what}"
+        ) from None
+
+
+def sha256(data: bytes) -> str:
+    """The hexadecimal SHA-256 of ``data``."""
+    return hashlib.sha256(data).hexdigest()

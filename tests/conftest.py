@@ -1,0 +1,13 @@
+"""Settings for every test: one thread, and hypothesis profiles (``HYPOTHESIS_PROFILE=thorough``)."""
+
+import os
+
+import torch
+from hypothesis import HealthCheck, settings
+
+torch.set_num_threads(1)
+
+_shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", max_examples=25, derandomize=True, **_shared)
+settings.register_profile("thorough", max_examples=400, **_shared)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,0 +1,61 @@
+"""The only place with tolerances.
+
+float64: 1e-10 relative to the largest entry. Lower precision: the error against the float64 oracle
+is at most twice the error of the literal form in that precision, plus 2 ulp of the output's scale.
+NaN and Inf never pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.floating]
+
+FLOAT64 = 1e-10
+"""Relative to the largest entry: float64 forms of one function, gradients included."""
+
+METRIC = 1e-12
+"""Absolute: caption metrics against the published implementation."""
+
+DIFFERENCES = 1e-6
+"""Relative to the largest entry: a derivative against central differences in float64."""
+
+LITERAL_FACTOR = 2.0
+ULPS = 2.0
+
+
+def scale(expected: npt.ArrayLike) -> float:
+    """The largest magnitude of ``expected``; 1 where it is all zeros or empty."""
+    magnitudes = np.abs(np.asarray(expected, dtype=np.float64))
+    return float(magnitudes.max(initial=0.0)) or 1.0
+
+
+def error(actual: npt.ArrayLike, expected: npt.ArrayLike) -> float:
+    """The largest absolute difference; infinite for a wrong shape, a NaN or an Inf."""
+    a, e = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    if a.shape != e.shape or not np.isfinite(a).all():
+        return float("inf")
+    return float(np.abs(a - e).max(initial=0.0))
+
+
+def float64_bound(expected: npt.ArrayLike) -> float:
+    """The largest error that a float64 form may have."""
+    return FLOAT64 * scale(expected)
+
+
+def literal_bound(literal_error: float, expected: npt.ArrayLike, epsilon: float) -> float:
+    """The largest error of a lower precision with machine ``epsilon``, given the literal form's."""
+    return LITERAL_FACTOR * literal_error + ULPS * epsilon * scale(expected)
+
+
+def assert_close(actual: npt.ArrayLike, expected: npt.ArrayLike, what: str = "output") -> None:
+    """Hold a float64 result to the float64 rule."""
+    worst, bound = error(actual, expected), float64_bound(expected)
+    assert worst <= bound, f"{what}: error {worst:.3g} exceeds {bound:.3g}"
+
+
+def assert_derivative(actual: npt.ArrayLike, differences: npt.ArrayLike, what: str) -> None:
+    """Hold a derivative to central differences."""
+    worst, bound = error(actual, differences), DIFFERENCES * scale(differences)
+    assert worst <= bound, f"{what}: error {worst:.3g} exceeds {bound:.3g}"
