@@ -1,0 +1,236 @@
+"""Records: one JSON line a measurement, append-only, with where the number came from.
+
+A record is a plain dictionary:
+
+    schema      1
+    kind        equations | verification | flops | score | ablation | training
+    what        {"paper", "table", "row"}: the line of a table that the values belong to
+    values      {column: number}
+    n           how many images (or cases) the values are over
+    seeds       the seeds of training
+    status      same data | other data | embedded
+    details     whatever else the report shows (per-image scores, captions, rows)
+    data        {"name", "fingerprint", "split"}
+    signature   how captions were scored (tokeniser, metric, references)
+    checkpoint  SHA-256 of the weights that were scored, or null
+    key         hash of all inputs: a run with an equal key is not run again
+    command, commit, clean, code, device, versions, wall_s, time
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.errors import InputError
+
+Record = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parent.parent
+PUBLISHED = ROOT / "reports" / "records"
+LOCAL = ROOT / "reports" / "local" / "records"
+
+SCHEMA = 1
+KINDS = ("equations", "verification", "flops", "score", "ablation", "training")
+STATUSES = ("same data", "other data", "embedded")
+_PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
+
+
+@cache
+def code_fingerprint() -> str:
+    """A hash of the source that numbers depend on, so that edits to prose invalidate nothing."""
+    digest = hashlib.sha256()
+    for folder in ("reference", "torch_impl", "benchmarks", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "report" in path.parts or path.name.startswith("test_"):
+                continue
+            digest.update(str(path.relative_to(ROOT)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def key_of(*parts: Any) -> str:
+    """A hash of everything that a measurement depends on, the code included."""
+    text = json.dumps([code_fingerprint(), *parts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Commit, cleanliness of the tree, device and versions of this process."""
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": commit,
+        "clean": changes == "" if changes is not None else None,
+        "code": code_fingerprint(),
+        "device": {"kind": "cpu", "name": _cpu_name(), "cores": os.cpu_count()},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _PACKAGES},
+        },
+    }
+
+
+def make(
+    kind: str,
+    *,
+    paper: str,
+    table: str,
+    row: str,
+    values: Mapping[str, float],
+    status: str,
+    key: str,
+    n: int | None = None,
+    seeds: Sequence[int] = (),
+    data: Mapping[str, Any] | None = None,
+    signature: str | None = None,
+    checkpoint: str | None = None,
+    details: Mapping[str, Any] | None = None,
+    wall_s: float | None = None,
+    device: Mapping[str, Any] | None = None,
+) -> Record:
+    """A valid record of a measurement that was just made in this process."""
+    record = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "what": {"paper": paper, "table": table, "row": row},
+        "values": dict(values),
+        "n": n,
+        "seeds": list(seeds),
+        "status": status,
+        "details": dict(details or {}),
+        "data": dict(data) if data else None,
+        "signature": signature,
+        "checkpoint": checkpoint,
+        "key": key,
+        "command": " ".join(["captionbench", *sys.argv[1:]]),
+        **environment(),
+        "wall_s": wall_s,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if device:
+        record["device"] = dict(device)
+    return validate(record, "new record")
+
+
+def validate(record: Any, where: str) -> Record:
+    """Check a record's fields.
+
+    Raises:
+        InputError: names ``where`` and the field that is missing or of the wrong kind.
+    """
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: not a record, expected a JSON object")
+    if record.get("schema") != SCHEMA:
+        raise InputError(f"{where}: schema {record.get('schema')!r}, expected {SCHEMA}")
+    if record.get("kind") not in KINDS:
+        raise InputError(f"{where}: kind {record.get('kind')!r}, expected one of {KINDS}")
+    if record.get("status") not in STATUSES:
+        raise InputError(f"{where}: status {record.get('status')!r}, expected one of {STATUSES}")
+    what = record.get("what")
+    if not isinstance(what, dict) or not all(
+        isinstance(what.get(name), str) for name in ("paper", "table", "row")
+    ):
+        raise InputError(f"{where}: field 'what' must name paper, table and row")
+    values = record.get("values")
+    if not isinstance(values, dict):
+        raise InputError(f"{where}: field 'values' must be an object of numbers")
+    for name, value in values.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            raise InputError(f"{where}: value {name!r} is {value!r}, expected a finite number")
+    for name in ("key", "time", "command"):
+        if not isinstance(record.get(name), str):
+            raise InputError(f"{where}: field {name!r} must be text")
+    return record
+
+
+def append(records: Iterable[Record], path: Path) -> None:
+    """Append whole lines under a lock: two writers at once lose nothing and mix nothing."""
+    lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            end = file.seek(0, os.SEEK_END)
+            try:
+                file.write(lines.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(end)
+                raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def read(path: Path) -> list[Record]:
+    """All records of one file.
+
+    Raises:
+        InputError: a line is no valid record; the message names file and line.
+    """
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        where = f"{path}: line {number}"
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{where}: not valid JSON ({error.msg})") from None
+        records.append(validate(value, where))
+    return records
+
+
+def load(*folders: Path) -> list[Record]:
+    """All records under the folders, oldest first."""
+    paths = [path for folder in folders for path in sorted(folder.glob("*.jsonl"))]
+    return sorted((r for path in paths for r in read(path)), key=lambda r: r["time"])
+
+
+def slot(record: Record) -> tuple[Any, ...]:
+    """What a later record of the same measurement replaces."""
+    what, data = record["what"], record["data"] or {}
+    return (
+        record["kind"],
+        *(what[name] for name in ("paper", "table", "row")),
+        tuple(record["seeds"]),
+        data.get("name"),
+        data.get("split"),
+    )
+
+
+def newest(records: Iterable[Record]) -> list[Record]:
+    """The last record of each slot, in the order of time."""
+    return sorted({slot(r): r for r in records}.values(), key=lambda r: r["time"])
