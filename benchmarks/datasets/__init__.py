@@ -1,0 +1,59 @@
+"""What a captioning data set is: splits of images, their references, and a store of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.datasets.vocabulary import Vocabulary
+
+Features = npt.NDArray[np.float32]
+
+
+class FeatureStore(Protocol):
+    """The features of a set of images: (L, d_feature) each, L free to vary."""
+
+    @property
+    def d_feature(self) -> int:
+        """The width of a feature row."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the features and of how they were made."""
+
+    @property
+    def image_ids(self) -> Sequence[int]:
+        """The images that the store holds, in its order."""
+
+    def __len__(self) -> int:
+        """How many images the store holds."""
+
+    def features(self, image_id: int) -> Features:
+        """One image's features, (L, d_feature) float32.
+
+        Raises:
+            InputError: the store has no such image, or its features are damaged.
+        """
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images that are trained on, chosen by or tested on together; references are raw text."""
+
+    image_ids: list[int]
+    references: dict[int, list[str]]
+    features: FeatureStore
+
+
+@dataclass(frozen=True)
+class CaptionData:
+    """A data set: ``splits`` by name ("train", "val", "test"), words by the train split."""
+
+    name: str
+    fingerprint: str
+    vocabulary: Vocabulary
+    splits: dict[str, Split]
