@@ -45,7 +45,7 @@ def parser_for(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
+    """Run one command; exit code 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
     words = list(sys.argv[1:] if argv is None else argv)
     command = words[0] if words and words[0] in COMMANDS else None
     try:

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: atomic writing, and reading with errors that name the file."""
+"""Files that are whole or not there: atomic writing, and reading with errors that name the file."""
 
 from __future__ import annotations
 

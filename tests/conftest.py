@@ -1,4 +1,4 @@
-"""Settings for every test: one thread, and hypothesis profiles (``HYPOTHESIS_PROFILE=thorough``)."""
+"""Settings for every test: one thread, and hypothesis profiles (HYPOTHESIS_PROFILE=thorough)."""
 
 import os
 
