@@ -1,0 +1,100 @@
+"""The optimiser and the learning rates: RAdam as run, and the two readings of the warm-up.
+
+Iterations count the updates already made: the first update has iteration 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def rectification(t: int, beta_2: float) -> float | None:
+    """r_t of Liu et al. 2019 (v1 [23], v2 [53]), or None where step t = 1, 2, ... has none.
+
+    rho_t approximates the degrees of freedom of the second moment; below 5 its variance is not
+    trusted. With beta_2 = 0.98 these are steps 1 to 5.
+    """
+    rho_inf = 2 / (1 - beta_2) - 1
+    rho = rho_inf - 2 * t * beta_2**t / (1 - beta_2**t)
+    if rho < 5:
+        return None
+    return math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
+
+
+def radam(
+    theta: Array,
+    gradients: Sequence[Array],
+    learning_rates: Sequence[float],
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.98,
+    epsilon: float = 1e-9,
+) -> list[Array]:
+    """The parameters after each update of RAdam as run.
+
+    Where the rectification is undefined the parameters stay, although the moments are gathered; the
+    published algorithm takes a step of momentum there.
+
+    Args:
+        theta: the first parameters, any shape.
+        gradients: one of theta's shape for each update.
+        learning_rates: one for each update.
+        beta_1: decay of the first moment.
+        beta_2: decay of the second moment.
+        epsilon: added to the root of the second moment before its bias is corrected.
+    """
+    m, v = np.zeros_like(theta), np.zeros_like(theta)
+    trajectory = []
+    for t, (g, lr) in enumerate(zip(gradients, learning_rates, strict=True), start=1):
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g**2
+        r = rectification(t, beta_2)
+        if r is not None:
+            m_hat = m / (1 - beta_1**t)
+            l_hat = math.sqrt(1 - beta_2**t) / (np.sqrt(v) + epsilon)
+            theta = theta - lr * r * m_hat * l_hat
+        trajectory.append(theta)
+    return trajectory
+
+
+def hyperbolic_warmup(
+    iteration: int,
+    *,
+    lr: float,
+    warmup: int,
+    batches_per_epoch: int,
+    anneal: float,
+    anneal_every: int,
+    floor: float = 5e-7,
+) -> float:
+    """The learning rate as run: lr / max(w - it, 1), annealed, and not below ``floor`` from w on.
+
+    The rise is hyperbolic: half way through w = 10,000 the rate is lr / 5,000. ``anneal`` is a
+    factor for every ``anneal_every`` epochs, counted from the first iteration.
+    """
+    annealed = anneal ** (iteration // (batches_per_epoch * anneal_every))
+    rate = lr / max(warmup - iteration, 1) * annealed
+    return max(rate, floor) if iteration >= warmup else rate
+
+
+def linear_warmup(
+    iteration: int,
+    *,
+    lr: float,
+    warmup: int,
+    batches_per_epoch: int,
+    anneal: float,
+    anneal_every: int,
+) -> float:
+    """The learning rate as the papers' text has it: "warm-up", "annealed by 0.8 every 2 epochs".
+
+    It rises linearly to ``lr`` at the ``warmup``-th update; annealed as in ``hyperbolic_warmup``.
+    """
+    annealed = anneal ** (iteration // (batches_per_epoch * anneal_every))
+    return lr * min((iteration + 1) / max(warmup, 1), 1.0) * annealed

@@ -1,0 +1,330 @@
+"""Captions from a model: greedy, multinomial samples, beam search, and the score of given ones.
+
+All are batched over images and over each image's hypotheses. ``max_length`` counts the start token.
+The model is used in the mode it is in: call ``model.eval()`` first unless dropout is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Model(Protocol):
+    """What decoding asks of a captioning model."""
+
+    start_id: int
+    end_id: int
+    pad_id: int
+    max_length: int
+
+    def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Features (B, L, d_feature) to memory (B, L, d)."""
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
+    ) -> Tensor:
+        """Tokens (B, T) to the log-probabilities (B, T, V) of the token after each."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A caption as the model gave it."""
+
+    tokens: list[int]
+    """The start token included, the end token too unless ``max_length`` cut it off."""
+    log_probs: list[float]
+    """One for each token after the start."""
+
+    @property
+    def score(self) -> float:
+        """The sum of the log-probabilities over the number of tokens, start included."""
+        return sum(self.log_probs) / len(self.tokens)
+
+
+def greedy(
+    model: Model, features: Tensor, lengths: Tensor | None = None, *, max_length: int
+) -> list[Hypothesis]:
+    """The most likely token at each step until the end token; among equals the lowest id.
+
+    Args:
+        model: the captioning model.
+        features: (B, L, d_feature).
+        lengths: (B,) valid feature rows, all if None.
+        max_length: the longest caption in tokens, start and end included.
+
+    Returns:
+        One hypothesis for each image.
+
+    Raises:
+        ValueError: ``max_length`` is less than 2 or more than the model's.
+    """
+    captions = _roll_out(
+        model, features, lengths, 1, max_length, lambda log_probs, _: log_probs.argmax(-1)
+    )
+    return [caption for (caption,) in captions]
+
+
+def sample(
+    model: Model,
+    features: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    max_length: int,
+    num_samples: int,
+    generator: torch.Generator | None = None,
+) -> list[list[Hypothesis]]:
+    """Multinomial samples, by the inverse of the cumulated distribution.
+
+    The uniform draws are ``torch.rand((B, num_samples, max_length - 1), dtype=torch.float64)`` from
+    ``generator``, one a step, drawn whether a sample ends early or not: so an image's samples do
+    not depend on how long its neighbours' are.
+
+    Args:
+        model: the captioning model.
+        features: (B, L, d_feature).
+        lengths: (B,) valid feature rows, all if None.
+        max_length: the longest caption in tokens, start and end included.
+        num_samples: samples of each image.
+        generator: on any device; the default generator of the features' device if None.
+
+    Returns:
+        ``num_samples`` hypotheses for each image.
+
+    Raises:
+        ValueError: ``num_samples`` < 1; ``max_length`` is less than 2 or more than the model's.
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples is {num_samples}, expected at least 1")
+    _check_length(model, max_length)
+    uniforms = torch.rand(
+        (features.shape[0], num_samples, max_length - 1),
+        dtype=torch.float64,
+        device=features.device if generator is None else generator.device,
+        generator=generator,
+    ).to(features.device)
+
+    def inverse_cdf(log_probs: Tensor, step: int) -> Tensor:
+        cumulated = log_probs.double().exp().cumsum(-1)
+        total = cumulated[..., -1:]
+        below = (cumulated <= uniforms[..., step, None] * total).sum(-1)
+        # rounding may take u * total up to the total: then the last token that is possible
+        return below.minimum((cumulated < total).sum(-1))
+
+    return _roll_out(model, features, lengths, num_samples, max_length, inverse_cdf)
+
+
+@torch.no_grad()
+def beam_search(
+    model: Model,
+    features: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    beam_size: int,
+    max_length: int,
+    num_return: int = 1,
+) -> list[list[Hypothesis]]:
+    """Beam search as the papers' scores were made.
+
+    In the search hypotheses compete by their summed log-probability; a finished one stays in the
+    beam with its sum unchanged and competes. Ties go to the earlier beam, then to the lower token
+    id. The final order is by ``Hypothesis.score``; ties keep the order of the beam.
+
+    Args:
+        model: the captioning model.
+        features: (B, L, d_feature).
+        lengths: (B,) valid feature rows, all if None.
+        beam_size: hypotheses kept for each image.
+        max_length: the longest caption in tokens, start and end included.
+        num_return: hypotheses returned for each image, best first.
+
+    Returns:
+        ``num_return`` hypotheses for each image; fewer where fewer of probability above zero exist.
+
+    Raises:
+        ValueError: ``beam_size`` < 1; ``num_return`` not in 1 to ``beam_size``; ``max_length`` less
+            than 2 or more than the model's; the model's log-probabilities are NaN.
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_size is {beam_size}, expected at least 1")
+    if not 1 <= num_return <= beam_size:
+        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
+    _check_length(model, max_length)
+    next_log_probs = _next_log_probs(model, features, lengths, beam_size)
+    B, device = features.shape[0], features.device
+    tokens = torch.full((B, beam_size, 1), model.start_id, device=device)
+    log_probs = torch.empty((B, beam_size, 0), dtype=torch.float64, device=device)
+    sizes = torch.ones((B, beam_size), dtype=torch.int64, device=device)
+    finished = torch.zeros((B, beam_size), dtype=torch.bool, device=device)
+    # one hypothesis to begin with: a place whose sum is -inf is empty, and loses to all others
+    totals = torch.full((B, beam_size), -torch.inf, dtype=torch.float64, device=device)
+    totals[:, 0] = 0
+    for _ in range(max_length - 1):
+        log_p = next_log_probs(tokens)
+        V = log_p.shape[-1]
+        # a finished hypothesis has one continuation: itself, padded, at no cost
+        stay = log_p.new_full((V,), -torch.inf)
+        stay[model.pad_id] = 0
+        log_p = torch.where(finished.unsqueeze(-1), stay, log_p)
+        totals, choices = _largest((totals.unsqueeze(-1) + log_p).flatten(1), beam_size)
+        beams, token = choices // V, choices % V
+        finished, sizes = finished.gather(1, beams), sizes.gather(1, beams)
+        tokens = _append(_pick(tokens, beams), token)
+        log_probs = _append(_pick(log_probs, beams), log_p.flatten(1).gather(1, choices))
+        sizes = sizes + ~finished
+        finished = finished | (token == model.end_id)
+        if bool((finished | (totals == -torch.inf)).all()):
+            break
+    return [
+        sorted(kept, key=lambda hypothesis: -hypothesis.score)[:num_return]
+        for kept in _hypotheses(tokens, log_probs, sizes, totals > -torch.inf)
+    ]
+
+
+def forced(
+    model: Model,
+    features: Tensor,
+    lengths: Tensor | None,
+    tokens: Sequence[Sequence[Sequence[int]]],
+) -> tuple[Tensor, Tensor]:
+    """The log-probabilities of given captions, each token read after the given ones before it.
+
+    Gradients flow, in one pass over whole captions: the self-critical loss takes the two results.
+
+    Args:
+        model: the captioning model.
+        features: (B, L, d_feature).
+        lengths: (B,) valid feature rows, all if None.
+        tokens: for each image its captions, each from the start token on.
+
+    Returns:
+        Log-probabilities (B, K, T - 1) of each token after the start, 0 beyond a caption's end, and
+        the mask (B, K, T - 1), True on a caption's own; K captions at most, T tokens at most.
+
+    Raises:
+        ValueError: not one list of captions for each image, no captions, or too long for the model.
+    """
+    if len(tokens) != features.shape[0]:
+        raise ValueError(f"captions of {len(tokens)} images, expected {features.shape[0]}")
+    K = max((len(captions) for captions in tokens), default=0)
+    T = max((len(caption) for captions in tokens for caption in captions), default=0)
+    if T < 2:
+        raise ValueError("expected a caption of at least 2 tokens, the start token included")
+    # filled on the host and moved once
+    padded = torch.full((len(tokens), K, T), model.pad_id)
+    mask = torch.zeros((len(tokens), K, T - 1), dtype=torch.bool)
+    for b, captions in enumerate(tokens):
+        for k, caption in enumerate(captions):
+            padded[b, k, : len(caption)] = torch.tensor(caption)
+            mask[b, k, : len(caption) - 1] = True
+    padded, mask = padded.to(features.device), mask.to(features.device)
+    memory, memory_lengths = _repeated(model, features, lengths, K)
+    log_p = model.decode(padded[..., :-1].flatten(0, 1), memory, memory_lengths)
+    log_p = log_p.gather(-1, padded[..., 1:].flatten(0, 1).unsqueeze(-1)).view(mask.shape)
+    return log_p.where(mask, 0), mask
+
+
+@torch.no_grad()
+def _roll_out(
+    model: Model,
+    features: Tensor,
+    lengths: Tensor | None,
+    copies: int,
+    max_length: int,
+    choose: Callable[[Tensor, int], Tensor],
+) -> list[list[Hypothesis]]:
+    """``copies`` captions of each image, each token by ``choose``: (B, K, V), step -> (B, K)."""
+    _check_length(model, max_length)
+    next_log_probs = _next_log_probs(model, features, lengths, copies)
+    B, device = features.shape[0], features.device
+    tokens = torch.full((B, copies, 1), model.start_id, device=device)
+    log_probs = torch.empty((B, copies, 0), dtype=torch.float64, device=device)
+    sizes = torch.ones((B, copies), dtype=torch.int64, device=device)
+    finished = torch.zeros((B, copies), dtype=torch.bool, device=device)
+    for step in range(max_length - 1):
+        log_p = next_log_probs(tokens)
+        token = choose(log_p, step)
+        log_probs = _append(log_probs, log_p.gather(-1, token.unsqueeze(-1)).squeeze(-1))
+        tokens = _append(tokens, token.where(~finished, model.pad_id))
+        sizes = sizes + ~finished
+        finished = finished | (token == model.end_id)
+        if bool(finished.all()):
+            break
+    return _hypotheses(tokens, log_probs, sizes, sizes > 0)
+
+
+def _next_log_probs(
+    model: Model, features: Tensor, lengths: Tensor | None, copies: int
+) -> Callable[[Tensor], Tensor]:
+    """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V) in float64.
+
+    The whole prefix is computed each time. Float64, so that sums and their ties are those of the
+    model's values, whatever its dtype.
+    """
+    memory, memory_lengths = _repeated(model, features, lengths, copies)
+
+    def next_log_probs(tokens: Tensor) -> Tensor:
+        log_p = model.decode(tokens.flatten(0, 1), memory, memory_lengths)[:, -1]
+        return log_p.view(*tokens.shape[:2], -1).double()
+
+    return next_log_probs
+
+
+def _repeated(
+    model: Model, features: Tensor, lengths: Tensor | None, copies: int
+) -> tuple[Tensor, Tensor | None]:
+    """Memory and lengths, each image's ``copies`` times in a row: encoded once, then repeated."""
+    memory = model.encode(features, lengths).repeat_interleave(copies, 0)
+    return memory, None if lengths is None else lengths.repeat_interleave(copies, 0)
+
+
+def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest of each row, with their indices; equal ones by index, -inf past the last.
+
+    ``topk`` leaves the order of equals open, a stable sort of beams times vocabulary is far slower.
+    """
+    values, indices = [], []
+    for _ in range(k):
+        index = scores.argmax(-1, keepdim=True)  # the first of equals
+        values.append(scores.gather(-1, index))
+        indices.append(index)
+        scores = scores.scatter(-1, index, -torch.inf)
+    return torch.cat(values, -1), torch.cat(indices, -1)
+
+
+def _pick(x: Tensor, beams: Tensor) -> Tensor:
+    """The rows ``beams`` (B, K) of x (B, K, T)."""
+    return x.gather(1, beams.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+
+def _append(x: Tensor, column: Tensor) -> Tensor:
+    """x (B, K, T) and ``column`` (B, K) as its next."""
+    return torch.cat([x, column.unsqueeze(-1)], -1)
+
+
+def _hypotheses(
+    tokens: Tensor, log_probs: Tensor, sizes: Tensor, kept: Tensor
+) -> list[list[Hypothesis]]:
+    """Each image's hypotheses where ``kept`` (B, K), without their padding."""
+    if bool(log_probs.isnan().any()):
+        raise ValueError("the model's log-probabilities are NaN")
+    images = zip(tokens.tolist(), log_probs.tolist(), sizes.tolist(), kept.tolist(), strict=True)
+    return [
+        [
+            Hypothesis(words[:size], values[: size - 1])
+            for words, values, size, keep in zip(*image, strict=True)
+            if keep
+        ]
+        for image in images
+    ]
+
+
+def _check_length(model: Model, max_length: int) -> None:
+    if max_length < 2:
+        raise ValueError(f"max_length is {max_length}, expected at least 2: the start token counts")
+    if max_length > model.max_length:
+        raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
