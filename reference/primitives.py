@@ -1,0 +1,113 @@
+"""What every model is made of: softmax, sigmoid, ReLU, layer norm, linear maps, word vectors.
+
+Everything keeps the dtype of its input, so that the oracle in float32 is the paper's own order of
+operations in that precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.integer[Any]]
+Mask = npt.NDArray[np.bool_]
+Parameters = Mapping[str, Array]
+
+
+def select(parameters: Parameters, prefix: str) -> dict[str, Array]:
+    """The parameters whose dotted name begins with ``prefix``, with the prefix removed.
+
+    Raises:
+        ValueError: no name begins with ``prefix``.
+    """
+    chosen = {
+        name.removeprefix(prefix): value
+        for name, value in parameters.items()
+        if name.startswith(prefix)
+    }
+    if not chosen:
+        raise ValueError(f"no parameter begins with {prefix!r}")
+    return chosen
+
+
+def relu(x: Array) -> Array:
+    """``max(x, 0)``, element by element."""
+    return np.maximum(x, 0)
+
+
+def sigmoid(x: Array) -> Array:
+    """``1 / (1 + exp(-x))``, element by element, without overflow at either end."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def softmax(x: Array, axis: int = -1) -> Array:
+    """``exp(x) / sum(exp(x))`` along ``axis``; entries of minus infinity get weight zero."""
+    e: Array = np.exp(x - x.max(axis=axis, keepdims=True))
+    weights: Array = e / e.sum(axis=axis, keepdims=True)
+    return weights
+
+
+def log_softmax(x: Array, axis: int = -1) -> Array:
+    """The logarithm of ``softmax(x)``, finite wherever ``x`` is."""
+    shifted: Array = x - x.max(axis=axis, keepdims=True)
+    normaliser: Array = np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+    return shifted - normaliser
+
+
+def layer_norm(X: Array, parameters: Parameters, epsilon: float = 1e-5) -> Array:
+    """Layer normalisation over the last axis, with the biased variance (Ba et al., 2016).
+
+    Args:
+        X: (..., d).
+        parameters: ``weight`` (d,) and ``bias`` (d,).
+        epsilon: added to the variance.
+    """
+    centred: Array = X - X.mean(axis=-1, keepdims=True)
+    variance: Array = (centred * centred).mean(axis=-1, keepdims=True)
+    normed: Array = centred / np.sqrt(variance + epsilon)
+    return normed * parameters["weight"] + parameters["bias"]
+
+
+def linear(X: Array, parameters: Parameters) -> Array:
+    """``X W^T + b``: (..., in) to (..., out).
+
+    Args:
+        X: (..., in).
+        parameters: ``weight`` (out, in) and ``bias`` (out,).
+    """
+    projected: Array = X @ parameters["weight"].T
+    return projected + parameters["bias"]
+
+
+def feed_forward(X: Array, parameters: Parameters) -> Array:
+    """The perceptron of every layer, ``linear_1``, ReLU, ``linear_2``: (L, d) to (L, d)."""
+    return linear(relu(linear(X, select(parameters, "linear_1."))), select(parameters, "linear_2."))
+
+
+def word_vectors(tokens: Integers, embedding: Array, positions: Array) -> Array:
+    """The decoder's input: ``E[y_t] sqrt(d) + positions[t]``.
+
+    Args:
+        tokens: (T,) word ids.
+        embedding: (V, d).
+        positions: (max_length, d), learned.
+
+    Returns:
+        (T, d).
+
+    Raises:
+        ValueError: a word id outside the vocabulary, or more words than positions.
+    """
+    if tokens.size and not 0 <= tokens.min() <= tokens.max() < len(embedding):
+        raise ValueError(
+            f"word ids {tokens.min()} to {tokens.max()} in a vocabulary of {len(embedding)}"
+        )
+    if len(tokens) > len(positions):
+        raise ValueError(f"{len(tokens)} words but {len(positions)} positions")
+    return embedding[tokens] * math.sqrt(embedding.shape[1]) + positions[: len(tokens)]
