@@ -233,4 +233,5 @@ def slot(record: Record) -> tuple[Any, ...]:
 
 def newest(records: Iterable[Record]) -> list[Record]:
     """The last record of each slot, in the order of time."""
-    return sorted({slot(r): r for r in records}.values(), key=lambda r: r["time"])
+    ordered = sorted(records, key=lambda r: r["time"])
+    return sorted({slot(r): r for r in ordered}.values(), key=lambda r: r["time"])
