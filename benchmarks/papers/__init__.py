@@ -1,0 +1,180 @@
+"""The papers' own numbers: every table and figure with its place, as JSON beside this file.
+
+A table holds what was printed, misprints included; a cell that is wrong in print carries the
+corrected value and why. Captions of tables are in our words. Columns of scores have the names that
+our scores have (B1, METEOR, CIDEr-D, ...), with "XE " or "RL " before them where a table has both
+stages of training; rows of the ablations are named by their mixers, "static:64 | dynamic:16".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmarks.errors import InputError
+from benchmarks.files import read_json
+
+FOLDER = Path(__file__).parent
+
+Value = float | str | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: our name, what is printed above it, and the heading it shares with others."""
+
+    name: str
+    printed: str
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: our name, its printed label, and the mixers of the model where it is an ablation."""
+
+    name: str
+    printed: str
+    values: tuple[Value, ...]
+    group: str | None = None
+    encoder: str | None = None
+    decoder: str | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell; ``value`` is None where the paper gives none, ``note`` says what is odd in print."""
+
+    row: str
+    column: str
+    value: Value
+    corrected: float | None = None
+    note: str | None = None
+    printed: str | None = None
+
+    @property
+    def meant(self) -> Value:
+        """The value that was meant: the corrected one where the print is wrong."""
+        return self.value if self.corrected is None else self.corrected
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of "numbers" or "captions"; ``not_run`` says why a cell may have no value of ours."""
+
+    name: str
+    kind: str
+    place: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    not_run: str
+    notes: Mapping[tuple[str, str], Mapping[str, Any]]
+    unit: str | None = None
+    remark: str | None = None
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, row by row."""
+        return tuple(
+            Cell(row.name, column.name, value, **self.notes.get((row.name, column.name), {}))
+            for row in self.rows
+            for column, value in zip(self.columns, row.values, strict=True)
+        )
+
+    def cell(self, row: str, column: str) -> Cell:
+        """The cell of that row and column.
+
+        Raises:
+            InputError: the table has no such row or column.
+        """
+        for cell in self.cells:
+            if (cell.row, cell.column) == (row, column):
+                return cell
+        raise InputError(f"table {self.name}: no cell in row {row!r}, column {column!r}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure; ``data`` is True where it shows measurements, not only a drawing."""
+
+    name: str
+    place: str
+    caption: str
+    data: bool
+
+
+@dataclass(frozen=True)
+class PaperTables:
+    """Everything a paper shows in tables and figures."""
+
+    paper: str
+    title: str
+    tables: tuple[Table, ...]
+    figures: tuple[Figure, ...]
+
+    def table(self, name: str) -> Table:
+        """The table called ``name``: "VI", "table vi" and "Table VI" are the same.
+
+        Raises:
+            InputError: the paper has no such table; the message lists those it has.
+        """
+        wanted = name.strip().upper().removeprefix("TABLE").strip()
+        for table in self.tables:
+            if table.name == wanted:
+                return table
+        known = ", ".join(table.name for table in self.tables)
+        raise InputError(f"{self.paper} has no table {name!r}, expected one of {known}")
+
+
+def names() -> tuple[str, ...]:
+    """The papers that have a file here."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+
+def load(paper: str) -> PaperTables:
+    """The tables and figures of ``paper``, one of `names`.
+
+    Raises:
+        InputError: an unknown paper, or a file whose tables do not hold together (a row of another
+            length than the columns, a name twice, a note about no cell); the message says where.
+    """
+    if paper not in names():
+        raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(names())}")
+    path = FOLDER / f"{paper}.json"
+    content = read_json(path, "the tables of a paper")
+    try:
+        return PaperTables(
+            paper=content["paper"],
+            title=content["title"],
+            tables=tuple(_table(entry, path) for entry in content["tables"]),
+            figures=tuple(Figure(**entry) for entry in content["figures"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: not the layout of a paper's tables ({error!r})") from error
+
+
+def _table(entry: Mapping[str, Any], path: Path) -> Table:
+    where = f"{path}: table {entry['name']}"
+    columns = tuple(Column(**{"printed": c["name"], **c}) for c in entry["columns"])
+    rows = tuple(
+        Row(**{"printed": r["name"], **r, "values": tuple(r["values"])}) for r in entry["rows"]
+    )
+    for what, parts in (("column", columns), ("row", rows)):
+        twice = {part.name for part in parts if [p.name for p in parts].count(part.name) > 1}
+        if twice:
+            raise InputError(f"{where}: {what} {min(twice)!r} stands twice, expected once")
+    for row in rows:
+        if len(row.values) != len(columns):
+            raise InputError(
+                f"{where}: row {row.name!r} has {len(row.values)} values, expected {len(columns)}"
+            )
+    notes = {}
+    for note in entry["notes"]:
+        place = note["row"], note["column"]
+        if place[0] not in {r.name for r in rows} or place[1] not in {c.name for c in columns}:
+            raise InputError(f"{where}: a note about {place}, which is no cell")
+        notes[place] = {key: note[key] for key in note.keys() - {"row", "column"}}
+    return Table(**{**entry, "columns": columns, "rows": rows, "notes": notes})
