@@ -1,0 +1,190 @@
+"""Caption metrics on tokens: BLEU, ROUGE-L and CIDEr-D, as the papers' scores were computed.
+
+A caption is a sequence of words; a corpus has one candidate and one or more references an image.
+The definitions are those of the cited papers; the constants and edge cases are those of the COCO
+caption evaluation, so that the numbers equal the published ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Caption = Sequence[str]
+NGram = tuple[str, ...]
+Scores = npt.NDArray[np.float64]
+
+TINY, SMALL = 1e-15, 1e-9
+"""Added above and below BLEU's fractions, so that no match is nearly 0 and no guess is no error."""
+
+
+def ngrams(caption: Caption, n: int) -> Counter[NGram]:
+    """How often each run of ``n`` words occurs in ``caption``."""
+    return Counter(tuple(caption[i : i + n]) for i in range(len(caption) - n + 1))
+
+
+def _check(candidates: Sequence[Caption], references: Sequence[Sequence[Caption]]) -> None:
+    if not candidates or len(candidates) != len(references):
+        raise ValueError(
+            f"{len(candidates)} candidates for {len(references)} images, expected one for each, "
+            "and at least one"
+        )
+    for image, captions in enumerate(references):
+        if not captions:
+            raise ValueError(f"image {image} has no references, expected at least one")
+
+
+# BLEU: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"
+
+
+def _clipped_matches(candidate: Caption, references: Sequence[Caption], n: int) -> int:
+    """The candidate's n-grams found in a reference, each at most as often as in any one of them."""
+    most: Counter[NGram] = Counter()
+    for reference in references:
+        most |= ngrams(reference, n)
+    return sum((ngrams(candidate, n) & most).values())
+
+
+def _closest_length(candidate: Caption, references: Sequence[Caption]) -> int:
+    """The length of the reference closest in length to the candidate, the shorter one on a tie."""
+    return min((abs(len(r) - len(candidate)), len(r)) for r in references)[1]
+
+
+def bleu(
+    candidates: Sequence[Caption], references: Sequence[Sequence[Caption]], n: int = 4
+) -> Scores:
+    """BLEU-1 to BLEU-n of a corpus: (n,), 0 to 1. A corpus of one image gives the sentence's BLEU.
+
+    BLEU-k is the brevity penalty times the geometric mean of the clipped precisions of 1- to
+    k-grams, all of them counted over the corpus before dividing (Papineni et al. 2002, 2.1-2.3).
+
+    Raises:
+        ValueError: no images, candidates and references differ in number, or an image without any.
+    """
+    _check(candidates, references)
+    corpus = list(zip(candidates, references, strict=True))
+    c = sum(len(candidate) for candidate in candidates)
+    r = sum(_closest_length(candidate, captions) for candidate, captions in corpus)
+    ratio = (c + TINY) / (r + SMALL)
+    brevity_penalty = 1.0 if ratio >= 1 else math.exp(1 - 1 / ratio)
+
+    precisions = []
+    for k in range(1, n + 1):
+        correct = sum(_clipped_matches(candidate, captions, k) for candidate, captions in corpus)
+        guessed = sum(max(0, len(candidate) - k + 1) for candidate in candidates)
+        precisions.append((correct + TINY) / (guessed + SMALL))
+    return np.array(
+        [brevity_penalty * math.prod(precisions[:k]) ** (1 / k) for k in range(1, n + 1)]
+    )
+
+
+# ROUGE-L: Lin 2004, "ROUGE: a package for automatic evaluation of summaries", section 3
+
+
+def longest_common_subsequence(a: Caption, b: Caption) -> int:
+    """The length of the longest sequence of words that both captions have in this order."""
+    lengths = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, word in enumerate(a):
+        for j, other in enumerate(b):
+            if word == other:
+                lengths[i + 1][j + 1] = lengths[i][j] + 1
+            else:
+                lengths[i + 1][j + 1] = max(lengths[i][j + 1], lengths[i + 1][j])
+    return lengths[-1][-1]
+
+
+def rouge_l(
+    candidates: Sequence[Caption], references: Sequence[Sequence[Caption]], beta: float = 1.2
+) -> Scores:
+    """ROUGE-L of each image: (images,), 0 to 1; a corpus' score is the mean.
+
+    F_lcs = (1 + beta^2) R P / (R + beta^2 P), with the best precision and the best recall over the
+    references, not necessarily of the same one (Lin 2004, section 3.1; beta as COCO sets it).
+
+    Raises:
+        ValueError: no images, candidates and references differ in number, or an image without any.
+    """
+    _check(candidates, references)
+    scores = []
+    for candidate, captions in zip(candidates, references, strict=True):
+        # COCO splits "" into one empty word, so an empty caption has the length 1
+        hypothesis = list(candidate) or [""]
+        targets = [list(caption) or [""] for caption in captions]
+        common = [longest_common_subsequence(hypothesis, target) for target in targets]
+        P = max(lcs / len(hypothesis) for lcs in common)
+        R = max(lcs / len(target) for lcs, target in zip(common, targets, strict=True))
+        scores.append((1 + beta**2) * R * P / (R + beta**2 * P) if R and P else 0.0)
+    return np.array(scores)
+
+
+# CIDEr-D: Vedantam et al. 2015, "CIDEr: consensus-based image description evaluation"
+
+
+def document_frequencies(references: Sequence[Sequence[Caption]], n: int = 4) -> Counter[NGram]:
+    """In the references of how many images each n-gram of 1 to ``n`` words occurs."""
+    frequencies: Counter[NGram] = Counter()
+    for captions in references:
+        grams = {gram for s in captions for k in range(1, n + 1) for gram in ngrams(s, k)}
+        frequencies.update(grams)
+    return frequencies
+
+
+def cider_d(
+    candidates: Sequence[Caption],
+    references: Sequence[Sequence[Caption]],
+    n: int = 4,
+    sigma: float = 6.0,
+    corpus: Sequence[Sequence[Caption]] | None = None,
+) -> Scores:
+    """CIDEr-D of each image: (images,), 0 to 10; a corpus' score is the mean.
+
+    CIDEr-D_k(c, S) = 10/m sum_j exp(-(l(c) - l(s_j))^2 / (2 sigma^2))
+                      * min(g_k(c), g_k(s_j)) . g_k(s_j) / (|g_k(c)| |g_k(s_j)|),
+    averaged over k = 1..n, where g_k(c) weighs each k-gram of c by its count times log(I / df)
+    (Vedantam et al. 2015). The document frequencies df and the number of images I are those of
+    ``corpus``, the references of each of its images; by default it is ``references`` itself, as in
+    evaluation, while training takes the training split.
+
+    Raises:
+        ValueError: no images, candidates and references differ in number, or an image without any.
+    """
+    _check(candidates, references)
+    documents = references if corpus is None else corpus
+    if not documents:
+        raise ValueError("the corpus of the document frequencies has no images")
+    df = document_frequencies(documents, n)
+    log_images = math.log(len(documents))
+
+    def g(caption: Caption, k: int) -> dict[NGram, float]:
+        # an n-gram that no reference has counts as one that a single image has
+        return {
+            gram: count * (log_images - math.log(max(1, df[gram])))
+            for gram, count in ngrams(caption, k).items()
+        }
+
+    def length(caption: Caption) -> int:
+        # COCO counts bigrams, one less than words: the difference of two lengths is the same,
+        # except between captions of no word and of one
+        return max(0, len(caption) - 1)
+
+    def norm(vector: dict[NGram, float]) -> float:
+        return math.sqrt(sum(weight**2 for weight in vector.values()))
+
+    def similarity(candidate: Caption, reference: Caption, k: int) -> float:
+        c, s = g(candidate, k), g(reference, k)
+        # clipped, so that repeating a word that pleases is of no use
+        dot = sum(min(weight, s[gram]) * s[gram] for gram, weight in c.items() if gram in s)
+        penalty = math.exp(-((length(candidate) - length(reference)) ** 2) / (2 * sigma**2))
+        norms = norm(c) * norm(s)
+        return penalty * dot / norms if norms else 0.0
+
+    return np.array(
+        [
+            10 * np.mean([[similarity(c, s, k) for s in captions] for k in range(1, n + 1)])
+            for c, captions in zip(candidates, references, strict=True)
+        ]
+    )
