@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell; ``value`` is None where the paper gives none, ``note`` says what is odd in print."""
+    """One cell; ``value`` is None where the paper gives none, ``note`` says what is odd."""
 
     row: str
     column: str
