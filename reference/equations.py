@@ -39,12 +39,14 @@ PAPERS: dict[str, Paper] = {
         "Hu, Cavicchioli, Capotondi",
         2022,
         equations=15,
+        complete=True,
     ),
     "expansionnet_v2": Paper(
         "Exploiting Multiple Sequence Lengths in Fast End to End Training for Image Captioning",
         "Hu, Cavicchioli, Capotondi",
         2023,
         equations=14,
+        complete=True,
     ),
     "arnet": Paper(
         "Regularizing RNNs for Caption Generation by Reconstructing The Past with The Present",
