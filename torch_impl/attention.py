@@ -1,0 +1,136 @@
+"""Multi-head dot-product attention (v1 equation 2) and the Attention on Attention gate, batched."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_impl.expansion import positive
+from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
+
+
+def multi_head(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k)) V in every head, d_k = d / num_heads, heads side by side.
+
+    Args:
+        queries: (B, T, d).
+        keys: (B, L, d).
+        values: (B, L, d).
+        num_heads: divides d.
+        mask: (B, L) booleans, True for valid keys; padded keys and values must be finite.
+        causal: query t sees keys i <= t only.
+
+    Returns:
+        (B, T, d); a query that sees no key gets zeros.
+    """
+    Q, K, V = (
+        x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads).transpose(1, 2)
+        for x in (queries, keys, values)
+    )
+    if mask is None:
+        context = F.scaled_dot_product_attention(Q, K, V, is_causal=causal)
+    else:
+        visible = mask[:, None, None, :]
+        if causal:
+            square = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
+            visible = visible & square.tril()
+        # a softmax over nothing is NaN in some kernels: let it see all, then drop what it saw
+        blind = ~visible.any(-1, keepdim=True)
+        context = F.scaled_dot_product_attention(Q, K, V, attn_mask=visible | blind)
+        context = context.masked_fill(blind, 0)
+    return context.transpose(1, 2).flatten(2)
+
+
+def _check_heads(d_model: int, num_heads: int) -> None:
+    positive(d_model, "d_model")
+    if d_model % positive(num_heads, "num_heads"):
+        raise ValueError(f"d_model {d_model} is not divisible by num_heads {num_heads}")
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention with its four projections; no dropout on the weights (v1 equation 2).
+
+    Raises:
+        ValueError: d_model is not divisible by num_heads, or one of them is below 1.
+    """
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        _check_heads(d_model, num_heads)
+        self.d_model, self.num_heads = d_model, num_heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.out = nn.Linear(d_model, d_model)
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        lengths: Lengths | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d), which ``lengths`` are of.
+
+        Raises:
+            ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
+        """
+        check_tokens(queries, self.d_model, "queries")
+        check_tokens(keys_values, self.d_model, "keys_values")
+        mask = padding_mask(lengths, keys_values)
+        keys_values = zero_padding(keys_values, mask)
+        keys, values = self.key(keys_values), self.value(keys_values)
+        context = multi_head(self.query(queries), keys, values, self.num_heads, mask, causal)
+        out: Tensor = self.out(context)
+        return out
+
+
+class AttentionOnAttention(nn.Module):
+    """Multi-head attention whose result passes a gate that the query decides (Huang et al. 2019).
+
+    With V_hat the heads side by side and Q the projected queries, information I and gate
+    G = sigmoid(.) are linear in [V_hat, Q]; the output is I * G.
+
+    Raises:
+        ValueError: d_model is not divisible by num_heads, or one of them is below 1.
+    """
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        _check_heads(d_model, num_heads)
+        self.d_model, self.num_heads = d_model, num_heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.information = nn.Linear(2 * d_model, d_model)
+        self.gate = nn.Linear(2 * d_model, d_model)
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        lengths: Lengths | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d), which ``lengths`` are of.
+
+        Raises:
+            ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
+        """
+        check_tokens(queries, self.d_model, "queries")
+        check_tokens(keys_values, self.d_model, "keys_values")
+        mask = padding_mask(lengths, keys_values)
+        keys_values = zero_padding(keys_values, mask)
+        Q, keys, values = self.query(queries), self.key(keys_values), self.value(keys_values)
+        V_hat = multi_head(Q, keys, values, self.num_heads, mask, causal)
+        both = torch.cat([V_hat, Q], dim=-1)
+        information: Tensor = self.information(both)
+        return information * self.gate(both).sigmoid()
