@@ -13,6 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from torch_impl.padding import Lengths
+
 
 class Model(Protocol):
     """What decoding asks of a captioning model."""
@@ -47,14 +49,14 @@ class Hypothesis:
 
 
 def greedy(
-    model: Model, features: Tensor, lengths: Tensor | None = None, *, max_length: int
+    model: Model, features: Tensor, lengths: Lengths | None = None, *, max_length: int
 ) -> list[Hypothesis]:
     """The most likely token at each step until the end token; among equals the lowest id.
 
     Args:
         model: the captioning model.
         features: (B, L, d_feature).
-        lengths: (B,) valid feature rows, all if None.
+        lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         max_length: the longest caption in tokens, start and end included.
 
     Returns:
@@ -72,7 +74,7 @@ def greedy(
 def sample(
     model: Model,
     features: Tensor,
-    lengths: Tensor | None = None,
+    lengths: Lengths | None = None,
     *,
     max_length: int,
     num_samples: int,
@@ -87,7 +89,7 @@ def sample(
     Args:
         model: the captioning model.
         features: (B, L, d_feature).
-        lengths: (B,) valid feature rows, all if None.
+        lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         max_length: the longest caption in tokens, start and end included.
         num_samples: samples of each image.
         generator: on any device; the default generator of the features' device if None.
@@ -122,7 +124,7 @@ def sample(
 def beam_search(
     model: Model,
     features: Tensor,
-    lengths: Tensor | None = None,
+    lengths: Lengths | None = None,
     *,
     beam_size: int,
     max_length: int,
@@ -137,7 +139,7 @@ def beam_search(
     Args:
         model: the captioning model.
         features: (B, L, d_feature).
-        lengths: (B,) valid feature rows, all if None.
+        lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         beam_size: hypotheses kept for each image.
         max_length: the longest caption in tokens, start and end included.
         num_return: hypotheses returned for each image, best first.
@@ -177,7 +179,7 @@ def beam_search(
         log_probs = _append(_pick(log_probs, beams), log_p.flatten(1).gather(1, choices))
         sizes = sizes + ~finished
         finished = finished | (token == model.end_id)
-        if bool((finished | (totals == -torch.inf)).all()):
+        if bool(_settled(totals, sizes, finished, num_return, max_length).all()):
             break
     return [
         sorted(kept, key=lambda hypothesis: -hypothesis.score)[:num_return]
@@ -188,7 +190,7 @@ def beam_search(
 def forced(
     model: Model,
     features: Tensor,
-    lengths: Tensor | None,
+    lengths: Lengths | None,
     tokens: Sequence[Sequence[Sequence[int]]],
 ) -> tuple[Tensor, Tensor]:
     """The log-probabilities of given captions, each token read after the given ones before it.
@@ -198,7 +200,7 @@ def forced(
     Args:
         model: the captioning model.
         features: (B, L, d_feature).
-        lengths: (B,) valid feature rows, all if None.
+        lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         tokens: for each image its captions, each from the start token on.
 
     Returns:
@@ -232,7 +234,7 @@ def forced(
 def _roll_out(
     model: Model,
     features: Tensor,
-    lengths: Tensor | None,
+    lengths: Lengths | None,
     copies: int,
     max_length: int,
     choose: Callable[[Tensor, int], Tensor],
@@ -258,7 +260,7 @@ def _roll_out(
 
 
 def _next_log_probs(
-    model: Model, features: Tensor, lengths: Tensor | None, copies: int
+    model: Model, features: Tensor, lengths: Lengths | None, copies: int
 ) -> Callable[[Tensor], Tensor]:
     """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V) in float64.
 
@@ -275,9 +277,11 @@ def _next_log_probs(
 
 
 def _repeated(
-    model: Model, features: Tensor, lengths: Tensor | None, copies: int
+    model: Model, features: Tensor, lengths: Lengths | None, copies: int
 ) -> tuple[Tensor, Tensor | None]:
     """Memory and lengths, each image's ``copies`` times in a row: encoded once, then repeated."""
+    if lengths is not None:
+        lengths = torch.as_tensor(lengths, device=features.device)
     memory = model.encode(features, lengths).repeat_interleave(copies, 0)
     return memory, None if lengths is None else lengths.repeat_interleave(copies, 0)
 
@@ -294,6 +298,22 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         indices.append(index)
         scores = scores.scatter(-1, index, -torch.inf)
     return torch.cat(values, -1), torch.cat(indices, -1)
+
+
+def _settled(
+    totals: Tensor, sizes: Tensor, finished: Tensor, num_return: int, max_length: int
+) -> Tensor:
+    """Whether each image's ``num_return`` best (B,) are certain before ``max_length`` is reached.
+
+    Log-probabilities are not positive. So a finished hypothesis stays in the beam once its sum is
+    above all unfinished ones', and none of those can come to a score above its sum over
+    ``max_length``.
+    """
+    unfinished = totals.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
+    scores = (totals / sizes).masked_fill(~finished, -torch.inf)
+    worst = scores.sort(1, descending=True).values[:, num_return - 1, None]
+    safe = (totals > unfinished) & (scores > unfinished / max_length)
+    return (safe | (scores < worst)).all(1) | (unfinished == -torch.inf).squeeze(1)
 
 
 def _pick(x: Tensor, beams: Tensor) -> Tensor:
