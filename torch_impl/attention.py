@@ -132,5 +132,5 @@ class AttentionOnAttention(nn.Module):
         Q, keys, values = self.query(queries), self.key(keys_values), self.value(keys_values)
         V_hat = multi_head(Q, keys, values, self.num_heads, mask, causal)
         both = torch.cat([V_hat, Q], dim=-1)
-        information: Tensor = self.information(both)
-        return information * self.gate(both).sigmoid()
+        gated: Tensor = self.information(both) * self.gate(both).sigmoid()
+        return gated

@@ -53,8 +53,11 @@ def static_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: unknown implementation.
+        ValueError: groups that are not positive or do not add up to N, an unknown implementation.
     """
+    groups = _coefficients(groups)
+    if sum(groups) != len(query_vectors):
+        raise ValueError(f"groups {groups} must add up to {len(query_vectors)}, the query vectors")
     run = _find(_STATIC, implementation)
     return run(
         query_vectors,
@@ -70,9 +73,9 @@ def static_expansion(
 
 
 def dynamic_expansion(
-    conditions: Tensor,
     query_vectors: Tensor,
     bias_vectors: Tensor,
+    conditions: Tensor,
     keys: Tensor,
     values_1: Tensor,
     values_2: Tensor,
@@ -89,9 +92,9 @@ def dynamic_expansion(
     rows with j <= i only, so that no output depends on a later token.
 
     Args:
-        conditions: C, (B, L, d).
         query_vectors: q^E, (N_E, d).
         bias_vectors: b^E, (N_E, d).
+        conditions: C, (B, L, d).
         keys: K, (B, L, d).
         values_1: V_1, (B, L, d).
         values_2: V_2, (B, L, d).
@@ -109,9 +112,9 @@ def dynamic_expansion(
     """
     run = _find(_DYNAMIC, implementation)
     return run(
-        conditions,
         query_vectors,
         bias_vectors,
+        conditions,
         keys,
         values_1,
         values_2,
@@ -154,9 +157,9 @@ def _static_literal(
 
 
 def _dynamic_literal(
-    conditions: Tensor,
     query_vectors: Tensor,
     bias_vectors: Tensor,
+    conditions: Tensor,
     keys: Tensor,
     values_1: Tensor,
     values_2: Tensor,
@@ -241,6 +244,12 @@ def positive(value: int, what: str) -> int:
     return number
 
 
+def _coefficients(groups: Sequence[int]) -> tuple[int, ...]:
+    if len(groups) == 0:
+        raise ValueError("groups must name at least one expansion coefficient")
+    return tuple(positive(size, "an expansion coefficient of groups") for size in groups)
+
+
 class StaticExpansion(nn.Module):
     """Block Static Expansion as a layer with its projections (v2 equations 2-9).
 
@@ -264,10 +273,7 @@ class StaticExpansion(nn.Module):
     ) -> None:
         super().__init__()
         self.d_model = positive(d_model, "d_model")
-        sizes = (groups,) if isinstance(groups, int) else tuple(groups)
-        if not sizes:
-            raise ValueError("groups must name at least one expansion coefficient")
-        self.groups = tuple(positive(size, "an expansion coefficient of groups") for size in sizes)
+        self.groups = _coefficients((groups,) if isinstance(groups, int) else groups)
         _find(_STATIC, implementation)
         self.implementation = implementation
         self.dropout = nn.Dropout(dropout).p
@@ -357,9 +363,9 @@ class DynamicExpansion(nn.Module):
         mask = padding_mask(lengths, x)
         x = zero_padding(x, mask)
         return dynamic_expansion(
-            self.condition(x),
             self.query_vectors,
             self.bias_vectors,
+            self.condition(x),
             self.key(x),
             self.value_1(x),
             self.value_2(x),

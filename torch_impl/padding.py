@@ -12,7 +12,7 @@ Lengths = Tensor | Sequence[int]
 
 
 def can_check_values() -> bool:
-    """Whether tensors may be looked into, which synchronises: not in compiled or captured graphs."""
+    """Whether tensors may be looked into: that synchronises, so not in a compiled graph."""
     if torch.compiler.is_compiling():
         return False
     return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
