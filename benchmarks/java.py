@@ -1,0 +1,179 @@
+"""The scorers that are Java programs: the PTB tokeniser, METEOR 1.5 and SPICE 1.0.
+
+The programs are those that pycocoevalcap brings along, run with its options. Its own Python
+wrappers are not used: they write into site-packages, and wait for ever when interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import pycocoevalcap.spice
+from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
+
+FOLDER = Path(pycocoevalcap.spice.__path__[0]).parent
+SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+
+
+class UnavailableError(Exception):
+    """A scorer cannot run here: says which, and what it needs or what went wrong."""
+
+
+def find_java(what: str) -> str:
+    """The ``java`` to run, in ``JAVA_HOME`` or else on the ``PATH``.
+
+    Raises:
+        UnavailableError: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = (home and shutil.which("java", path=Path(home) / "bin")) or shutil.which("java")
+    if java is None:
+        raise UnavailableError(f"{what} needs Java, and no java is on the PATH or in JAVA_HOME")
+    return java
+
+
+def _not_started(what: str, java: str, error: OSError) -> UnavailableError:
+    return UnavailableError(f"{what} cannot start {java} ({error.strerror})")
+
+
+def _failure(what: str, code: int | None, stderr: str) -> UnavailableError:
+    last = (stderr.strip().splitlines() or ["no message"])[-1]
+    return UnavailableError(f"{what} failed in Java (exit code {code}): {last}")
+
+
+def _run(what: str, arguments: Sequence[str], folder: Path, text: str = "") -> str:
+    """The program's output for the input ``text``; interrupted, it leaves no process."""
+    command = [find_java(what), *arguments]
+    try:
+        done = subprocess.run(command, cwd=folder, input=text.encode(), capture_output=True)
+    except OSError as error:
+        raise _not_started(what, command[0], error) from error
+    if done.returncode:
+        raise _failure(what, done.returncode, done.stderr.decode(errors="replace"))
+    return done.stdout.decode()
+
+
+def ptb_tokenise(captions: Sequence[str]) -> list[str]:
+    """Captions in lower case, Penn Treebank tokens between single spaces, without punctuation.
+
+    Raises:
+        UnavailableError: there is no Java, or it failed.
+    """
+    what = "the PTB tokeniser"
+    options = ("-preserveLines", "-lowerCase")
+    program = ("-cp", "stanford-corenlp-3.4.1.jar", "edu.stanford.nlp.process.PTBTokenizer")
+    # one caption a line, whatever ends a line in the eyes of Java or Python
+    text = "".join(" ".join(caption.splitlines()) + "\n" for caption in captions)
+    output = _run(what, (*program, *options), FOLDER / "tokenizer", text)
+    lines = output.split("\n")[:-1]
+    if len(lines) != len(captions):
+        raise UnavailableError(f"{what} gave {len(lines)} lines for {len(captions)} captions")
+    punctuation = {*PUNCTUATIONS, ""}
+    return [" ".join(w for w in line.split(" ") if w not in punctuation) for line in lines]
+
+
+def _converse(
+    process: subprocess.Popen[str],
+    stderr: IO[str],
+    candidates: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> tuple[float, list[float]]:
+    """Have METEOR count each caption's matches, then make scores of all the counts."""
+    assert process.stdin and process.stdout
+    to_java, from_java = process.stdin, process.stdout
+
+    def write(*fields: str) -> None:
+        # having ended, it does not listen: reading its answer then says why
+        with suppress(BrokenPipeError):
+            to_java.write(" ||| ".join(fields) + "\n")
+            to_java.flush()
+
+    def read() -> str:
+        line = from_java.readline()
+        if not line:
+            code = process.wait()
+            stderr.seek(0)
+            raise _failure("METEOR", code, stderr.read())
+        return line.strip()
+
+    counts = []
+    for candidate, captions in zip(candidates, references, strict=True):
+        write("SCORE", *(caption.replace("|||", " ") for caption in (*captions, candidate)))
+        counts.append(read())
+    write("EVAL", *counts)
+    each = [float(read()) for _ in counts]
+    return float(read()), each
+
+
+@contextmanager
+def meteor(
+    candidates: Sequence[str], references: Sequence[Sequence[str]]
+) -> Iterator[Future[tuple[float, list[float]]]]:
+    """METEOR of the corpus and of each image, 0 to 1, computed in the background of the block.
+
+    The corpus' score is METEOR's own aggregate, not the mean over the images. However the block is
+    left, Ctrl-C included, the process has ended after it.
+
+    Raises:
+        UnavailableError: there is no Java; from the future's ``result()``, that it failed.
+    """
+    command = [find_java("METEOR"), "-jar", "-Xmx2G", "meteor-1.5.jar", "-", "-", "-stdio"]
+    command += ["-l", "en", "-norm"]
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryFile("w+", errors="replace") as stderr:
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=FOLDER / "meteor",
+                stdin=pipe,
+                stdout=pipe,
+                stderr=stderr,
+                encoding="utf-8",
+            )
+        except OSError as error:
+            raise _not_started("METEOR", command[0], error) from error
+        with process, ThreadPoolExecutor(1) as pool:
+            try:
+                yield pool.submit(_converse, process, stderr, candidates, references)
+            finally:
+                process.kill()
+
+
+def spice(
+    candidates: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[float, list[float]]:
+    """SPICE of the corpus and of each image, 0 to 1; the corpus' score is the mean.
+
+    Raises:
+        UnavailableError: there is no Java, the Stanford models are not there, or it failed.
+    """
+    folder = FOLDER / "spice"
+    if not all((folder / "lib" / jar).exists() for jar in SPICE_MODELS):
+        raise UnavailableError(
+            "SPICE needs Java and the Stanford CoreNLP 3.6.0 models, "
+            f"{' and '.join(SPICE_MODELS)} in pycocoevalcap/spice/lib"
+        )
+    cases = [
+        {"image_id": image, "test": candidate, "refs": list(captions)}
+        for image, (candidate, captions) in enumerate(zip(candidates, references, strict=True))
+    ]
+    with tempfile.TemporaryDirectory(prefix="captionbench-spice-") as name:
+        given, results = Path(name) / "captions.json", Path(name) / "scores.json"
+        given.write_text(json.dumps(cases))
+        options = (str(given), "-out", str(results), "-subset", "-silent")
+        _run("SPICE", ("-Xmx8G", "-jar", "spice-1.0.jar", *options), folder)
+        scores = {item["image_id"]: item["scores"] for item in json.loads(results.read_text())}
+    each = [float(scores[image]["All"]["f"]) for image in range(len(cases))]
+    if not all(map(math.isfinite, each)):
+        raise UnavailableError("SPICE gave a score that is not a number")
+    return sum(each) / len(each), each
