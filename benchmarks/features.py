@@ -1,0 +1,112 @@
+"""The command ``captionbench features``: photographs become features once, in checked shards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from benchmarks.batches import chunks, fetched_ahead
+from benchmarks.datasets import karpathy
+from benchmarks.datasets.features import DTYPES, ShardedFeatures, ShardWriter
+from benchmarks.datasets.karpathy import Photograph
+from benchmarks.datasets.photographs import Photographs
+from benchmarks.errors import InputError
+from torch_impl.vision import BACKBONES
+
+DATA_VARIABLE = "CAPTIONBENCH_DATA"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=os.environ.get(DATA_VARIABLE),
+        help="a folder with one dataset_*.json in Karpathy's layout and its photographs, or one "
+        f"that has such a folder named flickr8k (default: ${DATA_VARIABLE})",
+    )
+    parser.add_argument(
+        "--karpathy", type=Path, metavar="JSON", help="the data set, instead of --data"
+    )
+    parser.add_argument(
+        "--images",
+        type=Path,
+        nargs="+",
+        metavar="PLACE",
+        help="zip files or folders of photographs (default: those beside the data set)",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where shards go")
+    parser.add_argument("--backbone", choices=BACKBONES, default="efficientnet_lite0")
+    parser.add_argument(
+        "--batch", type=int, default=4, help="photographs at a time (default: 4, the fastest)"
+    )
+    parser.add_argument("--dtype", choices=DTYPES, default="float16", help="of the shards")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Extract what is not on disk yet, and say how fast."""
+    if arguments.batch < 1:
+        raise InputError(f"--batch is {arguments.batch}, expected at least 1")
+    path = arguments.karpathy or find_data_set(arguments.data)
+    photographs = karpathy.read_photographs(path)
+    images = Photographs(arguments.images or images_beside(path))
+    images.require(photograph.filename for photograph in photographs)
+    try:
+        backbone = BACKBONES[arguments.backbone]()
+    except ImportError as error:
+        raise InputError(str(error)) from error
+
+    signature = {**backbone.signature, "photographs": karpathy.sources(photographs)}
+    writer = ShardWriter(arguments.out, signature, backbone.d_feature, dtype=arguments.dtype)
+    for reason in writer.dropped:
+        print(f"captionbench: extracting again: {reason}", file=sys.stderr)
+    todo = [photograph for photograph in photographs if photograph.image_id not in writer.done]
+    start = time.perf_counter()
+
+    def decode(batch: Sequence[Photograph]) -> tuple[Sequence[Photograph], torch.Tensor]:
+        pixels = [images.read(photograph.filename, backbone.image_size) for photograph in batch]
+        return batch, torch.from_numpy(np.stack(pixels))
+
+    with tqdm(total=len(photographs), initial=len(writer.done), unit="image") as progress:
+        for batch, pixels in fetched_ahead(map(decode, chunks(todo, arguments.batch))):
+            for photograph, features in zip(batch, backbone(pixels).numpy(), strict=True):
+                writer.add(photograph.image_id, features)
+            progress.update(len(batch))
+        writer.flush()
+    seconds = time.perf_counter() - start
+    store = ShardedFeatures(arguments.out)
+    print(f"{arguments.out}: features of {len(store)} images, fingerprint {store.fingerprint}")
+    if todo:
+        rate = len(todo) / seconds
+        print(f"{len(todo)} extracted in {seconds:.1f} s, {rate:.1f} images a second")
+    return 0
+
+
+def find_data_set(folder: Path | None) -> Path:
+    """The data set in ``folder``, or in its folder named flickr8k.
+
+    Raises:
+        InputError: no folder, or not exactly one data set in it.
+    """
+    if folder is None:
+        raise InputError(f"no data set named, expected --data, --karpathy or ${DATA_VARIABLE}")
+    folder = Path(folder)
+    inner = folder / "flickr8k"
+    found = sorted((inner if inner.is_dir() else folder).glob("dataset_*.json"))
+    if len(found) != 1:
+        raise InputError(f"{folder}: {len(found)} files dataset_*.json, expected exactly one")
+    return found[0]
+
+
+def images_beside(path: Path) -> list[Path]:
+    """The zip files in the folder of ``path``, or else the folder."""
+    return sorted(path.parent.glob("*.zip")) or [path.parent]
