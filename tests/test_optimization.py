@@ -1,0 +1,270 @@
+"""RAdam as run, the learning rates, and the recipes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import optimization as oracle
+from tests.tolerances import assert_close
+from torch_impl import optimization
+from torch_impl.optimization import RECIPES, SCHEDULES, RAdam, Recipe
+
+Run = tuple[list[np.ndarray], list[list[np.ndarray]], list[float]]
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """First parameters (a few, of different shapes), their gradients and a rate for each step."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shapes = draw(st.lists(st.sampled_from([(), (1,), (3,), (2, 3), (0,)]), min_size=1, max_size=3))
+    steps = draw(st.integers(1, 12))
+    scale = draw(st.sampled_from([0.0, 1e-12, 1.0, 1e6]))
+    thetas = [random.normal(size=shape) for shape in shapes]
+    gradients = [[scale * random.normal(size=shape) for shape in shapes] for _ in range(steps)]
+    return thetas, gradients, list(random.uniform(0, 0.1, size=steps))
+
+
+def follow(optimiser: torch.optim.Optimizer, run: Run, start: int = 0) -> list[list[np.ndarray]]:
+    """The parameters after each step from ``start`` on."""
+    _, gradients, rates = run
+    (group,) = optimiser.param_groups
+    trajectory = []
+    for gradient, rate in zip(gradients[start:], rates[start:], strict=True):
+        group["lr"] = rate
+        for theta, g in zip(group["params"], gradient, strict=True):
+            theta.grad = torch.tensor(g)
+        optimiser.step()
+        trajectory.append([theta.detach().numpy().copy() for theta in group["params"]])
+    return trajectory
+
+
+def leaves(thetas: list[np.ndarray]) -> list[torch.Tensor]:
+    return [torch.tensor(theta, requires_grad=True) for theta in thetas]
+
+
+@given(runs(), st.sampled_from([{}, {"betas": (0.0, 0.9), "eps": 1e-3}]))
+def test_radam_follows_the_oracle(run: Run, options: dict[str, Any]) -> None:
+    thetas, gradients, rates = run
+    beta_1, beta_2 = options.get("betas", (0.9, 0.98))
+    found = follow(RAdam(leaves(thetas), **options), run)
+    for i, theta in enumerate(thetas):
+        expected = oracle.radam(
+            theta,
+            [step[i] for step in gradients],
+            rates,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            epsilon=options.get("eps", 1e-9),
+        )
+        for mine, theirs in zip(found, expected, strict=True):
+            assert_close(mine[i], theirs)
+
+
+@given(runs())
+def test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does(run: Run) -> None:
+    thetas, gradients, rates = run
+    still = (thetas, gradients, [0.0 if t < 5 else rate for t, rate in enumerate(rates)])
+    published = torch.optim.RAdam(leaves(thetas), betas=(0.9, 0.98), eps=1e-9)
+    expected, found = follow(published, still), follow(RAdam(leaves(thetas)), run)
+    for t, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
+        for theta, a, b in zip(thetas, mine, theirs, strict=True):
+            assert_close(a, b)
+            assert t >= 5 or np.array_equal(a, theta)
+
+
+def test_pytorchs_radam_moves_in_the_first_five_steps() -> None:
+    """The difference is there: a step of 0.1 of momentum against none."""
+    run: Run = ([np.ones(1)], [[np.ones(1)]], [0.1])
+    assert follow(torch.optim.RAdam(leaves(run[0]), betas=(0.9, 0.98)), run)[0][0] == [0.9]
+    assert follow(RAdam(leaves(run[0])), run)[0][0] == [1.0]
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+def test_no_rectification_on_steps_1_to_5(step: int) -> None:
+    assert optimization.rectification(step, 0.98) is None
+    assert oracle.rectification(step, 0.98) is None
+
+
+def test_rectification_starts_at_step_6_and_tends_to_1() -> None:
+    """At step 6 rho is 5.88218..., by hand from its formula."""
+    rho, rho_inf = 99 - 12 * 0.98**6 / (1 - 0.98**6), 99
+    by_hand = math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
+    for rectification in (optimization.rectification, oracle.rectification):
+        first, last = rectification(6, 0.98), rectification(5000, 0.98)
+        assert first is not None and last is not None
+        assert_close(first, by_hand)
+        assert_close(last, 1.0)
+
+
+@given(runs(), st.data())
+def test_radam_resumes_from_its_state(run: Run, data: st.DataObject) -> None:
+    thetas, gradients, rates = run
+    whole = follow(RAdam(leaves(thetas)), run)
+    cut = data.draw(st.integers(1, len(gradients)))
+    first = RAdam(leaves(thetas))
+    middle = follow(first, (thetas, gradients[:cut], rates[:cut]))[-1]
+    second = RAdam(leaves(middle))
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for mine, theirs in zip(follow(second, run, start=cut), whole[cut:], strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_a_parameter_without_gradient_keeps_its_value_and_its_count() -> None:
+    a, b = leaves([np.ones(2), np.ones(2)])
+    optimiser = RAdam([a, b], lr=0.1)
+    for step in range(8):
+        a.grad = torch.ones_like(a)
+        b.grad = torch.ones_like(b) if step >= 4 else None
+        optimiser.step()
+    assert (a < 1).all()
+    assert b.tolist() == [1.0, 1.0]  # its fourth step
+    assert [optimiser.state[theta]["step"] for theta in (a, b)] == [8, 4]
+
+
+def test_the_closure_is_evaluated_with_gradients() -> None:
+    (theta,) = leaves([np.array([2.0])])
+    optimiser = RAdam([theta], lr=0.1)
+
+    def closure() -> float:
+        optimiser.zero_grad()
+        loss = (theta**2).sum()
+        (theta.grad,) = torch.autograd.grad(loss, theta)
+        return loss.item()
+
+    losses = [optimiser.step(closure) for _ in range(50)]
+    assert losses[0] == 4.0
+    assert losses[-1] < 2.0
+
+
+def test_radam_names_bad_arguments() -> None:
+    theta = leaves([np.ones(1)])
+    with pytest.raises(ValueError, match="lr is -1"):
+        RAdam(theta, lr=-1)
+    with pytest.raises(ValueError, match="betas are"):
+        RAdam(theta, betas=(1.0, 0.98))
+    with pytest.raises(ValueError, match=r"beta_2 is 0\.5"):
+        RAdam(theta, betas=(0.9, 0.5))
+    with pytest.raises(ValueError, match="eps is -1"):
+        RAdam(theta, eps=-1)
+    theta[0].grad = torch.ones(1, dtype=torch.float64).to_sparse()
+    with pytest.raises(ValueError, match="sparse"):
+        RAdam(theta).step()
+
+
+schedules = st.fixed_dictionaries(
+    {
+        "lr": st.sampled_from([2e-4, 1e-4, 1.0]),
+        "warmup": st.integers(0, 50),
+        "batches_per_epoch": st.integers(1, 20),
+        "anneal": st.sampled_from([0.55, 0.8, 1.0]),
+        "anneal_every": st.integers(1, 3),
+    }
+)
+
+
+@given(schedules, st.integers(0, 200))
+def test_schedules_are_the_oracles(options: dict[str, Any], iteration: int) -> None:
+    for ours, theirs in [
+        (optimization.hyperbolic_warmup, oracle.hyperbolic_warmup),
+        (optimization.linear_warmup, oracle.linear_warmup),
+    ]:
+        assert_close(ours(iteration, **options), theirs(iteration, **options))
+
+
+COCO: dict[str, Any] = {
+    "lr": 2e-4,
+    "warmup": 10_000,
+    "batches_per_epoch": 11_800,
+    "anneal": 0.8,
+    "anneal_every": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("iteration", "hyperbolic", "linear"),
+    [
+        (0, 2e-8, 2e-8),
+        (5_000, 4e-8, 1.0002e-4),
+        (9_000, 2e-7, 1.8002e-4),
+        (9_998, 1e-4, 1.9998e-4),
+        (9_999, 2e-4, 2e-4),
+        (10_000, 2e-4, 2e-4),
+        (23_599, 2e-4, 2e-4),
+        (23_600, 1.6e-4, 1.6e-4),
+        (70_800, 2e-4 * 0.8**3, 2e-4 * 0.8**3),
+    ],
+)
+def test_known_learning_rates(iteration: int, hyperbolic: float, linear: float) -> None:
+    assert_close(optimization.hyperbolic_warmup(iteration, **COCO), hyperbolic)
+    assert_close(optimization.linear_warmup(iteration, **COCO), linear)
+
+
+def test_the_hyperbolic_rate_has_a_floor_after_the_warm_up_alone() -> None:
+    late = 11_800 * 2 * 40
+    assert optimization.hyperbolic_warmup(late, **COCO) == 5e-7
+    assert optimization.linear_warmup(late, **COCO) < 5e-7
+    assert optimization.hyperbolic_warmup(0, **COCO) < 5e-7
+
+
+@given(schedules)
+def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options: dict[str, Any]) -> None:
+    top = max(options["warmup"] - 1, 0)
+    for schedule in SCHEDULES.values():
+        rates = [schedule(it, **{**options, "anneal": 1.0}) for it in range(top + 10)]
+        assert rates == sorted(rates)
+        assert max(rates[:top], default=0.0) < options["lr"]
+        assert_close(rates[top:], np.full(10, options["lr"]))
+
+
+def test_recipes_are_the_papers_and_as_run() -> None:
+    for name, recipe in {
+        "v1-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "momentum"),
+        "v1-as-run": Recipe(2e-4, 20_000, "hyperbolic", 0.8, 2, 25, 48, 0.1, 0.3, "skipped"),
+        "v2-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 8, 48, 0.0, 0.1, "momentum"),
+        "v2-as-run": Recipe(2e-4, 10_000, "hyperbolic", 0.8, 2, 8, 48, 0.1, 0.3, "skipped"),
+    }.items():
+        assert RECIPES[name] == recipe
+
+
+def test_a_recipe_makes_its_optimiser_and_learning_rates() -> None:
+    as_run = replace(RECIPES["v2-as-run"], warmup=100)
+    assert_close(as_run.learning_rate(50, 1000), 4e-6)
+    assert_close(as_run.learning_rate(2000, 1000), 1.6e-4)
+    assert_close(replace(RECIPES["v2-paper"], warmup=100).learning_rate(49, 1000), 1e-4)
+    for name, kind in {"v2-as-run": RAdam, "v2-paper": torch.optim.RAdam}.items():
+        optimiser = RECIPES[name].optimiser(leaves([np.ones(1)]))
+        assert type(optimiser) is kind
+        assert optimiser.defaults["betas"] == (0.9, 0.98)
+        assert optimiser.defaults["eps"] == 1e-9
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lr", 0.0),
+        ("lr", math.nan),
+        ("warmup", -1),
+        ("schedule", "cosine"),
+        ("anneal", 0.0),
+        ("anneal", 1.5),
+        ("anneal_every", 0),
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("label_smoothing", 1.0),
+        ("dropout", -0.1),
+        ("early_steps", "none"),
+    ],
+)
+def test_a_recipe_names_the_field_that_is_wrong(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{field} is"):
+        replace(RECIPES["v2-paper"], **{field: value})
