@@ -77,6 +77,9 @@ def read_json(path: Path, what: str) -> Any:
         raise InputError(
             f"{path}: not valid JSON at {place} ({error.msg}), truncated? Expected {what}"
         ) from None
+    except (ValueError, RecursionError) as error:
+        # valid to the letter, but a number of thousands of digits or lists nested as deep
+        raise InputError(f"{path}: not valid JSON ({error}), expected {what}") from None
 
 
 def sha256(data: bytes) -> str:

@@ -106,13 +106,18 @@ def _converse(
             raise _failure("METEOR", code, stderr.read())
         return line.strip()
 
-    counts = []
-    for candidate, captions in zip(candidates, references, strict=True):
-        write("SCORE", *(caption.replace("|||", " ") for caption in (*captions, candidate)))
-        counts.append(read())
-    write("EVAL", *counts)
-    each = [float(read()) for _ in counts]
-    return float(read()), each
+    try:
+        counts = []
+        for candidate, captions in zip(candidates, references, strict=True):
+            write("SCORE", *(caption.replace("|||", " ") for caption in (*captions, candidate)))
+            counts.append(read())
+        write("EVAL", *counts)
+        each = [float(read()) for _ in counts]
+        return float(read()), each
+    finally:
+        # here, lest what it did not hear be an error when the process is left
+        with suppress(BrokenPipeError):
+            to_java.close()
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def score(
         gts = {i: [next(flat) for _ in references[i]] for i in image_ids}
         candidates = words([predictions[i] for i in image_ids])
     except java.UnavailableError as why:
-        reason = f"{why} (the tokeniser words works without, but its scores are its own)"
+        reason = f"{why} (the tokeniser words needs none, but its scores are its own)"
         scores.missing.update(dict.fromkeys(metrics, reason))
         return scores
     if not any(caption for captions in gts.values() for caption in captions):

@@ -59,8 +59,9 @@ def as_text(scores: Scores, tokeniser: str) -> str:
     for metric in METRICS:
         if metric in scores.values:
             lines.append(f"{metric:<10}{100 * scores.values[metric]:7.2f}")
-        elif metric in scores.missing:
-            lines.append(f"{metric:<10}missing: {scores.missing[metric]}")
+    for reason in dict.fromkeys(scores.missing.values()):
+        metrics = [metric for metric in METRICS if scores.missing.get(metric) == reason]
+        lines.append(f"missing   {', '.join(metrics)}: {reason}")
     lines.append(f"signature {scores.signature}")
     return "\n".join(lines)
 
