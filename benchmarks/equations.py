@@ -1,0 +1,185 @@
+"""The command ``equations``: every equation of the papers, what stands for it, and the errata."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import textwrap
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.errors import InputError
+from reference.equations import PAPERS, Number, oracles
+from reference.errata import ERRATA
+
+Key = tuple[str, Number]
+
+TESTS = Path(__file__).parents[1] / "tests"
+
+COUNTERPARTS: dict[Key, str] = {
+    ("expansionnet_v1", 1): "torch_impl.attention.multi_head",
+    ("expansionnet_v1", 2): "torch_impl.attention.MultiHeadAttention",
+    ("expansionnet_v1", 3): "torch_impl.expansion.broad_sum",
+    ("expansionnet_v1", 4): "torch_impl.expansion.StaticExpansion",
+    ("expansionnet_v1", 5): "torch_impl.expansion.normalise",
+    ("expansionnet_v1", 6): "torch_impl.expansion.length_transformation",
+    ("expansionnet_v1", 7): "torch_impl.expansion.static_expansion",
+    ("expansionnet_v1", 8): "torch_impl.expansion.static_expansion",
+    ("expansionnet_v1", 9): "torch_impl.expansion.static_expansion",
+    ("expansionnet_v1", 10): "torch_impl.transformer.EncoderLayer",
+    ("expansionnet_v1", 11): "torch_impl.transformer.DecoderLayer",
+    ("expansionnet_v1", 12): "torch_impl.models.Captioner",
+    ("expansionnet_v1", 13): "torch_impl.objectives.cross_entropy",
+    ("expansionnet_v1", 14): "torch_impl.objectives.self_critical",
+    ("expansionnet_v1", 15): "torch_impl.objectives.baselines",
+    ("expansionnet_v2", 1): "torch_impl.expansion.broad_sum",
+    ("expansionnet_v2", 2): "torch_impl.expansion.length_transformation",
+    ("expansionnet_v2", 3): "torch_impl.expansion.dynamic_expansion",
+    ("expansionnet_v2", 4): "torch_impl.expansion.normalise",
+    ("expansionnet_v2", 5): "torch_impl.expansion.dynamic_expansion",
+    ("expansionnet_v2", 6): "torch_impl.expansion.static_expansion",
+    ("expansionnet_v2", 7): "torch_impl.expansion.dynamic_expansion",
+    ("expansionnet_v2", 8): "torch_impl.expansion.dynamic_expansion",
+    ("expansionnet_v2", 9): "torch_impl.expansion.StaticExpansion",
+    ("expansionnet_v2", 11): "torch_impl.transformer.EncoderLayer",
+    ("expansionnet_v2", 12): "torch_impl.transformer.DecoderLayer",
+    ("expansionnet_v2", 13): "torch_impl.objectives.cross_entropy",
+    ("expansionnet_v2", 14): "torch_impl.objectives.self_critical",
+}
+"""What computes an equation in PyTorch, by dotted name."""
+
+WITHOUT_COUNTERPART: dict[Key, str] = {
+    ("expansionnet_v2", 10): "no Swin-Transformer here: any network may give the features",
+}
+"""Why an oracled equation has no counterpart, where one would make no sense."""
+
+
+def properties(tests: Path = TESTS) -> dict[Key, list[str]]:
+    """For each equation the tests that ``@covers`` it, as ``test_file.py::test_name``.
+
+    Raises:
+        InputError: a decorator names an unknown paper or equation, or its arguments are not
+            literals.
+    """
+    found: dict[Key, list[str]] = defaultdict(list)
+    for path in sorted(tests.glob("test_*.py")):
+        for node, name in _tests(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+            for key in _covered(node, f"{path.name}::{name}"):
+                found[key].append(f"{path.name}::{name}")
+    return dict(found)
+
+
+def _tests(module: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
+    """The functions of a test file with their names, those in classes as ``Class::function``."""
+    found = [(node, node.name) for node in module.body if isinstance(node, ast.FunctionDef)]
+    for group in module.body:
+        if isinstance(group, ast.ClassDef):
+            methods = [node for node in group.body if isinstance(node, ast.FunctionDef)]
+            found += [(node, f"{group.name}::{node.name}") for node in methods]
+    return found
+
+
+def _covered(test: ast.FunctionDef, where: str) -> list[Key]:
+    keys: list[Key] = []
+    for decorator in test.decorator_list:
+        if not (isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "covers"):
+            continue
+        for keyword in decorator.keywords:
+            try:
+                numbers = ast.literal_eval(keyword.value)
+            except ValueError:
+                raise InputError(f"{where}: the arguments of @covers must be literals") from None
+            paper = PAPERS.get(keyword.arg or "")
+            for number in numbers:
+                if paper is None or number not in paper.numbers:
+                    raise InputError(f"{where}: @covers knows no {keyword.arg} {number!r}")
+                keys.append((keyword.arg or "", number))
+    return keys
+
+
+def entries() -> list[dict[str, Any]]:
+    """One entry an equation: {paper, number, oracle, counterpart, properties}.
+
+    ``oracle`` and ``properties`` are lists of names, empty while there are none; ``counterpart`` is
+    a dotted name or None.
+    """
+    functions, tests = oracles(), properties()
+    return [
+        {
+            "paper": paper,
+            "number": number,
+            "oracle": list(functions.get((paper, number), ())),
+            "counterpart": COUNTERPARTS.get((paper, number)),
+            "properties": tests.get((paper, number), []),
+        }
+        for paper, about in PAPERS.items()
+        for number in about.numbers
+    ]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument("--json", action="store_true", help="print the entries as a JSON list")
+    parser.add_argument("--paper", metavar="PAPER", help=f"one paper: {', '.join(PAPERS)}")
+    parser.add_argument("--errata", action="store_true", help="print the papers' errata instead")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table of equations, or the errata."""
+    if arguments.paper is not None and arguments.paper not in PAPERS:
+        raise InputError(f"--paper {arguments.paper}: expected one of {', '.join(PAPERS)}")
+    papers = [arguments.paper] if arguments.paper else list(PAPERS)
+    if arguments.errata:
+        _print_errata(papers, arguments.json)
+        return 0
+    chosen = [entry for entry in entries() if entry["paper"] in papers]
+    if arguments.json:
+        print(json.dumps(chosen, indent=2))
+        return 0
+    for paper in papers:
+        _print_paper(paper, [entry for entry in chosen if entry["paper"] == paper])
+    print(summary(chosen))
+    return 0
+
+
+def summary(chosen: list[dict[str, Any]]) -> str:
+    """How many equations and listings have an oracle, in a line."""
+    listings = [entry for entry in chosen if isinstance(entry["number"], str)]
+    numbered = [entry for entry in chosen if isinstance(entry["number"], int)]
+    parts = [
+        f"{sum(bool(entry['oracle']) for entry in group)} of {len(group)} {what}"
+        for group, what in ((numbered, "numbered equations"), (listings, "listings"))
+        if group
+    ]
+    return " and ".join(parts) + " covered"
+
+
+def _print_paper(paper: str, chosen: list[dict[str, Any]]) -> None:
+    about = PAPERS[paper]
+    print(f"{paper}: {about.title} ({about.authors}, {about.year})")
+    for entry in chosen:
+        if not entry["oracle"]:
+            continue
+        reason = WITHOUT_COUNTERPART.get((paper, entry["number"]))
+        number, oracle = f"({entry['number']})", ", ".join(entry["oracle"])
+        print(f"  {number:<6}{oracle}  =  {entry['counterpart'] or reason}")
+        for name in entry["properties"]:
+            print(f"          {name}")
+    missing = [str(entry["number"]) for entry in chosen if not entry["oracle"]]
+    if missing:
+        print(f"  not yet: {', '.join(missing)}")
+    print()
+
+
+def _print_errata(papers: list[str], as_json: bool) -> None:
+    chosen = [erratum for erratum in ERRATA if erratum.paper in papers]
+    if as_json:
+        print(json.dumps([vars(erratum) for erratum in chosen], indent=2))
+        return
+    for erratum in chosen:
+        print(f"{erratum.paper} {erratum.where}")
+        for label in ("printed", "taken", "why"):
+            text = f"{label + ':':<9}{getattr(erratum, label)}"
+            print(textwrap.fill(text, 96, initial_indent="  ", subsequent_indent=" " * 11))

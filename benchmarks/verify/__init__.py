@@ -1,0 +1,1 @@
+"""Hold an implementation, ours or anybody's, to the oracle: operators, candidates, search."""

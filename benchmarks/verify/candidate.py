@@ -1,0 +1,184 @@
+"""Somebody else's function: loading it, and calling it with NumPy arrays whatever it works in."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.errors import InputError
+
+FRAMEWORKS = ("numpy", "torch")
+
+
+class CandidateError(Exception):
+    """The candidate itself raised, or returned what is no array: a finding, not a crash."""
+
+
+class Candidate:
+    """A function that takes and returns NumPy arrays; PyTorch ones are converted on the way.
+
+    The function gets copies, so that one that works in place cannot spoil a comparison unseen.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        framework: str = "numpy",
+        device: str = "cpu",
+    ) -> None:
+        """Wrap ``function``; ``device`` is for PyTorch functions only."""
+        self.function, self.name, self.framework, self.device = function, name, framework, device
+
+    def raw(self, *arguments: Any, **named: Any) -> Any:
+        """What the function returns for arguments that are already in its framework.
+
+        Raises:
+            CandidateError: the function raised.
+        """
+        try:
+            return self.function(*arguments, **named)
+        except (Exception, SystemExit) as error:
+            raise CandidateError(f"raised {type(error).__name__}: {error}") from error
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The function's result, tensors as arrays.
+
+        Raises:
+            CandidateError: the function raised.
+        """
+        converted = {name: self.convert(value) for name, value in named.items()}
+        return to_numpy(self.raw(*map(self.convert, arguments), **converted))
+
+    def convert(self, value: Any) -> Any:
+        """``value`` as the function wants it: a copy, in its framework and on its device."""
+        if self.framework == "torch":
+            return to_torch(value, self.device)
+        return copied(value)
+
+
+def copied(value: Any) -> Any:
+    """A copy of every array in ``value``; everything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: copied(item) for key, item in value.items()}
+    return value
+
+
+def to_torch(value: Any, device: str = "cpu") -> Any:
+    """``value`` with every array in it as a tensor on ``device``."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.name == "bfloat16":  # torch has no conversion from the NumPy extension type
+            return torch.tensor(value.astype(np.float32)).to(device, torch.bfloat16)
+        return torch.tensor(value).to(device)
+    if isinstance(value, Mapping):
+        return {key: to_torch(item, device) for key, item in value.items()}
+    return value
+
+
+def to_numpy(value: Any) -> Any:
+    """``value`` with every tensor in it as an array; half precisions as float32."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
+    if isinstance(value, Mapping):
+        return {key: to_numpy(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
+        return type(value)(to_numpy(item) for item in value)
+    return value
+
+
+def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate:
+    """The candidate at ``package.module:callable`` or ``path/file.py:callable``.
+
+    Raises:
+        InputError: there is no such module, file or callable, or importing it raised.
+    """
+    source, colon, attribute = where.rpartition(":")
+    if not colon or not source or not attribute:
+        raise InputError(
+            f"candidate {where!r}: expected package.module:callable or path/file.py:callable"
+        )
+    module = _module(source)
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise InputError(f"candidate {where!r}: {source} has no {attribute!r}")
+        value = getattr(value, part)
+    if not callable(value):
+        raise InputError(f"candidate {where!r}: a {type(value).__name__}, expected a callable")
+    return Candidate(value, where, framework, device)
+
+
+def _module(source: str) -> ModuleType:
+    path = Path(source)
+    by_path = path.suffix == ".py"
+    if by_path and not path.is_file():
+        raise InputError(f"{source}: no such file, expected a Python file with the candidate")
+    # what the user's module imports may lie beside it, as for a script
+    folder = str(path.resolve().parent if by_path else Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        if not by_path:
+            return importlib.import_module(source)
+        name = f"_candidate_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"candidate's module {source}: importing it raised {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(folder)
+
+
+def takes_lengths(candidate: Candidate, contract: Sequence[str]) -> bool:
+    """Whether the candidate takes a padded batch, which it says by an argument named ``lengths``.
+
+    The contract's other arguments are passed by position: their names are the candidate's business.
+
+    Raises:
+        InputError: the candidate cannot be called with the arguments of the contract.
+    """
+    try:
+        signature = inspect.signature(candidate.function)
+    except (TypeError, ValueError):  # a builtin without a signature: taken at its word
+        return False
+    batched = "lengths" in signature.parameters
+    try:
+        signature.bind(*contract, **({"lengths": None} if batched else {}))
+    except TypeError:
+        expected = ", ".join(contract)
+        raise InputError(
+            f"candidate {candidate.name} takes {signature}, expected ({expected})"
+        ) from None
+    return batched
+
+
+def detect_framework(call: Callable[[str], Any], candidate: Candidate) -> str:
+    """The framework in which ``call(framework)`` runs the candidate: NumPy if it can, else PyTorch.
+
+    Where neither runs: PyTorch if the candidate's module mentions torch.
+    """
+    for framework in FRAMEWORKS:
+        try:
+            call(framework)
+        except CandidateError:
+            continue
+        return framework
+    module = sys.modules.get(getattr(candidate.function, "__module__", ""), None)
+    return "torch" if hasattr(module, "torch") else "numpy"
