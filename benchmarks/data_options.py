@@ -1,0 +1,58 @@
+"""The options that say which data set a command reads."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.batches import without_images
+from benchmarks.datasets import CaptionData, Split, karpathy, scenes
+from benchmarks.errors import InputError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    data = parser.add_argument_group("data")
+    source = data.add_mutually_exclusive_group(required=True)
+    source.add_argument("--scenes", action="store_true", help="the embedded, generated scenes")
+    source.add_argument(
+        "--karpathy", type=Path, metavar="JSON", help="captions and splits in Karpathy's layout"
+    )
+    data.add_argument(
+        "--features", type=Path, metavar="DIR", help="its features (captionbench features)"
+    )
+    data.add_argument(
+        "--mean-features",
+        action="store_true",
+        help="give every image the mean of the training images: a baseline that does not see",
+    )
+
+
+def load(arguments: argparse.Namespace) -> CaptionData:
+    """The data set that the options name.
+
+    Raises:
+        InputError: options that do not go together, or bad files.
+    """
+    if arguments.scenes:
+        if arguments.features:
+            raise InputError("--features goes with --karpathy; the scenes bring their own")
+        data = scenes.make()
+    else:
+        if not arguments.features:
+            raise InputError("--karpathy needs --features DIR (see captionbench features)")
+        data = karpathy.load(arguments.karpathy, arguments.features)
+    return without_images(data) if arguments.mean_features else data
+
+
+def split(data: CaptionData, name: str) -> Split:
+    """One split of ``data``.
+
+    Raises:
+        InputError: there is no such split, or it has no images.
+    """
+    if name not in data.splits:
+        raise InputError(f"{data.name}: no split {name!r}, expected {', '.join(data.splits)}")
+    if not data.splits[name].image_ids:
+        raise InputError(f"{data.name}: the split {name!r} has no images")
+    return data.splits[name]

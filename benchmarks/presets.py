@@ -1,0 +1,130 @@
+"""How a model is trained here, and the two settings that the report uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from benchmarks.datasets import CaptionData
+from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.errors import InputError
+from torch_impl.models import Configuration
+from torch_impl.optimization import RECIPES, Recipe
+from torch_impl.transformer import Mixer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides a training's numbers beside the data, the model and the seed.
+
+    Args:
+        recipe: optimiser, learning rates, regularisers, epochs, batch size.
+        captions_per_image: captions that share one encoding of their image; 1 as in the papers.
+        window: batches that are sorted by caption length together; 1 sorts nothing.
+        validate_every: epochs from one validation to the next.
+        validation_images: how many of the split's first images; None for all.
+        validation_beam: 1 is greedy.
+        max_length: of a decoded caption, the start included.
+
+    Raises:
+        InputError: a number is below 1.
+    """
+
+    recipe: Recipe
+    captions_per_image: int = 1
+    window: int = 20
+    validate_every: int = 1
+    validation_images: int | None = None
+    validation_beam: int = 1
+    max_length: int = 20
+
+    def __post_init__(self) -> None:
+        """Hold every number to its range."""
+        for name, value in asdict(self).items():
+            if isinstance(value, int) and value < 1:
+                raise InputError(f"{name.replace('_', ' ')} is {value}, expected at least 1")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A model's sizes and its training."""
+
+    settings: Settings
+    model: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+PRESETS = {
+    "scenes": Preset(
+        Settings(
+            replace(
+                RECIPES["v2-as-run"],
+                lr=2e-3,
+                warmup=100,
+                anneal=0.7,
+                anneal_every=1,
+                epochs=8,
+                batch_size=100,
+            ),
+            captions_per_image=5,
+            validate_every=2,
+            validation_images=100,
+        ),
+        MappingProxyType(
+            {
+                "d_model": 96,
+                "d_ff": 192,
+                "num_heads": 4,
+                "num_encoder_layers": 2,
+                "num_decoder_layers": 2,
+            }
+        ),
+    ),
+    "flickr8k": Preset(
+        Settings(
+            replace(RECIPES["v2-as-run"], lr=5e-4, warmup=1000, epochs=20, batch_size=60),
+            captions_per_image=5,
+            validation_images=500,
+        ),
+        MappingProxyType(
+            {
+                "encoder": "static:16,32,64",
+                "decoder": "dynamic:8",
+                "d_model": 256,
+                "d_ff": 1024,
+                "num_heads": 8,
+                "num_encoder_layers": 2,
+                "num_decoder_layers": 2,
+            }
+        ),
+    ),
+}
+
+
+def reduction(mixer: str) -> str:
+    """How a half's layers are summed: linearly where they expand, by their norm where not (v2)."""
+    return "norm" if Mixer.parse(mixer).attends else "linear"
+
+
+def configuration(data: CaptionData, recipe: Recipe, model: Mapping[str, Any]) -> Configuration:
+    """The model for ``data``: ``model`` names what differs from ``Configuration``'s defaults.
+
+    Raises:
+        InputError: a mixer or a size that no model can have.
+    """
+    fields = {"encoder": "static:64", "decoder": "dynamic:16", **model}
+    try:
+        return Configuration(
+            vocabulary_size=len(data.vocabulary),
+            d_feature=data.splits["train"].features.d_feature,
+            encoder_reduction=reduction(fields["encoder"]),
+            decoder_reduction=reduction(fields["decoder"]),
+            dropout=recipe.dropout,
+            start_id=START_ID,
+            end_id=END_ID,
+            pad_id=PAD_ID,
+            **fields,
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error

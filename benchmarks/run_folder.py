@@ -1,0 +1,150 @@
+"""The folder of a training run: what was asked, what was logged, and the two checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.files import read_json, write_atomically
+from torch_impl import checkpoints
+from torch_impl.checkpoints import Checkpoint, CheckpointError
+from torch_impl.models import Captioner
+
+# more epochs of the same training is the same training
+_FREE = {"settings.recipe.epochs"}
+
+
+class RunFolder:
+    """``config.json``, ``vocabulary.json``, ``log.jsonl``, ``last`` and ``best`` checkpoints.
+
+    A folder that a run was killed in, at any time, is one that it can be resumed in: every file is
+    replaced whole, and the log, which is appended to, is cut back to the checkpoint on resuming.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Touch nothing yet."""
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.vocabulary = self.path / "vocabulary.json"
+        self.log = self.path / "log.jsonl"
+        self.last = self.path / "last.safetensors"
+        self.best = self.path / "best.safetensors"
+
+    def prepare(self, config: Mapping[str, Any], vocabulary: Vocabulary, resume: bool) -> None:
+        """Make the folder of a new run, or check that it is this run's.
+
+        Raises:
+            InputError: there is a run and no ``resume``, or ``resume`` and no run, or the run is
+                another (every differing field is named), or the folder cannot be written.
+        """
+        if self.config.exists():
+            self._check_same(config)
+            if not resume:
+                raise InputError(f"{self.path}: holds a run already, expected --resume to go on")
+        elif resume:
+            raise InputError(f"{self.config}: no such file, expected a run to resume")
+        with write_atomically(self.vocabulary) as file:
+            json.dump(asdict(vocabulary), file, indent=1)
+        with write_atomically(self.config) as file:
+            json.dump(config, file, indent=1)
+
+    def _check_same(self, config: Mapping[str, Any]) -> None:
+        old = _leaves(read_json(self.config, "the configuration of a training run"))
+        new = _leaves(json.loads(json.dumps(config)))
+        differing = [
+            f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name) and name not in _FREE
+        ]
+        if differing:
+            raise InputError(f"{self.config}: another configuration: " + "; ".join(differing))
+
+    def read_vocabulary(self) -> Vocabulary:
+        """The words of the run.
+
+        Raises:
+            InputError: the file is missing or not a vocabulary.
+        """
+        value = read_json(self.vocabulary, "the vocabulary of a training run")
+        try:
+            return Vocabulary(**value)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{self.vocabulary}: not a vocabulary: {error}") from error
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """One more line in the log.
+
+        Raises:
+            InputError: the disk is full.
+        """
+        try:
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise InputError(f"{self.log}: cannot be written ({error.strerror})") from error
+
+    def cut_log(self, step: int) -> list[dict[str, Any]]:
+        """Drop what was logged after ``step``, an unfinished line included; the lines kept."""
+        text = self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+        complete = text[: text.rfind("\n") + 1].splitlines()
+        kept = [record for line in complete if (record := json.loads(line))["step"] <= step]
+        with write_atomically(self.log) as file:
+            file.writelines(json.dumps(record) + "\n" for record in kept)
+        return kept
+
+
+def _leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """The dotted names of the leaves of nested dictionaries."""
+    if not isinstance(value, dict):
+        return {place: value}
+    leaves: dict[str, Any] = {}
+    for key, inner in value.items():
+        leaves |= _leaves(inner, f"{place}.{key}" if place else key)
+    return leaves
+
+
+def save(path: Path, model: Captioner, state: Mapping[str, Any]) -> None:
+    """`checkpoints.save`, its errors the user's.
+
+    Raises:
+        InputError: the folder cannot be written, or the disk is full.
+    """
+    try:
+        checkpoints.save(path, model, state)
+    except CheckpointError as error:
+        raise InputError(str(error)) from error
+
+
+def load(path: Path) -> Checkpoint:
+    """`checkpoints.load`, its errors the user's.
+
+    Raises:
+        InputError: no such file, or not one of our checkpoints, or damaged.
+    """
+    try:
+        return checkpoints.load(path)
+    except CheckpointError as error:
+        raise InputError(str(error)) from error
+
+
+def load_captioner(path: Path) -> tuple[Captioner, Vocabulary]:
+    """The model and the words of a run: ``path`` is its folder (its best), or one checkpoint in it.
+
+    Raises:
+        InputError: no such checkpoint, a damaged one, or one of another vocabulary.
+    """
+    path = Path(path)
+    folder = RunFolder(path if path.is_dir() else path.parent)
+    checkpoint = load(folder.best if path.is_dir() else path)
+    vocabulary = folder.read_vocabulary()
+    if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
+        raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")
+    try:
+        return checkpoint.model(), vocabulary
+    except CheckpointError as error:
+        raise InputError(str(error)) from error

@@ -1,0 +1,389 @@
+"""``captionbench train``: cross-entropy training, validated by CIDEr-D, resumable after a kill."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks import data_options, quality, run_folder
+from benchmarks.batches import CaptionBatches
+from benchmarks.caption import caption
+from benchmarks.datasets import CaptionData, Split
+from benchmarks.errors import InputError
+from benchmarks.presets import PRESETS, Settings, configuration
+from benchmarks.run_folder import RunFolder
+from torch_impl.models import Captioner, Configuration
+from torch_impl.optimization import RECIPES
+from torch_impl.training import CrossEntropyTraining, NonFiniteError, Step
+
+METRIC = "CIDEr-D"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A trained model, with the weights of its best validation, and how it came about."""
+
+    model: Captioner
+    history: list[dict[str, Any]]
+    """The log: a record an interval of steps (``kind`` "steps") and a validation ("validation")."""
+    best: dict[str, Any]
+    """The record of the best validation."""
+    seconds: float
+    """Wall-clock time of the training, validations and earlier parts included."""
+    finished: bool
+    """Whether all epochs were done; if not, the time was up."""
+
+
+class _Fit:
+    """One training under way: what `fit` keeps from one validation to the next."""
+
+    def __init__(
+        self,
+        data: CaptionData,
+        model: Captioner,
+        settings: Settings,
+        seed: int,
+        folder: RunFolder | None,
+    ) -> None:
+        self.data, self.settings, self.folder = data, settings, folder
+        batches = CaptionBatches(
+            data.splits["train"],
+            data.vocabulary,
+            settings.recipe.batch_size,
+            captions_per_image=settings.captions_per_image,
+            max_length=model.max_length,
+            seed=seed,
+            window=settings.window,
+        )
+        self.batches = batches
+        self.training = CrossEntropyTraining(model, batches, settings.recipe, seed=seed)
+        self.validation = _first(data.splits["val"], settings.validation_images)
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Any] = {}
+        self.best_weights: dict[str, Tensor] = {}
+        self.earlier = 0.0
+        self.began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier + time.perf_counter() - self.began
+
+    def log(self, record: dict[str, Any]) -> None:
+        self.history.append(record)
+        if self.folder:
+            self.folder.append(record)
+
+    def log_steps(self, steps: list[Step]) -> None:
+        last, seconds = steps[-1], sum(step.seconds for step in steps)
+        self.log(
+            {
+                "kind": "steps",
+                "step": last.step,
+                "epoch": last.epoch,
+                "loss": sum(step.loss for step in steps) / len(steps),
+                "gradient_norm": last.gradient_norm,
+                "learning_rate": last.learning_rate,
+                "captions_per_second": sum(step.captions for step in steps) / seconds,
+                "waiting_share": sum(step.waited for step in steps) / seconds,
+                "seconds": self.seconds,
+            }
+        )
+
+    def validate(self) -> None:
+        model, began = self.training.model, time.perf_counter()
+        captions = caption(
+            model,
+            self.data.vocabulary,
+            self.validation,
+            beam_size=self.settings.validation_beam,
+            max_length=self.settings.max_length,
+        )
+        scores = quality.score(
+            self.validation.references, captions, tokeniser="words", metrics=[METRIC]
+        )
+        record = {
+            "kind": "validation",
+            "step": self.training.step,
+            "epoch": self.training.epoch,
+            METRIC: scores.values[METRIC],
+            "images": len(captions),
+            "beam_size": self.settings.validation_beam,
+            "signature": scores.signature,
+            "validation_seconds": time.perf_counter() - began,
+            "seconds": self.seconds,
+        }
+        self.log(record)
+        if not self.best or record[METRIC] > self.best[METRIC]:
+            self.best = record
+            self.best_weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+            if self.folder:
+                run_folder.save(self.folder.best, model, {**self._identity(), "best": record})
+
+    def _identity(self) -> dict[str, Any]:
+        return {"vocabulary": self.data.vocabulary.fingerprint, "data": self.data.fingerprint}
+
+    def save(self) -> None:
+        if self.folder:
+            state = {
+                **self._identity(),
+                "training": self.training.state_dict(),
+                "best": self.best,
+                "seconds": self.seconds,
+            }
+            run_folder.save(self.folder.last, self.training.model, state)
+
+    def resume(self) -> None:
+        """Go on from the folder's last checkpoint, or start where a kill left none."""
+        assert self.folder
+        if not self.folder.last.exists():
+            self.folder.cut_log(0)
+            return
+        last = run_folder.load(self.folder.last)
+        try:
+            self.training.load_state_dict(last.weights, last.state["training"], str(last.path))
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        self.earlier, self.best = last.state["seconds"], last.state["best"]
+        if self.best:
+            self.best_weights = run_folder.load(self.folder.best).weights
+        self.history = self.folder.cut_log(self.training.step)
+
+
+def fit(
+    data: CaptionData,
+    configuration: Configuration,
+    settings: Settings,
+    seed: int,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    minutes: float | None = None,
+    device: str = "cpu",
+    log_every: int = 50,
+    checkpoint_seconds: float = 60,
+    progress: bool = False,
+) -> Result:
+    """Train a captioner on the "train" split of ``data``, choosing by CIDEr-D on "val".
+
+    The numbers are a function of the data, the configuration, the settings, the seed, the device
+    and its number of threads: not of kills and resumptions, nor of the options below.
+
+    Args:
+        data: captions and features.
+        configuration: the model's; its dropout is replaced by the recipe's.
+        settings: the training's.
+        seed: of the initial weights, the order of the data and dropout.
+        out: the folder to keep the run in; None keeps nothing.
+        resume: go on with the run in ``out``.
+        minutes: stop after the epoch after which no other would fit into them.
+        device: where to train.
+        log_every: steps from one record to the next; an epoch's last step has one too.
+        checkpoint_seconds: between two checkpoints within an epoch, taken after a record.
+        progress: show a bar on stderr.
+
+    Raises:
+        InputError: data, sizes or a folder that do not fit; a loss that is not finite.
+    """
+    for name in ("train", "val"):
+        data_options.split(data, name)
+    recipe = settings.recipe
+    configuration = replace(configuration, dropout=recipe.dropout)
+    folder = RunFolder(out) if out else None
+    if folder:
+        folder.prepare(
+            {
+                "data": {"name": data.name, "fingerprint": data.fingerprint},
+                "vocabulary": data.vocabulary.fingerprint,
+                "model": configuration.to_dict(),
+                "settings": asdict(settings),
+                "seed": seed,
+            },
+            data.vocabulary,
+            resume,
+        )
+    model = _new_model(configuration, seed).to(device)
+    run = _Fit(data, model, settings, seed, folder)
+    if resume:
+        run.resume()
+    try:
+        finished = _train(run, minutes, log_every, checkpoint_seconds, progress)
+    except NonFiniteError as error:
+        images = run.batches.image_ids(error.epoch, error.position)
+        kept = f"; {folder.last} is kept" if folder and folder.last.exists() else ""
+        raise InputError(f"{error}, images {', '.join(map(str, images[:8]))}, ...{kept}") from error
+    model.load_state_dict(run.best_weights)
+    return Result(model.eval(), run.history, run.best, run.seconds, finished)
+
+
+def _train(
+    run: _Fit, minutes: float | None, log_every: int, checkpoint_seconds: float, progress: bool
+) -> bool:
+    """Train to the end, or until the time is up: whether all epochs were done."""
+    training, settings = run.training, run.settings
+    epochs, per_epoch = settings.recipe.epochs, len(run.batches)
+    budget = math.inf if minutes is None else 60 * minutes
+    if run.seconds >= budget:
+        return training.epoch >= epochs
+    interval: list[Step] = []
+    saved = epoch_began = run.seconds
+    bar = tqdm(
+        total=epochs * per_epoch,
+        initial=training.step,
+        unit="batch",
+        mininterval=0.5 if sys.stderr.isatty() else 20,
+        disable=not progress,
+    )
+    with bar, closing(training.run(epochs)) as steps:
+        for step in steps:
+            interval.append(step)
+            bar.update()
+            ends_epoch = step.position == per_epoch
+            if step.position % log_every and not ends_epoch:
+                continue
+            run.log_steps(interval)
+            bar.set_postfix(epoch=step.epoch + 1, loss=run.history[-1]["loss"])
+            interval = []
+            if not ends_epoch:
+                if run.seconds - saved >= checkpoint_seconds:
+                    run.save()
+                    saved = run.seconds
+                continue
+            epoch = step.epoch + 1
+            time_is_up = 2 * run.seconds - epoch_began > budget
+            if time_is_up or epoch == epochs or epoch % settings.validate_every == 0:
+                run.validate()
+                if progress:
+                    bar.write(_verdict(run.history[-1]), file=sys.stderr)
+            run.save()
+            saved = epoch_began = run.seconds
+            if time_is_up:
+                return epoch == epochs
+    return True
+
+
+def _new_model(configuration: Configuration, seed: int) -> Captioner:
+    """A model whose initial weights are a function of the seed, wherever it will be trained."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return Captioner(configuration)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+
+
+def _first(split: Split, count: int | None) -> Split:
+    """The split's first ``count`` images."""
+    image_ids = split.image_ids[:count]
+    references = {image_id: split.references[image_id] for image_id in image_ids}
+    return Split(image_ids, references, split.features)
+
+
+def _verdict(validation: Mapping[str, Any]) -> str:
+    return (
+        f"epoch {validation['epoch'] + 1}: {METRIC} {100 * validation[METRIC]:.1f} on "
+        f"{validation['images']} validation images, beam {validation['beam_size']}"
+    )
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    data_options.configure(parser)
+    model = parser.add_argument_group("model")
+    model.add_argument("--encoder", help="attention, aoa, static:64, static:8,16,32, dynamic:16")
+    model.add_argument("--decoder", help="attention, aoa, dynamic:16")
+    for name in ("d-model", "d-ff", "num-heads", "num-encoder-layers", "num-decoder-layers"):
+        model.add_argument(f"--{name}", type=int, metavar="N")
+    training = parser.add_argument_group("training")
+    training.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        help="sizes and training that the other options override "
+        "(default: scenes with --scenes, else flickr8k)",
+    )
+    training.add_argument(
+        "--recipe", choices=list(RECIPES), help="a paper's training in place of the preset's"
+    )
+    training.add_argument("--warm-up", type=int, metavar="STEPS")
+    training.add_argument("--epochs", type=int, metavar="N")
+    training.add_argument("--batch-size", type=int, metavar="CAPTIONS")
+    training.add_argument("--learning-rate", type=float, metavar="RATE", help="after the warm-up")
+    training.add_argument("--dropout", type=float, metavar="P")
+    training.add_argument("--captions-per-image", type=int, metavar="N", help="of one encoding")
+    training.add_argument("--seed", type=int, default=0, metavar="N")
+    training.add_argument("--minutes", type=float, metavar="N", help="stop in time, between epochs")
+    training.add_argument("--device", default="cpu")
+    kept = parser.add_argument_group("folder")
+    kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
+    kept.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    kept.add_argument("--log-every", type=int, default=50, metavar="STEPS")
+    kept.add_argument("--checkpoint-seconds", type=float, default=60, metavar="SECONDS")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, and say how the best validation scored.
+
+    Raises:
+        InputError: bad input, by name.
+    """
+    preset = PRESETS[arguments.preset or ("scenes" if arguments.scenes else "flickr8k")]
+    settings = _settings(preset.settings, arguments)
+    fields = ("encoder", "decoder", "d_model", "d_ff", "num_heads")
+    layers = ("num_encoder_layers", "num_decoder_layers")
+    model = dict(preset.model) | _given(arguments, {name: name for name in fields + layers})
+    if arguments.seed < 0:
+        raise InputError(f"--seed is {arguments.seed}, expected at least 0")
+    if arguments.log_every < 1:
+        raise InputError(f"--log-every is {arguments.log_every}, expected at least 1")
+    data = data_options.load(arguments)
+    result = fit(
+        data,
+        configuration(data, settings.recipe, model),
+        settings,
+        arguments.seed,
+        arguments.out,
+        resume=arguments.resume,
+        minutes=arguments.minutes,
+        device=arguments.device,
+        log_every=arguments.log_every,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        progress=True,
+    )
+    state = "all epochs done" if result.finished else "time is up, --resume goes on"
+    print(f"{arguments.out}: best {_verdict(result.best)}; {result.seconds:.0f} s, {state}")
+    return 0
+
+
+def _settings(settings: Settings, arguments: argparse.Namespace) -> Settings:
+    """The preset's settings, or the recipe's, with the options given."""
+    if arguments.recipe:
+        settings = Settings(RECIPES[arguments.recipe])
+    of_recipe = {
+        "warm_up": "warmup",
+        "epochs": "epochs",
+        "batch_size": "batch_size",
+        "learning_rate": "lr",
+        "dropout": "dropout",
+    }
+    try:
+        recipe = replace(settings.recipe, **_given(arguments, of_recipe))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    of_loading = _given(arguments, {"captions_per_image": "captions_per_image"})
+    return replace(settings, recipe=recipe, **of_loading)
+
+
+def _given(arguments: argparse.Namespace, names: Mapping[str, str]) -> dict[str, Any]:
+    """The options that were given, under the names of the fields that they set."""
+    values = {field: getattr(arguments, option) for option, field in names.items()}
+    return {field: value for field, value in values.items() if value is not None}

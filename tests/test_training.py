@@ -1,0 +1,239 @@
+"""Training: stopped anywhere and resumed it gives the same numbers; it learns; NaN stops it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tolerances import assert_close
+from torch_impl.checkpoints import CheckpointError, load, save
+from torch_impl.models import Captioner, Configuration
+from torch_impl.optimization import RECIPES
+from torch_impl.training import Batch, CrossEntropyTraining, NonFiniteError, data_generator
+
+RECIPE = replace(RECIPES["v2-as-run"], lr=3e-3, warmup=3, schedule="linear", dropout=0.2)
+CONFIGURATION = Configuration(
+    vocabulary_size=11,
+    d_feature=5,
+    encoder="static:3,2",
+    decoder="dynamic:2",
+    encoder_reduction="linear",
+    decoder_reduction="linear",
+    d_model=8,
+    d_ff=12,
+    num_heads=2,
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    max_length=9,
+    dropout=RECIPE.dropout,
+)
+
+
+class RandomBatches:
+    """Random features and captions; two captions describe image 0, one each of the others."""
+
+    def __init__(self, count: int, seed: int = 0, images: int = 3) -> None:
+        self.count, self.seed, self.images = count, seed, images
+
+    def __len__(self) -> int:
+        return self.count
+
+    def epoch(self, epoch: int, start: int):
+        random = data_generator(self.seed, epoch)
+        batches = [self._batch(random) for _ in range(self.count)]
+        return iter(batches[start:])
+
+    def _batch(self, random: np.random.Generator) -> Batch:
+        captions = self.images + 1
+        features = torch.tensor(random.normal(size=(self.images, 4, 5)), dtype=torch.float32)
+        tokens = torch.tensor(random.integers(3, 11, size=(captions, 6)))
+        tokens[:, 0], tokens[:, -1] = 1, 2
+        lengths = torch.tensor(random.integers(1, 5, size=self.images))
+        images = torch.tensor([0, *range(self.images)])
+        return Batch(features, lengths, tokens, images)
+
+
+def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURATION):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = Captioner(configuration)
+    return CrossEntropyTraining(model, batches or RandomBatches(4), recipe, seed=seed)
+
+
+def numbers(step):
+    return (
+        step.step,
+        step.epoch,
+        step.position,
+        step.loss,
+        step.gradient_norm,
+        step.learning_rate,
+        step.captions,
+    )
+
+
+@pytest.mark.parametrize("early_steps", ["skipped", "momentum"])
+@settings(max_examples=8)
+@given(kills=st.lists(st.integers(1, 11), min_size=1, max_size=3), disturbed=st.booleans())
+def test_a_training_killed_anywhere_and_resumed_gives_the_same_numbers_bit_for_bit(
+    tmp_path_factory, early_steps, kills, disturbed
+):
+    recipe = replace(RECIPE, early_steps=early_steps)
+    whole = training(recipe)
+    expected = [numbers(step) for step in whole.run(3)]
+    assert len(expected) == 12
+
+    path = tmp_path_factory.mktemp("run") / "last.safetensors"
+    actual = []
+    current = training(recipe)
+    for kill in sorted(kills):
+        for step in current.run(3):
+            actual.append(numbers(step))
+            if disturbed:
+                # somebody else's random numbers, and an evaluation, between two steps
+                torch.rand(7)
+                current.model.eval()
+            if step.step >= kill:
+                break
+        save(path, current.model, current.state_dict())
+        current = training(recipe)
+        checkpoint = load(path)
+        current.load_state_dict(checkpoint.weights, checkpoint.state)
+    actual += [numbers(step) for step in current.run(3)]
+
+    assert actual == expected
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(current.model.state_dict()[name], tensor), name
+
+
+def test_training_leaves_the_random_numbers_of_its_caller_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    for _ in training().run(1):
+        pass
+    assert torch.equal(torch.rand(3), expected)
+
+
+@given(seed=st.integers(0, 2**32), epoch=st.integers(0, 10**6), count=st.integers(2, 50))
+def test_the_order_of_the_data_is_a_function_of_seed_and_epoch(seed, epoch, count):
+    order = data_generator(seed, epoch).permutation(count)
+    assert sorted(order) == list(range(count))
+    assert np.array_equal(order, data_generator(seed, epoch).permutation(count))
+
+
+def test_seeds_and_epochs_have_orders_of_their_own():
+    orders = {
+        tuple(data_generator(seed, epoch).permutation(30))
+        for seed in range(5)
+        for epoch in range(5)
+    }
+    assert len(orders) == 25
+
+
+def test_dropout_differs_from_step_to_step_and_from_seed_to_seed():
+    class OneBatch(RandomBatches):
+        def epoch(self, epoch, start):
+            return iter([self._batch(data_generator(0, 0))] * (self.count - start))
+
+    # a rate too small to change a weight: what differs is dropout alone
+    still = replace(RECIPE, lr=1e-30)
+    runs = []
+    for seed in (0, 1):
+        one = training(still, OneBatch(4))
+        one.seed = seed
+        runs.append([step.loss for step in one.run(1)])
+    assert len({loss for losses in runs for loss in losses}) == 8
+
+
+def test_a_tiny_set_is_learnt_by_heart():
+    recipe = replace(RECIPE, lr=1e-2, dropout=0.0, label_smoothing=0.0, anneal=1.0)
+
+    class Fixed(RandomBatches):
+        def epoch(self, epoch, start):
+            return super().epoch(0, start)
+
+    one = training(
+        recipe, Fixed(2, images=2), configuration=replace(CONFIGURATION, d_model=32, dropout=0.0)
+    )
+    losses = [step.loss for step in one.run(60)]
+    assert losses[0] > 1.5
+    assert max(losses[-2:]) < 0.1
+    batch = next(one.batches.epoch(0, 0))
+    one.model.eval()
+    # captions 0 and 1 describe the same image: their common first word aside, 2 is told apart
+    memory = one.model.encode(batch.features, batch.lengths).index_select(0, batch.images)
+    log_probs = one.model.decode(batch.tokens[:, :-1], memory, batch.lengths[batch.images])
+    right = log_probs.argmax(-1) == batch.tokens[:, 1:]
+    assert right[:, 1:].all()
+
+
+def test_the_learning_rate_of_a_step_is_the_recipes():
+    rates = [step.learning_rate for step in training().run(3)]
+    assert rates == [RECIPE.learning_rate(iteration, 4) for iteration in range(12)]
+
+
+@settings(max_examples=10)
+@given(shared=st.permutations([0, 0, 1, 2]))
+def test_captions_that_share_an_encoding_train_as_captions_with_their_own(shared):
+    """The batch with each image once, and the batch with an image a caption, have one gradient."""
+    recipe = replace(RECIPE, dropout=0.0)
+    configuration = replace(CONFIGURATION, dropout=0.0)
+    batch = next(RandomBatches(1).epoch(0, 0))._replace(images=torch.tensor(shared))
+    own = batch._replace(
+        features=batch.features[batch.images],
+        lengths=batch.lengths[batch.images],
+        images=torch.arange(4),
+    )
+    one = training(recipe, configuration=configuration)
+    one.model.double()
+    gradients = []
+    for b in (batch, own):
+        one.model.zero_grad()
+        one.loss(b._replace(features=b.features.double())).backward()
+        gradients.append([p.grad.clone() for p in one.model.parameters()])
+    for shared_gradient, own_gradient in zip(*gradients, strict=True):
+        assert_close(shared_gradient, own_gradient, "gradient")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_stops_before_the_weights_change(value):
+    class Poisoned(RandomBatches):
+        def epoch(self, epoch, start):
+            batches = list(super().epoch(epoch, start))
+            if epoch == 1:
+                batches[2 - start].features[0, 0] = value
+            return iter(batches)
+
+    one = training(batches=Poisoned(4))
+    steps = []
+    before = {}
+    with pytest.raises(NonFiniteError, match=r"loss is nan at step 7 \(epoch 1, batch 2\)"):
+        for step in one.run(2):
+            steps.append(step)
+            before = {name: t.clone() for name, t in one.model.state_dict().items()}
+    assert len(steps) == 6
+    for name, tensor in one.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_state_of_another_seed_or_model_or_none_is_refused_and_nothing_changes():
+    one, other = training(), training()
+    for _ in one.run(1):
+        pass
+    weights, state = one.model.state_dict(), one.state_dict()
+    before = {name: t.clone() for name, t in other.model.state_dict().items()}
+    with pytest.raises(CheckpointError, match="seed 3, expected 0"):
+        other.load_state_dict(weights, state | {"seed": 3})
+    with pytest.raises(CheckpointError, match="no training state"):
+        other.load_state_dict(weights, {})
+    with pytest.raises(CheckpointError, match=r"optimiser state of unknown nobody\.weight"):
+        other.load_state_dict(weights, state | {"optimiser": {"nobody.weight": {}}})
+    with pytest.raises(CheckpointError, match=r"missing input\.weight 8x5"):
+        other.load_state_dict({k: v for k, v in weights.items() if k != "input.weight"}, state)
+    assert (other.step, other.epoch, other.position) == (0, 0, 0)
+    for name, tensor in other.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
