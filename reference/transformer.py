@@ -36,8 +36,8 @@ def parse_mixer(text: str) -> tuple[str, tuple[int, ...]]:
     Raises:
         ValueError: an unknown kind, or coefficients that are missing, superfluous or not positive.
     """
-    kind, _, listed = text.partition(":")
-    numbers = listed.split(",") if listed else []
+    kind, colon, listed = text.partition(":")
+    numbers = listed.split(",") if colon else []
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise ValueError(f"mixer {text!r}: expansion coefficients must be positive integers")
     fits = {
