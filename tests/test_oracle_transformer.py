@@ -1,4 +1,4 @@
-"""The oracle's layers, stacks and captioner: residual paths, causality, orders that do not matter."""
+"""The oracle's layers, stacks and captioner: residual paths, causality, orders that are free."""
 
 import re
 
