@@ -160,7 +160,8 @@ def _table(entry: Mapping[str, Any], path: Path) -> Table:
     where = f"{path}: table {entry['name']}"
     columns = tuple(Column(**{"printed": c["name"], **c}) for c in entry["columns"])
     rows = tuple(
-        Row(**{"printed": r["name"], **r, "values": tuple(r["values"])}) for r in entry["rows"]
+        Row(**{"printed": r["name"], **r, "values": tuple(map(_value, r["values"]))})
+        for r in entry["rows"]
     )
     for what, parts in (("column", columns), ("row", rows)):
         twice = {part.name for part in parts if [p.name for p in parts].count(part.name) > 1}
@@ -178,3 +179,7 @@ def _table(entry: Mapping[str, Any], path: Path) -> Table:
             raise InputError(f"{where}: a note about {place}, which is no cell")
         notes[place] = {key: note[key] for key in note.keys() - {"row", "column"}}
     return Table(**{**entry, "columns": columns, "rows": rows, "notes": notes})
+
+
+def _value(value: Value) -> Value:
+    return float(value) if isinstance(value, int) else value

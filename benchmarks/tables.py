@@ -1,0 +1,159 @@
+"""``captionbench tables PAPER``: a paper's tables cell by cell, the paper's value beside ours.
+
+A cell of ours comes from a record that names its paper, table, row and column; where several say
+so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
+Table VI of ExpansionNet v2 needs no run, so the command counts it on the spot. Nothing is ever
+filled in from the paper: every other cell is empty, "not run", with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks import papers, table_vi
+from benchmarks.papers import Value
+from benchmarks.records import LOCAL, PUBLISHED, STATUSES, Record, key_of, load, newest
+
+NOT_RUN = "not run"
+PROVENANCE = ("key", "command", "commit", "clean", "time", "seeds", "n", "data", "signature")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: the paper's value as printed, ours or None, and where ours comes from.
+
+    Args:
+        status: of the records that ours is the mean of, or "not run".
+        record: for each of those records, how it was made (`PROVENANCE`); None where not run.
+        reason: why not run.
+        corrected: the value that the paper must have meant, where the print is wrong.
+        note: what is odd about the printed value.
+    """
+
+    table: str
+    row: str
+    column: str
+    paper: Value
+    ours: float | None
+    status: str
+    record: list[dict[str, Any]] | None
+    reason: str | None = None
+    corrected: float | None = None
+    note: str | None = None
+
+
+def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
+    """All cells of ``paper``, or of one ``table`` of it, with ours from ``records``.
+
+    Raises:
+        InputError: there is no such paper or table.
+    """
+    content = papers.load(paper)
+    tables = content.tables if table is None else (content.table(table),)
+    measured: dict[tuple[str, str, str], list[Record]] = {}
+    for record in newest(records):
+        what = record["what"]
+        if what["paper"] == paper:
+            for column in record["values"]:
+                place = what["table"], what["row"], column
+                measured.setdefault(place, []).append(record)
+    return [
+        _cell(entry.name, cell, measured.get((entry.name, cell.row, cell.column)), entry.not_run)
+        for entry in tables
+        for cell in entry.cells
+    ]
+
+
+def _cell(table: str, cell: papers.Cell, made: list[Record] | None, not_run: str) -> Cell:
+    empty = Cell(
+        table=table,
+        row=cell.row,
+        column=cell.column,
+        paper=cell.value,
+        ours=None,
+        status=NOT_RUN,
+        record=None,
+        reason=not_run,
+        corrected=cell.corrected,
+        note=cell.note,
+    )
+    if not made:
+        return empty
+    chosen = _one_measurement(made)
+    return replace(
+        empty,
+        ours=fmean(record["values"][cell.column] for record in chosen),
+        status=chosen[0]["status"],
+        record=[{name: record[name] for name in PROVENANCE} for record in chosen],
+        reason=None,
+    )
+
+
+def _one_measurement(made: Sequence[Record]) -> list[Record]:
+    """The records of the best status and, among those, of the newest data set: one a seed."""
+
+    def source(record: Record) -> tuple[Any, ...]:
+        data = record["data"] or {}
+        return record["status"], record["kind"], data.get("name"), data.get("split")
+
+    best = min(STATUSES.index(record["status"]) for record in made)
+    last = max((r for r in made if r["status"] == STATUSES[best]), key=lambda r: r["time"])
+    return [record for record in made if source(record) == source(last)]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument("paper", metavar="PAPER", help=", ".join(papers.names()))
+    parser.add_argument("--table", metavar="NAME", help="one table: VI, 4, ... (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON: a list of cells")
+    parser.add_argument(
+        "--records",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="folder of records, may be repeated (default: the published ones and your own)",
+    )
+    table_vi.data_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the cells."""
+    paper = papers.load(arguments.paper)
+    tables = paper.tables if arguments.table is None else (paper.table(arguments.table),)
+    records = load(*(arguments.records or (PUBLISHED, LOCAL)))
+    if paper.paper == table_vi.PAPER and any(table.name == table_vi.TABLE for table in tables):
+        key = key_of("flops", asdict(table_vi.captions(arguments.data)))
+        records += table_vi.make_records(key, arguments.data)
+    listed = [cell for table in tables for cell in cells(paper.paper, records, table.name)]
+    if arguments.json:
+        print(json.dumps([asdict(cell) for cell in listed], indent=2, ensure_ascii=False))
+        return 0
+    for table in tables:
+        print(f"Table {table.name} ({table.place}): {table.caption}")
+        for remark in filter(None, (table.unit, table.remark)):
+            print(f"  {remark}")
+        if not table.rows:
+            print(f"  {NOT_RUN}: {table.not_run}")
+        for cell in (cell for cell in listed if cell.table == table.name):
+            print(f"  {cell.row} | {cell.column} | {_beside(cell)}")
+        print()
+    return 0
+
+
+def _beside(cell: Cell) -> str:
+    printed = "-" if cell.paper is None else _number(cell.paper)
+    if cell.corrected is not None:
+        printed += f" (misprint of {_number(cell.corrected)})"
+    if cell.ours is None:
+        return f"paper {printed} | {NOT_RUN}: {cell.reason}"
+    return f"paper {printed} | ours {_number(cell.ours)} | {cell.status}"
+
+
+def _number(value: Value) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
