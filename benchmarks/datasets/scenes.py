@@ -1,0 +1,59 @@
+"""The embedded data: small generated scenes, so that everything runs anywhere in minutes.
+
+It is nobody's published data and stands for none. A scene has two or three groups of like objects
+on a place (`scene`); its features are what a detector would say of it, noisily and more than once
+(`detections`); its captions mention some of what is true (`captions`); and it can be looked at
+(`render`). All of it is equal to the byte on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.datasets import CaptionData, Split
+from benchmarks.datasets.features import ArrayFeatures
+from benchmarks.datasets.scene_captions import captions
+from benchmarks.datasets.scene_features import detections
+from benchmarks.datasets.scene_layout import Draw, scene
+from benchmarks.datasets.scene_pictures import render
+from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.files import sha256
+
+__all__ = ["captions", "detections", "make", "render", "scene"]
+
+FIRST_ID = {"train": 0, "val": 1_000_000, "test": 2_000_000}
+"""Where a split's image ids begin: its scenes do not depend on the sizes of the others."""
+REFERENCES = 5
+MIN_COUNT = 2
+
+
+def make(seed: int = 0, train: int = 2000, val: int = 250, test: int = 250) -> CaptionData:
+    """The data set, the same for the same arguments on every machine.
+
+    Args:
+        seed: of everything; other seeds give other data.
+        train: images in the split "train"; ``val`` and ``test`` likewise.
+
+    Raises:
+        InputError: a negative seed, or a split of no or too many images.
+    """
+    if seed < 0:
+        raise InputError(f"scenes: seed is {seed}, expected at least 0")
+    splits = {}
+    for name, size in {"train": train, "val": val, "test": test}.items():
+        if not 0 < size <= FIRST_ID["val"]:
+            raise InputError(f"scenes: {name} is {size} images, expected 1 to {FIRST_ID['val']}")
+        ids = range(FIRST_ID[name], FIRST_ID[name] + size)
+        scenes = {i: scene(seed, i) for i in ids}
+        references = {i: captions(s, Draw(seed, i, 1), REFERENCES) for i, s in scenes.items()}
+        features = ArrayFeatures({i: detections(s, Draw(seed, i, 2)) for i, s in scenes.items()})
+        splits[name] = Split(list(ids), references, features)
+    texts = [text for written in splits["train"].references.values() for text in written]
+    content = {n: [s.references, s.features.fingerprint] for n, s in splits.items()}
+    return CaptionData(
+        name="scenes",
+        fingerprint=sha256(json.dumps(content, sort_keys=True).encode()),
+        vocabulary=Vocabulary.from_captions(texts, MIN_COUNT),
+        splits=splits,
+    )
