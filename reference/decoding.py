@@ -75,10 +75,10 @@ def inverse_cdf(log_p: Array, u: float) -> int:
     The probabilities are taken relative to their sum, so that rounding leaves no gap below 1.
     """
     cumulated = np.cumsum(np.exp(log_p))
-    for token in range(len(log_p)):
-        if u * cumulated[-1] < cumulated[token]:
-            return token
-    return int(np.argmax(cumulated))  # u * sum was rounded up to the sum: the last possible token
+    token = 0
+    while cumulated[token] <= u * cumulated[-1]:
+        token += 1
+    return token
 
 
 def sample(

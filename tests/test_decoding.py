@@ -156,6 +156,16 @@ def test_the_search_stops_when_unfinished_captions_can_no_longer_matter() -> Non
     assert table.calls > 2
 
 
+def test_the_search_goes_on_while_an_unfinished_caption_may_still_win() -> None:
+    """Ending at once costs 0.75; going on costs 1.25 once, then nothing: better after 4 tokens."""
+    features = torch.full((1, 5, 4), -torch.inf, dtype=torch.float64)
+    features[0, 4, [END, 3]] = torch.tensor([-0.75, -1.25], dtype=torch.float64)
+    features[0, 1:3, 3] = 0  # the rows of START 3, of START 3 3, ...
+    for max_length, best in [(3, [START, END]), (4, [START, 3, 3, 3])]:
+        (found,) = decoding.beam_search(Table(), features, beam_size=2, max_length=max_length)
+        assert found[0].tokens == best
+
+
 def test_a_caption_that_does_not_end_is_cut_at_max_length() -> None:
     model = one_row(-3.0, -3.0, -torch.inf, -0.5)
     (found,) = decoding.beam_search(Table(), *model, beam_size=2, max_length=5)

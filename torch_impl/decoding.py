@@ -111,11 +111,9 @@ def sample(
     ).to(features.device)
 
     def inverse_cdf(log_probs: Tensor, step: int) -> Tensor:
-        cumulated = log_probs.double().exp().cumsum(-1)
-        total = cumulated[..., -1:]
-        below = (cumulated <= uniforms[..., step, None] * total).sum(-1)
-        # rounding may take u * total up to the total: then the last token that is possible
-        return below.minimum((cumulated < total).sum(-1))
+        cumulated = log_probs.exp().cumsum(-1)
+        # a float64 below 1 is at most 1 - 2^-53, and its product with the total below the total
+        return (cumulated <= uniforms[..., step, None] * cumulated[..., -1:]).sum(-1)
 
     return _roll_out(model, features, lengths, num_samples, max_length, inverse_cdf)
 
@@ -305,15 +303,15 @@ def _settled(
 ) -> Tensor:
     """Whether each image's ``num_return`` best (B,) are certain before ``max_length`` is reached.
 
-    Log-probabilities are not positive. So a finished hypothesis stays in the beam once its sum is
-    above all unfinished ones', and none of those can come to a score above its sum over
-    ``max_length``.
+    Log-probabilities are not positive, so the best sum of the unfinished over ``max_length`` is a
+    bound on any score that they can come to. A finished one with a score above it has a larger sum
+    than they too, and so stays in the beam.
     """
     unfinished = totals.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
     scores = (totals / sizes).masked_fill(~finished, -torch.inf)
     worst = scores.sort(1, descending=True).values[:, num_return - 1, None]
-    safe = (totals > unfinished) & (scores > unfinished / max_length)
-    return (safe | (scores < worst)).all(1) | (unfinished == -torch.inf).squeeze(1)
+    safe = worst > unfinished / max_length
+    return (safe | (unfinished == -torch.inf)).squeeze(1)
 
 
 def _pick(x: Tensor, beams: Tensor) -> Tensor:
