@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "features": ("benchmarks.features", "extract image features once into checked shards"),
     "train": ("benchmarks.train", "train a captioning model, resumable"),
     "caption": ("benchmarks.caption", "caption a split with a trained checkpoint"),
+    "evaluate": ("benchmarks.evaluate", "caption and score a split, and keep the record"),
     "report": ("benchmarks.report.command", "run the main job and write the report"),
     "import": ("benchmarks.publish", "publish a run's records into reports/"),
 }

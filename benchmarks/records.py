@@ -8,7 +8,7 @@ A record is a plain dictionary:
     values      {column: number}
     n           how many images (or cases) the values are over
     seeds       the seeds of training
-    status      same data | other data | embedded
+    status      same data | recorded means (FLOPs without the data) | other data | embedded
     details     whatever else the report shows (per-image scores, captions, rows)
     data        {"name", "fingerprint", "split"}
     signature   how captions were scored (tokeniser, metric, references)
@@ -44,7 +44,7 @@ LOCAL = ROOT / "reports" / "local" / "records"
 
 SCHEMA = 1
 KINDS = ("equations", "verification", "flops", "score", "ablation", "training")
-STATUSES = ("same data", "other data", "embedded")
+STATUSES = ("same data", "recorded means", "other data", "embedded")
 _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
 
 
@@ -180,6 +180,8 @@ def validate(record: Any, where: str) -> Record:
 def append(records: Iterable[Record], path: Path) -> None:
     """Append whole lines under a lock: two writers at once lose nothing and mix nothing."""
     lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
+    if not lines:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:

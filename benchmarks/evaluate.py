@@ -1,0 +1,161 @@
+"""``captionbench evaluate``: caption a split with a trained model, score it, keep the record."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data_options, quality, records
+from benchmarks.caption import caption
+from benchmarks.datasets import CaptionData
+from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.files import sha256
+from benchmarks.records import Record
+from benchmarks.run_folder import RunFolder, load_captioner
+from torch_impl.models import Captioner
+
+PAPER, TABLE = "expansionnet_v2", "I"
+"""The table that a model trained by cross-entropy is a row of."""
+EXAMPLES = 8
+
+
+def row_name(encoder: str, decoder: str) -> str:
+    """A model's row in the ablations, by its mixers."""
+    return f"{encoder} | {decoder}"
+
+
+def weights_sha256(model: Captioner) -> str:
+    """A hash of the weights, names and order included."""
+    parts = (
+        name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes()
+        for name, tensor in model.state_dict().items()
+    )
+    return sha256(b"".join(parts))
+
+
+def evaluate(
+    kind: str,
+    model: Captioner,
+    vocabulary: Vocabulary,
+    data: CaptionData,
+    *,
+    row: str,
+    status: str,
+    key: str,
+    seed: int,
+    split: str = "test",
+    beam_size: int = 3,
+    max_length: int = 20,
+    tokeniser: str = "ptb",
+    examples: int = EXAMPLES,
+    details: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Record:
+    """Caption ``split`` by beam search and score it by every metric that can run here.
+
+    Returns:
+        A record whose values are the scores times 100, and whose details hold CIDEr-D by image (in
+        the split's order, 0 to 10) and the first ``examples`` captions.
+    """
+    began = time.perf_counter()
+    part = data_options.split(data, split)
+    captions = caption(model, vocabulary, part, beam_size, max_length=max_length, progress=progress)
+    scores = quality.score(part.references, captions, tokeniser=tokeniser)
+    if "CIDEr-D" not in scores.values:
+        raise InputError(f"CIDEr-D cannot be computed: {scores.missing['CIDEr-D']}")
+    per_image = scores.per_image["CIDEr-D"]
+    shown = part.image_ids[:: max(1, len(part.image_ids) // examples)][:examples]
+    return records.make(
+        kind,
+        paper=PAPER,
+        table=TABLE,
+        row=row,
+        values={name: 100 * value for name, value in scores.values.items()},
+        status=status,
+        key=key,
+        n=len(captions),
+        seeds=[seed],
+        data={"name": data.name, "fingerprint": data.fingerprint, "split": split},
+        signature=scores.signature,
+        checkpoint=weights_sha256(model),
+        details={
+            **(details or {}),
+            "beam_size": beam_size,
+            "missing": scores.missing,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "cider_d": [round(per_image[image], 6) for image in part.image_ids],
+            "examples": [
+                {"image": image, "caption": captions[image], "reference": part.references[image][0]}
+                for image in shown
+            ],
+        },
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="DIR", help="a training run's folder"
+    )
+    data_options.configure(parser)
+    parser.add_argument("--split", default="test", help="the images to caption (default: test)")
+    parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
+    parser.add_argument("--tokeniser", choices=quality.TOKENISERS, default="ptb")
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Evaluate a run and append its record to ``reports/local/records``.
+
+    Raises:
+        InputError: bad input, by name; nothing is recorded then.
+    """
+    model, vocabulary = load_captioner(arguments.checkpoint)
+    folder = RunFolder(arguments.checkpoint)
+    data = data_options.load(arguments)
+    log = [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
+    config = json.loads(folder.config.read_text(encoding="utf-8"))
+    validations = [entry for entry in log if entry["kind"] == "validation"]
+    steps = [entry for entry in log if entry["kind"] == "steps"]
+    mixers = model.configuration
+    row = row_name(mixers.encoder, mixers.decoder)
+    if arguments.mean_features:
+        row += ", features replaced by their mean"
+    record = evaluate(
+        "training",
+        model,
+        vocabulary,
+        data,
+        row=row,
+        status="embedded" if arguments.scenes else "other data",
+        key=records.key_of("training", weights_sha256(model), arguments.split),
+        seed=config["seed"],
+        split=arguments.split,
+        beam_size=arguments.beam_size,
+        tokeniser=arguments.tokeniser,
+        details={
+            "config": config,
+            "epochs": validations[-1]["epoch"] if validations else 0,
+            "training_seconds": log[-1]["seconds"] if log else 0.0,
+            "validations": [
+                {name: entry[name] for name in ("epoch", "CIDEr-D", "seconds")}
+                for entry in validations
+            ],
+            "losses": [{"epoch": entry["epoch"], "loss": entry["loss"]} for entry in steps],
+        },
+        progress=True,
+    )
+    records.append([record], records.LOCAL / "training.jsonl")
+    if arguments.json:
+        print(json.dumps(record, indent=1))
+    else:
+        for name, value in record["values"].items():
+            print(f"{name:10} {value:7.2f}")
+        print(record["signature"])
+    return 0

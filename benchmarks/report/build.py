@@ -1,0 +1,66 @@
+"""Put the report together from records, and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import records
+from benchmarks.files import write_atomically
+from benchmarks.records import Record
+from benchmarks.report import html, markdown
+from benchmarks.report.document import Document
+from benchmarks.report.sections import (
+    ablation,
+    equations,
+    operations,
+    photographs,
+    released,
+    tables,
+)
+
+TITLE = "captionbench: the report"
+
+
+def document(made: Sequence[Record], jpegs: Mapping[int, bytes] | None = None) -> Document:
+    """The whole report: a pure function of its arguments and of the papers' own numbers."""
+    made = records.newest(made)
+    return Document(
+        TITLE,
+        "Five captioning papers, checked: every number here was measured, and says where and how. "
+        "A value is **same data** (the paper's own), **other data** (order and sign compare, "
+        "values do not), **embedded** (generated scenes), or **not run**.",
+        (
+            equations.coverage(made),
+            equations.verification(made),
+            operations.operations(made),
+            released.released(made),
+            ablation.ablation(made),
+            photographs.photographs(made, jpegs or {}),
+            tables.every_table(made),
+        ),
+    )
+
+
+def write_markdown(report: Document, folder: Path) -> None:
+    """Write the page, the tables and the figures under ``folder``."""
+    for name, text in markdown.files(report).items():
+        with write_atomically(folder / name) as file:
+            file.write(text)
+
+
+def write_html(report: Document, path: Path) -> None:
+    """Write the page that needs no other file."""
+    with write_atomically(path) as file:
+        file.write(html.page(report))
+
+
+def stale(made: Sequence[Record], folder: Path) -> list[str]:
+    """Published Markdown files that are not what the published records give."""
+    expected = markdown.files(document(made))
+    return sorted(
+        name
+        for name, text in expected.items()
+        if name.endswith(".md")
+        and (not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text)
+    )

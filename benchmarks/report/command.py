@@ -1,0 +1,90 @@
+"""``captionbench report``: run the main job, then write the report from its records."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.records import PUBLISHED, ROOT, Record
+from benchmarks.report import build, jobs, pictures
+
+REPORTS = ROOT / "reports"
+QUICK = REPORTS / "local" / "quick"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("CAPTIONBENCH_DATA"),
+        metavar="DIR",
+        help="folder of real data (default: $CAPTIONBENCH_DATA); without it, released captions "
+        "are not scored",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a short form in a minute or two, kept apart under reports/local/quick",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run nothing: exit 1 if the published pages are not what the published records give",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what has no record yet, write the pages, and print where they are.
+
+    Raises:
+        InputError: the data folder is not there or not what is expected.
+    """
+    if arguments.check:
+        return check()
+    data = Path(arguments.data) if arguments.data else None
+    if data is not None and not data.is_dir():
+        raise InputError(f"{data}: no such folder, expected the data folder (--data)")
+    began = time.perf_counter()
+    if arguments.quick:
+        folder, page, kept = QUICK, QUICK / "index.html", []
+    else:
+        folder, page, kept = REPORTS / "local", REPORTS / "index.html", records.load(PUBLISHED)
+    local = measure(jobs.plan(data, arguments.quick), folder / "records")
+    made = [*kept, *local]
+    report = build.document(made, pictures.jpegs(data, pictures.shown(made)))
+    build.write_markdown(report, folder)
+    build.write_html(report, page)
+    print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
+    print(f"{folder / 'README.md'}: the same as Markdown, with tables/ and figures/")
+    return 0
+
+
+def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
+    """Run the planned jobs that have no record under ``folder`` yet; all its records."""
+    known = {record["key"] for record in records.load(folder)}
+    missing = [job for job in planned if job.key not in known]
+    if len(missing) < len(planned):
+        print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
+    path = folder / "report.jsonl"
+    with tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr) as bar:
+        for job, made in jobs.run_all(missing, path):
+            seconds = sum(record["wall_s"] or 0 for record in made)
+            bar.write(f"{job.name}: {seconds:.0f} s", file=sys.stderr)
+            bar.update()
+    return records.load(folder)
+
+
+def check() -> int:
+    """Compare the published pages with what the published records give."""
+    names = build.stale(records.load(PUBLISHED), REPORTS)
+    for name in names:
+        print(f"reports/{name}: stale, expected what reports/records gives (captionbench import)")
+    return 1 if names else 0

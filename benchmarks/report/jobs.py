@@ -1,0 +1,173 @@
+"""The main job: what `captionbench report` measures, each piece once, in parallel processes.
+
+A job's key hashes everything its numbers depend on. A job whose key has a record on this machine is
+not run again, so an interrupted run goes on where it was and a second one is quick.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import ablation, equations, quality, records, table_vi
+from benchmarks.datasets import captions
+from benchmarks.files import sha256
+from benchmarks.records import Record
+from reference.equations import PAPERS
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of the main job: a module-level function that gives records, and its arguments."""
+
+    name: str
+    key: str
+    function: Callable[..., list[Record]]
+    arguments: tuple[Any, ...] = ()
+
+    def run(self) -> list[Record]:
+        """Measure."""
+        return self.function(self.key, *self.arguments)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Captions that a paper's authors released, and the line of a table that they belong to."""
+
+    file: str
+    paper: str
+    table: str
+    row: str
+
+    def paths(self, data: Path) -> tuple[Path, Path]:
+        """The references and the captions under the data folder."""
+        folder = data / "coco_karpathy"
+        return folder / "dataset_coco_karpathy_test.json", folder / "predictions" / self.file
+
+
+RELEASED = (
+    Released("expansionnet_v1.json", "expansionnet_v1", "4", "ExpansionNet_64,16"),
+    Released("puret.json", "expansionnet_v2", "II", "PureT [11]"),
+)
+STAGE = "RL "
+"""Both were released after the optimisation of CIDEr-D."""
+
+
+def score_released(key: str, data: Path, released: Released) -> list[Record]:
+    """Score released captions on the Karpathy test split with the PTB tokeniser."""
+    began = time.perf_counter()
+    karpathy, predictions = released.paths(data)
+    references = captions.read_references(karpathy, "test")
+    scores = quality.score(references, captions.read_predictions(predictions), tokeniser="ptb")
+    return [
+        records.make(
+            "score",
+            paper=released.paper,
+            table=released.table,
+            row=released.row,
+            values={STAGE + name: 100 * value for name, value in scores.values.items()},
+            status="same data",
+            key=key,
+            n=len(references),
+            data={
+                "name": "MS-COCO, Karpathy split",
+                "fingerprint": sha256(karpathy.read_bytes()),
+                "split": "test",
+            },
+            signature=scores.signature,
+            details={
+                "predictions": released.file,
+                "predictions_sha256": sha256(predictions.read_bytes()),
+                "missing": scores.missing,
+            },
+            wall_s=time.perf_counter() - began,
+        )
+    ]
+
+
+def record_equations(key: str) -> list[Record]:
+    """How many of each paper's equations are oracled, and by what."""
+    made = []
+    for paper in PAPERS:
+        entries = [e for e in equations.entries() if e["paper"] == paper]
+        numbered = [e for e in entries if isinstance(e["number"], int)]
+        listings = [e for e in entries if isinstance(e["number"], str)]
+        made.append(
+            records.make(
+                "equations",
+                paper=paper,
+                table="equations",
+                row="all",
+                values={
+                    "covered": sum(bool(e["oracle"]) for e in numbered),
+                    "total": len(numbered),
+                    "listings": sum(bool(e["oracle"]) for e in listings),
+                    "all listings": len(listings),
+                },
+                status="same data",
+                key=key,
+                details={"entries": entries},
+            )
+        )
+    return made
+
+
+def plan(data: Path | None, quick: bool) -> list[Job]:
+    """All jobs, the long ones first so that no process is left alone with one at the end."""
+    scale = ablation.QUICK if quick else ablation.FULL
+    jobs = []
+    for seed in scale.seeds:
+        for row in scale.rows:
+            name = f"train, decode, score {row.name}, seed {seed}"
+            jobs.append(Job(name, scale.key(row, seed), ablation.run, (scale, row, seed)))
+    if data is not None and not quick:
+        for released in RELEASED:
+            paths = released.paths(data)
+            if all(path.is_file() for path in paths):
+                key = records.key_of("score", *(sha256(path.read_bytes()) for path in paths))
+                jobs.append(Job(f"score {released.file}", key, score_released, (data, released)))
+    lengths = table_vi.captions(data)
+    jobs.append(
+        Job("count operations", records.key_of("flops", lengths), table_vi.make_records, (data,))
+    )
+    key = records.key_of("equations", equations.entries())
+    jobs.append(Job("list equations", key, record_equations))
+    return jobs
+
+
+def _start_worker() -> None:
+    # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def run_all(jobs: Sequence[Job], path: Path) -> Iterator[tuple[Job, list[Record]]]:
+    """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
+
+    A job that fails stops the rest; what had ended is kept.
+    """
+    context = multiprocessing.get_context("spawn")
+    workers = max(1, min(os.cpu_count() or 1, len(jobs)))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    pending: dict[Future[list[Record]], Job] = {pool.submit(job.run): job for job in jobs}
+    try:
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                job = pending.pop(future)
+                made = future.result()
+                records.append(made, path)
+                yield job, made
+    finally:
+        for process in list((pool._processes or {}).values()) if pending else []:
+            process.terminate()
+        pool.shutdown(cancel_futures=True)

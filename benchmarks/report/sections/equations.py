@@ -1,0 +1,124 @@
+"""Sections on correctness: which equations are oracled, and how close implementations come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.records import Record
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Paragraph,
+    Section,
+    Table,
+)
+from benchmarks.report.sections.evidence import not_run, of, provenance
+from reference.equations import PAPERS
+from reference.errata import ERRATA
+
+
+def coverage(records: Sequence[Record]) -> Section:
+    """Which equations are oracled, and the errata."""
+    made = of(records, "equations")
+    blocks: list[Block] = []
+    if made:
+        rows = [
+            [
+                PAPERS[r["what"]["paper"]].title,
+                f"{r['values']['covered']} of {r['values']['total']}",
+                "complete" if PAPERS[r["what"]["paper"]].complete else "not yet",
+            ]
+            for r in sorted(made, key=lambda r: list(PAPERS).index(r["what"]["paper"]))
+        ]
+        covered = sum(r["values"]["covered"] for r in made)
+        total = sum(r["values"]["total"] for r in made)
+        listings = sum(r["values"]["listings"] for r in made)
+        all_listings = sum(r["values"]["all listings"] for r in made)
+        blocks.append(
+            Paragraph(
+                f"**{covered} of {total}** numbered equations (and {listings} of {all_listings} "
+                "listings) have an oracle in NumPy, a PyTorch counterpart, and properties that "
+                "tie the two."
+            )
+        )
+        blocks.append(Table("coverage", "Equations by paper", ("paper", "oracled", ""), rows))
+        for r in made:
+            entries = [e for e in r["details"]["entries"] if e["oracle"]]
+            if entries:
+                blocks.append(_equation_table(r["what"]["paper"], entries))
+    errata = [[e.paper, e.where, e.printed, e.taken, e.why] for e in ERRATA]
+    blocks.append(
+        Table(
+            "errata",
+            "Errata: where print and sense differ",
+            ("paper", "where", "printed", "taken", "why"),
+            errata,
+            folded=True,
+        )
+    )
+    return Section("Every equation", blocks)
+
+
+def _equation_table(paper: str, entries: Sequence[Mapping[str, Any]]) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            str(e["number"]),
+            _code(e["oracle"]),
+            _code(e["counterpart"]),
+            str(len(e["properties"])),
+        ]
+        for e in entries
+    ]
+    columns = ("equation", "oracle", "counterpart", "properties")
+    return Table(f"equations-{paper}", f"{PAPERS[paper].title}", columns, rows, folded=True)
+
+
+def _code(names: str | Sequence[str] | None) -> str:
+    listed = [names] if isinstance(names, str) else list(names or ())
+    return ", ".join(f"`{name}`" for name in listed)
+
+
+def verification(records: Sequence[Record]) -> Section:
+    """Every implementation against the oracle: worst error, bound, verdict."""
+    made = of(records, "verification")
+    if not made:
+        return Section("Every implementation", [not_run("", "`captionbench report` runs it.")])
+    rows = [row for r in made for row in r["details"]["rows"]]
+    failed = [row for row in rows if row["verdict"] != "pass"]
+    verdict = "all within their bounds" if not failed else f"**{len(failed)} outside their bounds**"
+    columns = (
+        "equation",
+        "operator",
+        "implementation",
+        "dtype",
+        "device",
+        "error",
+        "bound",
+        "",
+    )
+    table = Table(
+        "verification",
+        "Worst error against the float64 oracle, over hypothesis-drawn cases",
+        columns,
+        [
+            [
+                row["equation"],
+                row["operator"],
+                row["implementation"],
+                row["dtype"],
+                row["device"],
+                f"{row['error']:.1e}",
+                f"{row['bound']:.1e}",
+                row["verdict"],
+            ]
+            for row in rows
+        ],
+        folded=True,
+    )
+    lead = Paragraph(
+        f"{len(rows)} comparisons of our PyTorch forms with the oracle: {verdict}. A bound is "
+        "1e-10 of the largest entry in float64, and twice the literal form's own error in lower "
+        "precision."
+    )
+    return Section("Every implementation", [lead, table, provenance(made)])

@@ -1,0 +1,35 @@
+"""What several sections share: picking records, and the line that says where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.records import Record
+from benchmarks.report.document import Paragraph
+
+METRICS = ("B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
+
+
+def of(records: Sequence[Record], kind: str) -> list[Record]:
+    """The records of one kind."""
+    return [record for record in records if record["kind"] == kind]
+
+
+def provenance(records: Sequence[Record]) -> Paragraph:
+    """One line that says where the numbers above it came from."""
+    commits = sorted({(r["commit"] or "unknown")[:10] for r in records})
+    dirty = any(r["clean"] is False for r in records)
+    devices = sorted({f"{r['device']['name']}, {r['device']['cores']} cores" for r in records})
+    days = sorted({r["time"][:10] for r in records})
+    wall = sum(r["wall_s"] or 0 for r in records)
+    text = (
+        f"Evidence: {len(records)} record(s), {days[0]}{f' to {days[-1]}' if days[1:] else ''}; "
+        f"commit {', '.join(commits)}{' with uncommitted changes' if dirty else ''}; "
+        f"{'; '.join(devices)}"
+    )
+    return Paragraph(text + (f"; {wall:.0f} s of work." if wall else "."))
+
+
+def not_run(what: str, how: str) -> Paragraph:
+    """Says plainly what has no number here, and what would give it one."""
+    return Paragraph(f"**Not run.** {what} {how}")
