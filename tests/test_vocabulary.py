@@ -1,0 +1,102 @@
+"""Words and ids: the tokeniser's properties, round trips, and what the order of ids depends on."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.datasets.vocabulary import (
+    END_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    START_ID,
+    UNKNOWN_ID,
+    Vocabulary,
+    tokenise,
+)
+
+words = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=4)
+captions = st.lists(
+    st.lists(st.sampled_from(["a", "red", "ball", "box", "on", "two", "t-shirt"]), max_size=8).map(
+        " ".join
+    ),
+    max_size=12,
+)
+
+
+@given(st.text())
+def test_tokens_hold_no_space_no_ascii_punctuation_and_are_stable(text):
+    tokens = tokenise(text)
+    assert not any(c.isspace() or c in string.punctuation for token in tokens for c in token)
+    assert all(tokens)
+    assert tokenise(" ".join(tokens)) == tokens
+
+
+@given(st.text(string.ascii_letters + string.digits + string.punctuation + " \t\n"))
+def test_ascii_text_is_lowered_and_its_punctuation_deleted_not_spaced(text):
+    removed = "".join(c for c in text if c not in string.punctuation)
+    assert tokenise(text) == removed.lower().split()
+
+
+def test_published_tokens_of_a_karpathy_caption():
+    raw = 'A man\'s t-shirt , which is red/blue ; reads "Go!" .'
+    assert tokenise(raw) == ["a", "mans", "tshirt", "which", "is", "redblue", "reads", "go"]
+
+
+@given(st.lists(words, unique=True, max_size=20), st.data())
+def test_encode_then_decode_is_the_caption(vocabulary_words, data):
+    vocabulary = Vocabulary(tuple(vocabulary_words))
+    chosen = data.draw(st.lists(st.sampled_from(vocabulary_words or ["x"]), max_size=10))
+    known = [word for word in chosen if word in vocabulary_words]
+    ids = vocabulary.encode(known)
+    assert ids[0] == START_ID and ids[-1] == END_ID and len(ids) == len(known) + 2
+    assert all(len(SPECIAL_TOKENS) <= i < len(vocabulary) for i in ids[1:-1])
+    assert vocabulary.decode(ids) == " ".join(known)
+    assert vocabulary.decode([*ids, PAD_ID, *ids]) == " ".join(known), "nothing follows the end"
+    assert vocabulary.decode(ids[:-1]) == " ".join(known), "a caption may lack its end"
+
+
+def test_an_unknown_word_is_unknown_and_reads_unk():
+    vocabulary = Vocabulary(("a", "ball"))
+    ids = vocabulary.encode(["a", "green", "ball"])
+    assert ids == [START_ID, 4, UNKNOWN_ID, 5, END_ID]
+    assert vocabulary.decode(ids) == "a unk ball"
+    assert vocabulary.encode(["unk", "<pad>"])[1:-1] == [UNKNOWN_ID, UNKNOWN_ID]
+
+
+@given(captions, st.integers(1, 4), st.randoms(use_true_random=False))
+def test_vocabulary_does_not_depend_on_the_order_of_captions(texts, min_count, random):
+    vocabulary = Vocabulary.from_captions(texts, min_count)
+    shuffled = random.sample(texts, len(texts))
+    assert Vocabulary.from_captions(shuffled, min_count) == vocabulary
+    assert Vocabulary.from_captions(shuffled, min_count).fingerprint == vocabulary.fingerprint
+
+
+@given(captions, st.integers(1, 4))
+def test_words_fall_in_frequency_then_rise_in_the_alphabet_and_none_is_rare(texts, min_count):
+    all_words = [word for text in texts for word in tokenise(text)]
+    counts = {word: all_words.count(word) for word in all_words}
+    expected = [word for word in counts if counts[word] >= min_count]
+    ordered = Vocabulary.from_captions(texts, min_count).words
+    assert sorted(ordered) == sorted(expected)
+    keys = [(-counts[word], word) for word in ordered]
+    assert keys == sorted(keys)
+
+
+def test_the_fingerprint_tells_words_and_their_order_apart():
+    prints = {Vocabulary(w).fingerprint for w in [(), ("a",), ("a", "b"), ("b", "a"), ("ab",)]}
+    assert len(prints) == 5
+
+
+@pytest.mark.parametrize("i", [-1, 6, 10**6])
+def test_an_id_outside_the_vocabulary_is_named(i):
+    with pytest.raises(ValueError, match=rf"token id {i} is outside the vocabulary of 6"):
+        Vocabulary(("a", "b")).decode([START_ID, i])
+
+
+def test_a_word_twice_and_a_count_below_one_are_named():
+    with pytest.raises(ValueError, match="'a' stands twice"):
+        Vocabulary(("a", "b", "a"))
+    with pytest.raises(ValueError, match="min_count is 0"):
+        Vocabulary.from_captions(["a"], 0)
