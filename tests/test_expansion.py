@@ -1,0 +1,483 @@
+"""The batched expansion operators and layers against the oracle, and what must hold of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from reference import expansion as oracle
+from reference import expansion_gradients as vjp
+from tests import strategies
+from tests.covers import covers
+from tests.parity import (
+    Array,
+    Errors,
+    assert_gradients,
+    flat,
+    gradients,
+    load,
+    nudge,
+    numpy,
+    tensor,
+)
+from tests.precision import PRECISIONS, literal, psi_epsilon
+from tests.strategies import DynamicCase, OperatorCase, StaticCase
+from tests.tolerances import assert_close, scale
+from torch_impl.expansion import (
+    DynamicExpansion,
+    StaticExpansion,
+    dynamic_expansion,
+    static_expansion,
+)
+
+CASES = st.one_of(strategies.static_cases(), strategies.dynamic_cases())
+EMPTY = st.one_of(strategies.static_cases(empty=True), strategies.dynamic_cases(empty=True))
+MODERATE = st.one_of(
+    strategies.static_cases(kinds=strategies.MODERATE),
+    strategies.dynamic_cases(kinds=strategies.MODERATE),
+)
+LEARNED = ("E_Q", "E_B")
+
+
+def operator(case: OperatorCase, arrays: dict[str, Tensor], **options: Any) -> Tensor:
+    """The operator under test on ``arrays``, which have the oracle's names."""
+    a, mask = arrays, torch.from_numpy(case.mask)
+    if isinstance(case, StaticCase):
+        return static_expansion(
+            a["E_Q"], a["E_B"], a["K"], a["V_1"], a["V_2"], a["S"], case.groups, mask, **options
+        )
+    assert isinstance(case, DynamicCase)
+    return dynamic_expansion(
+        a["E_Q"],
+        a["E_B"],
+        a["C"],
+        a["K"],
+        a["V_1"],
+        a["V_2"],
+        a["S"],
+        mask,
+        causal=case.causal,
+        **options,
+    )
+
+
+def run(
+    case: OperatorCase, dtype: torch.dtype = torch.float64, **options: Any
+) -> tuple[Array, dict[str, Array]]:
+    """The operator's output and its gradients, by the oracle's names."""
+    arrays = {name: tensor(x, dtype, grad=name != "dO") for name, x in case.arrays.items()}
+    out = operator(case, arrays, **options)
+    torch.autograd.backward(out, arrays.pop("dO"))
+    return numpy(out), {name: numpy(x.grad) for name, x in arrays.items()}
+
+
+def expected(
+    case: OperatorCase, b: int, precision: str | None = None
+) -> tuple[Array, dict[str, Array]]:
+    """The oracle's output and gradients for sequence ``b``, literally in ``precision``."""
+    a, epsilon = case.sequence(b), oracle.EPSILON
+    if precision is not None:
+        a = {name: literal(x, precision) for name, x in a.items()}
+        epsilon = psi_epsilon(precision, epsilon)
+    with np.errstate(all="ignore"):
+        if isinstance(case, StaticCase):
+            args = (a["E_Q"], a["E_B"], a["K"], a["V_1"], a["V_2"], a["S"], case.groups, epsilon)
+            static = vjp.static_expansion_vjp(a["dO"], *args)
+            return oracle.static_expansion(*args), static._asdict()
+        assert isinstance(case, DynamicCase)
+        vectors = (a["E_Q"], a["E_B"], a["C"], a["K"], a["V_1"], a["V_2"], a["S"])
+        dynamic = vjp.dynamic_expansion_vjp(a["dO"], *vectors, case.causal, epsilon)
+        return oracle.dynamic_expansion(*vectors, case.causal, epsilon), dynamic._asdict()
+
+
+def batched(case: OperatorCase, precision: str | None = None) -> tuple[Array, dict[str, Array]]:
+    """The oracle on each sequence alone, put back into the padded batch; gradients zero there."""
+    out = np.zeros(case.K.shape)
+    dX = {name: np.zeros(x.shape) for name, x in case.arrays.items() if name != "dO"}
+    for b in np.flatnonzero(case.mask.any(axis=1)):
+        valid = case.mask[b]
+        out[b, valid], one = expected(case, int(b), precision)
+        for name, gradient in one.items():
+            if name in LEARNED:
+                dX[name] += gradient
+            else:
+                dX[name][b, valid] = gradient
+    return out, dX
+
+
+@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
+@settings(max_examples=100)
+@given(CASES)
+def test_a_padded_batch_is_each_sequence_through_the_oracle(case: OperatorCase) -> None:
+    """Output and gradients, static and dynamic; padded rows come out zero.
+
+    The gradients share one scale: by queries and keys they cancel down to epsilon's order where
+    every row has a single positive entry.
+    """
+    (actual, dX), (out, dX_oracle) = run(case), batched(case)
+    assert_close(actual, out)
+    assert_close(flat(dX), flat(dX_oracle), "gradients")
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
+def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
+    errors: defaultdict[str, Errors] = defaultdict(lambda: Errors(precision))
+
+    @settings(max_examples=100)
+    @given(MODERATE, strategies.generators())
+    def collect(case: OperatorCase, generator: np.random.Generator) -> None:
+        case = case.astype(PRECISIONS[precision]).astype(np.float64)
+        actual, dX = run(case, getattr(torch, precision))
+        out, dX_exact = batched(case)
+        literally, dX_literally = batched(case, precision)
+        moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
+        nudged, dX_nudged = batched(replace(case, **moved))
+        errors["output"].add(actual, literally, out, nudged)
+        for name in dX:
+            forms = (dX[name], dX_literally[name], dX_exact[name], dX_nudged[name])
+            for found in (errors[name], errors["any gradient"]):
+                found.add(*forms, scale(flat(dX_exact)))
+
+    collect()
+    errors.pop("output").check("output")
+    errors.pop("any gradient").check("any gradient", [np.max])
+    for name, found in errors.items():
+        found.check(name, [np.mean])
+
+
+@given(EMPTY)
+def test_empty_sequences_are_finite_and_zero(case: OperatorCase) -> None:
+    out, dX = run(case)
+    assert np.isfinite(out).all()
+    assert (out[~case.mask] == 0).all()
+    for name, gradient in dX.items():
+        assert np.isfinite(gradient).all(), name
+        if name not in LEARNED:
+            assert (gradient[~case.mask] == 0).all(), name
+
+
+@covers(expansionnet_v2=[3, 6])
+@given(CASES)
+def test_the_printed_order_of_streams_is_a_relabelling(case: OperatorCase) -> None:
+    """-K swaps the streams; so do V_2 for V_1 and -S."""
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    swapped = {**a, "K": -a["K"], "V_1": a["V_2"], "V_2": a["V_1"], "S": -a["S"]}
+    assert_close(operator(case, swapped), operator(case, a))
+
+
+@covers(expansionnet_v2=[6, 9])
+@given(strategies.static_cases())
+def test_a_block_is_the_mean_of_its_groups(case: StaticCase) -> None:
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    shared, mask = (a["K"], a["V_1"], a["V_2"], a["S"]), torch.from_numpy(case.mask)
+    splits = zip(*(torch.split(a[name], list(case.groups)) for name in LEARNED), strict=True)
+    alone = [static_expansion(Q, B, *shared, (len(Q),), mask) for Q, B in splits]
+    assert_close(operator(case, a), sum(alone) / len(alone))
+
+
+@covers(expansionnet_v2=[9])
+@given(strategies.static_cases(), strategies.generators())
+def test_vectors_within_a_group_have_no_order(
+    case: StaticCase, generator: np.random.Generator
+) -> None:
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    indices = np.split(np.arange(sum(case.groups)), np.cumsum(case.groups)[:-1])
+    order = np.concatenate([generator.permutation(group) for group in indices])
+    shuffled = {**a, "E_Q": a["E_Q"][order], "E_B": a["E_B"][order]}
+    assert_close(operator(case, shuffled), operator(case, a))
+
+
+@given(strategies.dynamic_cases(), strategies.generators())
+def test_dynamic_vectors_have_no_order(case: DynamicCase, generator: np.random.Generator) -> None:
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    order = generator.permutation(len(case.E_Q))
+    shuffled = {**a, "E_Q": a["E_Q"][order], "E_B": a["E_B"][order]}
+    assert_close(operator(case, shuffled), operator(case, a))
+
+
+@given(MODERATE, st.integers(2, 4))
+def test_copies_of_one_vector_are_one_vector(case: OperatorCase, copies: int) -> None:
+    """As Psi's epsilon vanishes beside the sums, which large keys see to."""
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    a |= {"K": 1e6 * a["K"], "E_Q": a["E_Q"][:1], "E_B": a["E_B"][:1]}
+    several = {**a, "E_Q": a["E_Q"].repeat(copies, 1), "E_B": a["E_B"].repeat(copies, 1)}
+    if isinstance(case, StaticCase):
+        shared, mask = (a["K"], a["V_1"], a["V_2"], a["S"]), torch.from_numpy(case.mask)
+        one = static_expansion(a["E_Q"], a["E_B"], *shared, (1,), mask)
+        many = static_expansion(several["E_Q"], several["E_B"], *shared, (copies,), mask)
+    else:
+        one, many = operator(case, a), operator(case, several)
+    assert_close(many, one)
+
+
+@covers(expansionnet_v1=[5], expansionnet_v2=[4])
+@given(MODERATE)
+def test_the_scale_of_keys_does_not_matter(case: OperatorCase) -> None:
+    """As Psi's epsilon vanishes beside the sums, which large keys see to."""
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    large, larger = ({**a, "K": factor * a["K"]} for factor in (1e6, 1e7))
+    assert_close(operator(case, larger), operator(case, large))
+
+
+@given(EMPTY, strategies.generators())
+def test_a_batch_is_its_sequences_in_any_order_or_split(
+    case: OperatorCase, generator: np.random.Generator
+) -> None:
+    whole, _ = run(case)
+    order = generator.permutation(len(case))
+    for part in np.array_split(order, 2):
+        chosen = {
+            name: x if name in LEARNED else x[part]
+            for name, x in {**case.arrays, "mask": case.mask}.items()
+        }
+        out, _ = run(type(case)(**{**vars(case), **chosen}))
+        assert_close(out, whole[part])
+
+
+@given(strategies.dynamic_cases(), strategies.generators())
+def test_the_causal_form_does_not_see_later_tokens(
+    case: DynamicCase, generator: np.random.Generator
+) -> None:
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    t, mask = int(generator.integers(case.K.shape[1])), torch.from_numpy(case.mask)
+    later = {name: x.clone() for name, x in a.items()}
+    for name in ("C", "K", "V_1", "V_2", "S"):
+        later[name][:, t + 1 :] = 10 * torch.randn_like(later[name][:, t + 1 :])
+
+    def causal(a: dict[str, Tensor], mask: Tensor) -> Tensor:
+        args = (a["E_Q"], a["E_B"], a["C"], a["K"], a["V_1"], a["V_2"], a["S"], mask)
+        return dynamic_expansion(*args, causal=True)
+
+    whole = causal(a, mask)[:, : t + 1]
+    prefix = {name: x if name in LEARNED else x[:, : t + 1] for name, x in a.items()}
+    assert_close(causal(later, mask)[:, : t + 1], whole, "later tokens changed")
+    assert_close(causal(prefix, mask[:, : t + 1]), whole, "prefix alone")
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> tuple[StaticExpansion | DynamicExpansion, dict[str, Array]]:
+    """A layer of each kind with its parameters as the oracle takes them."""
+    d_model, static = draw(strategies.widths()), draw(st.booleans())
+    layer: StaticExpansion | DynamicExpansion
+    if static:
+        layer = StaticExpansion(d_model, draw(strategies.groups()))
+    else:
+        layer = DynamicExpansion(d_model, draw(st.integers(1, 4)), causal=draw(st.booleans()))
+    return layer, load(layer, draw(strategies.generators()))
+
+
+def oracle_layer(
+    layer: StaticExpansion | DynamicExpansion, x: Array, parameters: dict[str, Array]
+) -> Array:
+    if isinstance(layer, StaticExpansion):
+        return oracle.static_expansion_layer(x, parameters, layer.groups)
+    return oracle.dynamic_expansion_layer(x, parameters, layer.causal)
+
+
+@given(st.data(), layers(), st.sampled_from(strategies.FILLINGS))
+def test_a_layer_is_the_oracle_s_whatever_padding_holds(
+    data: st.DataObject,
+    layer_and_parameters: tuple[StaticExpansion | DynamicExpansion, dict[str, Array]],
+    filling: float,
+) -> None:
+    """NaN in padded rows reaches neither a valid row nor a gradient; they come out zero."""
+    layer, parameters = layer_and_parameters
+    case = data.draw(strategies.tokens(layer.d_model, empty=True))
+    x = tensor(case.filled(filling), grad=True)
+    out = layer(x, torch.from_numpy(case.mask))
+    torch.autograd.backward(out.sum())
+    for b, valid in enumerate(case.mask):
+        if valid.any():
+            assert_close(out[b, valid].detach(), oracle_layer(layer, case.x[b][valid], parameters))
+    assert (numpy(out)[~case.mask] == 0).all()
+    assert (numpy(x.grad)[~case.mask] == 0).all()
+    assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
+
+
+@given(st.data(), layers(), strategies.generators())
+def test_gradients_of_a_layer_are_the_oracle_s_differences(
+    data: st.DataObject,
+    layer_and_parameters: tuple[StaticExpansion | DynamicExpansion, dict[str, Array]],
+    generator: np.random.Generator,
+) -> None:
+    layer, parameters = layer_and_parameters
+    case = data.draw(strategies.tokens(layer.d_model, kinds=("normal",)))
+    x = tensor(case.x, grad=True)
+    torch.autograd.backward(layer(x, torch.from_numpy(case.mask)), tensor(case.dO))
+
+    def loss(arrays: Any) -> float:
+        sequences = zip(arrays["x"], case.mask, case.dO, strict=True)
+        return sum(
+            float((dO[valid] * oracle_layer(layer, x[valid], arrays)).sum())
+            for x, valid, dO in sequences
+        )
+
+    found = {**gradients(layer), "x": numpy(x.grad)}
+    assert_gradients(loss, {**parameters, "x": case.x}, found, generator)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4))
+def test_lengths_are_the_mask_they_mean(lengths: list[int]) -> None:
+    layer, x = StaticExpansion(4, (2, 3)), torch.randn(len(lengths), 5, 4)
+    mask = torch.arange(5) < torch.tensor(lengths)[:, None]
+    assert torch.equal(layer(x, lengths), layer(x, mask))
+    assert torch.equal(layer(x, torch.tensor(lengths)), layer(x, mask))
+    assert torch.equal(layer(x, [5] * len(lengths)), layer(x))
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_dropout_falls_on_m_and_on_every_forward_and_backward_value(
+    static: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M is dropped once, with its sign, before the streams part."""
+    generator, p = np.random.default_rng(0), 0.4
+    N, L, d = (5, 4, 3) if static else (8, 4, 3)
+    kept: dict[tuple[int, ...], list[Array]] = {
+        (N, L): [generator.random((N, L)) > p],
+        (N, d): [generator.random((N, d)) > p for _ in (1, 2)],
+        (L, d): [generator.random((L, d)) > p for _ in (1, 2)],
+    }
+    queues: dict[tuple[int, ...], Iterator[Array]] = {k: iter(v) for k, v in kept.items()}
+
+    def drop(x: Tensor, p: float) -> Tensor:
+        return x * torch.from_numpy(next(queues[tuple(x.shape[1:])])) / (1 - p)
+
+    monkeypatch.setattr(F, "dropout", drop)
+    K, V_1, V_2, S, C = generator.standard_normal((5, L, d))
+    vectors = generator.standard_normal((2, N if static else N // L, d))
+    k, v_1, v_2, s, c = (tensor(x)[None] for x in (K, V_1, V_2, S, C))
+    E_Q, E_B = map(tensor, vectors)
+    visible: Array | None = None
+    readers: Array | None = None
+    if static:
+        out = static_expansion(E_Q, E_B, k, v_1, v_2, s, (2, 3), dropout=p)
+        queries, biases = vectors
+    else:
+        out = dynamic_expansion(E_Q, E_B, c, k, v_1, v_2, s, dropout=p)
+        visible, readers = oracle.causal_masks(L, N // L)
+        queries, biases = oracle.dynamic_expansion_vectors(C, *vectors)
+    assert [next(queue, None) for queue in queues.values()] == [None] * 3
+
+    M = oracle.length_transformation(queries, K) * kept[N, L][0] / (1 - p)
+    B = []
+    for i, V in ((1, V_1), (2, V_2)):
+        F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, visible), V, biases)
+        F_fw = F_fw * kept[N, d][i - 1] / (1 - p)
+        groups = (2, 3) if static else None
+        R_bw = oracle.backward_weights(M, i, groups, readers)
+        B.append(oracle.backward_expansion(R_bw, F_fw) * kept[L, d][i - 1] / (1 - p))
+    assert_close(out[0], oracle.selection(S, *B))
+
+
+@pytest.mark.parametrize(
+    "layer", [StaticExpansion(6, 5, dropout=0.5), DynamicExpansion(6, 3, dropout=0.5)]
+)
+def test_dropout_is_for_training_only(layer: StaticExpansion | DynamicExpansion) -> None:
+    x = torch.randn(2, 4, 6)
+    layer.train()
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+
+
+@pytest.mark.parametrize("layer", [StaticExpansion(6, (2, 3)), DynamicExpansion(6, 3)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_layers_follow_autocast_and_keep_their_dtype(
+    layer: StaticExpansion | DynamicExpansion, dtype: torch.dtype
+) -> None:
+    x = torch.randn(2, 4, 6, requires_grad=True)
+    with torch.autocast("cpu", dtype):
+        out = layer(x, [4, 0])
+    torch.autograd.backward(out.float().sum())
+    assert out.dtype == dtype
+    assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
+
+
+@pytest.mark.parametrize("layer", [StaticExpansion(6, (2, 3)), DynamicExpansion(6, 3)])
+def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None:
+    x, lengths = torch.randn(2, 4, 6, dtype=torch.float64), torch.tensor([4, 1])
+    compiled = torch.compile(layer.double(), backend="aot_eager", fullgraph=True)
+    outs, found = [], []
+    for form in (compiled, layer):
+        layer.zero_grad()
+        outs.append(form(x, lengths))
+        torch.autograd.backward(outs[-1].square().sum())
+        found.append(flat(gradients(layer)))
+    assert_close(outs[0].detach(), outs[1].detach())
+    assert_close(found[0], found[1], "gradients")
+
+
+@given(strategies.groups(), st.integers(1, 4), st.integers(1, 3), strategies.lengths())
+def test_multiply_accumulates_of_the_literal_form(
+    groups: tuple[int, ...], num_expansions: int, batch: int, length: int
+) -> None:
+    """4 L d^2 + 5 N L d for the static layer, 5 L d^2 + 5 N_E L^2 d for the dynamic one."""
+    d, N, N_E, L = 6, sum(groups), num_expansions, length
+    x = torch.randn(batch, L, d)
+    for layer, expected in (
+        (StaticExpansion(d, groups, implementation="literal"), 4 * L * d * d + 5 * N * L * d),
+        (DynamicExpansion(d, N_E, implementation="literal"), 5 * L * d * d + 5 * N_E * L * L * d),
+    ):
+        with FlopCounterMode(display=False) as counter:
+            layer(x)
+        assert counter.get_total_flops() == 2 * batch * expected
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: StaticExpansion(4, ()), "groups must name at least one"),
+        (lambda: StaticExpansion(4, 0), "coefficient of groups must be at least 1, not 0"),
+        (lambda: StaticExpansion(4, (3, -2)), "coefficient of groups must be at least 1, not -2"),
+        (lambda: StaticExpansion(0, 3), "d_model must be at least 1"),
+        (lambda: StaticExpansion(4, 3, implementation="fast"), "'fast'.* auto, literal"),
+        (lambda: StaticExpansion(4, 3, dropout=1.5), "dropout"),
+        (lambda: DynamicExpansion(4, 0), "num_expansions must be at least 1, not 0"),
+        (lambda: DynamicExpansion(4, -1), "num_expansions must be at least 1, not -1"),
+        (lambda: DynamicExpansion(4, 2, implementation="fast"), "'fast'.* auto, literal"),
+    ],
+)
+def test_bad_settings_are_named(build: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("layer", [StaticExpansion(4, 3), DynamicExpansion(4, 3)])
+@pytest.mark.parametrize(
+    ("x", "lengths", "message"),
+    [
+        ((2, 5, 3), None, r"x has shape \(2, 5, 3\), expected \(B, L, 4\)"),
+        ((5, 4), None, r"x has shape \(5, 4\)"),
+        ((2, 5, 4), [5, 6], r"lengths \[5, 6\] must lie between 0 and 5"),
+        ((2, 5, 4), [-1, 2], r"lengths \[-1, 2\]"),
+        ((2, 5, 4), [5], r"lengths has shape \(1,\), expected \(2,\)"),
+        ((2, 5, 4), torch.ones(2, 4, dtype=torch.bool), r"mask has shape \(2, 4\)"),
+    ],
+)
+def test_bad_input_is_named(layer: Any, x: tuple[int, ...], lengths: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        layer(torch.zeros(x), lengths)
+
+
+def test_other_bad_input_is_named() -> None:
+    layer, x = StaticExpansion(4, (1, 2)), torch.zeros(2, 5, 4)
+    with pytest.raises(TypeError, match="integers or booleans"):
+        layer(x, torch.tensor([1.0, 2.0]))
+    layer.implementation = "fast"
+    with pytest.raises(ValueError, match="'fast'"):
+        layer(x)
+    vectors = torch.zeros(3, 4)
+    with pytest.raises(ValueError, match=r"groups \(1, 1\) must add up to 3"):
+        static_expansion(vectors, vectors, x, x, x, x, (1, 1))
