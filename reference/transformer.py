@@ -6,7 +6,7 @@ named by a string: ``attention``, ``aoa``, ``static:64``, ``static:32,64`` (bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -123,7 +123,7 @@ def _with_feed_forward(X: Array, parameters: Parameters, norm: str) -> Array:
     return X + feed_forward(normed, select(parameters, "feed_forward."))
 
 
-def reduce_layers(outputs: list[Array], parameters: Parameters, reduction: str) -> Array:
+def reduce_layers(outputs: Sequence[Array], parameters: Parameters, reduction: str) -> Array:
     """What a stack makes of its layers' outputs x_1 ... x_N.
 
     Args:
