@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import transformer
+from reference.attention import attention_on_attention, multi_head_attention
 from reference.primitives import feed_forward, layer_norm, select
 from tests.covers import covers
 from tests.tolerances import assert_close
@@ -152,6 +153,24 @@ def test_an_encoder_layer_is_two_pre_norm_residual_steps(seed, mixer, L):
         normed = layer_norm(expected, select(parameters, "norm_2."))
         expected = expected + feed_forward(normed, select(parameters, "feed_forward."))
     assert_close(transformer.encoder_layer(X, parameters, mixer, HEADS), expected)
+
+
+@covers(expansionnet_v1=[11], expansionnet_v2=[12])
+@given(SEEDS, DECODERS, st.integers(1, 5), st.integers(1, 5))
+def test_a_decoder_layer_is_three_pre_norm_residual_steps(seed, mixer, T, L):
+    rng = np.random.default_rng(seed)
+    parameters = layer_parameters(rng, mixer, cross=True)
+    Y, O_enc = rng.standard_normal((T, D)), rng.standard_normal((L, D))
+    normed = layer_norm(Y, select(parameters, "norm_1."))
+    expected = Y + transformer.mix(normed, select(parameters, "mixer."), mixer, HEADS, True)
+    normed = layer_norm(expected, select(parameters, "norm_2."))
+    attend = attention_on_attention if mixer == "aoa" else multi_head_attention
+    cross = select(parameters, "cross_attention.")
+    expected = expected + attend(normed, O_enc, cross, HEADS)
+    if mixer != "aoa":
+        normed = layer_norm(expected, select(parameters, "norm_3."))
+        expected = expected + feed_forward(normed, select(parameters, "feed_forward."))
+    assert_close(transformer.decoder_layer(Y, O_enc, parameters, mixer, HEADS), expected)
 
 
 @covers(expansionnet_v1=[10, 11], expansionnet_v2=[11, 12])
