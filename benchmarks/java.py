@@ -42,6 +42,15 @@ def find_java(what: str) -> str:
     return java
 
 
+def has_java() -> bool:
+    """Whether there is a ``java`` to run."""
+    try:
+        find_java("it")
+    except UnavailableError:
+        return False
+    return True
+
+
 def _not_started(what: str, java: str, error: OSError) -> UnavailableError:
     return UnavailableError(f"{what} cannot start {java} ({error.strerror})")
 

@@ -55,7 +55,7 @@ def as_json(scores: Scores, tokeniser: str) -> str:
 
 def as_text(scores: Scores, tokeniser: str) -> str:
     """The scores times 100, a line each."""
-    lines = [f"{scores.images:,} images, tokeniser {tokeniser}, scores x 100"]
+    lines = [f"images {scores.images:,}, tokeniser {tokeniser}, scores x 100"]
     for metric in METRICS:
         if metric in scores.values:
             lines.append(f"{metric:<10}{100 * scores.values[metric]:7.2f}")

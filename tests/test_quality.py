@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from benchmarks.errors import InputError
 from reference import metrics
 from tests.tolerances import METRIC, error
 
-HAS_JAVA = shutil.which("java") is not None
+HAS_JAVA = java.has_java()
 NEEDS_JAVA = "needs Java, and no java is on the PATH or in JAVA_HOME"
 
 REFERENCES = {

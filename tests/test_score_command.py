@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import java
 from benchmarks.cli import main
 
-HAS_JAVA = shutil.which("java") is not None
+HAS_JAVA = java.has_java()
 COLUMNS = ["B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE"]
 
 REFERENCES = {
@@ -60,7 +60,7 @@ def test_text_prints_two_digits_and_the_signature(score):
     code, out, err = score("--split", "val", "--tokeniser", "words", *metrics)
     assert code == 0 and err == ""
     assert out.splitlines() == [
-        "1 images, tokeniser words, scores x 100",
+        "images 1, tokeniser words, scores x 100",
         "B1          80.00",
         "CIDEr-D      0.00",
         "signature NO<EOS>_wInit+Cider-D[n4,s6.0]+df[1]+words+pycocoevalcap1.2",
@@ -116,10 +116,10 @@ def test_ctrl_c_ends_the_command_and_its_java(tmp_path):
     # a java that notes its process id, then becomes the real one, or waits where there is none
     pid_file = tmp_path / "pid"
     (tmp_path / "bin").mkdir()
-    java = tmp_path / "bin" / "java"
-    real = shutil.which("java") or "sleep 600 #"
-    java.write_text(f'#!/bin/sh\necho $$ > {pid_file}\nexec {real} "$@"\n')
-    java.chmod(0o755)
+    program = tmp_path / "bin" / "java"
+    real = java.find_java("METEOR") if HAS_JAVA else "sleep 600 #"
+    program.write_text(f'#!/bin/sh\necho $$ > {pid_file}\nexec {real} "$@"\n')
+    program.chmod(0o755)
 
     command = [sys.executable, "-m", "benchmarks", "score", "--tokeniser", "words", "--json"]
     command += ["--references", str(references), "--predictions", str(predictions)]
