@@ -55,27 +55,30 @@ def assert_gradients(
     arrays: Mapping[str, Array],
     gradients: Mapping[str, Array],
     generator: np.random.Generator,
+    *,
+    directions: int = 4,
     step: float = 1e-5,
 ) -> None:
-    """Hold ``gradients`` to central differences of ``loss``, along a direction in each array.
+    """Hold ``gradients`` to central differences of ``loss`` along directions through all arrays.
 
     Where half the step tells another derivative there is a kink nearby: the example is dropped.
     """
-    derivatives, differences = [], []
-    for name, x in arrays.items():
-        direction = generator.standard_normal(x.shape)
+    derivatives, coarse, fine = [], [], []
+    for _ in range(directions):
+        direction = {name: generator.standard_normal(x.shape) for name, x in arrays.items()}
 
-        def moved(by: float, name: str = name, x: Array = x, along: Array = direction) -> float:
-            return loss({**arrays, name: x + by * along})
+        def difference(by: float, along: Mapping[str, Array] = direction) -> float:
+            ahead, behind = (
+                loss({name: x + sign * by * along[name] for name, x in arrays.items()})
+                for sign in (1, -1)
+            )
+            return (ahead - behind) / (2 * by)
 
-        coarse = (moved(step) - moved(-step)) / (2 * step)
-        fine = (moved(step / 2) - moved(-step / 2)) / step
-        derivatives.append(float((gradients[name] * direction).sum()))
-        differences.append((coarse, fine))
-    coarse_all, fine_all = np.array(differences).T
-    bound = tolerances.DIFFERENCES * tolerances.scale(fine_all)
-    assume(tolerances.error(coarse_all, fine_all) <= bound)
-    tolerances.assert_derivative(derivatives, fine_all, ", ".join(arrays))
+        derivatives.append(sum(float((gradients[n] * direction[n]).sum()) for n in arrays))
+        coarse.append(difference(step))
+        fine.append(difference(step / 2))
+    assume(tolerances.error(coarse, fine) <= tolerances.DIFFERENCES * tolerances.scale(fine))
+    tolerances.assert_derivative(derivatives, fine, "directional derivatives")
 
 
 def in_precision(arrays: Mapping[str, Array], precision: str) -> tuple[dict[str, Array], ...]:

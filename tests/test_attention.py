@@ -1,0 +1,247 @@
+"""Batched multi-head attention and the AoA gate against the oracle, and what must hold of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from reference import attention as oracle
+from tests import strategies
+from tests.covers import covers
+from tests.parity import (
+    Array,
+    Errors,
+    assert_gradients,
+    flat,
+    gradients,
+    in_precision,
+    load,
+    nudge,
+    numpy,
+    tensor,
+)
+from tests.precision import PRECISIONS
+from tests.tolerances import assert_close
+from torch_impl.attention import AttentionOnAttention, MultiHeadAttention, multi_head
+
+Attention = MultiHeadAttention | AttentionOnAttention
+KINDS = ("normal", "zeros", "nothing", "tiny")
+
+
+@st.composite
+def attentions(draw: st.DrawFn) -> tuple[Attention, dict[str, Array]]:
+    """A module of either kind with its parameters as the oracle takes them."""
+    num_heads, d_model = draw(strategies.heads())
+    gated = draw(st.booleans())
+    kind: type[Attention] = AttentionOnAttention if gated else MultiHeadAttention
+    module = kind(d_model, num_heads)
+    return module, load(module, draw(strategies.generators()))
+
+
+def oracle_attention(
+    module: Attention, X: Array, Y: Array, parameters: Any, causal: bool = False
+) -> Array:
+    gated = isinstance(module, AttentionOnAttention)
+    attend = oracle.attention_on_attention if gated else oracle.multi_head_attention
+    mask = oracle.causal_mask(len(X)) if causal else None
+    return attend(X, Y, parameters, module.num_heads, mask)
+
+
+@covers(expansionnet_v1=[2])
+@settings(max_examples=60)
+@given(st.data(), attentions(), st.sampled_from(strategies.FILLINGS), strategies.lengths())
+def test_padded_cross_attention_is_each_sequence_through_the_oracle(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], filling: float, queries: int
+) -> None:
+    """Whatever padded rows hold; a query without a valid key is finite and blind to its keys."""
+    module, parameters = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
+    X = data.draw(strategies.arrays(len(case.x), queries, module.d_model, kinds=KINDS))
+    x, y = tensor(X, grad=True), tensor(case.filled(filling), grad=True)
+    out = module(x, y, torch.from_numpy(case.mask))
+    torch.autograd.backward(out.sum())
+    for b, valid in enumerate(case.mask):
+        if valid.any():
+            expected = oracle_attention(module, X[b], case.x[b][valid], parameters)
+            assert_close(out[b].detach(), expected)
+    blind = ~case.mask.any(axis=1)
+    if isinstance(module, MultiHeadAttention):
+        assert_close(out[blind].detach(), np.zeros_like(X[blind]) + parameters["out.bias"])
+    assert (numpy(y.grad)[~case.mask] == 0).all()
+    assert np.isfinite(flat(gradients(module))).all()
+    assert np.isfinite(numpy(out)).all() and np.isfinite(numpy(x.grad)).all()
+
+
+@covers(expansionnet_v1=[2])
+@given(st.data(), attentions(), st.booleans())
+def test_padded_self_attention_is_each_sequence_through_the_oracle(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], causal: bool
+) -> None:
+    module, parameters = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS))
+    x = tensor(case.filled(1.0))
+    out = module(x, x, torch.from_numpy(case.mask), causal)
+    for b, valid in enumerate(case.mask):
+        X = case.x[b][valid]
+        expected = oracle_attention(module, X, X, parameters, causal)
+        assert_close(out[b, valid].detach(), expected)
+    unpadded = module(x, x, causal=causal)
+    everything = module(x, x, torch.ones(case.mask.shape, dtype=torch.bool), causal)
+    assert_close(unpadded.detach(), everything.detach(), "no mask")
+
+
+@covers(expansionnet_v1=[1])
+@given(st.data(), strategies.widths())
+def test_one_head_is_attention_by_the_scaled_dot_product(data: st.DataObject, width: int) -> None:
+    hd, he = (
+        data.draw(strategies.arrays(data.draw(strategies.lengths()), width, kinds=KINDS))
+        for _ in range(2)
+    )
+    expected = oracle.attend(hd, he, lambda hd_j, he_i: float(hd_j @ he_i) / width**0.5)
+    assert_close(multi_head(tensor(hd)[None], tensor(he)[None], tensor(he)[None], 1)[0], expected)
+
+
+@given(st.data(), attentions(), st.booleans(), strategies.generators())
+def test_gradients_are_the_oracle_s_differences(
+    data: st.DataObject,
+    pair: tuple[Attention, dict[str, Array]],
+    causal: bool,
+    generator: np.random.Generator,
+) -> None:
+    module, parameters = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=("normal",)))
+    x = tensor(case.x, grad=True)
+    out = module(x, x, torch.from_numpy(case.mask), causal)
+    torch.autograd.backward(out, tensor(case.dO))
+
+    def loss(arrays: Any) -> float:
+        sequences = zip(arrays["x"], case.mask, case.dO, strict=True)
+        return sum(
+            float((dO[valid] * oracle_attention(module, x[valid], x[valid], arrays, causal)).sum())
+            for x, valid, dO in sequences
+        )
+
+    found = {**gradients(module), "x": numpy(x.grad)}
+    assert_gradients(loss, {**parameters, "x": case.x}, found, generator)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
+    errors, dtype = Errors(precision), getattr(torch, precision)
+
+    @settings(max_examples=60)
+    @given(st.data(), attentions(), st.booleans(), strategies.generators())
+    def collect(
+        data: st.DataObject,
+        pair: tuple[Attention, dict[str, Array]],
+        causal: bool,
+        generator: np.random.Generator,
+    ) -> None:
+        module, parameters = pair
+        length = data.draw(strategies.lengths())
+        x = data.draw(strategies.arrays(length, module.d_model, kinds=strategies.MODERATE))
+        exact, low = in_precision({**parameters, "x": x}, precision)
+        nudged = {name: nudge(value, precision, generator) for name, value in exact.items()}
+        module.load_state_dict({name: tensor(exact[name]) for name in parameters})
+        X = tensor(exact["x"], dtype)[None]
+        out = module.to(dtype)(X, X, causal=causal)[0]
+        literally, exactly, nearby = (
+            oracle_attention(module, arrays["x"], arrays["x"], arrays, causal)
+            for arrays in (low, exact, nudged)
+        )
+        errors.add(numpy(out), literally, exactly, nearby)
+
+    collect()
+    errors.check("output")
+
+
+@given(st.data(), attentions(), strategies.generators())
+def test_keys_have_no_order(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], generator: np.random.Generator
+) -> None:
+    module, _ = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS))
+    order = generator.permutation(case.x.shape[1])
+    x, y, mask = tensor(case.dO), tensor(case.x), torch.from_numpy(case.mask)
+    whole = module(x, y, mask).detach()
+    assert_close(module(x, y[:, order], mask[:, order]).detach(), whole)
+
+
+@given(st.data(), attentions(), strategies.generators())
+def test_causal_attention_does_not_see_later_tokens(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], generator: np.random.Generator
+) -> None:
+    module, _ = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
+    x, mask, t = tensor(case.x), torch.from_numpy(case.mask), generator.integers(case.x.shape[1])
+    later = x.clone()
+    later[:, t + 1 :] = torch.randn_like(later[:, t + 1 :])
+    whole = module(x, x, mask, causal=True)[:, : t + 1].detach()
+    prefix, seen = x[:, : t + 1], mask[:, : t + 1]
+    assert_close(module(later, later, mask, causal=True)[:, : t + 1].detach(), whole)
+    assert_close(module(prefix, prefix, seen, causal=True).detach(), whole)
+
+
+@pytest.mark.parametrize("kind", [MultiHeadAttention, AttentionOnAttention])
+def test_attention_compiles_whole_and_follows_autocast(kind: type[Attention]) -> None:
+    module, x, lengths = kind(6, 2).double(), torch.randn(2, 4, 6).double(), torch.tensor([4, 0])
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x, x, lengths).detach(), module(x, x, lengths).detach())
+    with torch.autocast("cpu", torch.bfloat16):
+        out = module.float()(x.float(), x.float(), lengths)
+    torch.autograd.backward(out.float().sum())
+    assert out.dtype == torch.bfloat16
+    assert np.isfinite(flat(gradients(module))).all()
+
+
+@given(strategies.lengths(), strategies.lengths(), st.integers(1, 3))
+def test_multiply_accumulates(queries: int, keys: int, batch: int) -> None:
+    """2 T d^2 + 2 L d^2 + 2 T L d; the gate adds 4 T d^2 and saves the T d^2 of the last map.
+
+    Counted on the kernel made of matrix products: the fused ones of the CPU are not counted.
+    """
+    d, T, L = 6, queries, keys
+    attention = 2 * T * d * d + 2 * L * d * d + 2 * T * L * d
+    x, y = torch.randn(batch, T, d), torch.randn(batch, L, d)
+    modules: list[tuple[Attention, int]] = [
+        (MultiHeadAttention(d, 2), attention),
+        (AttentionOnAttention(d, 2), attention + 3 * T * d * d),
+    ]
+    for module, expected in modules:
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            module(x, y)
+        assert counter.get_total_flops() == 2 * batch * expected
+
+
+@pytest.mark.parametrize("kind", [MultiHeadAttention, AttentionOnAttention])
+@pytest.mark.parametrize(
+    ("d_model", "num_heads", "message"),
+    [
+        (6, 4, "d_model 6 is not divisible by num_heads 4"),
+        (6, 0, "num_heads must be at least 1, not 0"),
+        (0, 1, "d_model must be at least 1, not 0"),
+    ],
+)
+def test_bad_settings_are_named(
+    kind: type[Attention], d_model: int, num_heads: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(d_model, num_heads)
+
+
+@pytest.mark.parametrize("module", [MultiHeadAttention(4, 2), AttentionOnAttention(4, 2)])
+def test_bad_input_is_named(module: Attention) -> None:
+    x = torch.zeros(2, 5, 4)
+    with pytest.raises(ValueError, match="queries has shape"):
+        module(torch.zeros(2, 5, 3), x)
+    with pytest.raises(ValueError, match="keys_values has shape"):
+        module(x, torch.zeros(5, 4))
+    with pytest.raises(ValueError, match=r"lengths \[6, 1\] must lie between 0 and 5"):
+        module(x, x, [6, 1])

@@ -1,0 +1,272 @@
+"""Batched encoder and decoder layers and stacks against the oracle, and what must hold of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from reference import primitives
+from reference import transformer as oracle
+from tests import strategies
+from tests.covers import covers
+from tests.parity import assert_gradients, flat, gradients, load, numpy, tensor
+from tests.tolerances import assert_close
+from torch_impl.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Mixer
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> dict[str, int]:
+    """The keywords that layers share."""
+    num_heads, d_model = draw(strategies.heads())
+    return {"d_model": d_model, "d_ff": draw(strategies.widths()), "num_heads": num_heads}
+
+
+@given(strategies.encoder_mixers())
+def test_a_mixer_is_its_text(text: str) -> None:
+    mixer = Mixer.parse(text)
+    assert str(mixer) == text
+    assert Mixer.parse(str(mixer)) == mixer
+    assert (mixer.kind, mixer.coefficients) == oracle.parse_mixer(text)
+
+
+@covers(expansionnet_v1=[10], expansionnet_v2=[11])
+@given(
+    st.data(),
+    sizes(),
+    strategies.encoder_mixers(),
+    st.sampled_from(strategies.FILLINGS),
+    strategies.generators(),
+)
+def test_an_encoder_layer_is_the_oracle_s_whatever_padding_holds(
+    data: st.DataObject,
+    sizes: dict[str, int],
+    mixer: str,
+    filling: float,
+    generator: np.random.Generator,
+) -> None:
+    """NaN in padded rows reaches neither a valid row nor a gradient."""
+    layer = EncoderLayer(mixer=Mixer.parse(mixer), **sizes)
+    parameters, num_heads = load(layer, generator), sizes["num_heads"]
+    case = data.draw(strategies.tokens(sizes["d_model"], kinds=("normal", "zeros"), empty=True))
+    out = layer(tensor(case.filled(filling)), torch.from_numpy(case.mask))
+    torch.autograd.backward(out.sum())
+    for b, valid in enumerate(case.mask):
+        if valid.any():
+            expected = oracle.encoder_layer(case.x[b][valid], parameters, mixer, num_heads)
+            assert_close(out[b, valid].detach(), expected)
+    assert np.isfinite(numpy(out)).all()
+    assert np.isfinite(flat(gradients(layer))).all()
+
+
+@covers(expansionnet_v1=[11], expansionnet_v2=[12])
+@given(
+    st.data(),
+    sizes(),
+    strategies.decoder_mixers(),
+    st.sampled_from(strategies.FILLINGS),
+    strategies.generators(),
+)
+def test_a_decoder_layer_is_the_oracle_s_whatever_padding_holds(
+    data: st.DataObject,
+    sizes: dict[str, int],
+    mixer: str,
+    filling: float,
+    generator: np.random.Generator,
+) -> None:
+    """Padding in the memory and among the words; NaN there reaches nothing."""
+    layer = DecoderLayer(mixer=Mixer.parse(mixer), **sizes)
+    parameters, num_heads = load(layer, generator), sizes["num_heads"]
+    memory = data.draw(strategies.tokens(sizes["d_model"], kinds=("normal", "zeros"), empty=True))
+    lengths = data.draw(st.lists(st.integers(0, 5), min_size=len(memory.x), max_size=len(memory.x)))
+    Y = generator.standard_normal((len(memory.x), 5, sizes["d_model"]))
+    valid = np.arange(5) < np.array(lengths)[:, None]
+    y = tensor(np.where(valid[..., None], Y, filling))
+    out = layer(y, tensor(memory.filled(filling)), lengths, torch.from_numpy(memory.mask))
+    torch.autograd.backward(out.sum())
+    for b, seen in enumerate(memory.mask):
+        if seen.any() and lengths[b]:
+            words, image = Y[b, : lengths[b]], memory.x[b][seen]
+            expected = oracle.decoder_layer(words, image, parameters, mixer, num_heads)
+            assert_close(out[b, : lengths[b]].detach(), expected)
+    assert np.isfinite(numpy(out)).all()
+    assert np.isfinite(flat(gradients(layer))).all()
+
+
+@covers(expansionnet_v1=[10, 11], expansionnet_v2=[11, 12])
+@given(
+    sizes(),
+    strategies.encoder_mixers(),
+    strategies.decoder_mixers(),
+    strategies.reductions(),
+    st.integers(1, 3),
+    strategies.generators(),
+)
+def test_stacks_reduce_their_layers_as_the_oracle_s(
+    sizes: dict[str, int],
+    encoder_mixer: str,
+    decoder_mixer: str,
+    reduction: str,
+    num_layers: int,
+    generator: np.random.Generator,
+) -> None:
+    options: dict[str, Any] = {**sizes, "num_layers": num_layers, "reduction": reduction}
+    encoder = Encoder(mixer=Mixer.parse(encoder_mixer), **options)
+    decoder = Decoder(mixer=Mixer.parse(decoder_mixer), **options)
+    P_encoder, P_decoder = load(encoder, generator), load(decoder, generator)
+    X, Y = (generator.standard_normal((1, length, sizes["d_model"])) for length in (4, 3))
+    O_enc = encoder(tensor(X))
+    expected = oracle.encoder(X[0], P_encoder, encoder_mixer, sizes["num_heads"], reduction)
+    assert_close(O_enc[0].detach(), expected)
+    expected = oracle.decoder(
+        Y[0], expected, P_decoder, decoder_mixer, sizes["num_heads"], reduction
+    )
+    assert_close(decoder(tensor(Y), O_enc)[0].detach(), expected)
+
+
+@settings(max_examples=15)
+@given(
+    sizes(),
+    strategies.encoder_mixers(),
+    strategies.decoder_mixers(),
+    strategies.reductions(),
+    strategies.generators(),
+)
+def test_gradients_of_stacks_are_the_oracle_s_differences(
+    sizes: dict[str, int],
+    encoder_mixer: str,
+    decoder_mixer: str,
+    reduction: str,
+    generator: np.random.Generator,
+) -> None:
+    """Encoder into decoder, with padding in both."""
+    options: dict[str, Any] = {**sizes, "num_layers": 2, "reduction": reduction}
+    both = nn.ModuleDict(
+        {
+            "encoder": Encoder(mixer=Mixer.parse(encoder_mixer), **options),
+            "decoder": Decoder(mixer=Mixer.parse(decoder_mixer), **options),
+        }
+    )
+    parameters, d, num_heads = load(both, generator), sizes["d_model"], sizes["num_heads"]
+    X, Y, dO = (generator.standard_normal((2, length, d)) for length in (4, 3, 3))
+    regions, words = [4, 2], [1, 3]
+    dO[0, 1:] = 0
+    x, y = tensor(X, grad=True), tensor(Y, grad=True)
+    out = both["decoder"](y, both["encoder"](x, regions), words, regions)
+    torch.autograd.backward(out, tensor(dO))
+
+    def loss(arrays: Any) -> float:
+        total = 0.0
+        for b, (L, T) in enumerate(zip(regions, words, strict=True)):
+            P_encoder = primitives.select(arrays, "encoder.")
+            P_decoder = primitives.select(arrays, "decoder.")
+            O_enc = oracle.encoder(
+                arrays["X"][b, :L], P_encoder, encoder_mixer, num_heads, reduction
+            )
+            O_dec = oracle.decoder(
+                arrays["Y"][b, :T], O_enc, P_decoder, decoder_mixer, num_heads, reduction
+            )
+            total += float((dO[b, :T] * O_dec).sum())
+        return total
+
+    found = {**gradients(both), "X": numpy(x.grad), "Y": numpy(y.grad)}
+    assert_gradients(loss, {**parameters, "X": X, "Y": Y}, found, generator)
+
+
+@given(sizes(), strategies.decoder_mixers(), strategies.reductions(), strategies.generators())
+def test_a_decoder_does_not_see_later_words(
+    sizes: dict[str, int], mixer: str, reduction: str, generator: np.random.Generator
+) -> None:
+    decoder = Decoder(mixer=Mixer.parse(mixer), num_layers=2, reduction=reduction, **sizes)
+    load(decoder, generator)
+    X, Y = (tensor(generator.standard_normal((2, n, sizes["d_model"]))) for n in (4, 6))
+    t = int(generator.integers(6))
+    whole, later = decoder(Y, X)[:, : t + 1].detach(), Y.clone()
+    later[:, t + 1 :] = torch.randn_like(later[:, t + 1 :])
+    assert_close(decoder(later, X)[:, : t + 1].detach(), whole)
+    assert_close(decoder(Y[:, : t + 1], X).detach(), whole)
+
+
+@pytest.mark.parametrize("mixer", ["attention", "aoa", "static:2,3", "dynamic:2"])
+def test_layers_compile_whole(mixer: str) -> None:
+    x, lengths = torch.randn(2, 4, 6, dtype=torch.float64), torch.tensor([4, 0])
+    encoder = EncoderLayer(6, Mixer.parse(mixer), d_ff=5, num_heads=2).double()
+    compiled = torch.compile(encoder, backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x, lengths).detach(), encoder(x, lengths).detach())
+    if mixer.startswith("static"):
+        return
+    decoder = DecoderLayer(6, Mixer.parse(mixer), d_ff=5, num_heads=2).double()
+    compiled = torch.compile(decoder, backend="aot_eager", fullgraph=True)
+    arguments = (x, x[:, :3], None, torch.tensor([3, 2]))
+    assert_close(compiled(*arguments).detach(), decoder(*arguments).detach())
+
+
+@pytest.mark.parametrize("mixer", ["attention", "static:2", "dynamic:2"])
+def test_dropout_is_on_every_residual_branch_and_in_the_feed_forward(mixer: str) -> None:
+    """Dropping all leaves the residual stream alone; evaluation drops nothing."""
+    layer = EncoderLayer(6, Mixer.parse(mixer), d_ff=5, num_heads=2, dropout=1.0)
+    x = torch.randn(2, 4, 6)
+    assert torch.equal(layer(x), x)
+    assert not torch.equal(layer.eval()(x), x)
+    feed_forward = FeedForward(6, 5, dropout=1.0)
+    assert torch.equal(feed_forward(x), feed_forward.linear_2.bias.expand_as(x))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "unknown mixer ''"),
+        ("lstm", "unknown mixer 'lstm'"),
+        ("attention:3", "attention takes no expansion coefficients"),
+        ("static", "static needs expansion coefficients"),
+        ("static:", "whole numbers"),
+        ("static:32,", "whole numbers"),
+        ("static:32,x", "whole numbers"),
+        ("static:32,0", "must be at least 1, not 0"),
+        ("static:-4", "must be at least 1, not -4"),
+        ("dynamic", "dynamic needs expansion coefficients"),
+        ("dynamic:0", "must be at least 1, not 0"),
+        ("dynamic:1,2", "takes one coefficient"),
+    ],
+)
+def test_bad_mixers_are_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Mixer.parse(text)
+
+
+def test_bad_settings_are_named() -> None:
+    sizes: dict[str, Any] = {"d_ff": 5, "num_heads": 2}
+    stack: dict[str, Any] = {**sizes, "reduction": "norm"}
+    attention = Mixer("attention")
+    with pytest.raises(ValueError, match="static expansion sees later words"):
+        Mixer.parse("static:3", causal=True)
+    with pytest.raises(ValueError, match="static expansion sees later words"):
+        DecoderLayer(6, Mixer("static", (3,)), **sizes)
+    with pytest.raises(ValueError, match="d_model 7 is not divisible by num_heads 2"):
+        EncoderLayer(7, attention, **sizes)
+    with pytest.raises(ValueError, match="d_model 7 is not divisible by num_heads 2"):
+        DecoderLayer(7, Mixer("dynamic", (2,)), **sizes)
+    with pytest.raises(ValueError, match="d_ff must be at least 1, not 0"):
+        EncoderLayer(6, attention, d_ff=0, num_heads=2)
+    with pytest.raises(ValueError, match="num_layers must be at least 1, not 0"):
+        Encoder(6, attention, 0, **stack)
+    with pytest.raises(ValueError, match=r"unknown reduction 'sum'.* linear, norm, none"):
+        Decoder(6, attention, 1, **{**stack, "reduction": "sum"})
+
+
+def test_bad_input_is_named() -> None:
+    sizes: dict[str, Any] = {"d_ff": 5, "num_heads": 2}
+    encoder = EncoderLayer(6, Mixer("attention"), **sizes)
+    decoder = DecoderLayer(6, Mixer("dynamic", (2,)), **sizes)
+    x = torch.zeros(2, 3, 6)
+    with pytest.raises(ValueError, match="x has shape"):
+        encoder(torch.zeros(2, 3, 5))
+    with pytest.raises(ValueError, match=r"lengths \[4, 1\] must lie between 0 and 3"):
+        encoder(x, [4, 1])
+    with pytest.raises(ValueError, match=r"lengths \[4, 1\] must lie between 0 and 3"):
+        decoder(x, x, None, [4, 1])
