@@ -2,25 +2,31 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: test report quick-report lint clean
-
-test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2
+.PHONY: report test faults lint quick-report clean
 
 report: $(VENV)/installed
 	$(BIN)/captionbench report
 
-quick-report: $(VENV)/installed
-	$(BIN)/captionbench report --quick
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2
+
+# every planted fault must be caught by the test named for it
+faults: $(VENV)/installed
+	$(BIN)/python -m tests.faults
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy reference torch_impl benchmarks
+	$(BIN)/mypy --strict reference
+	$(BIN)/mypy torch_impl benchmarks
 
+quick-report: $(VENV)/installed
+	$(BIN)/captionbench report --quick
+
+# torch on its own first: an index may hold its wheel where it holds no other pinned one
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt 'torch==2.13.0'
+	$(BIN)/pip install --quiet -c constraints.txt torch
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[vision,dev]'
 	touch $@
 
