@@ -33,7 +33,7 @@ D_FEATURE = 64
 UNIT = 256
 """One, in the fixed point that keeps every sum exact."""
 MISSED_PERCENT = 3
-DOUBT = 96
+DOUBT = 64
 """The most that an object looks like another class, of `UNIT`."""
 JITTER = 112
 """How far one detection's doubt lies from its object's, of `UNIT`."""
