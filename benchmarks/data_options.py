@@ -14,7 +14,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     data = parser.add_argument_group("data")
     source = data.add_mutually_exclusive_group(required=True)
-    source.add_argument("--scenes", action="store_true", help="the embedded, generated scenes")
+    source.add_argument(
+        "--scenes",
+        nargs="?",
+        const=(2000, 250, 250),
+        type=_images,
+        metavar="TRAIN,VAL,TEST",
+        help="the embedded, generated scenes (default: 2000,250,250)",
+    )
     source.add_argument(
         "--karpathy", type=Path, metavar="JSON", help="captions and splits in Karpathy's layout"
     )
@@ -28,6 +35,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _images(text: str) -> tuple[int, int, int]:
+    try:
+        train, val, test = map(int, text.split(","))
+    except ValueError:
+        message = f"{text!r}, expected three numbers of images, as 2000,250,250"
+        raise argparse.ArgumentTypeError(message) from None
+    return train, val, test
+
+
 def load(arguments: argparse.Namespace) -> CaptionData:
     """The data set that the options name.
 
@@ -37,7 +53,8 @@ def load(arguments: argparse.Namespace) -> CaptionData:
     if arguments.scenes:
         if arguments.features:
             raise InputError("--features goes with --karpathy; the scenes bring their own")
-        data = scenes.make()
+        train, val, test = arguments.scenes
+        data = scenes.make(train=train, val=val, test=test)
     else:
         if not arguments.features:
             raise InputError("--karpathy needs --features DIR (see captionbench features)")

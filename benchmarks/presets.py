@@ -83,7 +83,17 @@ PRESETS = {
     ),
     "flickr8k": Preset(
         Settings(
-            replace(RECIPES["v2-as-run"], lr=5e-4, warmup=1000, epochs=20, batch_size=60),
+            replace(
+                RECIPES["v2-as-run"],
+                lr=5e-4,
+                warmup=500,
+                schedule="linear",
+                anneal=0.8,
+                anneal_every=1,
+                epochs=12,
+                batch_size=60,
+                dropout=0.2,
+            ),
             captions_per_image=5,
             validation_images=500,
         ),
@@ -92,7 +102,7 @@ PRESETS = {
                 "encoder": "static:16,32,64",
                 "decoder": "dynamic:8",
                 "d_model": 256,
-                "d_ff": 1024,
+                "d_ff": 512,
                 "num_heads": 8,
                 "num_encoder_layers": 2,
                 "num_decoder_layers": 2,
