@@ -71,6 +71,8 @@ def test_a_static_layer_costs_what_pytorch_counts(length, d, groups):
     component = closed_forms.static_expansion(Length.of([length]), d, groups, batch=1)
     layer = StaticExpansion(d, groups, implementation="literal")
     assert 2 * component.macs == counted_by_torch(layer, torch.randn(1, length, d))
+    printed = closed_forms.static_literal(Length.of([length]), d, sum(groups))
+    assert component.macs == 4 * length * d**2 + printed
 
 
 @covers(expansionnet_v2=[1, 2, 5, 7])
@@ -79,6 +81,8 @@ def test_a_dynamic_layer_costs_what_pytorch_counts_masked_or_not(length, d, N_E,
     component = closed_forms.dynamic_expansion(Length.of([length]), d, N_E)
     layer = DynamicExpansion(d, N_E, causal=causal, implementation="literal")
     assert 2 * component.macs == counted_by_torch(layer, torch.randn(1, length, d))
+    printed = closed_forms.dynamic_literal(Length.of([length]), d, N_E)
+    assert component.macs == 5 * length * d**2 + printed
 
 
 @given(strategies.heads(), strategies.lengths(), strategies.lengths(), st.booleans())

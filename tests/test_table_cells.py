@@ -1,0 +1,143 @@
+"""A table's cells: ours from records that name them, everything else "not run" with a reason."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import cli, papers, records, tables
+from benchmarks.errors import InputError
+
+BASELINE = "attention | attention"
+
+
+def measured(value, *, status="same data", time="2024-01-01T00:00:00+00:00", **changes):
+    where = {"paper": "expansionnet_v2", "table": "I", "row": BASELINE} | changes.pop("what", {})
+    values = changes.pop("values", {"CIDEr-D": value})
+    made = records.make("ablation", **where, values=values, status=status, key="k", **changes)
+    return made | {"time": time}
+
+
+def cell(made, row=BASELINE, column="CIDEr-D"):
+    listed = tables.cells("expansionnet_v2", made, "I")
+    return next(c for c in listed if (c.row, c.column) == (row, column))
+
+
+@pytest.mark.parametrize("paper", papers.names())
+def test_without_records_every_cell_is_not_run_with_a_reason(paper):
+    listed = tables.cells(paper, [])
+    assert len(listed) == sum(len(table.cells) for table in papers.load(paper).tables)
+    for one in listed:
+        assert (one.ours, one.status, one.record) == (None, "not run", None)
+        assert one.reason
+
+
+@given(st.floats(0, 200), st.sampled_from(records.STATUSES))
+def test_a_record_fills_its_cell_and_no_other(value, status):
+    made = [measured(value, status=status)]
+    filled = [c for c in tables.cells("expansionnet_v2", made) if c.ours is not None]
+    assert filled == [cell(made)]
+    assert (filled[0].ours, filled[0].status, filled[0].paper) == (value, status, 115.8)
+    assert filled[0].record[0]["command"] == made[0]["command"]
+    assert filled[0].reason is None
+
+
+def test_records_of_other_places_fill_nothing():
+    elsewhere = [
+        measured(1.0, what={"paper": "expansionnet_v1"}),
+        measured(1.0, what={"table": "II"}),
+        measured(1.0, what={"row": "static:8,16,32 | dynamic:16"}),
+        measured(1.0, values={"CIDEr": 1.0}),
+    ]
+    assert all(c.ours is None for c in tables.cells("expansionnet_v2", elsewhere))
+
+
+@given(st.lists(st.floats(0, 200), min_size=1, max_size=5))
+def test_seeds_of_one_measurement_are_averaged(values):
+    made = [measured(value, seeds=[seed]) for seed, value in enumerate(values)]
+    found = cell(made)
+    assert found.ours == pytest.approx(sum(values) / len(values))
+    assert [r["seeds"] for r in found.record] == [[seed] for seed in range(len(values))]
+
+
+def test_a_later_record_of_the_same_measurement_replaces_the_earlier():
+    later = measured(2.0, time="2024-01-02T00:00:00+00:00")
+    assert cell([later, measured(1.0)]).ours == 2.0
+
+
+def test_the_papers_own_data_win_over_others_whatever_is_newer():
+    own = measured(1.0, data={"name": "MS-COCO"})
+    other = measured(
+        2.0,
+        status="other data",
+        time="2024-02-01T00:00:00+00:00",
+        data={"name": "Flickr8k"},
+    )
+    embedded = measured(3.0, status="embedded", data={"name": "scenes"})
+    assert cell([embedded, own, other]).ours == 1.0
+    assert (cell([embedded, other]).ours, cell([embedded, other]).status) == (2.0, "other data")
+
+
+def test_different_data_sets_are_not_averaged_together():
+    old = measured(1.0, status="other data", data={"name": "Flickr8k", "split": "val"})
+    new = measured(
+        3.0,
+        status="other data",
+        data={"name": "Flickr8k", "split": "test"},
+        time="2024-02-01T00:00:00+00:00",
+    )
+    assert cell([old, new]).ours == 3.0
+
+
+def test_a_misprint_is_shown_as_printed_with_its_correction():
+    listed = tables.cells("expansionnet_v2", [], "IV")
+    odd = [c for c in listed if c.corrected is not None]
+    assert [(c.paper, c.corrected) for c in odd] == [(8.8, 68.8)]
+
+
+def test_unknown_papers_and_tables_are_named():
+    with pytest.raises(InputError, match="unknown paper"):
+        tables.cells("expansionnet", [])
+    with pytest.raises(InputError, match="no table"):
+        tables.cells("expansionnet_v2", [], "X")
+
+
+@pytest.fixture(autouse=True)
+def no_data_folder(monkeypatch):
+    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+
+
+def test_the_command_lists_cells_as_json_and_counts_table_vi_itself(capsys, tmp_path):
+    command = ["tables", "expansionnet_v2", "--table", "vi", "--records", str(tmp_path), "--json"]
+    assert cli.main(command) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert len(listed) == 12
+    for one in listed:
+        assert {"table", "row", "column", "paper", "ours", "status", "record"} <= set(one)
+        assert one["ours"] == pytest.approx(one["paper"], rel=1e-3)
+        assert one["status"] == "recorded means"
+        assert one["record"]
+
+
+def test_the_command_reads_records_and_prints_the_rest_as_not_run(capsys, tmp_path):
+    records.append([measured(99.5, status="embedded")], tmp_path / "r.jsonl")
+    command = ["tables", "expansionnet_v2", "--table", "I", "--records", str(tmp_path)]
+    assert cli.main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"  {BASELINE} | CIDEr-D | paper 115.8 | ours 99.5 | embedded" in lines
+    assert sum("not run: needs the images" in line for line in lines) == 95
+
+
+@pytest.mark.parametrize("paper", papers.names())
+def test_every_table_of_every_paper_is_printed_by_name(paper, capsys, tmp_path):
+    assert cli.main(["tables", paper, "--records", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    for table in papers.load(paper).tables:
+        assert f"Table {table.name} (" in out
+
+
+@pytest.mark.parametrize("options", [["nothing"], ["expansionnet_v2", "--table", "X"]])
+def test_bad_names_are_one_line_and_exit_code_2(options, capsys):
+    assert cli.main(["tables", *options]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
