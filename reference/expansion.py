@@ -279,7 +279,10 @@ def dynamic_expansion(
 
 
 def static_expansion_layer(
-    X: Array, parameters: Parameters, groups: Sequence[int] | None = None
+    X: Array,
+    parameters: Parameters,
+    groups: Sequence[int] | None = None,
+    epsilon: float = EPSILON,
 ) -> Array:
     """Static expansion of X (L, d), with its four projections.
 
@@ -288,16 +291,19 @@ def static_expansion_layer(
         parameters: ``query_vectors`` and ``bias_vectors`` (N, d); linear maps ``key``, ``value_1``,
             ``value_2``, ``selector``.
         groups: the groups' sizes, summing to N; one group of N when None.
+        epsilon: of Psi.
 
     Returns:
         (L, d).
     """
     E_Q, E_B = parameters["query_vectors"], parameters["bias_vectors"]
     K, V_1, V_2, S = _projections(X, parameters)
-    return static_expansion(E_Q, E_B, K, V_1, V_2, S, groups)
+    return static_expansion(E_Q, E_B, K, V_1, V_2, S, groups, epsilon)
 
 
-def dynamic_expansion_layer(X: Array, parameters: Parameters, causal: bool = True) -> Array:
+def dynamic_expansion_layer(
+    X: Array, parameters: Parameters, causal: bool = True, epsilon: float = EPSILON
+) -> Array:
     """Dynamic expansion of X (L, d), with its five projections.
 
     Args:
@@ -305,6 +311,7 @@ def dynamic_expansion_layer(X: Array, parameters: Parameters, causal: bool = Tru
         parameters: ``query_vectors`` and ``bias_vectors`` (N_E, d); linear maps ``condition``,
             ``key``, ``value_1``, ``value_2``, ``selector``.
         causal: whether a token sees only itself and the tokens before it.
+        epsilon: of Psi.
 
     Returns:
         (L, d).
@@ -312,7 +319,7 @@ def dynamic_expansion_layer(X: Array, parameters: Parameters, causal: bool = Tru
     E_Q, E_B = parameters["query_vectors"], parameters["bias_vectors"]
     C = linear(X, select(parameters, "condition."))
     K, V_1, V_2, S = _projections(X, parameters)
-    return dynamic_expansion(E_Q, E_B, C, K, V_1, V_2, S, causal)
+    return dynamic_expansion(E_Q, E_B, C, K, V_1, V_2, S, causal, epsilon)
 
 
 def causal_masks(L: int, N_E: int) -> tuple[Mask, Mask]:

@@ -49,13 +49,41 @@ def literal_bound(literal_error: float, expected: npt.ArrayLike, epsilon: float)
     return LITERAL_FACTOR * literal_error + ULPS * epsilon * scale(expected)
 
 
+class OutOfToleranceError(AssertionError):
+    """A result that is too far off: ``excess`` is its error over the bound, above 1."""
+
+    def __init__(
+        self, what: str, actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float
+    ) -> None:
+        """Say what is wrong: the shape, a value that is not finite, or the error."""
+        worst, shape, wanted = error(actual, expected), np.shape(actual), np.shape(expected)
+        self.excess = worst / bound
+        if shape != wanted:
+            message = f"shape {shape}, expected {wanted}"
+        elif np.isinf(worst):
+            message = "not finite"
+        else:
+            message = f"error {worst:.3g} exceeds {bound:.3g}"
+        super().__init__(f"{what}: {message}")
+
+
+def _assert_within(actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float, what: str) -> None:
+    if not error(actual, expected) <= bound:
+        raise OutOfToleranceError(what, actual, expected, bound)
+
+
 def assert_close(actual: npt.ArrayLike, expected: npt.ArrayLike, what: str = "output") -> None:
     """Hold a float64 result to the float64 rule."""
-    worst, bound = error(actual, expected), float64_bound(expected)
-    assert worst <= bound, f"{what}: error {worst:.3g} exceeds {bound:.3g}"
+    _assert_within(actual, expected, float64_bound(expected), what)
 
 
 def assert_derivative(actual: npt.ArrayLike, differences: npt.ArrayLike, what: str) -> None:
     """Hold a derivative to central differences."""
-    worst, bound = error(actual, differences), DIFFERENCES * scale(differences)
-    assert worst <= bound, f"{what}: error {worst:.3g} exceeds {bound:.3g}"
+    _assert_within(actual, differences, DIFFERENCES * scale(differences), what)
+
+
+def assert_low_precision(
+    actual: npt.ArrayLike, expected: npt.ArrayLike, limit: float, what: str = "output"
+) -> None:
+    """Hold a result to ``limit``, an error relative to the largest entry of ``expected``."""
+    _assert_within(actual, expected, limit * scale(expected), what)

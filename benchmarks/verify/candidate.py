@@ -54,10 +54,15 @@ class Candidate:
         """The function's result, tensors as arrays.
 
         Raises:
-            CandidateError: the function raised.
+            CandidateError: the function raised, or changed an argument in place.
         """
-        converted = {name: self.convert(value) for name, value in named.items()}
-        return to_numpy(self.raw(*map(self.convert, arguments), **converted))
+        given = [self.convert(value) for value in arguments]
+        given_by_name = {name: self.convert(value) for name, value in named.items()}
+        result = to_numpy(self.raw(*given, **given_by_name))
+        for i, (now, before) in enumerate(zip(given, arguments, strict=True), start=1):
+            if not _same(to_numpy(now), before):
+                raise CandidateError(f"changed its argument {i} in place")
+        return result
 
     def convert(self, value: Any) -> Any:
         """``value`` as the function wants it: a copy, in its framework and on its device."""
@@ -96,6 +101,28 @@ def to_numpy(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
         return type(value)(to_numpy(item) for item in value)
     return value
+
+
+def _same(now: Any, before: Any) -> bool:
+    if isinstance(before, Mapping):
+        return all(_same(now[key], before[key]) for key in before)
+    if isinstance(before, np.ndarray):
+        return bool((np.asarray(now, np.float64) == before.astype(np.float64)).all())
+    return True
+
+
+def one_sequence(candidate: Candidate, sequences: int) -> Candidate:
+    """A candidate for padded batches as one for single sequences: a batch of one, all of it valid.
+
+    ``sequences`` is how many of its first arguments have a batch axis.
+    """
+
+    def function(*arguments: Any) -> Any:
+        batch = [argument[None] for argument in arguments[:sequences]]
+        lengths = candidate.convert(np.array([len(arguments[sequences - 1])]))
+        return candidate.function(*batch, *arguments[sequences:], lengths=lengths)[0]
+
+    return Candidate(function, candidate.name, candidate.framework, candidate.device)
 
 
 def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate:

@@ -1,0 +1,230 @@
+"""This project's implementations as candidates: the same contracts, the same properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.rouge.rouge import Rouge
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.cases import NextLogProbs
+from torch_impl import decoding, expansion, objectives
+from torch_impl.attention import AttentionOnAttention, MultiHeadAttention
+from torch_impl.expansion import DynamicExpansion, StaticExpansion
+from torch_impl.models import Captioner, Configuration
+from torch_impl.transformer import DecoderLayer, EncoderLayer, FeedForward, Mixer
+
+Parameters = Mapping[str, Tensor]
+
+
+def _call(module: Callable[[], nn.Module], parameters: Parameters, *arguments: Any) -> Tensor:
+    """The module's output with these parameters instead of its own, which are never made."""
+    with torch.device("meta"):
+        layer = module()
+    result: Tensor = functional_call(layer, dict(parameters), arguments)
+    return result
+
+
+def static_expansion(
+    X: Tensor, parameters: Parameters, groups: Any, lengths: Tensor, *, implementation: str
+) -> Tensor:
+    """``torch_impl.expansion.StaticExpansion``."""
+    d = X.shape[-1]
+    module = partial(StaticExpansion, d, groups, implementation=implementation)
+    return _call(module, parameters, X, lengths)
+
+
+def dynamic_expansion(
+    X: Tensor, parameters: Parameters, causal: bool, lengths: Tensor, *, implementation: str
+) -> Tensor:
+    """``torch_impl.expansion.DynamicExpansion``."""
+    N_E, d = parameters["query_vectors"].shape
+    module = partial(DynamicExpansion, d, N_E, causal=causal, implementation=implementation)
+    return _call(module, parameters, X, lengths)
+
+
+def multi_head_attention(
+    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, lengths: Tensor
+) -> Tensor:
+    """``torch_impl.attention.MultiHeadAttention``."""
+    module = partial(MultiHeadAttention, X.shape[-1], num_heads)
+    return _call(module, parameters, X, Y, lengths, causal)
+
+
+def attention_on_attention(
+    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, lengths: Tensor
+) -> Tensor:
+    """``torch_impl.attention.AttentionOnAttention``."""
+    module = partial(AttentionOnAttention, X.shape[-1], num_heads)
+    return _call(module, parameters, X, Y, lengths, causal)
+
+
+def layer_norm(X: Tensor, parameters: Parameters) -> Tensor:
+    """The layer norm of ``torch_impl.transformer``, PyTorch's."""
+    return _call(partial(nn.LayerNorm, X.shape[-1]), parameters, X)
+
+
+def feed_forward(X: Tensor, parameters: Parameters) -> Tensor:
+    """``torch_impl.transformer.FeedForward``."""
+    d_ff, d = parameters["linear_1.weight"].shape
+    return _call(partial(FeedForward, d, d_ff), parameters, X)
+
+
+def _d_ff(parameters: Parameters) -> int:
+    # with AoA there is no feed-forward, and any width will do
+    weights = [w for name, w in parameters.items() if name.endswith("feed_forward.linear_1.weight")]
+    return len(weights[0]) if weights else 1
+
+
+def encoder_layer(
+    X: Tensor, parameters: Parameters, mixer: str, num_heads: int, lengths: Tensor
+) -> Tensor:
+    """``torch_impl.transformer.EncoderLayer``."""
+    sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
+    module = partial(EncoderLayer, X.shape[-1], Mixer.parse(mixer), **sizes)
+    return _call(module, parameters, X, lengths)
+
+
+def decoder_layer(
+    X: Tensor, memory: Tensor, parameters: Parameters, mixer: str, num_heads: int, lengths: Tensor
+) -> Tensor:
+    """``torch_impl.transformer.DecoderLayer``."""
+    sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
+    module = partial(DecoderLayer, X.shape[-1], Mixer.parse(mixer, causal=True), **sizes)
+    return _call(module, parameters, X, memory, None, lengths)
+
+
+def captioner(
+    features: Tensor,
+    tokens: Tensor,
+    parameters: Parameters,
+    encoder: str,
+    decoder: str,
+    num_heads: int,
+    encoder_reduction: str,
+    decoder_reduction: str,
+) -> Tensor:
+    """``torch_impl.models.Captioner``."""
+
+    def layers(side: str) -> int:
+        return len({name.split(".")[2] for name in parameters if name.startswith(f"{side}.layers")})
+
+    vocabulary_size, d_model = parameters["embedding.weight"].shape
+    configuration = Configuration(
+        vocabulary_size=vocabulary_size,
+        d_feature=features.shape[-1],
+        encoder=encoder,
+        decoder=decoder,
+        encoder_reduction=encoder_reduction,
+        decoder_reduction=decoder_reduction,
+        d_model=d_model,
+        d_ff=_d_ff(parameters),
+        num_heads=num_heads,
+        num_encoder_layers=layers("encoder"),
+        num_decoder_layers=layers("decoder"),
+        max_length=len(parameters["positions.weight"]),
+        dropout=0.0,
+        start_id=0,
+        end_id=1,
+        pad_id=0,
+    )
+    module = partial(Captioner, configuration)
+    return _call(module, parameters, features[None], tokens[None])[0]
+
+
+class _Table:
+    """``NextLogProbs`` as a captioning model."""
+
+    def __init__(self, model: NextLogProbs, start: int, end: int, max_length: int) -> None:
+        self.table, self.start_id, self.end_id = torch.tensor(model.table), start, end
+        self.pad_id, self.max_length = start, max_length
+
+    def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return features
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
+    ) -> Tensor:
+        return self.table[torch.arange(tokens.shape[1]), tokens]
+
+
+def beam_search(
+    next_log_probs: NextLogProbs,
+    start: int,
+    end: int,
+    beam_size: int,
+    max_length: int,
+    num_return: int,
+) -> list[tuple[list[int], float]]:
+    """``torch_impl.decoding.beam_search``."""
+    (found,) = decoding.beam_search(
+        _Table(next_log_probs, start, end, max_length),
+        torch.zeros(1, 1, 1),
+        beam_size=beam_size,
+        max_length=max_length,
+        num_return=num_return,
+    )
+    return [(hypothesis.tokens, hypothesis.score) for hypothesis in found]
+
+
+def _coco(captions: list[list[str]]) -> dict[int, list[str]]:
+    return {i: [" ".join(words)] for i, words in enumerate(captions)}
+
+
+def _published(scorer: Any, candidates: Any, references: Any) -> tuple[Any, Any]:
+    joined = {i: [" ".join(words) for words in of] for i, of in enumerate(references)}
+    result: tuple[Any, Any] = scorer(joined, _coco(candidates))
+    return result
+
+
+def cider_d(candidates: list[list[str]], references: list[list[list[str]]]) -> Any:
+    """The published scorer, ``pycocoevalcap``."""
+    return _published(Cider().compute_score, candidates, references)[1]
+
+
+def bleu(candidates: list[list[str]], references: list[list[list[str]]]) -> Any:
+    """The published scorer, ``pycocoevalcap``."""
+    return _published(partial(Bleu(4).compute_score, verbose=0), candidates, references)[0]
+
+
+def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> Any:
+    """The published scorer, ``pycocoevalcap``."""
+    return _published(Rouge().compute_score, candidates, references)[1]
+
+
+def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
+    """(operator, implementation, candidate) of everything this project has."""
+    rows: list[tuple[str, str, Callable[..., Any]]] = [
+        (function.__name__, name, partial(function, implementation=name))
+        for function, forms in (
+            (static_expansion, expansion._STATIC),
+            (dynamic_expansion, expansion._DYNAMIC),
+        )
+        # "auto" is no form of its own while it always takes the same one
+        for name in {form: name for name, form in forms.items()}.values()
+    ]
+    modules = (
+        multi_head_attention,
+        attention_on_attention,
+        layer_norm,
+        feed_forward,
+        encoder_layer,
+        decoder_layer,
+        captioner,
+        objectives.cross_entropy,
+        objectives.self_critical,
+        beam_search,
+    )
+    rows += [(function.__name__, "torch", function) for function in modules]
+    rows += [(scorer.__name__, "pycocoevalcap", scorer) for scorer in (cider_d, bleu, rouge_l)]
+    return [
+        (operator, name, Candidate(function, f"{operator} ({name})", "torch", device))
+        for operator, name, function in rows
+    ]

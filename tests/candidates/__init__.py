@@ -1,0 +1,1 @@
+"""Somebody else's implementations, right and wrong, for ``captionbench verify --candidate``."""
