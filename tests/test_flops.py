@@ -384,6 +384,7 @@ BAD = [
     (["--layers", "0"], "layers"),
     (["--vocabulary", "1"], "vocabulary"),
     (["--d-feature", "0"], "d_feature"),
+    (["--vocabulary", "9" * 400], "too large"),
     (["--plot", "curve.xyz"], "curve.xyz"),
     (["--data", "no/such/folder"], "no/such/folder"),
 ]
