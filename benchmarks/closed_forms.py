@@ -48,13 +48,15 @@ class Length:
         """The means over ``lengths``.
 
         Raises:
-            ValueError: there are none, or one is below 1.
+            ValueError: there are none, or one is below 1 or beyond floating point.
         """
         known = list(lengths)
         if not known or min(known) < 1:
             raise ValueError("lengths must be one or more numbers, each at least 1")
-        mean, square, cube = (sum(n**power for n in known) / len(known) for power in (1, 2, 3))
-        return cls(mean, square, cube)
+        try:
+            return cls(*(sum(n**power for n in known) / len(known) for power in (1, 2, 3)))
+        except OverflowError:
+            raise ValueError("a length is too large to count with") from None
 
 
 @dataclass(frozen=True)

@@ -125,15 +125,19 @@ def _model(arguments: argparse.Namespace) -> Configuration:
     return configuration(**given, num_encoder_layers=layers, num_decoder_layers=layers)
 
 
+def _length(tokens: int, option: str) -> Length:
+    try:
+        return Length.of([tokens])
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Print the parts of the chosen model and, where everything is the paper's, Table VI."""
     lengths = captions(arguments.data)
     if arguments.tokens is not None:
-        if arguments.tokens < 1:
-            raise InputError(f"--tokens must be at least 1, not {arguments.tokens}")
-        lengths = Captions(Length.of([arguments.tokens]), "given", "by --tokens")
-    if arguments.length < 1:
-        raise InputError(f"--length must be at least 1, not {arguments.length}")
+        lengths = Captions(_length(arguments.tokens, "--tokens"), "given", "by --tokens")
+    _length(arguments.length, "--length")
     model = _model(arguments)
     work = {"features": arguments.length, "images": arguments.images, "batch": arguments.batch}
     parts, total = count(model, lengths.length, **work)

@@ -379,6 +379,7 @@ BAD = [
     (["--decoder", "dynamic:0"], "at least 1"),
     (["--length", "0"], "--length"),
     (["--tokens", "-1"], "--tokens"),
+    (["--tokens", "9" * 400], "--tokens"),
     (["--images", "0"], "images"),
     (["--batch", "0"], "batch"),
     (["--layers", "0"], "layers"),
