@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what has no record yet, write the pages, and print where they are.
+    """Run what has no record yet, write the pages, and print where they are; 1 if a check fails.
 
     Raises:
         InputError: the data folder is not there or not what is expected.
@@ -64,7 +64,16 @@ def run(arguments: argparse.Namespace) -> int:
     build.write_html(report, page)
     print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
     print(f"{folder / 'README.md'}: the same as Markdown, with tables/ and figures/")
-    return 0
+    failed = [
+        row
+        for record in local
+        if record["kind"] == "verification"
+        for row in record["details"]["rows"]
+        if not row["passed"]
+    ]
+    for row in failed:
+        print(f"FAILED: {row['operator']} {row['what']} in {row['dtype']}: {row['worst']:.2g}")
+    return int(bool(failed))
 
 
 def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:

@@ -23,10 +23,13 @@ matplotlib.rcParams.update(
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen)
 
+# who drew it when says nothing, and would make equal drawings differ
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
 
 def _svg(figure: Any) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata=NO_METADATA)
     plt.close(figure)
     return buffer.getvalue()
 

@@ -22,6 +22,8 @@ from benchmarks import ablation, equations, quality, records, table_vi
 from benchmarks.datasets import captions
 from benchmarks.files import sha256
 from benchmarks.records import Record
+from benchmarks.verify import table
+from benchmarks.verify.command import EXAMPLES, QUICK
 from reference.equations import PAPERS
 
 
@@ -121,6 +123,26 @@ def record_equations(key: str) -> list[Record]:
     return made
 
 
+def verify(key: str, examples: int) -> list[Record]:
+    """Hold every implementation to the oracle, each property on ``examples`` cases."""
+    began = time.perf_counter()
+    rows = [{**row.to_dict(), "numbers": row.numbers} for row in table.rows(examples=examples)]
+    return [
+        records.make(
+            "verification",
+            paper="all",
+            table="verification",
+            row="cpu",
+            values={"held": sum(row["passed"] for row in rows), "rows": len(rows)},
+            status="same data",
+            key=key,
+            n=sum(row["cases"] for row in rows),
+            details={"rows": rows},
+            wall_s=time.perf_counter() - began,
+        )
+    ]
+
+
 def plan(data: Path | None, quick: bool) -> list[Job]:
     """All jobs, the long ones first so that no process is left alone with one at the end."""
     scale = ablation.QUICK if quick else ablation.FULL
@@ -135,6 +157,9 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
             if all(path.is_file() for path in paths):
                 key = records.key_of("score", *(sha256(path.read_bytes()) for path in paths))
                 jobs.append(Job(f"score {released.file}", key, score_released, (data, released)))
+    examples = QUICK if quick else EXAMPLES
+    key = records.key_of("verification", examples)
+    jobs.append(Job("verify every implementation", key, verify, (examples,)))
     lengths = table_vi.captions(data)
     jobs.append(
         Job("count operations", records.key_of("flops", lengths), table_vi.make_records, (data,))

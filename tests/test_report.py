@@ -1,0 +1,208 @@
+"""The report: a pure function of records, whole in one file, silent where nothing was measured."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import papers, publish, records
+from benchmarks.cli import main
+from benchmarks.report import build, html, jobs, markdown
+from benchmarks.report.document import Document, Section, Table
+
+VOID = {"meta", "img", "br", "link", "input"}
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed out of order, or never."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.sources, self.rows = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.sources += [attributes[name] for name in ("src", "href") if name in attributes]
+        if tag == "tr":
+            self.rows.append(0)
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1] += 1
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def parse(text):
+    parser = Balanced()
+    parser.feed(text)
+    assert not parser.open
+    return parser
+
+
+def ablation_record(row, seed, scores, kind="ablation", status="embedded", **details):
+    mean = 100 * sum(scores) / len(scores)
+    return records.make(
+        kind,
+        paper="expansionnet_v2",
+        table="I",
+        row=row,
+        values={"B1": 50.0, "CIDEr-D": mean},
+        status=status,
+        key=f"{row}{seed}",
+        n=len(scores),
+        seeds=[seed],
+        data={"name": "scenes", "fingerprint": "f", "split": "test"},
+        signature="signature",
+        details={
+            "beam_size": 3,
+            "missing": {"METEOR": "needs Java"},
+            "cider_d": list(scores),
+            "examples": [{"image": 1, "caption": "a <b> & c", "reference": "d"}],
+            "parameters": 10,
+            **details,
+        },
+    )
+
+
+def test_without_records_nothing_of_ours_is_filled_in():
+    report = build.document([])
+    text = markdown.files(report)["README.md"]
+    assert text.count("Not run") >= 4
+    (every,) = [s for s in report.sections if s.title.startswith("Every table")]
+    (table,) = [block for block in every.blocks if isinstance(block, Table)]
+    assert all(row[4] == "not run" for row in table.rows)
+    assert len(table.rows) >= sum(len(papers.load(name).tables) for name in papers.names())
+
+
+scores = st.lists(st.floats(0, 10), min_size=3, max_size=3)
+
+
+@settings(max_examples=6)
+@given(st.lists(st.tuples(scores, scores), min_size=1, max_size=3))
+def test_a_report_is_a_pure_function_whatever_the_order_of_records(pairs):
+    made = [
+        ablation_record(row, seed, values)
+        for seed, pair in enumerate(pairs)
+        for row, values in zip(
+            ("attention | attention", "static:16 | attention"), pair, strict=True
+        )
+    ]
+    once, again = (html.page(build.document(r)) for r in (made, made[::-1]))
+    assert once == again
+    parse(once)
+
+
+@pytest.mark.parametrize(
+    ("shift", "word"), [(1.0, "better"), (-1.0, "worse"), (0.0, "not settled")]
+)
+def test_better_only_where_the_interval_excludes_zero(shift, word):
+    base = [2.0, 3.0, 4.0]
+    made = [
+        ablation_record("attention | attention", 0, base),
+        ablation_record("static:16 | attention", 0, [s + shift for s in base]),
+    ]
+    assert f": {word} |" in markdown.files(build.document(made))["tables/ablation-embedded.md"]
+
+
+def test_rows_of_other_seeds_are_not_paired():
+    made = [
+        ablation_record("attention | attention", 0, [1.0]),
+        ablation_record("static:16 | attention", 1, [2.0]),
+    ]
+    table = markdown.files(build.document(made))["tables/ablation-embedded.md"]
+    assert "better" not in table
+
+
+def test_the_page_needs_no_other_file_and_escapes_text():
+    made = [
+        ablation_record("attention | attention", 0, [1.0, 2.0]),
+        ablation_record(
+            "static:16 | attention",
+            0,
+            [1.0, 2.0],
+            kind="training",
+            status="other data",
+            epochs=1,
+            training_seconds=60.0,
+            validations=[{"epoch": 1, "CIDEr-D": 0.3, "seconds": 1.0}],
+        ),
+    ]
+    page = html.page(build.document(made, {1: b"jpeg"}))
+    parser = parse(page)
+    assert all(source.startswith(("#", "data:")) for source in parser.sources)
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|"http://www\.w3\.org[^"]*"', "", page)
+    assert "a &lt;b&gt; &amp; c" in page
+    assert 'name="viewport"' in page
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(st.none(), st.text(max_size=5), st.floats(-9, 9)), min_size=2, max_size=2
+        ),
+        max_size=4,
+    )
+)
+def test_every_row_of_a_table_has_all_its_cells(rows):
+    table = Table("t", "caption", ("a", "b"), rows)
+    page = html.page(Document("t", "l", (Section("s", (table,)),)))
+    assert parse(page).rows == [2] * (1 + len(rows))
+    lines = markdown.table(Table("t", "c", ("a", "b"), [["x|y", 1.0]])).splitlines()
+    assert lines[-1] == "| x\\|y | 1 |"
+
+
+def test_jobs_with_a_record_are_not_run_again(tmp_path):
+    planned = [jobs.Job(f"job {i}", f"key {i}", one_record, (i,)) for i in range(3)]
+    first = list(jobs.run_all(planned, tmp_path / "r.jsonl"))
+    assert {job.name for job, _ in first} == {"job 0", "job 1", "job 2"}
+    assert len(records.load(tmp_path)) == 3
+
+
+def one_record(key, seed):
+    return [{**ablation_record("attention | attention", seed, [1.0]), "key": key}]
+
+
+def failing(key):
+    raise ValueError("this job fails")
+
+
+def test_a_failing_job_keeps_what_had_ended(tmp_path):
+    path = tmp_path / "r.jsonl"
+    list(jobs.run_all([jobs.Job("good", "k", one_record, (0,))], path))
+    with pytest.raises(ValueError, match="this job fails"):
+        list(jobs.run_all([jobs.Job("bad", "b", failing)], path))
+    assert len(records.read(path)) == 1
+
+
+def test_published_pages_are_what_the_published_records_give():
+    assert main(["report", "--check"]) == 0
+
+
+def test_import_publishes_once_and_refuses_what_is_no_record(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(publish, "PUBLISHED", tmp_path / "reports" / "records")
+    monkeypatch.setattr(publish, "REPORTS", tmp_path / "reports")
+    path = tmp_path / "mine.jsonl"
+    records.append([ablation_record("attention | attention", 0, [1.0])], path)
+    for expected in (1, 0):
+        assert main(["import", str(path)]) == 0
+        assert capsys.readouterr().out.startswith(f"{expected} new of 1")
+    assert build.stale(records.load(tmp_path / "reports" / "records"), tmp_path / "reports") == []
+    page = tmp_path / "reports" / "README.md"
+    page.write_text(page.read_text() + "edited by hand\n")
+    assert build.stale(records.load(tmp_path / "reports" / "records"), tmp_path / "reports") == [
+        "README.md"
+    ]
+    path.write_text("{}\n")
+    assert main(["import", str(path)]) == 2
+    assert main(["import", str(tmp_path / "none.jsonl")]) == 2
+    assert len(records.load(tmp_path / "reports" / "records")) == 1
+
+
+def test_a_missing_data_folder_is_bad_input(tmp_path, capsys):
+    assert main(["report", "--data", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
