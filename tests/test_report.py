@@ -206,3 +206,10 @@ def test_import_publishes_once_and_refuses_what_is_no_record(tmp_path, monkeypat
 def test_a_missing_data_folder_is_bad_input(tmp_path, capsys):
     assert main(["report", "--data", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("released", jobs.RELEASED, ids=lambda released: released.file)
+def test_released_captions_belong_to_a_printed_row(released):
+    table = papers.load(released.paper).table(released.table)
+    for metric in ("B1", "B4", "METEOR", "ROUGE-L", "CIDEr-D"):
+        assert isinstance(table.cell(released.row, jobs.STAGE + metric).meant, float)

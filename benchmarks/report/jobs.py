@@ -57,7 +57,7 @@ class Released:
 
 
 RELEASED = (
-    Released("expansionnet_v1.json", "expansionnet_v1", "4", "ExpansionNet_64,16"),
+    Released("expansionnet_v1.json", "expansionnet_v1", "4", "ExpansionNet_{64,16}"),
     Released("puret.json", "expansionnet_v2", "II", "PureT [11]"),
 )
 STAGE = "RL "
