@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class Errors:
         actual: npt.ArrayLike,
         literal: npt.ArrayLike,
         exact: npt.ArrayLike,
-        nudged: npt.ArrayLike,
+        nudged: Iterable[npt.ArrayLike],
         scale: float | None = None,
     ) -> None:
         """One case.
@@ -123,12 +123,12 @@ class Errors:
             actual: the form under test.
             literal: the literal form in this precision.
             exact: float64.
-            nudged: float64 of ``nudge``-d inputs.
+            nudged: float64 of ``nudge``-d inputs, several where the result may jump.
             scale: of the output, if not its own.
         """
         self.cases += 1
         ulp = self.unit * (scale or tolerances.scale(exact))
-        of_inputs = tolerances.error(nudged, exact) + ulp
+        of_inputs = max(tolerances.error(other, exact) for other in nudged) + ulp
         yardstick = tolerances.error(literal, exact) / of_inputs
         if np.isfinite(yardstick):
             self.actual.append(tolerances.error(actual, exact) / of_inputs)

@@ -156,7 +156,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
             oracle_attention(module, arrays["x"], arrays["x"], arrays, causal)
             for arrays in (low, exact, nudged)
         )
-        errors.add(numpy(out), literally, exactly, nearby)
+        errors.add(numpy(out), literally, exactly, [nearby])
 
     collect()
     errors.check("output")

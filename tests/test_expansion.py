@@ -144,9 +144,9 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
         literally, dX_literally = batched(case, precision)
         moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
         nudged, dX_nudged = batched(replace(case, **moved))
-        errors["output"].add(actual, literally, out, nudged)
+        errors["output"].add(actual, literally, out, [nudged])
         for name in dX:
-            forms = (dX[name], dX_literally[name], dX_exact[name], dX_nudged[name])
+            forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
             for found in (errors[name], errors["any gradient"]):
                 found.add(*forms, scale(flat(dX_exact)))
 
