@@ -6,15 +6,18 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks.batches import chunks, fetched_ahead
-from benchmarks.datasets import karpathy
+from benchmarks.batches import chunks
+from benchmarks.datasets import Features, karpathy
 from benchmarks.datasets.features import DTYPES, ShardedFeatures, ShardWriter
 from benchmarks.datasets.karpathy import Photograph
 from benchmarks.datasets.photographs import Photographs
@@ -22,6 +25,9 @@ from benchmarks.errors import InputError
 from torch_impl.vision import BACKBONES
 
 DATA_VARIABLE = "CAPTIONBENCH_DATA"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where shards go")
     parser.add_argument("--backbone", choices=BACKBONES, default="efficientnet_lite0")
     parser.add_argument(
-        "--batch", type=int, default=4, help="photographs at a time (default: 4, the fastest)"
+        "--batch", type=int, default=4, help="photographs at a time, a thread (default: 4)"
     )
     parser.add_argument("--dtype", choices=DTYPES, default="float16", help="of the shards")
 
@@ -72,15 +78,18 @@ def run(arguments: argparse.Namespace) -> int:
     todo = [photograph for photograph in photographs if photograph.image_id not in writer.done]
     start = time.perf_counter()
 
-    def decode(batch: Sequence[Photograph]) -> tuple[Sequence[Photograph], torch.Tensor]:
+    def extract(batch: Sequence[Photograph]) -> list[tuple[int, Features]]:
         pixels = [images.read(photograph.filename, backbone.image_size) for photograph in batch]
-        return batch, torch.from_numpy(np.stack(pixels))
+        features = backbone(torch.from_numpy(np.stack(pixels))).numpy()
+        return [
+            (photograph.image_id, rows) for photograph, rows in zip(batch, features, strict=True)
+        ]
 
     with tqdm(total=len(photographs), initial=len(writer.done), unit="image") as progress:
-        for batch, pixels in fetched_ahead(map(decode, chunks(todo, arguments.batch))):
-            for photograph, features in zip(batch, backbone(pixels).numpy(), strict=True):
-                writer.add(photograph.image_id, features)
-            progress.update(len(batch))
+        for extracted in in_parallel(extract, chunks(todo, arguments.batch)):
+            for image_id, features in extracted:
+                writer.add(image_id, features)
+            progress.update(len(extracted))
         writer.flush()
     seconds = time.perf_counter() - start
     store = ShardedFeatures(arguments.out)
@@ -89,6 +98,23 @@ def run(arguments: argparse.Namespace) -> int:
         rate = len(todo) / seconds
         print(f"{len(todo)} extracted in {seconds:.1f} s, {rate:.1f} images a second")
     return 0
+
+
+def in_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """``function`` of every item, in their order, a few made ahead in a thread a core.
+
+    Each thread works alone: threads that share one operator wait for each other at its end, which
+    costs most of the time where other programs use the cores too.
+    """
+    threads = torch.get_num_threads()
+    pending: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > 2 * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def find_data_set(folder: Path | None) -> Path:

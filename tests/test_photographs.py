@@ -1,9 +1,11 @@
 """Photographs out of zip files and folders, Karpathy's layout, and the command that extracts."""
 
 import io
+import itertools
 import json
 import shutil
 import sys
+import time
 import zipfile
 
 import numpy as np
@@ -15,6 +17,7 @@ from benchmarks.datasets import karpathy
 from benchmarks.datasets.features import ShardedFeatures, ShardWriter
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.errors import InputError
+from benchmarks.features import in_parallel
 
 
 def picture(seed, width=30, height=20, mode="RGB"):
@@ -252,3 +255,44 @@ def test_without_the_extra_vision_the_command_says_what_to_install(
     assert main(["features", "--karpathy", str(data_set), "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'captionbench[vision]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_command_leaves_nothing_half_written_and_can_be_run_again(
+    data_set, tmp_path, capsys, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    words = ["features", "--karpathy", str(data_set), "--batch", "1", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardWriter, "add", interrupted)
+        assert main(words) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(words) == 0
+    assert sorted(ShardedFeatures(out).image_ids) == [10, 11, 12, 13]
+
+
+def test_a_damaged_photograph_ends_the_command_with_its_name(data_set, tmp_path, capsys):
+    folder = tmp_path / "loose"
+    folder.mkdir()
+    for image_id, _, filename in IMAGES:
+        data = encoded(picture(image_id))
+        (folder / filename).write_bytes(data[:-40] if filename == "c.png" else data)
+    words = ["--karpathy", str(data_set), "--images", str(folder), "--out", str(tmp_path / "out")]
+    assert main(["features", *words]) == 2
+    assert "loose/c.png: not a whole photograph" in capsys.readouterr().err
+
+
+def test_work_in_parallel_keeps_its_order_and_takes_only_a_little_ahead():
+    def slow_first(n):
+        time.sleep(0.01 if n % 2 == 0 else 0)
+        return n * n
+
+    assert list(in_parallel(slow_first, range(12))) == [n * n for n in range(12)]
+    endless = itertools.count()
+    assert next(in_parallel(slow_first, endless)) == 0
+    assert next(endless) < 100
+    with pytest.raises(ZeroDivisionError):
+        list(in_parallel(lambda n: 1 / n, [2, 1, 0]))
