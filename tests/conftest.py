@@ -3,11 +3,15 @@
 import os
 
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 torch.set_num_threads(1)
 
 _shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize=True, **_shared)
 settings.register_profile("thorough", max_examples=400, **_shared)
+# a fault is found, not explained: its first failing example will do
+settings.register_profile(
+    "faults", settings.get_profile("default"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -368,7 +368,7 @@ def test_dropout_falls_on_m_and_on_every_forward_and_backward_value(
         out = dynamic_expansion(E_Q, E_B, c, k, v_1, v_2, s, dropout=p)
         visible, readers = oracle.causal_masks(L, N // L)
         queries, biases = oracle.dynamic_expansion_vectors(C, *vectors)
-    assert [next(queue, None) for queue in queues.values()] == [None] * 3
+    assert all(next(queue, None) is None for queue in queues.values())
 
     M = oracle.length_transformation(queries, K) * kept[N, L][0] / (1 - p)
     B = []

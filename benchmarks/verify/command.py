@@ -1,4 +1,4 @@
-"""The command ``verify``: hold implementations, this project's or somebody else's, to the oracle."""
+"""The command ``verify``: hold implementations, our own or somebody else's, to the oracle."""
 
 from __future__ import annotations
 
