@@ -1,0 +1,451 @@
+"""``captionbench verify``: right candidates pass, wrong ones are caught, and their cases paste."""
+
+import ast
+import contextlib
+import json
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.cli import main
+from benchmarks.errors import InputError
+from benchmarks.verify import properties, table
+from benchmarks.verify.candidate import Candidate, CandidateError, load, to_numpy, to_torch
+from benchmarks.verify.cases import NextLogProbs
+from benchmarks.verify.hold import hold, resolve
+from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.own import implementations
+from benchmarks.verify.precision import literal_errors, literal_limit, relative_error
+from benchmarks.verify.search import OracleError, attempt, drawn, search
+from benchmarks.verify.snippet import literal
+from reference.equations import PAPERS
+from tests import tolerances
+
+RIGHT, WRONG = "tests/candidates/right.py", "tests/candidates/wrong.py"
+
+
+def verify(*words):
+    return main(["verify", *words])
+
+
+def candidate(path, operator, *words):
+    return verify("--candidate", f"{path}:{operator}", "--operator", operator, "--quick", *words)
+
+
+def written(tmp_path, text):
+    """A module of a stranger's, in a file."""
+    path = tmp_path / "stranger.py"
+    path.write_text("import numpy as np\nimport torch\n" + text)
+    return str(path)
+
+
+def verdicts(tmp_path, operator, text, examples=20):
+    where = f"{written(tmp_path, text)}:f"
+    found = resolve(where, OPERATORS[operator], None, "cpu")
+    return {verdict.property: verdict for verdict in hold(OPERATORS[operator], found, examples)}
+
+
+def failed(found):
+    return [name for name, verdict in found.items() if not verdict.passed]
+
+
+def pasted(code):
+    """What running the printed lines raises."""
+    with pytest.raises(AssertionError) as caught:
+        exec(compile(code, "<pasted>", "exec"), {})
+    return caught.value
+
+
+@pytest.mark.parametrize("operator", ["static_expansion", "multi_head_attention"])
+def test_a_right_candidate_passes(operator, capsys):
+    assert candidate(RIGHT, operator) == 0
+    printed = capsys.readouterr().out
+    assert "FAILED" not in printed
+    (held, of) = re.search(r"(\d+) of (\d+) properties hold", printed).groups()
+    assert held == of
+
+
+def test_a_wrong_numpy_candidate_fails_where_it_is_wrong_and_its_case_pastes(capsys):
+    """Normalised over all groups: only blocks of several groups show it."""
+    assert candidate(WRONG, "static_expansion") == 1
+    printed = capsys.readouterr().out
+    assert re.search(r"FAILED +block", printed)
+    assert re.search(r"ok +one_group", printed)
+    code = printed.split("for a test:\n\n")[1].rsplit("\n\n", 1)[0]
+    assert "X = np.array([[0.0]])" in code or "X = np.array([[1.0]])" in code
+    assert "groups = (1, 1)" in code
+    assert isinstance(pasted(code), tolerances.OutOfToleranceError)
+
+
+def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(capsys):
+    """Padded keys hidden by a zero: only padded batches show it."""
+    assert candidate(WRONG, "multi_head_attention", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [v["property"] for v in found if not v["passed"]] == ["padded_batch", "padding_content"]
+    (code, _) = [v["code"] for v in found if not v["passed"]]
+    assert "lengths = np.array([1])" in code
+    assert "sequence 0: error" in str(pasted(code))
+
+
+def test_a_pasted_case_passes_once_the_candidate_is_right(capsys):
+    candidate(WRONG, "static_expansion", "--json")
+    code = next(v["code"] for v in json.loads(capsys.readouterr().out) if v["code"])
+    exec(compile(code.replace(WRONG, RIGHT), "<pasted>", "exec"), {})
+
+
+DYNAMIC = """
+def f(X, parameters, causal):
+    def linear(name):
+        return X @ parameters[name + ".weight"].T + parameters[name + ".bias"]
+    C, N = linear("condition"), len(parameters["query_vectors"])
+    Q, B = ((C[:, None] + parameters[n]).reshape(-1, X.shape[1])
+            for n in ("query_vectors", "bias_vectors"))
+    M = Q @ linear("key").T / X.shape[1] ** 0.5
+    see = np.tri(len(X), k={k}) if causal else np.ones((len(X), len(X)))
+    gate, out = 1 / (1 + np.exp(-np.clip(linear("selector"), -700, 700))), 0
+    for sign, V, g in ((1, "value_1", gate), (-1, "value_2", 1 - gate)):
+        P = np.maximum(sign * M, 0)
+        there, back = P * np.repeat(see, N, axis=0), P.T * np.repeat(see, N, axis=1)
+        F = there / (there.sum(1, keepdims=True) + {epsilon}) @ linear(V) + B
+        out = out + g * (back / (back.sum(1, keepdims=True) + 1e-9) @ F)
+    return out
+"""
+
+
+def test_a_right_dynamic_expansion_passes(tmp_path):
+    assert not failed(verdicts(tmp_path, "dynamic_expansion", DYNAMIC.format(k=0, epsilon=1e-9)))
+
+
+def test_a_mask_off_by_one_is_no_causality_but_fine_in_both_directions(tmp_path):
+    found = verdicts(tmp_path, "dynamic_expansion", DYNAMIC.format(k=1, epsilon=1e-9))
+    assert not found["causality"].passed
+    assert found["bidirectional"].passed
+    assert found["one_token"].passed
+    assert "earlier outputs" in str(pasted(found["causality"].code))
+
+
+def test_another_epsilon_shows_where_sums_are_as_small(tmp_path):
+    found = verdicts(tmp_path, "dynamic_expansion", DYNAMIC.format(k=0, epsilon=1e-8))
+    assert not found["tiny"].passed
+    assert found["causality"].passed
+    pasted(found["tiny"].code)
+
+
+def test_a_wrong_gradient_of_a_right_output_is_found(tmp_path):
+    text = """
+def f(X, parameters):
+    def linear(x, name):
+        return x @ parameters[name + ".weight"].T + parameters[name + ".bias"]
+    hidden = linear(X, "linear_1")
+    return linear(hidden.relu() + 0.5 * (hidden - hidden.detach()), "linear_2")
+"""
+    found = verdicts(tmp_path, "feed_forward", text)
+    assert failed(found) == ["gradient"]
+    assert "gradient: error" in str(pasted(found["gradient"].code))
+
+
+def test_half_precision_inside_shows_in_float32_and_before(tmp_path):
+    text = """
+def f(X, parameters):
+    X = X.astype(np.float16).astype(X.dtype) if X.dtype == np.float32 else X
+    X = X - X.mean(-1, keepdims=True)
+    Y = X / np.sqrt((X * X).mean(-1, keepdims=True) + 1e-5)
+    Y = Y.astype(np.float16).astype(X.dtype) if X.dtype == np.float32 else Y
+    return Y * parameters["weight"] + parameters["bias"]
+"""
+    found = verdicts(tmp_path, "layer_norm", text)
+    assert failed(found) == ["float32"]
+    assert "limit = " in found["float32"].code
+    pasted(found["float32"].code)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return X[:, :1] * np.ones((1, 7))", r"output: shape \(1, 7\), expected \(1, 1\)"),
+        ("return X * np.nan", "output: not finite"),
+        ("return None", r"output: shape \(\), expected \(1, 1\)"),
+        ("return 'words'", "gave what cannot be compared"),
+        ("raise KeyError('weights')", "raised KeyError: 'weights'"),
+        ("raise SystemExit(3)", "raised SystemExit: 3"),
+        ("X += 1; return X", "changed its argument 1 in place"),
+    ],
+)
+def test_a_candidate_that_breaks_is_a_finding_and_not_a_crash(tmp_path, body, said):
+    found = verdicts(tmp_path, "layer_norm", f"def f(X, parameters):\n    {body}\n", examples=5)
+    assert not found["equals_oracle"].passed
+    assert re.search(said, found["equals_oracle"].message)
+
+
+BEAM = """
+def f(next_log_probs, start, end, beam_size, max_length, num_return):
+    beams = [((start,), 0.0)]
+    for _ in range(max_length - 1):
+        grown = []
+        for tokens, total in beams:
+            if len(tokens) > 1 and tokens[-1] == end:
+                grown.append((tokens, total))
+                continue
+            for token, p in enumerate(next_log_probs(tokens)):
+                if p > -np.inf:
+                    grown.append(((*tokens, token), total + p))
+        beams = sorted(grown, key=lambda beam: {key})[:beam_size]
+    best = sorted(beams, key=lambda beam: -beam[1] / len(beam[0]))[:num_return]
+    return [(tokens, total / len(tokens)) for tokens, total in best]
+"""
+
+
+def test_beam_searches_right_and_wrong(tmp_path):
+    """In the search hypotheses compete by their sums, ties in order."""
+    right = verdicts(tmp_path, "beam_search", BEAM.format(key="-beam[1]"))
+    assert not failed(right)
+    by_score = verdicts(tmp_path, "beam_search", BEAM.format(key="-beam[1] / len(beam[0])"), 100)
+    assert "equals_oracle" in failed(by_score)
+    assert "greedy" not in failed(by_score)
+    assert "NextLogProbs(np.array(" in by_score["equals_oracle"].code
+    pasted(by_score["equals_oracle"].code)
+    backwards = verdicts(
+        tmp_path, "beam_search", BEAM.format(key="(-beam[1], [-t for t in beam[0]])")
+    )
+    assert failed(backwards) == ["ties"]
+
+
+def test_metrics_right_and_wrong(tmp_path):
+    text = """
+from reference import metrics
+def f(candidates, references):
+    return metrics.rouge_l(candidates, references, beta={beta})
+"""
+    assert not failed(verdicts(tmp_path, "rouge_l", text.format(beta=1.2)))
+    found = verdicts(tmp_path, "rouge_l", text.format(beta=1.0))
+    assert not found["equals_oracle"].passed
+    pasted(found["equals_oracle"].code)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--candidate", "nothing"], "--operator is missing: expected one of static_expansion"),
+        (["--candidate", "nothing", "--operator", "x"], "--operator 'x' is unknown"),
+        (["--operator", "bleu"], "for a --candidate, which is missing"),
+        (["--candidate", "nothing", "--operator", "bleu"], "expected package.module:callable"),
+        (["--candidate", "no.py:f", "--operator", "bleu"], "no.py: no such file"),
+        (["--candidate", "no_such:f", "--operator", "bleu"], "raised ModuleNotFoundError"),
+        (["--candidate", "json:nothing", "--operator", "bleu"], "json has no 'nothing'"),
+        (["--candidate", "math:pi", "--operator", "bleu"], "a float, expected a callable"),
+        (["--candidate", "json:load", "--operator", "bleu"], "expected (candidates, references)"),
+        (["--examples", "0"], "--examples 0: expected at least 1"),
+        (["--device", "nonsense"], "--device nonsense: PyTorch cannot use it"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys):
+    assert verify(*words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_module_that_cannot_be_imported_is_bad_input(tmp_path):
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "leaving.py").write_text("raise SystemExit(0)\n")
+    for name, said in (("broken", "SyntaxError"), ("leaving", "SystemExit")):
+        with pytest.raises(InputError, match=said):
+            load(f"{tmp_path / name}.py:f")
+
+
+def test_a_candidate_may_import_its_neighbours(tmp_path):
+    (tmp_path / "beside_the_stranger.py").write_text("def f(X, parameters): return X\n")
+    (tmp_path / "stranger_with_friends.py").write_text("from beside_the_stranger import f\n")
+    found = load(f"{tmp_path / 'stranger_with_friends.py'}:f")
+    assert found(np.ones(2), {}).tolist() == [1, 1]
+
+
+def test_the_framework_is_found_out_and_can_be_said(tmp_path):
+    path = written(
+        tmp_path,
+        "def numpy_one(X, parameters): return np.asarray(X) * 1\n"
+        "def torch_one(X, parameters): return X.clone()\n"
+        "def broken(X, parameters): return torch.nonsense\n",
+    )
+    operator = OPERATORS["layer_norm"]
+    for name, framework in (("numpy_one", "numpy"), ("torch_one", "torch"), ("broken", "torch")):
+        assert resolve(f"{path}:{name}", operator, None, "cpu").framework == framework
+    assert resolve(f"{path}:torch_one", operator, "numpy", "cpu").framework == "numpy"
+
+
+def test_values_go_to_torch_and_back():
+    value = {"a": np.ones(2, np.float32), "b": [1, "c"]}
+    there = to_torch(value)
+    assert there["a"].dtype == torch.float32
+    assert to_numpy(there)["a"].dtype == np.float32
+    assert to_numpy(torch.ones(1, dtype=torch.bfloat16)).dtype == np.float32
+    assert isinstance(to_numpy([torch.ones(1)])[0], np.ndarray)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([[0.1, -np.inf], [np.nan, 2.0]]),
+        np.zeros((2, 3)),
+        np.ones(4, np.float32),
+        np.array([1, 2]),
+        np.array([True, False]),
+        {"a.b": np.array([0.5]), "c": (1, "d", None)},
+        NextLogProbs(np.array([[[-1.0]]])),
+        [["a", "b"], []],
+    ],
+)
+def test_a_literal_is_its_value(value):
+    again = eval(literal(value), {"np": np, "NextLogProbs": NextLogProbs})
+    if isinstance(value, np.ndarray):
+        assert again.dtype == value.dtype
+        np.testing.assert_array_equal(again, value)
+    else:
+        assert repr(again) == repr(value)
+
+
+def test_an_oracle_that_raises_is_never_the_candidates_fault():
+    def oracle(x):
+        raise ZeroDivisionError
+
+    with pytest.raises(OracleError, match="ZeroDivisionError"):
+        attempt(properties.equals_oracle, lambda x: x, oracle, (1.0,))
+
+
+def test_the_search_is_the_same_at_every_call_and_keeps_to_its_subject():
+    """A plain error is not shrunk to one that might be rounding, nor to another kind."""
+    cases = OPERATORS["layer_norm"].cases
+    oracle = OPERATORS["layer_norm"].oracle
+
+    def wrong(X, parameters):
+        if not X.any():
+            raise ValueError
+        return oracle(X, parameters) + (X > 0.5) + 1e-9 * (X > 0)
+
+    def run():
+        return search(properties.equals_oracle, Candidate(wrong, "wrong"), oracle, cases, 50)
+
+    first, second = run(), run()
+    assert first.kind == "far off"
+    assert literal(first.case[0]) == literal(second.case[0]) == "np.array([[1.0]])"
+
+
+def test_the_literal_form_gives_the_limit_of_a_precision():
+    operator = OPERATORS["static_expansion"]
+    cases = drawn(operator.cases, 10)
+    limits = {}
+    for dtype, ulp in (("float32", 2.0**-23), ("bfloat16", 2.0**-7), ("float16", 2.0**-10)):
+        errors = literal_errors(operator.oracle, cases, dtype)
+        limits[dtype] = literal_limit(errors, dtype)
+        assert all(map(math.isfinite, errors))
+        assert 2 * ulp <= limits[dtype] == 2 * max(errors) + 2 * ulp < 100 * ulp
+    assert literal_limit([math.inf, math.nan], "float32") == 2 * 2.0**-23
+    assert relative_error(np.array([np.nan]), np.array([1.0])) == math.inf
+
+
+def test_autograd_and_differences_agree_on_a_known_derivative():
+    """d/dt of sum w (x + t a)^2 is 2 sum w x a, and a kink has none."""
+    x = np.array([0.5, -2.0, 3.0])
+    along = properties.direction(x.shape)
+    square = Candidate(lambda x: x * x, "square", "torch")
+    expected = [2 * (along * along * x).sum()]
+    tolerances.assert_derivative(properties.differences(lambda x: x * x, (x,)), expected, "square")
+    tolerances.assert_close(properties.autograd(square, (x,)), expected)
+    with pytest.raises(properties.UnsatisfiedAssumption):
+        properties.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0]),))
+    assert properties.autograd(Candidate(lambda x: (x * 0) + 1, "flat", "torch"), (x,)) == [0]
+
+
+def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
+    first = Candidate(lambda x, y: x, "first", "torch")
+    slopes = properties.autograd(first, (np.ones(2), np.ones(2)))
+    assert slopes[0] != 0
+    assert slopes[1] == 0
+
+
+@pytest.fixture(scope="module")
+def own_rows():
+    began = time.process_time()
+    rows = list(table.rows(examples=3))
+    return rows, time.process_time() - began
+
+
+def test_every_implementation_of_ours_holds_and_every_oracled_equation_has_a_row(own_rows):
+    rows, seconds = own_rows
+    assert [row for row in rows if not row.passed] == []
+    assert all(row.cases for row in rows)
+    covered = {(paper, n) for row in rows for paper, ns in row.equations.items() for n in ns}
+    # v2's equation 10 is the image network, which is a parameter of the oracle
+    assert covered == {
+        (paper, n)
+        for paper in ("expansionnet_v1", "expansionnet_v2")
+        for n in PAPERS[paper].numbers
+    } - {("expansionnet_v2", 10)}
+    assert {row.operator for row in rows} == set(OPERATORS)
+    assert {row.dtype for row in rows} == {"float64", "float32", "bfloat16", "float16"}
+    assert seconds < 30
+
+
+def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch):
+    def broken(device):
+        (row,) = [row for row in implementations(device) if row[0] == "layer_norm"]
+        off = Candidate(lambda X, p: row[2].function(X, p) + 1e-2, "off", "torch", device)
+        return [("layer_norm", "off", off)]
+
+    monkeypatch.setattr(table, "implementations", broken)
+    verdicts = {(row.what, row.dtype): row.passed for row in table.rows(examples=3)}
+    assert not verdicts["output", "float64"]
+    assert not verdicts["output", "float32"]
+    assert verdicts["gradient", "float64"]
+
+    def raising(X, parameters):
+        raise ValueError
+
+    bad = Candidate(raising, "bad", "torch")
+    monkeypatch.setattr(table, "implementations", lambda device: [("layer_norm", "bad", bad)])
+    assert {row.worst for row in table.rows(examples=3)} == {math.inf}
+
+
+def test_the_command_prints_our_table(monkeypatch, capsys):
+    kept = [row for row in implementations("cpu") if row[0] in ("layer_norm", "rouge_l")]
+    monkeypatch.setattr(table, "implementations", lambda device: kept)
+    assert verify("--quick") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"layer_norm .* torch +float64 +cpu .* ok", printed)
+    assert "6 of 6 hold" in printed
+    assert verify("--examples", "2", "--json") == 0
+    (first, *_) = json.loads(capsys.readouterr().out)
+    assert {"operator", "equations", "dtype", "device", "worst", "bound", "passed"} <= set(first)
+
+
+def test_the_operators_are_listed_with_their_signatures(capsys):
+    assert verify("--list") == 0
+    printed = capsys.readouterr().out
+    for operator in OPERATORS.values():
+        assert operator.signature in printed
+    assert verify("--list", "--json") == 0
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert "block" in listed["static_expansion"]["properties"]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operators_cases_have_its_arguments_and_suit_its_oracle(name):
+    operator = OPERATORS[name]
+    for prop in operator.properties:
+        for case in drawn(prop.cases, 3):
+            lengths = prop.needs == "lengths"
+            assert len(case) == len(operator.arguments) + lengths
+            with contextlib.suppress(properties.UnsatisfiedAssumption):
+                if prop.needs == "":
+                    assert attempt(prop.check, operator.oracle, operator.oracle, case) is None
+            ast.parse("\n".join(f"x = {literal(value)}" for value in case))
+
+
+def test_a_candidate_error_keeps_what_raised():
+    with pytest.raises(CandidateError, match="raised ZeroDivisionError: division") as caught:
+        Candidate(lambda x: 1 / x, "inverse")(0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
