@@ -142,8 +142,8 @@ def captioner(
 class _Table:
     """``NextLogProbs`` as a captioning model."""
 
-    def __init__(self, model: NextLogProbs, start: int, end: int, max_length: int) -> None:
-        self.table, self.start_id, self.end_id = torch.tensor(model.table), start, end
+    def __init__(self, table: Tensor, start: int, end: int, max_length: int) -> None:
+        self.table, self.start_id, self.end_id = table, start, end
         self.pad_id, self.max_length = start, max_length
 
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -152,7 +152,7 @@ class _Table:
     def decode(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
     ) -> Tensor:
-        return self.table[torch.arange(tokens.shape[1]), tokens]
+        return self.table[torch.arange(tokens.shape[1], device=tokens.device), tokens]
 
 
 def beam_search(
@@ -162,11 +162,14 @@ def beam_search(
     beam_size: int,
     max_length: int,
     num_return: int,
+    *,
+    device: str,
 ) -> list[tuple[list[int], float]]:
     """``torch_impl.decoding.beam_search``."""
+    table = torch.tensor(next_log_probs.table, device=device)
     (found,) = decoding.beam_search(
-        _Table(next_log_probs, start, end, max_length),
-        torch.zeros(1, 1, 1),
+        _Table(table, start, end, max_length),
+        torch.zeros(1, 1, 1, device=device),
         beam_size=beam_size,
         max_length=max_length,
         num_return=num_return,
@@ -220,11 +223,14 @@ def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
         captioner,
         objectives.cross_entropy,
         objectives.self_critical,
-        beam_search,
     )
     rows += [(function.__name__, "torch", function) for function in modules]
-    rows += [(scorer.__name__, "pycocoevalcap", scorer) for scorer in (cider_d, bleu, rouge_l)]
-    return [
+    rows.append(("beam_search", "torch", partial(beam_search, device=device)))
+    candidates = [
         (operator, name, Candidate(function, f"{operator} ({name})", "torch", device))
         for operator, name, function in rows
     ]
+    for scorer in (cider_d, bleu, rouge_l):  # on the CPU, whatever the device
+        name = scorer.__name__
+        candidates.append((name, "pycocoevalcap", Candidate(scorer, f"{name} (pycocoevalcap)")))
+    return candidates

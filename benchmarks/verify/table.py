@@ -68,7 +68,7 @@ def rows(device: str = "cpu", examples: int = 40) -> Iterator[Row]:
         for what, dtype, errors, bound in _measurements(operator, candidate, examples):
             # NaN, which is no pass, where no case could be had
             worst, about = max(errors, default=math.nan), (name, operator.equations, what)
-            yield Row(*about, implementation, dtype, device, len(errors), worst, bound)
+            yield Row(*about, implementation, dtype, candidate.device, len(errors), worst, bound)
 
 
 Measurement = tuple[str, str, list[float], float]
