@@ -102,13 +102,16 @@ class _Fit:
 
     def validate(self) -> None:
         model, began = self.training.model, time.perf_counter()
-        captions = caption(
-            model,
-            self.data.vocabulary,
-            self.validation,
-            beam_size=self.settings.validation_beam,
-            max_length=self.settings.max_length,
-        )
+        try:
+            captions = caption(
+                model,
+                self.data.vocabulary,
+                self.validation,
+                beam_size=self.settings.validation_beam,
+                max_length=self.settings.max_length,
+            )
+        except InputError as error:
+            raise InputError(f"validation after step {self.training.step}: {error}") from error
         scores = quality.score(
             self.validation.references, captions, tokeniser="words", metrics=[METRIC]
         )
@@ -199,6 +202,7 @@ def fit(
         data_options.split(data, name)
     recipe = settings.recipe
     configuration = replace(configuration, dropout=recipe.dropout)
+    model = _new_model(configuration, seed).to(device)
     folder = RunFolder(out) if out else None
     if folder:
         folder.prepare(
@@ -212,7 +216,6 @@ def fit(
             data.vocabulary,
             resume,
         )
-    model = _new_model(configuration, seed).to(device)
     run = _Fit(data, model, settings, seed, folder)
     if resume:
         run.resume()

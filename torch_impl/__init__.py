@@ -1,1 +1,1 @@
-"""The fast side: the oracle's ideas under the same file names, batched, on any device PyTorch knows."""
+"""The fast side: the oracle's ideas under the same file names, batched, on any device."""

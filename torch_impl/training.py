@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -109,7 +109,7 @@ class CrossEntropyTraining:
         self.optimiser = recipe.optimiser(model.parameters())
         self.step = self.epoch = self.position = 0
 
-    def run(self, epochs: int) -> Iterator[Step]:
+    def run(self, epochs: int) -> Generator[Step, None, None]:
         """Train until ``epochs`` are done, a record after every step.
 
         Between two records the training may be saved, evaluated, or left for good.

@@ -1,0 +1,332 @@
+"""``captionbench train`` and ``caption``: killed runs resume to the same numbers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import cli, quality
+from benchmarks.caption import caption
+from benchmarks.datasets import scenes
+from benchmarks.datasets.captions import read_predictions
+from benchmarks.presets import PRESETS, configuration
+from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.train import fit
+from torch_impl import checkpoints, training
+
+DATA = ["--scenes", "12,4,3"]
+SIZES = [
+    "--d-model",
+    "8",
+    "--d-ff",
+    "8",
+    "--num-heads",
+    "2",
+    "--num-encoder-layers",
+    "1",
+    "--num-decoder-layers",
+    "1",
+]
+SHORT = [
+    "--epochs",
+    "3",
+    "--batch-size",
+    "20",
+    "--warm-up",
+    "4",
+    "--log-every",
+    "2",
+    "--checkpoint-seconds",
+    "0",
+]
+TRAIN = ["train", *DATA, *SIZES, *SHORT]
+STEPS = 9
+CLOCKS = {"seconds", "validation_seconds", "captions_per_second", "waiting_share"}
+
+
+def log_of(folder: Path) -> list[dict]:
+    lines = RunFolder(folder).log.read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return [{k: v for k, v in record.items() if k not in CLOCKS} for record in records]
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two runs have the same log, clocks aside, and the same weights, bit for bit."""
+    assert log_of(one) == log_of(other)
+    for name in ("last.safetensors", "best.safetensors"):
+        a, b = checkpoints.load(one / name), checkpoints.load(other / name)
+        assert a.weights.keys() == b.weights.keys()
+        assert all(torch.equal(a.weights[key], b.weights[key]) for key in a.weights), name
+    return True
+
+
+def main(*words) -> int:
+    return cli.main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert main(*TRAIN, "--out", folder) == 0
+    return folder
+
+
+def test_a_run_leaves_its_configuration_words_log_and_checkpoints(whole, capsys):
+    assert {file.name for file in whole.iterdir()} == {
+        "config.json",
+        "vocabulary.json",
+        "log.jsonl",
+        "last.safetensors",
+        "best.safetensors",
+    }
+    log = log_of(whole)
+    assert [record["step"] for record in log if record["kind"] == "steps"] == [2, 3, 5, 6, 8, 9]
+    # the scenes' preset validates every so many epochs, and after the last
+    assert log[-1]["kind"] == "validation"
+    assert log[-1]["step"] == STEPS
+    assert json.loads((whole / "config.json").read_text())["model"]["d_model"] == 8
+    model, vocabulary = load_captioner(whole)
+    assert model.configuration.vocabulary_size == len(vocabulary)
+
+
+class CtrlC(KeyboardInterrupt):
+    """Ctrl-C, pressed by the test."""
+
+
+@settings(max_examples=6)
+@given(kills=st.lists(st.integers(0, STEPS - 1), min_size=1, max_size=2).map(sorted))
+def test_ctrl_c_at_any_step_leaves_a_folder_that_resumes_to_the_same_numbers(
+    whole, tmp_path_factory, kills
+):
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
+    objective = training.cross_entropy
+    resume: list[str] = []
+    for kill in kills:
+        steps_left, pressed = kill, False
+
+        def interrupted(*arguments):
+            nonlocal steps_left, pressed
+            if steps_left == 0:
+                pressed = True
+                raise CtrlC
+            steps_left -= 1
+            return objective(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "cross_entropy", interrupted)
+            code = main(*TRAIN, "--out", folder, *resume)
+            assert code == (cli.EXIT_INTERRUPTED if pressed else 0)
+        resume = ["--resume"]
+    assert main(*TRAIN, "--out", folder, "--resume") == 0
+    assert same(folder, whole)
+
+
+def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    command = [sys.executable, "-m", "benchmarks", *TRAIN, "--out", str(folder.path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not folder.last.exists() and time.monotonic() < deadline:
+            assert process.poll() is None, "ended before it was killed"
+            time.sleep(0.002)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert folder.last.exists()
+    # a line that the kill cut off
+    with folder.log.open("a") as file:
+        file.write('{"kind": "steps", "st')
+    assert main(*TRAIN, "--out", folder.path, "--resume") == 0
+    assert same(folder.path, whole)
+
+
+def test_a_run_out_of_time_stops_after_an_epoch_and_goes_on_when_given_more(
+    whole, tmp_path, capsys
+):
+    folder = tmp_path / "run"
+    assert main(*TRAIN, "--out", folder, "--minutes", 1e-6) == 0
+    assert "time is up" in capsys.readouterr().out
+    assert [r["step"] for r in log_of(folder) if r["kind"] == "validation"] == [3]
+    assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 1e-6) == 0
+    assert len(log_of(folder)) == 3
+    assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 60) == 0
+    assert "all epochs done" in capsys.readouterr().out
+    a, b = (
+        checkpoints.load(folder / "last.safetensors"),
+        checkpoints.load(whole / RunFolder(whole).last),
+    )
+    assert all(torch.equal(a.weights[key], b.weights[key]) for key in a.weights)
+
+
+def test_more_epochs_go_on_from_a_finished_run(whole, tmp_path):
+    folder = tmp_path / "run"
+    shorter = [*TRAIN, "--out", folder, "--epochs"]
+    assert main(*shorter, 1) == 0
+    assert main(*shorter, 3, "--resume") == 0
+    losses = [record["loss"] for record in log_of(folder) if record["kind"] == "steps"]
+    assert losses == [record["loss"] for record in log_of(whole) if record["kind"] == "steps"]
+
+
+def test_another_configuration_is_refused_with_every_field_that_differs(whole, capsys):
+    before = {file.name: file.read_bytes() for file in whole.iterdir()}
+    changed = ["--d-ff", 16, "--dropout", 0.25, "--seed", 1]
+    assert main(*TRAIN, *changed, "--out", whole, "--resume") == 2
+    message = capsys.readouterr().err
+    assert "model.d_ff is 8 there and 16 here" in message
+    assert "settings.recipe.dropout is" in message
+    assert "seed is 0 there and 1 here" in message
+    assert "d_model" not in message
+    assert main("train", "--scenes", "12,4,4", *SIZES, *SHORT, "--out", whole, "--resume") == 2
+    assert "data.fingerprint is" in capsys.readouterr().err
+    assert main(*TRAIN, "--out", whole) == 2
+    assert "holds a run already, expected --resume" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in whole.iterdir()} == before
+
+
+def test_a_loss_that_is_not_finite_names_step_batch_and_images_and_keeps_the_checkpoint(
+    tmp_path, capsys
+):
+    folder = RunFolder(tmp_path / "run")
+    # the recipe leaves the weights alone until the sixth step, the last of an epoch of six
+    words = ["--learning-rate", 1e30, "--log-every", 1, "--batch-size", 10]
+    assert main(*TRAIN, "--out", folder.path, *words) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "is nan at step" in message or "is inf at step" in message
+    assert "batch" in message
+    assert "images" in message
+    assert f"{folder.last} is kept" in message
+    step = int(message.split("at step ")[1].split(" ")[0])
+    assert checkpoints.load(folder.last).state["training"]["step"] == step - 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "--scenes", "--features", "x"], "--features goes with --karpathy"),
+        (["train", "--karpathy", "missing.json"], "--karpathy needs --features"),
+        (["train", "--karpathy", "missing.json", "--features", "x"], "missing.json: no such file"),
+        ([*TRAIN, "--encoder", "static:0"], "coefficient"),
+        ([*TRAIN, "--encoder", "static:"], "static:"),
+        ([*TRAIN, "--encoder", "blur"], "unknown mixer 'blur'"),
+        ([*TRAIN, "--decoder", "static:4"], "static expansion sees later words"),
+        ([*TRAIN, "--decoder", "dynamic:0"], "coefficient"),
+        ([*TRAIN, "--num-heads", 3], "num_heads"),
+        ([*TRAIN, "--dropout", 1.5], "dropout is 1.5"),
+        ([*TRAIN, "--learning-rate", 0], "lr is 0"),
+        ([*TRAIN, "--epochs", 0], "epochs is 0"),
+        ([*TRAIN, "--batch-size", 0], "batch_size is 0"),
+        ([*TRAIN, "--captions-per-image", 0], "captions per image is 0"),
+        ([*TRAIN, "--log-every", 0], "--log-every is 0"),
+        ([*TRAIN, "--seed", -1], "--seed is -1"),
+        ([*TRAIN, "--resume"], "expected a run to resume"),
+        (["train", "--scenes", "0,4,3"], "train is 0 images"),
+    ],
+)
+def test_bad_input_to_train_exits_2_in_one_line_and_writes_nothing(
+    words, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(*words, "--out", tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("captionbench: error: ")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_captions_of_a_split_are_written_as_coco_results_and_are_the_models(
+    whole, tmp_path, beam_size
+):
+    out = tmp_path / "new" / "predictions.json"
+    words = ["caption", "--checkpoint", whole, *DATA, "--split", "test", "--batch-size", 2]
+    assert main(*words, "--beam-size", beam_size, "--out", out) == 0
+    data = scenes.make(train=12, val=4, test=3)
+    model, vocabulary = load_captioner(whole / "best.safetensors")
+    captions = caption(model, vocabulary, data.splits["test"], beam_size)
+    assert read_predictions(out) == captions
+    assert list(captions) == data.splits["test"].image_ids
+    scores = quality.score(
+        data.splits["test"].references, captions, tokeniser="words", metrics=["B1"]
+    )
+    assert scores.images == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--checkpoint": "nowhere"}, "nowhere: no such file"),
+        ({"--split": "restval"}, "no split 'restval', expected train, val, test"),
+        ({"--beam-size": 0}, "beam_size is 0"),
+        ({"--batch-size": 0}, "batch size is 0"),
+        ({"--max-length": 1}, "max_length"),
+        ({"--max-length": 99}, "max_length"),
+    ],
+)
+def test_bad_input_to_caption_exits_2_and_writes_nothing(whole, tmp_path, capsys, change, message):
+    options = {"--checkpoint": whole, "--split": "test", "--out": tmp_path / "out.json"} | change
+    words = [word for option in options.items() for word in option]
+    assert main("caption", *DATA, *words) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_with_the_words_of_another_run_is_refused(whole, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("best.safetensors", "vocabulary.json"):
+        (copy / name).write_bytes((whole / name).read_bytes())
+    words = json.loads((copy / "vocabulary.json").read_text())
+    words["words"].reverse()
+    (copy / "vocabulary.json").write_text(json.dumps(words))
+    out = tmp_path / "out.json"
+    assert main("caption", "--checkpoint", copy, *DATA, "--out", out) == 2
+    assert "trained on other words than" in capsys.readouterr().err
+    (copy / "vocabulary.json").write_text('{"words": 3, "colour": 1}')
+    assert main("caption", "--checkpoint", copy, *DATA, "--out", out) == 2
+    assert "not a vocabulary" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_without_images_a_model_learns_one_caption_for_all(tmp_path):
+    folder = tmp_path / "run"
+    assert main(*TRAIN, "--mean-features", "--out", folder) == 0
+    assert "mean features" in json.loads((folder / "config.json").read_text())["data"]["name"]
+    out = tmp_path / "out.json"
+    words = ["caption", "--checkpoint", folder, *DATA, "--mean-features", "--out", out]
+    assert main(*words) == 0
+    assert len(set(read_predictions(out).values())) == 1
+
+
+def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_path):
+    data = scenes.make(train=40, val=10, test=1)
+    preset = PRESETS["scenes"]
+    recipe = replace(preset.settings.recipe, epochs=10, batch_size=20, warmup=10, anneal=1)
+    chosen = replace(preset.settings, recipe=recipe, validate_every=2)
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    result = fit(data, configuration(data, recipe, {**preset.model, "d_model": 32}), chosen, 0)
+    assert torch.equal(torch.rand(2), expected)
+    losses = [record["loss"] for record in result.history if record["kind"] == "steps"]
+    assert losses[-1] < 0.7 * losses[0]
+    validations = [record for record in result.history if record["kind"] == "validation"]
+    assert [record["epoch"] for record in validations] == [1, 3, 5, 7, 9]
+    assert result.best == max(validations, key=lambda record: record["CIDEr-D"])
+    assert result.finished
+    val = data.splits["val"]
+    captions = caption(result.model, data.vocabulary, val, beam_size=chosen.validation_beam)
+    scores = quality.score(val.references, captions, tokeniser="words", metrics=["CIDEr-D"])
+    assert scores.values["CIDEr-D"] == result.best["CIDEr-D"]
