@@ -60,7 +60,7 @@ PRESETS = {
         Settings(
             replace(
                 RECIPES["v2-as-run"],
-                lr=3e-3,
+                lr=2e-3,
                 warmup=50,
                 schedule="linear",
                 anneal=0.6,

@@ -48,6 +48,7 @@ MODERATE = st.one_of(
     strategies.dynamic_cases(kinds=strategies.MODERATE),
 )
 LEARNED = ("E_Q", "E_B")
+FORMS = ("literal", "factored")
 
 
 def operator(case: OperatorCase, arrays: dict[str, Tensor], **options: Any) -> Tensor:
@@ -116,30 +117,36 @@ def batched(case: OperatorCase, precision: str | None = None) -> tuple[Array, di
     return out, dX
 
 
+@pytest.mark.parametrize("implementation", FORMS)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
 @settings(max_examples=100)
-@given(CASES)
-def test_a_padded_batch_is_each_sequence_through_the_oracle(case: OperatorCase) -> None:
+@given(case=CASES)
+def test_a_padded_batch_is_each_sequence_through_the_oracle(
+    case: OperatorCase, implementation: str
+) -> None:
     """Output and gradients, static and dynamic; padded rows come out zero.
 
     The gradients share one scale: by queries and keys they cancel down to epsilon's order where
     every row has a single positive entry.
     """
-    (actual, dX), (out, dX_oracle) = run(case), batched(case)
+    (actual, dX), (out, dX_oracle) = run(case, implementation=implementation), batched(case)
     assert_close(actual, out)
     assert_close(flat(dX), flat(dX_oracle), "gradients")
 
 
+@pytest.mark.parametrize("implementation", FORMS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
+def test_lower_precision_is_as_good_as_the_literal_form(
+    precision: str, implementation: str
+) -> None:
     errors: defaultdict[str, Errors] = defaultdict(lambda: Errors(precision))
 
     @settings(max_examples=100)
     @given(MODERATE, strategies.generators())
     def collect(case: OperatorCase, generator: np.random.Generator) -> None:
         case = case.astype(PRECISIONS[precision]).astype(np.float64)
-        actual, dX = run(case, getattr(torch, precision))
+        actual, dX = run(case, getattr(torch, precision), implementation=implementation)
         out, dX_exact = batched(case)
         literally, dX_literally = batched(case, precision)
         moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
@@ -157,9 +164,9 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
         found.check(name, [np.mean])
 
 
-@given(EMPTY)
-def test_empty_sequences_are_finite_and_zero(case: OperatorCase) -> None:
-    out, dX = run(case)
+@given(EMPTY, st.sampled_from(FORMS))
+def test_empty_sequences_are_finite_and_zero(case: OperatorCase, implementation: str) -> None:
+    out, dX = run(case, implementation=implementation)
     assert np.isfinite(out).all()
     assert (out[~case.mask] == 0).all()
     for name, gradient in dX.items():
@@ -420,19 +427,29 @@ def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None
 
 
 @given(strategies.groups(), st.integers(1, 4), st.integers(1, 3), strategies.lengths())
-def test_multiply_accumulates_of_the_literal_form(
+def test_multiply_accumulates_of_either_form(
     groups: tuple[int, ...], num_expansions: int, batch: int, length: int
 ) -> None:
-    """4 L d^2 + 5 N L d for the static layer, 5 L d^2 + 5 N_E L^2 d for the dynamic one."""
+    """Literally 5 N L d and 5 N_E L^2 d beside the projections; auto takes the fewer."""
     d, N, N_E, L = 6, sum(groups), num_expansions, length
     x = torch.randn(batch, L, d)
-    for layer, expected in (
-        (StaticExpansion(d, groups, implementation="literal"), 4 * L * d * d + 5 * N * L * d),
-        (DynamicExpansion(d, N_E, implementation="literal"), 5 * L * d * d + 5 * N_E * L * L * d),
-    ):
+
+    def count(layer: StaticExpansion | DynamicExpansion, form: str) -> int:
+        layer.implementation = form
         with FlopCounterMode(display=False) as counter:
             layer(x)
-        assert counter.get_total_flops() == 2 * batch * expected
+        return counter.get_total_flops() // (2 * batch)
+
+    static, projections = StaticExpansion(d, groups), 4 * L * d * d
+    literal, factored = count(static, "literal"), count(static, "factored")
+    assert literal == projections + 5 * N * L * d
+    assert factored == projections + 3 * N * L * d + 2 * N * L * L + 2 * L * L * d
+    assert count(static, "auto") == min(literal, factored)
+    dynamic, projections = DynamicExpansion(d, N_E), 5 * L * d * d
+    assert count(dynamic, "literal") == projections + 5 * N_E * L * L * d
+    factored = count(dynamic, "factored")
+    assert factored == projections + 5 * L * L * d + 3 * N_E * L * d + 2 * L**3 * N_E
+    assert count(dynamic, "auto") == factored
 
 
 @pytest.mark.parametrize(
@@ -442,11 +459,11 @@ def test_multiply_accumulates_of_the_literal_form(
         (lambda: StaticExpansion(4, 0), "coefficient of groups must be at least 1, not 0"),
         (lambda: StaticExpansion(4, (3, -2)), "coefficient of groups must be at least 1, not -2"),
         (lambda: StaticExpansion(0, 3), "d_model must be at least 1"),
-        (lambda: StaticExpansion(4, 3, implementation="fast"), "'fast'.* auto, literal"),
+        (lambda: StaticExpansion(4, 3, implementation="fast"), "'fast'.* auto, literal, factored"),
         (lambda: StaticExpansion(4, 3, dropout=1.5), "dropout"),
         (lambda: DynamicExpansion(4, 0), "num_expansions must be at least 1, not 0"),
         (lambda: DynamicExpansion(4, -1), "num_expansions must be at least 1, not -1"),
-        (lambda: DynamicExpansion(4, 2, implementation="fast"), "'fast'.* auto, literal"),
+        (lambda: DynamicExpansion(4, 2, implementation="fast"), "'fast'.* auto, literal, factored"),
     ],
 )
 def test_bad_settings_are_named(build: Any, message: str) -> None:
@@ -477,6 +494,9 @@ def test_other_bad_input_is_named() -> None:
         layer(x, torch.tensor([1.0, 2.0]))
     layer.implementation = "fast"
     with pytest.raises(ValueError, match="'fast'"):
+        layer(x)
+    layer = StaticExpansion(4, 3, dropout=0.1, implementation="factored")
+    with pytest.raises(ValueError, match="factored implementation has no dropout"):
         layer(x)
     vectors = torch.zeros(3, 4)
     with pytest.raises(ValueError, match=r"groups \(1, 1\) must add up to 3"):

@@ -47,18 +47,23 @@ def static_expansion(
         groups: the expansion coefficients G, which add up to N.
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
         dropout: probability, on M before both streams and on every forward and backward value.
-        implementation: "literal", the papers' order of operations, or "auto".
+        implementation: "literal", the papers' order of operations; "factored", which multiplies the
+            weights of both directions first and has no dropout; or "auto", the cheaper of them.
 
     Returns:
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: groups that are not positive or do not add up to N, an unknown implementation.
+        ValueError: groups that are not positive or do not add up to N, an unknown implementation,
+            dropout that the implementation does not have.
     """
     groups = _coefficients(groups)
-    if sum(groups) != len(query_vectors):
-        raise ValueError(f"groups {groups} must add up to {len(query_vectors)}, the query vectors")
-    run = _find(_STATIC, implementation)
+    N, d = query_vectors.shape
+    if sum(groups) != N:
+        raise ValueError(f"groups {groups} must add up to {N}, the query vectors")
+    # multiply-accumulates: 3 N L d + 2 N L^2 + 2 L^2 d against 5 N L d
+    pays = N * keys.shape[1] + keys.shape[1] * d < N * d
+    run = _choose(_STATIC, implementation, pays, dropout)
     return run(
         query_vectors,
         bias_vectors,
@@ -102,15 +107,16 @@ def dynamic_expansion(
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
         causal: the auto-regressive form; else the bidirectional one.
         dropout: probability, on M before both streams and on every forward and backward value.
-        implementation: "literal", the papers' order of operations, or "auto".
+        implementation: "literal", the papers' order of operations; "factored", which multiplies the
+            weights of both directions first and has no dropout; or "auto", the cheaper of them.
 
     Returns:
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: unknown implementation.
+        ValueError: an unknown implementation, dropout that the implementation does not have.
     """
-    run = _find(_DYNAMIC, implementation)
+    run = _choose(_DYNAMIC, implementation, True, dropout)
     return run(
         query_vectors,
         bias_vectors,
@@ -224,16 +230,108 @@ def _only(x: Tensor, allowed: Tensor | None) -> Tensor:
     return x if allowed is None else x.masked_fill(~allowed, 0)
 
 
-_STATIC: dict[str, Callable[..., Tensor]] = {"auto": _static_literal, "literal": _static_literal}
-_DYNAMIC: dict[str, Callable[..., Tensor]] = {"auto": _dynamic_literal, "literal": _dynamic_literal}
+def _static_factored(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    groups: Sequence[int],
+    mask: Tensor | None,
+    dropout: float,
+) -> Tensor:
+    M = length_transformation(query_vectors, keys)
+    visible = None if mask is None else mask[:, None, :]
+
+    def read(R_bw: Tensor) -> Tensor:
+        return R_bw @ bias_vectors.to(R_bw.dtype)
+
+    return _mixed(M, values_1, values_2, selectors, groups, visible, visible, read)
 
 
-def _find(implementations: dict[str, Callable[..., Tensor]], name: str) -> Callable[..., Tensor]:
-    if name not in implementations:
+def _dynamic_factored(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    conditions: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Row (j, n) of M is a sum of c_j k_i and q_n k_i, so that no expanded vector is ever made."""
+    length, num_expansions = keys.shape[1], len(query_vectors)
+    A = length_transformation(conditions, keys)
+    P = length_transformation(query_vectors, keys)
+    M = (A[:, :, None] + P[:, None]).flatten(1, 2)
+    visible = readers = None
+    if mask is not None or causal:
+        pairs = keys.new_ones(length, length, dtype=torch.bool)[None]
+        if mask is not None:
+            pairs = mask[:, :, None] & mask[:, None, :]
+        fw, bw = (pairs.tril(), pairs.triu()) if causal else (pairs, pairs)
+        visible, readers = (x.repeat_interleave(num_expansions, dim=1) for x in (fw, bw))
+
+    def read(R_bw: Tensor) -> Tensor:
+        by_row = R_bw.unflatten(-1, (length, num_expansions))
+        C, b = conditions.to(R_bw.dtype), bias_vectors.to(R_bw.dtype)
+        return by_row.sum(-1) @ C + by_row.sum(-2) @ b
+
+    groups = (length * num_expansions,)
+    return _mixed(M, values_1, values_2, selectors, groups, visible, readers, read)
+
+
+def _mixed(
+    M: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    groups: Sequence[int],
+    visible: Tensor | None,
+    readers: Tensor | None,
+    read: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Both streams and their selection by W = R_bw R_fw, (B, L, L), in place of the expansion.
+
+    ``visible`` and ``readers`` say which tokens an expanded row gathers from and is read back by,
+    both (., N, L); ``read`` gives R_bw E_B.
+    """
+    backward = []
+    for signed, V in ((M, values_1), (-M, values_2)):
+        P = F.relu(signed)
+        R_fw = normalise(_only(P, visible))
+        columns = torch.split(_only(P, readers), list(groups), dim=1)
+        R_bw = torch.cat([normalise(group.mT) for group in columns], dim=-1) / len(groups)
+        with torch.autocast(V.device.type, enabled=False):
+            W = R_bw @ R_fw
+        backward.append(W.to(V.dtype) @ V + read(R_bw.to(V.dtype)))
+    gate = selectors.sigmoid()
+    return gate * backward[0] + (1 - gate) * backward[1]
+
+
+Forms = dict[str, Callable[..., Tensor]]
+_STATIC: Forms = {"literal": _static_literal, "factored": _static_factored}
+_DYNAMIC: Forms = {"literal": _dynamic_literal, "factored": _dynamic_factored}
+
+
+def _known(forms: Forms, name: str) -> None:
+    if name != "auto" and name not in forms:
         raise ValueError(
-            f"unknown implementation {name!r}, expected one of {', '.join(implementations)}"
+            f"unknown implementation {name!r}, expected one of auto, {', '.join(forms)}"
         )
-    return implementations[name]
+
+
+def _choose(forms: Forms, name: str, pays: bool, dropout: float) -> Callable[..., Tensor]:
+    """The form of that name; of "auto" the factored one where it ``pays`` and can be had."""
+    _known(forms, name)
+    if name == "auto":
+        name = "factored" if pays and not dropout else "literal"
+    if name == "factored" and dropout:
+        raise ValueError("the factored implementation has no dropout, expected literal or auto")
+    return forms[name]
 
 
 def positive(value: int, what: str) -> int:
@@ -274,7 +372,7 @@ class StaticExpansion(nn.Module):
         super().__init__()
         self.d_model = positive(d_model, "d_model")
         self.groups = _coefficients((groups,) if isinstance(groups, int) else groups)
-        _find(_STATIC, implementation)
+        _known(_STATIC, implementation)
         self.implementation = implementation
         self.dropout = nn.Dropout(dropout).p
         self.query_vectors = nn.Parameter(torch.empty(sum(self.groups), d_model))
@@ -340,7 +438,7 @@ class DynamicExpansion(nn.Module):
         self.d_model = positive(d_model, "d_model")
         self.num_expansions = positive(num_expansions, "num_expansions")
         self.causal = causal
-        _find(_DYNAMIC, implementation)
+        _known(_DYNAMIC, implementation)
         self.implementation = implementation
         self.dropout = nn.Dropout(dropout).p
         self.query_vectors = nn.Parameter(torch.empty(num_expansions, d_model))

@@ -210,8 +210,7 @@ def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
             (static_expansion, expansion._STATIC),
             (dynamic_expansion, expansion._DYNAMIC),
         )
-        # "auto" is no form of its own while it always takes the same one
-        for name in {form: name for name, form in forms.items()}.values()
+        for name in forms
     ]
     modules = (
         multi_head_attention,
