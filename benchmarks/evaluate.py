@@ -141,13 +141,12 @@ def run(arguments: argparse.Namespace) -> int:
         tokeniser=arguments.tokeniser,
         details={
             "config": config,
-            "epochs": validations[-1]["epoch"] if validations else 0,
+            "epochs": validations[-1]["epoch"] + 1 if validations else 0,
             "training_seconds": log[-1]["seconds"] if log else 0.0,
             "validations": [
-                {name: entry[name] for name in ("epoch", "CIDEr-D", "seconds")}
-                for entry in validations
+                {"epoch": entry["epoch"] + 1, "CIDEr-D": entry["CIDEr-D"]} for entry in validations
             ],
-            "losses": [{"epoch": entry["epoch"], "loss": entry["loss"]} for entry in steps],
+            "losses": [{"step": entry["step"], "loss": entry["loss"]} for entry in steps],
         },
         progress=True,
     )

@@ -69,7 +69,7 @@ def read_json(path: Path, what: str) -> Any:
     """
     data = read_bytes(path, what)
     try:
-        return json.loads(data)
+        return json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text, expected {what}") from None
     except json.JSONDecodeError as error:

@@ -1,7 +1,8 @@
-"""Settings for every test: one thread, and hypothesis profiles (HYPOTHESIS_PROFILE=thorough)."""
+"""Every test: one thread, one seed, and hypothesis profiles (HYPOTHESIS_PROFILE=thorough)."""
 
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
 
@@ -15,3 +16,9 @@ settings.register_profile(
     "faults", settings.get_profile("default"), phases=(Phase.explicit, Phase.generate)
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """What PyTorch draws does not depend on the tests before."""
+    torch.manual_seed(0)

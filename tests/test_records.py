@@ -25,7 +25,7 @@ def example(row: str = "a", seed: int = 0, value: float = 1.0, kind: str = "abla
     )
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5))
 def test_what_is_appended_is_read_back(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("records") / "r.jsonl"
     written = [example(value=value) for value in values]

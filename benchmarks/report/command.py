@@ -77,18 +77,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
-    """Run the planned jobs that have no record under ``folder`` yet; all its records."""
+    """Run the planned jobs that have no record under ``folder`` yet; the records to report.
+
+    Those are the planned jobs' and the training runs' kept there, not those of other code.
+    """
     known = {record["key"] for record in records.load(folder)}
     missing = [job for job in planned if job.key not in known]
     if len(missing) < len(planned):
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
     path = folder / "report.jsonl"
     with tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr) as bar:
-        for job, made in jobs.run_all(missing, path):
-            seconds = sum(record["wall_s"] or 0 for record in made)
-            bar.write(f"{job.name}: {seconds:.0f} s", file=sys.stderr)
+        for job, _ in jobs.run_all(missing, path):
+            bar.write(job.name, file=sys.stderr)
             bar.update()
-    return records.load(folder)
+    keys = {job.key for job in planned}
+    return [r for r in records.load(folder) if r["key"] in keys or r["kind"] == "training"]
 
 
 def check() -> int:

@@ -1,0 +1,65 @@
+"""The README's commands, run as pasted: on a small data folder, and with short trainings."""
+
+import json
+import os
+import re
+import shlex
+import zipfile
+
+import pytest
+
+from benchmarks import cli, records
+from tests.test_photographs import encoded, layout, picture
+
+SHORT = [
+    *("--epochs", "1", "--batch-size", "10", "--d-model", "8", "--d-ff", "8", "--num-heads", "2"),
+    *("--num-encoder-layers", "1", "--num-decoder-layers", "1"),
+]
+SCENES = ["--scenes", "6,2,2"]
+
+
+def commands():
+    """Every indented line that starts with captionbench, continued lines joined."""
+    text = (records.ROOT / "README.md").read_text().replace("\\\n", " ")
+    return re.findall(r"^    captionbench (.+)$", text, re.MULTILINE)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data folder as the README describes it."""
+    flickr, coco = tmp_path / "data" / "flickr8k", tmp_path / "data" / "coco_karpathy"
+    (coco / "predictions").mkdir(parents=True)
+    flickr.mkdir()
+    images = [
+        (n, split, f"{n}.png") for n, split in enumerate(["train"] * 3 + ["val"] * 2 + ["test"] * 2)
+    ]
+    layout(flickr / "dataset_flickr8k.json", images)
+    with zipfile.ZipFile(flickr / "images.zip", "w") as file:
+        for n, _, name in images:
+            file.writestr(name, encoded(picture(n)))
+    layout(coco / "dataset_coco_karpathy_test.json", [(7, "test", "7.png")])
+    predictions = json.dumps([{"image_id": 7, "caption": "a dog runs"}])
+    (coco / "predictions" / "puret.json").write_text(predictions)
+    return tmp_path / "data"
+
+
+def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAPTIONBENCH_DATA", str(data))
+    monkeypatch.setattr(records, "LOCAL", tmp_path / "local")
+    (tmp_path / "tests").symlink_to(records.ROOT / "tests")
+    pasted = commands()
+    for command in pasted:
+        words = shlex.split(os.path.expandvars(command), comments=True)
+        if words[0] == "train":
+            words += SHORT
+        if "--scenes" in words:
+            words += SCENES
+        expected = 1 if "wrong.py" in command else 0
+        assert cli.main(words) == expected, (command, capsys.readouterr().err)
+    assert {command.split()[0] for command in pasted} >= {
+        *("verify", "flops", "tables", "score", "train", "caption", "features", "evaluate"),
+    }
+    assert (tmp_path / "runs" / "scenes" / "test.json").exists()
+    (measured,) = records.load(tmp_path / "local")
+    assert measured["kind"] == "training"
