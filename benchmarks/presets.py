@@ -60,10 +60,10 @@ PRESETS = {
         Settings(
             replace(
                 RECIPES["v2-as-run"],
-                lr=2e-3,
+                lr=1e-3,
                 warmup=50,
                 schedule="linear",
-                anneal=0.6,
+                anneal=0.7,
                 anneal_every=1,
                 epochs=5,
                 batch_size=100,
