@@ -103,6 +103,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+def _command() -> str:
+    """This process's command line; of a path on this machine only the name."""
+    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
+    return " ".join(["captionbench", *words])
+
+
 def make(
     kind: str,
     *,
@@ -135,7 +141,7 @@ def make(
         "signature": signature,
         "checkpoint": checkpoint,
         "key": key,
-        "command": " ".join(["captionbench", *sys.argv[1:]]),
+        "command": _command(),
         **environment(),
         "wall_s": wall_s,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -34,6 +34,12 @@ def test_what_is_appended_is_read_back(tmp_path_factory, values):
     assert records.read(path) == written + written
 
 
+def test_a_record_s_command_names_no_folder_of_this_machine(monkeypatch, tmp_path):
+    argv = ["captionbench", "report", "--data", str(tmp_path / "data"), "--out", "runs/a"]
+    monkeypatch.setattr("sys.argv", argv)
+    assert example()["command"] == "captionbench report --data data --out runs/a"
+
+
 def test_a_record_says_where_its_number_came_from():
     record = example()
     for name in ("commit", "clean", "code", "device", "versions", "command", "time"):
