@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,8 @@ def test_ctrl_c_ends_the_command_and_its_java(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # what a shell starts in the background ignores Ctrl-C, and so would its children
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 50
     while not (pid_file.exists() and pid_file.read_text().endswith("\n")):

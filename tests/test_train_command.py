@@ -313,7 +313,7 @@ def test_without_images_a_model_learns_one_caption_for_all(tmp_path):
 def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_path):
     data = scenes.make(train=40, val=10, test=1)
     preset = PRESETS["scenes"]
-    recipe = replace(preset.settings.recipe, epochs=10, batch_size=20, warmup=10, anneal=1)
+    recipe = replace(preset.settings.recipe, lr=3e-3, epochs=10, batch_size=20, warmup=10, anneal=1)
     chosen = replace(preset.settings, recipe=recipe, validate_every=2)
     torch.manual_seed(3)
     expected = torch.rand(2)

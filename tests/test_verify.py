@@ -216,7 +216,7 @@ def f(candidates, references):
     return metrics.rouge_l(candidates, references, beta={beta})
 """
     assert not failed(verdicts(tmp_path, "rouge_l", text.format(beta=1.2)))
-    found = verdicts(tmp_path, "rouge_l", text.format(beta=1.0))
+    found = verdicts(tmp_path, "rouge_l", text.format(beta=1.0), 200)
     assert not found["equals_oracle"].passed
     pasted(found["equals_oracle"].code)
 
