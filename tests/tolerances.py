@@ -18,6 +18,15 @@ FLOAT64 = 1e-10
 METRIC = 1e-12
 """Absolute: caption metrics against the published implementation."""
 
+SMOOTHED = 1e-8
+"""Absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, against its definition."""
+
+SUMS = 1e-12
+"""Relative: sums and means of operations, in another order."""
+
+PRINTED_FLOPS = 1e-3
+"""Relative: operations against the three or four digits that Table VI prints."""
+
 DIFFERENCES = 1e-6
 """Relative to the largest entry: a derivative against central differences in float64."""
 
