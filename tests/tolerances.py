@@ -19,7 +19,7 @@ METRIC = 1e-12
 """Absolute: caption metrics against the published implementation."""
 
 SMOOTHED = 1e-8
-"""Absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, against its definition."""
+"""Absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition."""
 
 SUMS = 1e-12
 """Relative: sums and means of operations, in another order."""
