@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -55,8 +57,8 @@ def _check_heads(d_model: int, num_heads: int) -> None:
         raise ValueError(f"d_model {d_model} is not divisible by num_heads {num_heads}")
 
 
-class MultiHeadAttention(nn.Module):
-    """Multi-head attention with its four projections; no dropout on the weights (v1 equation 2).
+class Attention(nn.Module, ABC):
+    """What both forms of attention share: the projections, and who sees whom.
 
     Raises:
         ValueError: d_model is not divisible by num_heads, or one of them is below 1.
@@ -69,7 +71,6 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(d_model, d_model)
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
-        self.out = nn.Linear(d_model, d_model)
 
     def forward(
         self,
@@ -86,14 +87,48 @@ class MultiHeadAttention(nn.Module):
         check_tokens(queries, self.d_model, "queries")
         check_tokens(keys_values, self.d_model, "keys_values")
         mask = padding_mask(lengths, keys_values)
+        return self.attend(queries, *self.project(keys_values, mask), mask, causal)
+
+    def project(self, keys_values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, L, d) of tokens (B, L, d), whatever padded ones hold."""
         keys_values = zero_padding(keys_values, mask)
-        keys, values = self.key(keys_values), self.value(keys_values)
-        context = multi_head(self.query(queries), keys, values, self.num_heads, mask, causal)
-        out: Tensor = self.out(context)
+        return self.key(keys_values), self.value(keys_values)
+
+    def attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from ``queries`` (B, T, d), to be projected, to projected keys and values."""
+        Q = self.query(queries)
+        return self.close(multi_head(Q, keys, values, self.num_heads, mask, causal), Q)
+
+    @abstractmethod
+    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """What is made of the heads side by side and the projected queries, both (B, T, d)."""
+
+
+class MultiHeadAttention(Attention):
+    """Multi-head attention with its four projections; no dropout on the weights (v1 equation 2).
+
+    Raises:
+        ValueError: d_model is not divisible by num_heads, or one of them is below 1.
+    """
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.out = nn.Linear(d_model, d_model)
+
+    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """The heads through the last projection."""
+        out: Tensor = self.out(V_hat)
         return out
 
 
-class AttentionOnAttention(nn.Module):
+class AttentionOnAttention(Attention):
     """Multi-head attention whose result passes a gate that the query decides (Huang et al. 2019).
 
     With V_hat the heads side by side and Q the projected queries, information I and gate
@@ -104,33 +139,12 @@ class AttentionOnAttention(nn.Module):
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__()
-        _check_heads(d_model, num_heads)
-        self.d_model, self.num_heads = d_model, num_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
+        super().__init__(d_model, num_heads)
         self.information = nn.Linear(2 * d_model, d_model)
         self.gate = nn.Linear(2 * d_model, d_model)
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys_values: Tensor,
-        lengths: Lengths | None = None,
-        causal: bool = False,
-    ) -> Tensor:
-        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d), which ``lengths`` are of.
-
-        Raises:
-            ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
-        """
-        check_tokens(queries, self.d_model, "queries")
-        check_tokens(keys_values, self.d_model, "keys_values")
-        mask = padding_mask(lengths, keys_values)
-        keys_values = zero_padding(keys_values, mask)
-        Q, keys, values = self.query(queries), self.key(keys_values), self.value(keys_values)
-        V_hat = multi_head(Q, keys, values, self.num_heads, mask, causal)
+    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """I * G of [V_hat, Q]."""
         both = torch.cat([V_hat, Q], dim=-1)
         gated: Tensor = self.information(both) * self.gate(both).sigmoid()
         return gated

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -31,6 +31,28 @@ class Model(Protocol):
         self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
     ) -> Tensor:
         """Tokens (B, T) to the log-probabilities (B, T, V) of the token after each."""
+
+
+class State(Protocol):
+    """Hypotheses, (B, K) of them, that a model reads a token at a time."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The next tokens (B, K) to the log-probabilities (B, K, V) of those after."""
+
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let each go on from the hypothesis of its image that ``hypotheses`` (B, K) names."""
+
+
+@runtime_checkable
+class IncrementalModel(Model, Protocol):
+    """A model that need not read a prefix again."""
+
+    training: bool
+
+    def incremental(
+        self, memory: Tensor, memory_lengths: Tensor | None = None, copies: int = 1
+    ) -> State:
+        """``copies`` empty hypotheses for each image of the memory."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +177,7 @@ def beam_search(
         raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     _check_length(model, max_length)
     next_log_probs = _next_log_probs(model, features, lengths, beam_size)
+    beams = None
     B, device = features.shape[0], features.device
     tokens = torch.full((B, beam_size, 1), model.start_id, device=device)
     log_probs = torch.empty((B, beam_size, 0), dtype=torch.float64, device=device)
@@ -164,7 +187,7 @@ def beam_search(
     totals = torch.full((B, beam_size), -torch.inf, dtype=torch.float64, device=device)
     totals[:, 0] = 0
     for _ in range(max_length - 1):
-        log_p = next_log_probs(tokens)
+        log_p = next_log_probs(tokens, beams)
         V = log_p.shape[-1]
         # a finished hypothesis has one continuation: itself, padded, at no cost
         stay = log_p.new_full((V,), -torch.inf)
@@ -246,7 +269,7 @@ def _roll_out(
     sizes = torch.ones((B, copies), dtype=torch.int64, device=device)
     finished = torch.zeros((B, copies), dtype=torch.bool, device=device)
     for step in range(max_length - 1):
-        log_p = next_log_probs(tokens)
+        log_p = next_log_probs(tokens, None)
         token = choose(log_p, step)
         log_probs = _append(log_probs, log_p.gather(-1, token.unsqueeze(-1)).squeeze(-1))
         tokens = _append(tokens, token.where(~finished, model.pad_id))
@@ -259,19 +282,33 @@ def _roll_out(
 
 def _next_log_probs(
     model: Model, features: Tensor, lengths: Lengths | None, copies: int
-) -> Callable[[Tensor], Tensor]:
+) -> Callable[[Tensor, Tensor | None], Tensor]:
     """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V) in float64.
 
-    The whole prefix is computed each time. Float64, so that sums and their ties are those of the
-    model's values, whatever its dtype.
+    The prefixes go on from those of the call before in the order of the second argument
+    (B, copies), or as they stand. A model that can read one token at a time does, outside training;
+    another reads the whole prefix. Float64, so that sums and their ties are those of the model's
+    values, whatever its dtype.
     """
+    if lengths is not None:
+        lengths = torch.as_tensor(lengths, device=features.device)
+    if isinstance(model, IncrementalModel) and not model.training:
+        memory = model.encode(features, lengths)
+        state = model.incremental(memory, lengths, copies)
+
+        def step(tokens: Tensor, order: Tensor | None) -> Tensor:
+            if order is not None:
+                state.reorder(order)
+            return state.step(tokens[..., -1]).double()
+
+        return step
     memory, memory_lengths = _repeated(model, features, lengths, copies)
 
-    def next_log_probs(tokens: Tensor) -> Tensor:
+    def recompute(tokens: Tensor, order: Tensor | None) -> Tensor:
         log_p = model.decode(tokens.flatten(0, 1), memory, memory_lengths)[:, -1]
         return log_p.view(*tokens.shape[:2], -1).double()
 
-    return next_log_probs
+    return recompute
 
 
 def _repeated(

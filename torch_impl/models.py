@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.expansion import positive
+from torch_impl.incremental import Incremental
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
 from torch_impl.transformer import Decoder, Encoder, Mixer
 
@@ -148,6 +149,17 @@ class Captioner(nn.Module):
         words = words + self.positions.weight[: tokens.shape[1]]
         logits = self.vocabulary(self.decoder(words, memory, None, memory_lengths))
         return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+    def incremental(
+        self, memory: Tensor, memory_lengths: Lengths | None = None, copies: int = 1
+    ) -> Incremental:
+        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
+
+        Raises:
+            ValueError: in training mode; memory not (B, L, d_model) or lengths that do not fit it.
+        """
+        check_tokens(memory, self.configuration.d_model, "memory")
+        return Incremental(self, memory, memory_lengths, copies)
 
     def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
         """``decode`` what ``encode`` makes of the features: (B, T, V)."""

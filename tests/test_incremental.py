@@ -1,0 +1,101 @@
+"""Decoding one token at a time against passes over the whole prefix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests import strategies
+from tests.parity import load, tensor
+from tests.tolerances import assert_close
+from torch_impl import decoding
+from torch_impl.models import Captioner, Configuration
+
+
+class Whole:
+    """A captioner that can only read whole prefixes."""
+
+    def __init__(self, model: Captioner) -> None:
+        self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
+        self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
+
+
+@st.composite
+def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
+    """Any pairing in evaluation mode, with ragged features, images without regions included."""
+    fields: dict[str, Any] = draw(strategies.configurations())
+    model = Captioner(Configuration(**fields)).eval()
+    load(model, draw(strategies.generators()))
+    images = draw(strategies.tokens(fields["d_feature"], kinds=("normal", "zeros"), empty=True))
+    return model, tensor(images.filled(np.nan)), torch.from_numpy(images.mask)
+
+
+@given(captioners(), st.integers(1, 3), strategies.generators())
+def test_every_step_is_the_whole_prefix_whatever_the_order(
+    case: tuple[Captioner, Tensor, Tensor], copies: int, generator: np.random.Generator
+) -> None:
+    model, features, mask = case
+    memory = model.encode(features, mask)
+    state = model.incremental(memory, mask, copies)
+    repeated, repeated_mask = (x.repeat_interleave(copies, 0) for x in (memory, mask))
+    prefix = torch.empty(len(memory), copies, 0, dtype=torch.int64)
+    for step in range(model.max_length):
+        if step:
+            order = torch.from_numpy(generator.integers(copies, size=prefix.shape[:2]))
+            state.reorder(order)
+            prefix = prefix.gather(1, order[..., None].expand_as(prefix))
+        words = generator.integers(model.configuration.vocabulary_size, size=prefix.shape[:2])
+        prefix = torch.cat([prefix, torch.from_numpy(words)[..., None]], -1)
+        whole = model.decode(prefix.flatten(0, 1), repeated, repeated_mask)[:, -1].detach()
+        assert_close(state.step(prefix[..., -1]).flatten(0, 1), whole)
+    with pytest.raises(ValueError, match="as many as max_length"):
+        state.step(prefix[..., -1])
+
+
+@given(captioners(), st.integers(1, 4))
+def test_captions_are_those_of_whole_prefixes(
+    case: tuple[Captioner, Tensor, Tensor], beam_size: int
+) -> None:
+    model, features, mask = case
+    if model.max_length < 2:
+        return
+    options: dict[str, Any] = {"beam_size": beam_size, "max_length": model.max_length}
+    found = decoding.beam_search(model, features, mask, **options)
+    expected = decoding.beam_search(Whole(model), features, mask, **options)
+    for (one,), (other,) in zip(found, expected, strict=True):
+        assert_close(one.score, other.score)
+
+
+def test_low_precision_stays_in_its_dtype() -> None:
+    fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
+    mixers = {"encoder": "static:3,2", "decoder": "dynamic:2"}
+    reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
+    model = Captioner(Configuration(**fields, **mixers, **reductions)).eval().bfloat16()
+    memory = model.encode(torch.randn(2, 3, 4, dtype=torch.bfloat16))
+    state = model.incremental(memory, copies=2)
+    for _ in range(3):
+        log_probs = state.step(torch.ones(2, 2, dtype=torch.int64))
+        state.reorder(torch.tensor([[1, 0], [0, 0]]))
+    assert log_probs.dtype == torch.float32
+    assert log_probs.isfinite().all()
+
+
+def test_what_cannot_be_is_named() -> None:
+    fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
+    mixers = {"encoder": "attention", "decoder": "attention"}
+    reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
+    model = Captioner(Configuration(**fields, **mixers, **reductions))
+    memory = torch.zeros(2, 3, 8)
+    with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
+        model.train().incremental(memory)
+    state = model.eval().incremental(memory, copies=2)
+    with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(B, 2\)"):
+        state.step(torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"memory has shape \(2, 3, 5\)"):
+        model.incremental(torch.zeros(2, 3, 5))
