@@ -250,9 +250,10 @@ def test_a_batch_is_its_sequences_in_any_order_or_split(
         assert_close(out, whole[part])
 
 
-@given(strategies.dynamic_cases(), strategies.generators())
+@pytest.mark.parametrize("implementation", FORMS)
+@given(case=strategies.dynamic_cases(), generator=strategies.generators())
 def test_the_causal_form_does_not_see_later_tokens(
-    case: DynamicCase, generator: np.random.Generator
+    case: DynamicCase, implementation: str, generator: np.random.Generator
 ) -> None:
     a = {name: tensor(x) for name, x in case.arrays.items()}
     t, mask = int(generator.integers(case.K.shape[1])), torch.from_numpy(case.mask)
@@ -262,7 +263,7 @@ def test_the_causal_form_does_not_see_later_tokens(
 
     def causal(a: dict[str, Tensor], mask: Tensor) -> Tensor:
         args = (a["E_Q"], a["E_B"], a["C"], a["K"], a["V_1"], a["V_2"], a["S"], mask)
-        return dynamic_expansion(*args, causal=True)
+        return dynamic_expansion(*args, causal=True, implementation=implementation)
 
     whole = causal(a, mask)[:, : t + 1]
     prefix = {name: x if name in LEARNED else x[:, : t + 1] for name, x in a.items()}

@@ -30,7 +30,7 @@ TRANSFORMER = (
     Fault(
         "attention gate from the query alone",
         "the AoA gate is not applied",
-        "torch_impl.attention:AttentionOnAttention.forward",
+        "torch_impl.attention:AttentionOnAttention.close",
         "self.information(both) * self.gate(both).sigmoid()",
         "self.information(both)",
         "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",

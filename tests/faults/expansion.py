@@ -8,6 +8,7 @@ FAST, ORACLE = "torch_impl.expansion", "reference.expansion"
 PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
 CAUSAL = "test_expansion.py::test_the_causal_form_does_not_see_later_tokens"
 LAYER = "test_expansion.py::test_a_layer_is_the_oracle_s_whatever_padding_holds"
+STEP = "test_incremental.py::test_every_step_is_the_whole_prefix_whatever_the_order"
 STATIC_LOOPS = "test_oracle_expansion.py::test_the_static_operator_is_its_formula_written_in_loops"
 DYNAMIC_LOOPS = (
     "test_oracle_expansion.py::test_the_dynamic_operator_is_its_formula_written_in_loops"
@@ -69,6 +70,38 @@ EXPANSION = (
         "x.sum(-1, keepdim=True)",
         "x.sum(-2, keepdim=True)",
         PARITY,
+    ),
+    Fault(
+        "factored: mask off by one",
+        "a token reads back the rows of later tokens too",
+        f"{FAST}:_dynamic_factored",
+        "pairs.triu()",
+        "pairs",
+        CAUSAL,
+    ),
+    Fault(
+        "factored: biases of all groups",
+        "the expansion biases are read by the first direction's weights",
+        f"{FAST}:_mixed",
+        "read(R_bw.to(V.dtype))",
+        "read(R_fw.mT.to(V.dtype))",
+        PARITY,
+    ),
+    Fault(
+        "one step: rows of other hypotheses",
+        "what expanded rows gather does not follow its hypothesis",
+        "torch_impl.incremental:_ExpansionPast.reorder",
+        "self.R[rows, :length, :, :length]",
+        "self.R[:, :length, :, :length]",
+        STEP,
+    ),
+    Fault(
+        "one step: rows without their condition",
+        "the query of the new token's rows leaves its condition out",
+        "torch_impl.incremental:_ExpansionPast.mix",
+        "self.K[:, past]) + self.P[:, :, past]",
+        "self.K[:, past]) * 0 + self.P[:, :, past]",
+        STEP,
     ),
     Fault(
         "bias in one stream",
