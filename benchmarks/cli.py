@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from benchmarks.errors import InputError
 
@@ -45,12 +48,31 @@ def parser_for(command: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+@contextmanager
+def _interruption_held() -> Iterator[None]:
+    """Ctrl-C waits for the end: PyTorch, while it is being imported, loses it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit code 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
     words = list(sys.argv[1:] if argv is None else argv)
     command = words[0] if words and words[0] in COMMANDS else None
     try:
-        arguments = parser_for(command).parse_args(words)
+        with _interruption_held():
+            parser = parser_for(command)
+        arguments = parser.parse_args(words)
         return int(importlib.import_module(COMMANDS[arguments.command][0]).run(arguments))
     except InputError as error:
         print(f"captionbench: error: {error}", file=sys.stderr)

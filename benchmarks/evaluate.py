@@ -14,7 +14,7 @@ from benchmarks.caption import caption
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.files import sha256
+from benchmarks.files import read_json, sha256
 from benchmarks.records import Record
 from benchmarks.run_folder import RunFolder, load_captioner
 from torch_impl.models import Captioner
@@ -101,7 +101,10 @@ def evaluate(
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
-        "--checkpoint", type=Path, required=True, metavar="DIR", help="a training run's folder"
+        "--checkpoint",
+        type=Path,
+        required=True,
+        help="a run's folder (its best), or one checkpoint",
     )
     data_options.configure(parser)
     parser.add_argument("--split", default="test", help="the images to caption (default: test)")
@@ -117,10 +120,12 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: bad input, by name; nothing is recorded then.
     """
     model, vocabulary = load_captioner(arguments.checkpoint)
-    folder = RunFolder(arguments.checkpoint)
+    place = arguments.checkpoint
+    folder = RunFolder(place if place.is_dir() else place.parent)
     data = data_options.load(arguments)
-    log = [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
-    config = json.loads(folder.config.read_text(encoding="utf-8"))
+    log, config = folder.read_log(), read_json(folder.config, "the configuration of a run")
+    if not isinstance(config, dict) or not isinstance(config.get("seed"), int):
+        raise InputError(f"{folder.config}: not the configuration of a run, it names no seed")
     validations = [entry for entry in log if entry["kind"] == "validation"]
     steps = [entry for entry in log if entry["kind"] == "steps"]
     mixers = model.configuration

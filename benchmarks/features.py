@@ -126,6 +126,8 @@ def find_data_set(folder: Path | None) -> Path:
     if folder is None:
         raise InputError(f"no data set named, expected --data, --karpathy or ${DATA_VARIABLE}")
     folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder, expected one with a data set")
     inner = folder / "flickr8k"
     found = sorted((inner if inner.is_dir() else folder).glob("dataset_*.json"))
     if len(found) != 1:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.files import read_json, write_atomically
+from benchmarks.files import read_bytes, read_json, write_atomically
 from torch_impl import checkpoints
 from torch_impl.checkpoints import Checkpoint, CheckpointError
 from torch_impl.models import Captioner
@@ -44,14 +45,20 @@ class RunFolder:
         """
         if self.config.exists():
             self._check_same(config)
-            if not resume:
+            # a run without a checkpoint has nothing to lose
+            if self.last.exists() and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume to go on")
         elif resume:
             raise InputError(f"{self.config}: no such file, expected a run to resume")
-        with write_atomically(self.vocabulary) as file:
-            json.dump(asdict(vocabulary), file, indent=1)
-        with write_atomically(self.config) as file:
-            json.dump(config, file, indent=1)
+        try:
+            with write_atomically(self.vocabulary) as file:
+                json.dump(asdict(vocabulary), file, indent=1)
+            with write_atomically(self.config) as file:
+                json.dump(config, file, indent=1)
+        except InputError:
+            if not self.last.exists():
+                self.discard()
+            raise
 
     def _check_same(self, config: Mapping[str, Any]) -> None:
         old = _leaves(read_json(self.config, "the configuration of a training run"))
@@ -76,6 +83,29 @@ class RunFolder:
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.vocabulary}: not a vocabulary: {error}") from error
 
+    def discard(self) -> None:
+        """Remove what a run that made no checkpoint has written."""
+        for path in (self.config, self.vocabulary, self.log):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
+
+    def read_log(self) -> list[dict[str, Any]]:
+        """The log's lines, oldest first, without one that was cut off while being written.
+
+        Raises:
+            InputError: the file is missing, or no log.
+        """
+        data = read_bytes(self.log, "the log of a training run")
+        try:
+            text = data.decode("utf-8")
+            lines = text[: text.rfind("\n") + 1].splitlines()
+            log = [json.loads(line) for line in lines]
+            _ = [(entry["kind"], entry["step"]) for entry in log]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{self.log}: not the log of a training run ({error})") from None
+        return log
+
     def append(self, record: Mapping[str, Any]) -> None:
         """One more line in the log.
 
@@ -89,10 +119,13 @@ class RunFolder:
             raise InputError(f"{self.log}: cannot be written ({error.strerror})") from error
 
     def cut_log(self, step: int) -> list[dict[str, Any]]:
-        """Drop what was logged after ``step``, an unfinished line included; the lines kept."""
-        text = self.log.read_text(encoding="utf-8") if self.log.exists() else ""
-        complete = text[: text.rfind("\n") + 1].splitlines()
-        kept = [record for line in complete if (record := json.loads(line))["step"] <= step]
+        """Drop what was logged after ``step``, an unfinished line included; the lines kept.
+
+        Raises:
+            InputError: the file is no log, or cannot be written.
+        """
+        log = self.read_log() if self.log.exists() else []
+        kept = [record for record in log if record["step"] <= step]
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(record) + "\n" for record in kept)
         return kept

@@ -20,6 +20,7 @@ from benchmarks import data_options, quality, run_folder
 from benchmarks.batches import CaptionBatches
 from benchmarks.caption import caption
 from benchmarks.datasets import CaptionData, Split
+from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.presets import PRESETS, Settings, configuration
 from benchmarks.run_folder import RunFolder
@@ -189,7 +190,8 @@ def fit(
         seed: of the initial weights, the order of the data and dropout.
         out: the folder to keep the run in; None keeps nothing.
         resume: go on with the run in ``out``.
-        minutes: stop after the epoch after which no other would fit into them.
+        minutes: stop at the epoch after which no other would fit into them, or at once when they
+            are over.
         device: where to train.
         log_every: steps from one record to the next; an epoch's last step has one too.
         checkpoint_seconds: between two checkpoints within an epoch, taken after a record.
@@ -221,10 +223,15 @@ def fit(
         run.resume()
     try:
         finished = _train(run, minutes, log_every, checkpoint_seconds, progress)
-    except NonFiniteError as error:
-        images = run.batches.image_ids(error.epoch, error.position)
-        kept = f"; {folder.last} is kept" if folder and folder.last.exists() else ""
-        raise InputError(f"{error}, images {', '.join(map(str, images[:8]))}, ...{kept}") from error
+    except (InputError, NonFiniteError) as error:
+        kept = folder is not None and folder.last.exists()
+        if folder and not kept:
+            folder.discard()
+        if isinstance(error, InputError):
+            raise
+        images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
+        what_is_left = f"; {folder.last} is kept" if folder and kept else ""
+        raise InputError(f"{error}, images {images}, ...{what_is_left}") from error
     model.load_state_dict(run.best_weights)
     return Result(model.eval(), run.history, run.best, run.seconds, finished)
 
@@ -236,7 +243,7 @@ def _train(
     training, settings = run.training, run.settings
     epochs, per_epoch = settings.recipe.epochs, len(run.batches)
     budget = math.inf if minutes is None else 60 * minutes
-    if run.seconds >= budget:
+    if run.seconds >= budget and run.best:
         return training.epoch >= epochs
     interval: list[Step] = []
     saved = epoch_began = run.seconds
@@ -252,26 +259,26 @@ def _train(
             interval.append(step)
             bar.update()
             ends_epoch = step.position == per_epoch
-            if step.position % log_every and not ends_epoch:
+            spent, epoch = run.seconds, step.epoch + 1
+            # no time left, or at an epoch's end not enough for another
+            time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
+            if step.position % log_every and not ends_epoch and not time_is_up:
                 continue
             run.log_steps(interval)
-            bar.set_postfix(epoch=step.epoch + 1, loss=run.history[-1]["loss"])
+            bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"])
             interval = []
-            if not ends_epoch:
-                if run.seconds - saved >= checkpoint_seconds:
-                    run.save()
-                    saved = run.seconds
-                continue
-            epoch = step.epoch + 1
-            time_is_up = 2 * run.seconds - epoch_began > budget
-            if time_is_up or epoch == epochs or epoch % settings.validate_every == 0:
+            due = ends_epoch and (epoch == epochs or epoch % settings.validate_every == 0)
+            if due or time_is_up:
                 run.validate()
                 if progress:
                     bar.write(_verdict(run.history[-1]), file=sys.stderr)
-            run.save()
-            saved = epoch_began = run.seconds
+            if ends_epoch or time_is_up or run.seconds - saved >= checkpoint_seconds:
+                run.save()
+                saved = run.seconds
             if time_is_up:
-                return epoch == epochs
+                return ends_epoch and epoch == epochs
+            if ends_epoch:
+                epoch_began = run.seconds
     return True
 
 
@@ -283,6 +290,9 @@ def _new_model(configuration: Configuration, seed: int) -> Captioner:
             return Captioner(configuration)
         except ValueError as error:
             raise InputError(str(error)) from error
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"a model of these sizes cannot be made ({reason})") from error
 
 
 def _first(split: Split, count: int | None) -> Split:
@@ -324,7 +334,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--dropout", type=float, metavar="P")
     training.add_argument("--captions-per-image", type=int, metavar="N", help="of one encoding")
     training.add_argument("--seed", type=int, default=0, metavar="N")
-    training.add_argument("--minutes", type=float, metavar="N", help="stop in time, between epochs")
+    training.add_argument("--minutes", type=float, metavar="N", help="stop in time")
     training.add_argument("--device", default="cpu")
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
@@ -344,10 +354,15 @@ def run(arguments: argparse.Namespace) -> int:
     fields = ("encoder", "decoder", "d_model", "d_ff", "num_heads")
     layers = ("num_encoder_layers", "num_decoder_layers")
     model = dict(preset.model) | _given(arguments, {name: name for name in fields + layers})
-    if arguments.seed < 0:
-        raise InputError(f"--seed is {arguments.seed}, expected at least 0")
+    if not 0 <= arguments.seed < 2**63:
+        raise InputError(f"--seed is {arguments.seed}, expected 0 to 2^63 - 1")
     if arguments.log_every < 1:
         raise InputError(f"--log-every is {arguments.log_every}, expected at least 1")
+    if arguments.minutes is not None and not arguments.minutes > 0:
+        raise InputError(f"--minutes is {arguments.minutes}, expected more than 0")
+    if not arguments.checkpoint_seconds >= 0:
+        raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
+    check_device(arguments.device)
     data = data_options.load(arguments)
     result = fit(
         data,

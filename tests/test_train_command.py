@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from benchmarks import cli, quality
 from benchmarks.caption import caption
 from benchmarks.datasets import scenes
 from benchmarks.datasets.captions import read_predictions
+from benchmarks.errors import InputError
 from benchmarks.presets import PRESETS, configuration
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.train import fit
@@ -152,15 +154,13 @@ def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
     assert same(folder.path, whole)
 
 
-def test_a_run_out_of_time_stops_after_an_epoch_and_goes_on_when_given_more(
-    whole, tmp_path, capsys
-):
+def test_a_run_out_of_time_is_validated_and_goes_on_when_given_more(whole, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(*TRAIN, "--out", folder, "--minutes", 1e-6) == 0
     assert "time is up" in capsys.readouterr().out
-    assert [r["step"] for r in log_of(folder) if r["kind"] == "validation"] == [3]
+    assert [r["step"] for r in log_of(folder) if r["kind"] == "validation"] == [1]
     assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 1e-6) == 0
-    assert len(log_of(folder)) == 3
+    assert len(log_of(folder)) == 2
     assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 60) == 0
     assert "all epochs done" in capsys.readouterr().out
     a, b = (
@@ -168,6 +168,52 @@ def test_a_run_out_of_time_stops_after_an_epoch_and_goes_on_when_given_more(
         checkpoints.load(whole / RunFolder(whole).last),
     )
     assert all(torch.equal(a.weights[key], b.weights[key]) for key in a.weights)
+
+
+def test_a_run_killed_before_a_validation_has_one_when_its_time_is_up(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    objective, calls = training.cross_entropy, iter(range(9))
+
+    def interrupted(*arguments):
+        if next(calls) == 2:
+            raise CtrlC
+        return objective(*arguments)
+
+    monkeypatch.setattr(training, "cross_entropy", interrupted)
+    words = [*TRAIN, "--out", folder, "--log-every", 1]
+    assert main(*words) == cli.EXIT_INTERRUPTED
+    assert not [r for r in log_of(folder) if r["kind"] == "validation"]
+    assert main(*words, "--resume", "--minutes", 1e-9) == 0
+    assert [r["step"] for r in log_of(folder) if r["kind"] == "validation"] == [3]
+
+
+def test_bad_input_found_while_training_leaves_no_run_behind(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+
+    def damaged(*arguments):
+        raise InputError("shard: corrupt")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "cross_entropy", damaged)
+        assert main(*TRAIN, "--out", folder) == 2
+    assert not folder.exists()
+    assert main(*TRAIN, "--out", folder, "--epochs", 1) == 0
+
+
+def test_a_log_that_is_none_is_named(whole, tmp_path, capsys):
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    for content in (b"\xff\xfe\n", b"nonsense\n", b"[1]\n"):
+        (copy / "log.jsonl").write_bytes(content)
+        assert main(*TRAIN, "--out", copy, "--resume") == 2
+        error = capsys.readouterr().err
+        assert "log.jsonl: not the log of a training run" in error
+        assert error.count("\n") == 1
+        assert main("evaluate", "--checkpoint", copy, *DATA) == 2
+        assert "log.jsonl: not the log of a training run" in capsys.readouterr().err
+    (copy / "log.jsonl").unlink()
+    assert main("evaluate", "--checkpoint", copy / "last.safetensors", *DATA) == 2
+    assert "log.jsonl: no such file" in capsys.readouterr().err
 
 
 def test_more_epochs_go_on_from_a_finished_run(whole, tmp_path):
@@ -230,6 +276,15 @@ def test_a_loss_that_is_not_finite_names_step_batch_and_images_and_keeps_the_che
         ([*TRAIN, "--captions-per-image", 0], "captions per image is 0"),
         ([*TRAIN, "--log-every", 0], "--log-every is 0"),
         ([*TRAIN, "--seed", -1], "--seed is -1"),
+        ([*TRAIN, "--seed", 2**63], "expected 0 to 2^63 - 1"),
+        ([*TRAIN, "--minutes", "nan"], "--minutes is nan"),
+        ([*TRAIN, "--minutes", 0], "--minutes is 0.0"),
+        ([*TRAIN, "--checkpoint-seconds", "nan"], "--checkpoint-seconds is nan"),
+        ([*TRAIN, "--device", "nonsense"], "--device nonsense: PyTorch cannot use it"),
+        ([*TRAIN, "--device", "meta"], "--device meta: PyTorch cannot use it"),
+        ([*TRAIN, "--d-model", 0], "d_model must be at least 1, not 0"),
+        ([*TRAIN, "--d-model", -8], "d_model must be at least 1, not -8"),
+        ([*TRAIN, "--encoder", "static:99999999999999"], "cannot be made"),
         ([*TRAIN, "--resume"], "expected a run to resume"),
         (["train", "--scenes", "0,4,3"], "train is 0 images"),
     ],

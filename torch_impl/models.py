@@ -26,8 +26,8 @@ class Configuration:
     """A captioner's sizes and mixers; ``to_dict`` and ``from_dict`` are plain JSON values.
 
     Raises:
-        ValueError: a mixer that cannot be read, a static one in the decoder, max_length below 1,
-            a special token outside the vocabulary.
+        ValueError: a mixer that cannot be read, a static one in the decoder, a size below 1,
+            dropout outside [0, 1), a special token outside the vocabulary.
     """
 
     vocabulary_size: int
@@ -50,8 +50,11 @@ class Configuration:
     def __post_init__(self) -> None:
         Mixer.parse(self.encoder)
         Mixer.parse(self.decoder, causal=True)
-        for name in ("vocabulary_size", "d_feature", "max_length"):
+        sizes = ("vocabulary_size", "d_feature", "d_model", "d_ff", "num_heads")
+        for name in (*sizes, "num_encoder_layers", "num_decoder_layers", "max_length"):
             positive(getattr(self, name), name)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
         for name in ("start_id", "end_id", "pad_id"):
             if not 0 <= getattr(self, name) < self.vocabulary_size:
                 raise ValueError(

@@ -269,6 +269,9 @@ class ShardWriter:
         for field in ("signature", "dtype", "d_feature"):
             was, now = getattr(old, field), getattr(self._index, field)
             if was != now:
+                if isinstance(was, dict):
+                    names = sorted(k for k in was.keys() | now.keys() if was.get(k) != now.get(k))
+                    was, now = ({k: value.get(k) for k in names} for value in (was, now))
                 raise InputError(
                     f"{self.folder}: holds features of another {field}: {was}, expected {now}"
                 )

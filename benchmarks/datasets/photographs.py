@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes
@@ -75,6 +75,8 @@ class Photographs:
         try:
             with Image.open(io.BytesIO(data)) as image:
                 rgb = image.convert("RGB")
+        except UnidentifiedImageError:
+            raise InputError(f"{where}: not a whole photograph of a known format") from None
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise InputError(f"{where}: not a whole photograph ({error})") from error
         if rgb.size != (size, size):

@@ -8,8 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import torch
-
+from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.verify.candidate import FRAMEWORKS
 from benchmarks.verify.hold import Verdict, hold, resolve
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
-    _check_device(arguments.device)
+    check_device(arguments.device)
     if arguments.candidate is None:
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for a --candidate, which is missing")
@@ -64,14 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{candidate.name} ({candidate.framework}) as {operator.name}, {examples} cases each")
         _print_verdicts(verdicts)
     return int(not all(verdict.passed for verdict in verdicts))
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"--device {device}: PyTorch cannot use it ({reason})") from None
 
 
 def _verify_own(device: str, examples: int, as_json: bool) -> int:
