@@ -1,6 +1,7 @@
 """The command line: exit codes, one-line errors, and files that are whole or not there."""
 
 import json
+import signal
 
 import pytest
 from hypothesis import given
@@ -82,3 +83,12 @@ def test_json_is_read_as_written(tmp_path_factory, value):
     with files.write_atomically(path) as file:
         json.dump(value, file)
     assert files.read_json(path, "a value") == value
+
+
+def test_ctrl_c_waits_for_imports_and_then_counts():
+    finished = False
+    with pytest.raises(KeyboardInterrupt), cli._interruption_held():
+        signal.raise_signal(signal.SIGINT)
+        finished = True
+    assert finished
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

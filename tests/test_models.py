@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from reference import transformer as oracle
 from tests import strategies
@@ -224,6 +225,21 @@ def test_training_reaches_every_parameter(preset: Callable[..., Captioner]) -> N
     torch.autograd.backward(out.square().sum())
     without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not [name for name in without if not name.endswith("key.bias")], without
+
+
+def test_dropout_of_words_spares_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dropout(E[y] sqrt(d)) + p: with no words left, what the decoder reads is the positions."""
+    model = models.transformer(**SMALL, max_length=5, dropout=0.9).train()
+    nn.init.zeros_(model.embedding.weight)
+    read: list[Tensor] = []
+
+    def forward(x: Tensor, *_: Any) -> Tensor:
+        read.append(x)
+        return x
+
+    monkeypatch.setattr(model.decoder, "forward", forward)
+    model.decode(torch.randint(11, (2, 5)), torch.randn(2, 3, 6))
+    assert torch.equal(read[0], model.positions.weight.expand(2, 5, 6))
 
 
 @pytest.mark.parametrize("preset", [models.expansionnet_v1, models.transformer_aoa])

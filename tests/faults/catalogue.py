@@ -84,6 +84,14 @@ TRANSFORMER = (
         "test_models.py::test_a_padded_batch_is_each_image_through_the_oracle",
     ),
     Fault(
+        "positions dropped",
+        "dropout falls on the positions too",
+        "torch_impl.models:Captioner.decode",
+        "self.positions.weight[: tokens.shape[1]]",
+        "self.dropout(self.positions.weight[: tokens.shape[1]])",
+        "test_models.py::test_dropout_of_words_spares_their_positions",
+    ),
+    Fault(
         "oracle: layer norm's variance",
         "the oracle's layer norm takes the unbiased variance",
         "reference.primitives:layer_norm",
