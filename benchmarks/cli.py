@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from benchmarks.errors import InputError
 
@@ -35,11 +36,16 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
 def parser_for(command: str | None) -> argparse.ArgumentParser:
     """The whole parser, with the options of ``command`` only."""
-    parser = argparse.ArgumentParser(
-        prog="captionbench", description="Five captioning papers, checked."
-    )
+    parser = _Parser(prog="captionbench", description="Five captioning papers, checked.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (module, summary) in COMMANDS.items():
         subparser = commands.add_parser(name, help=summary, description=summary)

@@ -19,11 +19,24 @@ def test_every_command_has_help(command, capsys):
     assert "usage: captionbench" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [[], ["no-such-command"], ["equations", "--no-such-option"]])
-def test_a_wrong_command_line_exits_with_2(words):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(words)
-    assert ended.value.code == 2
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "required: COMMAND (see captionbench --help)"),
+        (["no-such-command"], "invalid choice: 'no-such-command'"),
+        (["equations", "--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (
+            ["train", "--scenes", "--out", "x", "--d-model", "abc"],
+            "(see captionbench train --help)",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exits_with_2(words, said, capsys):
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith("captionbench: error: ")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

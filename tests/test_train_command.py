@@ -212,6 +212,8 @@ def test_a_log_that_is_none_is_named(whole, tmp_path, capsys):
         assert main("evaluate", "--checkpoint", copy, *DATA) == 2
         assert "log.jsonl: not the log of a training run" in capsys.readouterr().err
     (copy / "log.jsonl").unlink()
+    assert main(*TRAIN, "--out", copy, "--resume") == 2
+    assert "log.jsonl: no such file" in capsys.readouterr().err
     assert main("evaluate", "--checkpoint", copy / "last.safetensors", *DATA) == 2
     assert "log.jsonl: no such file" in capsys.readouterr().err
 
