@@ -55,11 +55,20 @@ def pasted(code):
     return caught.value
 
 
-@pytest.mark.parametrize("operator", ["static_expansion", "multi_head_attention"])
-def test_a_right_candidate_passes(operator, capsys):
-    assert candidate(RIGHT, operator) == 0
+@pytest.mark.parametrize(
+    ("function", "operator", "framework"),
+    [
+        ("static_expansion", "static_expansion", "numpy"),
+        ("static_expansion_torch", "static_expansion", "torch"),
+        ("multi_head_attention", "multi_head_attention", "torch"),
+    ],
+)
+def test_a_right_candidate_passes(function, operator, framework, capsys):
+    where = f"{RIGHT}:{function}"
+    assert verify("--candidate", where, "--operator", operator, "--quick") == 0
     printed = capsys.readouterr().out
     assert "FAILED" not in printed
+    assert f"({framework})" in printed
     (held, of) = re.search(r"(\d+) of (\d+) properties hold", printed).groups()
     assert held == of
 

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,9 +36,18 @@ class Candidate:
         name: str,
         framework: str = "numpy",
         device: str = "cpu",
+        folder: str | None = None,
     ) -> None:
-        """Wrap ``function``; ``device`` is for PyTorch functions only."""
+        """Wrap ``function``; ``device`` is for PyTorch functions only.
+
+        Modules in ``folder`` can be imported while the function runs.
+        """
         self.function, self.name, self.framework, self.device = function, name, framework, device
+        self.folder = folder
+
+    def like(self, function: Callable[..., Any], framework: str | None = None) -> Candidate:
+        """Another function of the same origin, in the same framework if none is said."""
+        return Candidate(function, self.name, framework or self.framework, self.device, self.folder)
 
     def raw(self, *arguments: Any, **named: Any) -> Any:
         """What the function returns for arguments that are already in its framework.
@@ -46,7 +56,9 @@ class Candidate:
             CandidateError: the function raised.
         """
         try:
-            return self.function(*arguments, **named)
+            # what overflows shows in the result, and would be said again for every case
+            with _importable(self.folder), np.errstate(all="ignore"):
+                return self.function(*arguments, **named)
         except (Exception, SystemExit) as error:
             raise CandidateError(f"raised {type(error).__name__}: {error}") from error
 
@@ -84,8 +96,10 @@ def to_torch(value: Any, device: str = "cpu") -> Any:
     """``value`` with every array in it as a tensor on ``device``."""
     if isinstance(value, np.ndarray):
         if value.dtype.name == "bfloat16":  # torch has no conversion from the NumPy extension type
-            return torch.tensor(value.astype(np.float32)).to(device, torch.bfloat16)
-        return torch.tensor(value).to(device)
+            value = value.astype(np.float32)
+            return torch.from_numpy(value.copy()).to(device, torch.bfloat16)
+        # a copy has positive strides, which torch asks for
+        return torch.from_numpy(value.copy()).to(device)
     if isinstance(value, Mapping):
         return {key: to_torch(item, device) for key, item in value.items()}
     return value
@@ -122,7 +136,7 @@ def one_sequence(candidate: Candidate, sequences: int) -> Candidate:
         lengths = candidate.convert(np.array([len(arguments[sequences - 1])]))
         return candidate.function(*batch, *arguments[sequences:], lengths=lengths)[0]
 
-    return Candidate(function, candidate.name, candidate.framework, candidate.device)
+    return candidate.like(function)
 
 
 def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate:
@@ -136,41 +150,52 @@ def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate
         raise InputError(
             f"candidate {where!r}: expected package.module:callable or path/file.py:callable"
         )
-    module = _module(source)
-    value: Any = module
+    by_path = source.endswith(".py")
+    # what the user's module imports may lie beside it, as for a script
+    folder = str(Path(source).resolve().parent if by_path else Path.cwd())
+    value: Any = _module(source, by_path, folder)
     for part in attribute.split("."):
         if not hasattr(value, part):
             raise InputError(f"candidate {where!r}: {source} has no {attribute!r}")
         value = getattr(value, part)
     if not callable(value):
         raise InputError(f"candidate {where!r}: a {type(value).__name__}, expected a callable")
-    return Candidate(value, where, framework, device)
+    return Candidate(value, where, framework, device, folder)
 
 
-def _module(source: str) -> ModuleType:
-    path = Path(source)
-    by_path = path.suffix == ".py"
-    if by_path and not path.is_file():
-        raise InputError(f"{source}: no such file, expected a Python file with the candidate")
-    # what the user's module imports may lie beside it, as for a script
-    folder = str(path.resolve().parent if by_path else Path.cwd())
+@contextmanager
+def _importable(folder: str | None) -> Iterator[None]:
+    """For a while modules in ``folder`` can be imported."""
+    if folder is None:
+        yield
+        return
     sys.path.insert(0, folder)
     try:
-        if not by_path:
-            return importlib.import_module(source)
-        name = f"_candidate_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        return module
+        yield
+    finally:
+        if folder in sys.path:  # whoever ran may have taken it away
+            sys.path.remove(folder)
+
+
+def _module(source: str, by_path: bool, folder: str) -> ModuleType:
+    path = Path(source)
+    if by_path and not path.is_file():
+        raise InputError(f"{source}: no such file, expected a Python file with the candidate")
+    try:
+        with _importable(folder):
+            if not by_path:
+                return importlib.import_module(source)
+            name = f"_candidate_{path.stem}"
+            spec = importlib.util.spec_from_file_location(name, path)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+            return module
     except (Exception, SystemExit) as error:
         raise InputError(
             f"candidate's module {source}: importing it raised {type(error).__name__}: {error}"
         ) from error
-    finally:
-        sys.path.remove(folder)
 
 
 def takes_lengths(candidate: Candidate, contract: Sequence[str]) -> bool:

@@ -170,7 +170,7 @@ def attentions(
     (num_heads, d), masked = draw(strategies.heads(3, 3)), draw(causal)
     numbers = Numbers(draw(SEEDS), regime)
     X = numbers.inputs(draw(tokens), d)
-    Y = numbers.inputs(len(X) if masked else draw(tokens), d)
+    Y = numbers.inputs(draw(tokens), d)  # masked or not, of a length of its own
     return X, Y, numbers.attention(d, aoa), num_heads, masked
 
 

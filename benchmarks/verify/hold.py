@@ -40,11 +40,11 @@ def resolve(where: str, operator: Operator, framework: str | None, device: str) 
         (case,) = drawn(operator.cases, 1)
 
         def call(framework: str) -> None:
-            tried = Candidate(candidate.function, where, framework, device)
+            tried = candidate.like(candidate.function, framework)
             (one_sequence(tried, operator.sequences) if batched else tried)(*case)
 
         framework = detect_framework(call, candidate)
-    return Candidate(candidate.function, where, framework, device)
+    return candidate.like(candidate.function, framework)
 
 
 def hold(operator: Operator, candidate: Candidate, examples: int) -> list[Verdict]:

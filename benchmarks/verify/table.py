@@ -20,6 +20,9 @@ from benchmarks.verify.properties import rounded
 from benchmarks.verify.search import drawn
 from tests.tolerances import DIFFERENCES, FLOAT64
 
+COMPARED = properties.equals_oracle, properties.equals_at_scale, properties.same_hypotheses
+"""The checks against the oracle's result; ours are held to the scale of that in all of them."""
+
 SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 
 
@@ -80,7 +83,7 @@ def _measurements(operator: Operator, candidate: Candidate, examples: int) -> It
     ordinary = drawn(operator.cases, examples)
     errors = []
     for prop in operator.properties:
-        if prop.check in (properties.equals_oracle, properties.same_hypotheses):
+        if prop.check in COMPARED:
             errors += [_error(operator, alone, case) for case in drawn(prop.cases, examples)]
         elif prop.needs == "lengths" and batched:
             errors += [

@@ -30,6 +30,30 @@ def static_expansion(X, parameters, groups):
     return out
 
 
+def static_expansion_torch(X, parameters, groups):
+    """Static expansion on one sequence in PyTorch, the gate by tanh."""
+
+    def linear(name):
+        return torch.nn.functional.linear(
+            X, parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+        )
+
+    M = parameters["query_vectors"] @ linear("key").T / X.shape[1] ** 0.5
+    gate = 0.5 * (1 + torch.tanh(linear("selector") / 2))
+    out = 0
+    for P, V, weight in (
+        (M.relu(), linear("value_1"), gate),
+        ((-M).relu(), linear("value_2"), 1 - gate),
+    ):
+        F = P / (P.sum(1, keepdim=True) + 1e-9) @ V + parameters["bias_vectors"]
+        back = [
+            of.T / (of.sum(0)[:, None] + 1e-9) @ f
+            for of, f in zip(P.split(list(groups)), F.split(list(groups)), strict=True)
+        ]
+        out = out + weight * torch.stack(back).mean(0)
+    return out
+
+
 def multi_head_attention(X, Y, parameters, num_heads, causal, lengths):
     """Multi-head attention on a padded batch, by einsum."""
 
