@@ -1,15 +1,21 @@
 """What strangers' candidates do: other sigmoids, masks, imports, warnings."""
 
 import warnings
+from functools import partial
 
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
 
+from benchmarks.cli import main
 from benchmarks.verify.candidate import load, to_torch
-from benchmarks.verify.hold import hold, resolve
+from benchmarks.verify.hold import Verdict, clearest, hold, resolve
 from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.properties import float_arrays, get
+from benchmarks.verify.search import SIMPLIFICATIONS, Failure, attempt, drawn, simplify
+from benchmarks.verify.smaller import AXES, smaller
+from tests.tolerances import OutOfToleranceError
 
 
 def verdicts(tmp_path, operator, text, examples=20):
@@ -123,3 +129,77 @@ def test_a_candidate_may_import_its_neighbours_while_it_runs(tmp_path):
     found = resolve(f"{tmp_path}/late_stranger.py:f", OPERATORS["layer_norm"], None, "cpu")
     assert found(np.ones(2), {}).tolist() == [1, 1]
     assert load(f"{tmp_path}/late_stranger.py:f").like(found.function)(np.ones(1), {}) == [1]
+
+
+@pytest.mark.parametrize(
+    ("slip", "shape"),
+    [
+        ({"total": "(total + 1e-12)"}, (1, 1)),
+        ({"total": "np.maximum(total, 1e-9)"}, (1, 1)),
+        ({"scaled": ""}, (1, 2)),  # of one channel the root is 1
+    ],
+)
+def test_the_printed_case_is_as_small_as_the_slip_allows(tmp_path, capsys, slip, shape):
+    """What shows plainly only where products are tiny is printed from there."""
+    path = tmp_path / "stranger.py"
+    path.write_text("import numpy as np\n" + STATIC.format(**PLAIN | slip))
+    assert main(["verify", "--candidate", f"{path}:f", "--operator", "static_expansion"]) == 1
+    printed = capsys.readouterr().out
+    assert "the smallest case found on which tiny fails" in printed
+    code = printed.split("for a test:\n\n")[1].rsplit("\n\n", 1)[0]
+    scope = {}
+    with pytest.raises(OutOfToleranceError):
+        exec(compile(code, "<pasted>", "exec"), scope)
+    assert scope["X"].shape == shape
+    assert scope["groups"] == (1,)
+    entries = np.concatenate([array.ravel() for array in scope["parameters"].values()])
+    assert np.count_nonzero((entries != 0) & (entries != 1)) == 1
+
+
+def test_of_failed_properties_a_plain_one_is_shown_then_the_smallest():
+    small_but_off = Verdict("a", "", False, plain=False, numbers=1)
+    large, small = (Verdict(str(n), "", False, plain=True, numbers=n) for n in (9, 4))
+    assert clearest([small_but_off, large, small]) is small
+    assert clearest([small_but_off]) is small_but_off
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_smaller_cases_are_cases_too(name):
+    operator = OPERATORS[name]
+    for prop in operator.properties:
+        names = [*operator.arguments, *(["lengths"] if prop.needs == "lengths" else [])]
+        for case in drawn(prop.cases, 10):
+            for less in smaller(name, names, case):
+                assert Failure(less, "", "").numbers < Failure(case, "", "").numbers
+                assert len(less) == len(case)
+                if prop.needs == "":
+                    assert attempt(prop.check, operator.oracle, operator.oracle, less) is None
+                elif prop.needs == "lengths":
+                    *sequences, lengths = less
+                    assert len(lengths) == len(sequences[0])
+                    assert lengths.max() <= sequences[operator.sequences - 1].shape[1]
+                    alone = [array[0] for array in sequences[: operator.sequences]]
+                    operator.oracle(*alone, *sequences[operator.sequences :])
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_what_fails_everywhere_fails_on_the_smallest_case_there_is(name):
+    operator = OPERATORS[name]
+    for case in drawn(operator.cases, 5):
+        least = simplify(case, lambda case: True, partial(smaller, name, operator.arguments))
+        assert least[0].shape == (1, 1)
+        assert all(np.isin(get(least, place), (0, 1)).all() for place in float_arrays(least))
+        if name == "static_expansion":
+            assert least[2] in ((1,), (1, 1))
+
+
+def test_simplifying_keeps_to_its_budget():
+    (case,) = drawn(OPERATORS["layer_norm"].cases, 1)
+    calls = []
+
+    def fails(case):
+        calls.append(case)
+        return True
+
+    simplify(case, fails, lambda case: [case])
+    assert len(calls) == SIMPLIFICATIONS

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.verify.candidate import FRAMEWORKS
-from benchmarks.verify.hold import Verdict, hold, resolve
+from benchmarks.verify.hold import Verdict, clearest, hold, resolve
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.table import Row, rows
 
@@ -99,8 +99,9 @@ def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
             print(f"{'':<26}{verdict.message}")
     failed = [verdict for verdict in verdicts if not verdict.passed]
     if failed:
-        print(f"\nthe smallest case found on which {failed[0].property} fails, for a test:\n")
-        print(failed[0].code)
+        shown = clearest(failed)
+        print(f"\nthe smallest case found on which {shown.property} fails, for a test:\n")
+        print(shown.code)
     print(f"\n{len(verdicts) - len(failed)} of {len(verdicts)} properties hold")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.verify.candidate import (
     Candidate,
@@ -14,18 +16,24 @@ from benchmarks.verify.candidate import (
 from benchmarks.verify.operators import Operator, Property
 from benchmarks.verify.precision import literal_errors, literal_limit
 from benchmarks.verify.search import drawn, search
+from benchmarks.verify.smaller import smaller
 from benchmarks.verify.snippet import snippet
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a property holds; if not, why, and the smallest failing case as code."""
+    """Whether a property holds; if not, why, and the smallest failing case as code.
+
+    ``plain`` is whether the failure cannot be rounding; ``numbers``, how many its arrays have.
+    """
 
     property: str
     says: str
     passed: bool
     message: str = ""
     code: str = ""
+    plain: bool = False
+    numbers: int = 0
 
 
 def resolve(where: str, operator: Operator, framework: str | None, device: str) -> Candidate:
@@ -81,8 +89,19 @@ def _verdict(
         errors = literal_errors(operator.oracle, drawn(cases, examples), "float32")
         limit = literal_limit(errors, "float32")
         cases = cases.map(lambda case: (limit, "float32", *case))
-    failure = search(prop.check, candidate, operator.oracle, cases, examples)
+    below = partial(smaller, operator.name, names)
+    failure = search(prop.check, candidate, operator.oracle, cases, examples, below)
     if failure is None:
         return Verdict(prop.name, prop.says, True)
     code = snippet(prop.check, operator.oracle, expression, names, failure.case)
-    return Verdict(prop.name, prop.says, False, failure.message, code)
+    found = failure.message, code, failure.plain, failure.numbers
+    return Verdict(prop.name, prop.says, False, *found)
+
+
+def clearest(failed: Sequence[Verdict]) -> Verdict:
+    """Of failed properties the one to look at: plainly wrong if any is, then on the fewest numbers.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return min(failed, key=lambda verdict: (not verdict.plain, verdict.numbers))

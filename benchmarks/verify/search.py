@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
@@ -20,7 +20,9 @@ from reference.primitives import Array
 from tests.tolerances import OutOfToleranceError
 
 SIMPLIFICATIONS = 2000
-"""The most calls that are spent on simplifying a failing case's numbers."""
+"""The most calls that are spent on simplifying a failing case's sizes and numbers."""
+
+Smaller = Callable[[Case], Iterable[Case]]
 
 FAR = 1e4
 """An error this much above its bound is no rounding, and must not shrink to one that could be."""
@@ -33,6 +35,16 @@ class Failure:
     case: Case
     kind: str
     message: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether it cannot be rounding."""
+        return self.kind != "off"
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the case's arrays have."""
+        return sum(get(self.case, place).size for place in float_arrays(self.case))
 
 
 class OracleError(Exception):
@@ -82,10 +94,12 @@ def search(
     oracle: Callable[..., Any],
     cases: Cases,
     examples: int,
+    smaller: Smaller = lambda case: (),
 ) -> Failure | None:
     """The smallest failing case found among ``examples`` drawn ones, the same at every call.
 
-    A case that is off by what might be rounding is given only where none fails plainly.
+    A case that is off by what might be rounding is given only where none fails plainly. ``smaller``
+    gives the cases next below one in size.
     """
 
     def smallest(ignored: str) -> Failure | None:
@@ -102,10 +116,10 @@ def search(
         case = _find(cases, fails, examples)
         if case is None:
             return None
-        return attempt(check, candidate, oracle, simplify(case, fails))
+        return attempt(check, candidate, oracle, simplify(case, fails, smaller))
 
     failure = smallest(ignored="")
-    if failure is None or failure.kind != "off":
+    if failure is None or failure.plain:
         return failure
     return smallest(ignored="off") or failure
 
@@ -137,24 +151,30 @@ def _find(cases: Cases, wanted: Callable[[Case], bool], examples: int) -> Case |
         return None
 
 
-def simplify(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """``case`` with as many zeros and ones in its arrays as it can have and still fail."""
+def simplify(case: Case, fails: Callable[[Case], bool], smaller: Smaller = lambda case: ()) -> Case:
+    """``case`` as small as it can be, with as many zeros and ones, and still failing."""
     calls = 0
+
+    def still(simpler: Case) -> bool:
+        nonlocal calls
+        calls += 1
+        try:
+            return calls <= SIMPLIFICATIONS and fails(simpler)
+        except UnsatisfiedAssumption:
+            return False
+
+    def least(case: Case) -> Case:
+        while (found := next(filter(still, smaller(case)), None)) is not None:
+            case = found
+        return case
+
+    case = least(case)
     for place in float_arrays(case):
         for make in _simpler(get(case, place)):
-            if calls == SIMPLIFICATIONS:
-                return case
             array = make(get(case, place))
-            if array is None:
-                continue
-            calls += 1
-            simpler = replaced(case, place, array)
-            try:
-                if fails(simpler):
-                    case = simpler
-            except UnsatisfiedAssumption:
-                continue
-    return case
+            if array is not None and still(simpler := replaced(case, place, array)):
+                case = simpler
+    return least(case)  # what is zero may not be needed any more
 
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
