@@ -35,6 +35,8 @@ from torch_impl.models import Configuration
 from torch_impl.transformer import REDUCTIONS, Mixer
 
 PLOT_FORMATS = ("svg", "png", "pdf")
+MOST_VECTORS = 10**9
+"""Beyond it a coefficient is a slip of the finger, not a model."""
 
 
 def draw(
@@ -43,11 +45,14 @@ def draw(
     """Draw `sweep` in the paper's convention, as printed and factored, and the points of ``table``.
 
     Raises:
-        InputError: ``path`` has another suffix than `PLOT_FORMATS`, or cannot be written.
+        InputError: ``path`` has another suffix than `PLOT_FORMATS`, is in no folder, or cannot be
+            written.
     """
     suffix = path.suffix.removeprefix(".").lower()
     if suffix not in PLOT_FORMATS:
         raise InputError(f"{path}: unknown picture format, expected .{', .'.join(PLOT_FORMATS)}")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder, expected one for {path.name} (--plot)")
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot(xlabel="expansion coefficient", ylabel="10^12 multiply-accumulates")
     for form, style in (("paper", "-"), ("paper_factored", "--")):
@@ -122,7 +127,13 @@ def _model(arguments: argparse.Namespace) -> Configuration:
         if getattr(arguments, field.name, None) is not None
     }
     layers = arguments.layers
-    return configuration(**given, num_encoder_layers=layers, num_decoder_layers=layers)
+    model = configuration(**given, num_encoder_layers=layers, num_decoder_layers=layers)
+    for half in ("encoder", "decoder"):
+        text = getattr(model, half)
+        if sum(Mixer.parse(text).coefficients) > MOST_VECTORS:
+            shown = text if len(text) <= 40 else f"{text[:37]}..."
+            raise InputError(f"--{half} {shown}: expected at most {MOST_VECTORS:,} vectors")
+    return model
 
 
 def _length(tokens: int, option: str) -> Length:

@@ -51,6 +51,24 @@ def has_java() -> bool:
     return True
 
 
+def missing_models() -> list[str]:
+    """The files of SPICE's models that are not in pycocoevalcap's folder."""
+    folder = FOLDER / "spice" / "lib"
+    return [jar for jar in SPICE_MODELS if not (folder / jar).exists()]
+
+
+def available() -> tuple[str, ...]:
+    """What there is here of what the scorers need: "Java" that runs, "SPICE models".
+
+    It is run, not only found: what some systems have in Java's place only says where to get it.
+    """
+    found = []
+    with suppress(UnavailableError):
+        _run("it", ("-version",), FOLDER)
+        found.append("Java")
+    return (*found, *(() if missing_models() else ("SPICE models",)))
+
+
 def _not_started(what: str, java: str, error: OSError) -> UnavailableError:
     return UnavailableError(f"{what} cannot start {java} ({error.strerror})")
 
@@ -172,11 +190,16 @@ def spice(
         UnavailableError: there is no Java, the Stanford models are not there, or it failed.
     """
     folder = FOLDER / "spice"
-    if not all((folder / "lib" / jar).exists() for jar in SPICE_MODELS):
-        raise UnavailableError(
-            "SPICE needs Java and the Stanford CoreNLP 3.6.0 models, "
-            f"{' and '.join(SPICE_MODELS)} in pycocoevalcap/spice/lib"
+    if absent := missing_models():
+        models = (
+            f"the Stanford CoreNLP 3.6.0 models, and {' and '.join(absent)} "
+            f"{'are' if absent[1:] else 'is'} not in pycocoevalcap/spice/lib"
         )
+        try:
+            find_java("SPICE")
+        except UnavailableError as why:
+            raise UnavailableError(f"{why}; it also needs {models}") from None
+        raise UnavailableError(f"SPICE needs {models}")
     cases = [
         {"image_id": image, "test": candidate, "refs": list(captions)}
         for image, (candidate, captions) in enumerate(zip(candidates, references, strict=True))

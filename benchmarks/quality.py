@@ -36,19 +36,26 @@ class Scores:
     """The scores of a set of predictions, as fractions (reports print them times 100).
 
     Attributes:
+        images: how many images were scored.
+        tokeniser: one of `TOKENISERS`.
         values: the corpus' score by metric, those that could be computed.
         per_image: by metric, the score of each image. Those of CIDEr-D, ROUGE-L and SPICE average
             to the corpus' score; BLEU and METEOR pool counts over the corpus instead.
         missing: why a metric that was asked for has no value.
-        signature: how CIDEr-D was computed, see `cider_signature`.
-        images: how many images were scored.
     """
 
-    signature: str
     images: int
+    tokeniser: str
     values: dict[str, float] = field(default_factory=dict)
     per_image: dict[str, dict[int, float]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> str | None:
+        """How CIDEr-D was computed, see `cider_signature`; None where it was not."""
+        if "CIDEr-D" not in self.values:
+            return None
+        return cider_signature(self.images, self.tokeniser)
 
 
 def cider_signature(images: int, tokeniser: str) -> str:
@@ -66,27 +73,30 @@ def cider_signature(images: int, tokeniser: str) -> str:
 
 
 def _check(
-    references: Mapping[int, Sequence[str]], predictions: Mapping[int, str], metrics: Sequence[str]
+    references: Mapping[int, Sequence[str]],
+    predictions: Mapping[int, str],
+    metrics: Sequence[str],
+    source: str,
 ) -> None:
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics:
         named = repr(unknown[0]) if unknown else "none"
         raise InputError(f"metrics: {named} given, expected some of {', '.join(METRICS)}")
     if not predictions:
-        raise InputError("predictions: none given, expected one for each image")
+        raise InputError(f"{source}: none given, expected one for each image")
     for image_id, captions in references.items():
         if not captions:
             raise InputError(f"references: image_id {image_id} has none, expected at least one")
     strangers = [image_id for image_id in predictions if image_id not in references]
     if strangers:
         raise InputError(
-            f"predictions: image_id {strangers[0]} has no references ({len(strangers):,} of "
+            f"{source}: image_id {strangers[0]} has no references ({len(strangers):,} of "
             f"{len(predictions):,} predictions have none), expected an image of the split"
         )
     left_out = [image_id for image_id in references if image_id not in predictions]
     if left_out:
         raise InputError(
-            f"predictions: image_id {left_out[0]} has no prediction ({len(left_out):,} of "
+            f"{source}: image_id {left_out[0]} has no prediction ({len(left_out):,} of "
             f"{len(references):,} images have none), expected one for each image of the split"
         )
 
@@ -97,11 +107,12 @@ def score(
     *,
     tokeniser: str = "ptb",
     metrics: Iterable[str] = METRICS,
+    source: str = "predictions",
 ) -> Scores:
     """Score one raw caption an image against the image's raw references, by ``image_id``.
 
     What cannot be computed here, for want of Java say, is in ``missing`` with the reason; nothing
-    else is put in its place.
+    else is put in its place. Errors call the predictions by their ``source``, their file say.
 
     Raises:
         InputError: an unknown tokeniser or metric, no predictions, an image with a prediction but
@@ -110,9 +121,9 @@ def score(
     metrics = tuple(metrics)
     if tokeniser not in TOKENISERS:
         raise InputError(f"tokeniser: {tokeniser!r}, expected one of {', '.join(TOKENISERS)}")
-    _check(references, predictions, metrics)
+    _check(references, predictions, metrics, source)
     image_ids = list(references)
-    scores = Scores(cider_signature(len(image_ids), tokeniser), len(image_ids))
+    scores = Scores(len(image_ids), tokeniser)
     try:
         words = TOKENISERS[tokeniser]
         flat = iter(words([caption for i in image_ids for caption in references[i]]))

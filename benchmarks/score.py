@@ -43,26 +43,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def as_json(scores: Scores, tokeniser: str) -> str:
+def as_json(scores: Scores) -> str:
     """The scores times 100 under the metrics' names, null where missing."""
     values = {metric: 100 * value for metric, value in scores.values.items()}
     absent = dict.fromkeys(scores.missing)
     found = {**values, **absent}
     columns = {metric: found[metric] for metric in METRICS if metric in found}
-    about = {"images": scores.images, "tokeniser": tokeniser, "signature": scores.signature}
-    return json.dumps({**columns, **about, "missing": scores.missing}, allow_nan=False, indent=2)
+    about = {
+        "images": scores.images,
+        "tokeniser": scores.tokeniser,
+        "signature": scores.signature,
+        "missing": scores.missing,
+    }
+    return json.dumps({**columns, **about}, allow_nan=False, indent=2)
 
 
-def as_text(scores: Scores, tokeniser: str) -> str:
+def as_text(scores: Scores) -> str:
     """The scores times 100, a line each."""
-    lines = [f"images {scores.images:,}, tokeniser {tokeniser}, scores x 100"]
+    lines = [f"images {scores.images:,}, tokeniser {scores.tokeniser}, scores x 100"]
     for metric in METRICS:
         if metric in scores.values:
             lines.append(f"{metric:<10}{100 * scores.values[metric]:7.2f}")
     for reason in dict.fromkeys(scores.missing.values()):
         metrics = [metric for metric in METRICS if scores.missing.get(metric) == reason]
         lines.append(f"missing   {', '.join(metrics)}: {reason}")
-    lines.append(f"signature {scores.signature}")
+    if scores.signature:
+        lines.append(f"signature {scores.signature}")
     return "\n".join(lines)
 
 
@@ -71,8 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     references = read_references(arguments.references, arguments.split)
     predictions = read_predictions(arguments.predictions)
     scores = score(
-        references, predictions, tokeniser=arguments.tokeniser, metrics=arguments.metrics
+        references,
+        predictions,
+        tokeniser=arguments.tokeniser,
+        metrics=arguments.metrics,
+        source=str(arguments.predictions),
     )
     show = as_json if arguments.json else as_text
-    print(show(scores, arguments.tokeniser))
+    print(show(scores))
     return 0 if scores.values else 1

@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks import papers, table_vi
+from benchmarks.errors import InputError
 from benchmarks.papers import Value
 from benchmarks.records import LOCAL, PUBLISHED, STATUSES, Record, key_of, load, newest
 
@@ -123,7 +124,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the cells."""
+    """Print the cells.
+
+    Raises:
+        InputError: there is no such paper, table or folder.
+    """
+    for folder in arguments.records or ():
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder, expected records (--records)")
     paper = papers.load(arguments.paper)
     tables = paper.tables if arguments.table is None else (paper.table(arguments.table),)
     records = load(*(arguments.records or (PUBLISHED, LOCAL)))
@@ -132,18 +140,31 @@ def run(arguments: argparse.Namespace) -> int:
         records += table_vi.make_records(key, arguments.data)
     listed = [cell for table in tables for cell in cells(paper.paper, records, table.name)]
     if arguments.json:
-        print(json.dumps([asdict(cell) for cell in listed], indent=2, ensure_ascii=False))
+        entries = [
+            entry
+            for table in tables
+            for entry in _entries(table, [cell for cell in listed if cell.table == table.name])
+        ]
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0
     for table in tables:
         print(f"Table {table.name} ({table.place}): {table.caption}")
         for remark in filter(None, (table.unit, table.remark)):
             print(f"  {remark}")
-        if not table.rows:
+        if not table.cells:
             print(f"  {NOT_RUN}: {table.not_run}")
         for cell in (cell for cell in listed if cell.table == table.name):
             print(f"  {cell.row} | {cell.column} | {_beside(cell)}")
         print()
     return 0
+
+
+def _entries(table: papers.Table, listed: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The table's cells as JSON objects; of a table without any, one that only says why."""
+    if listed:
+        return [asdict(cell) for cell in listed]
+    nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Cell))
+    return [nothing | {"table": table.name, "status": NOT_RUN, "reason": table.not_run}]
 
 
 def _beside(cell: Cell) -> str:

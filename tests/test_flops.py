@@ -390,6 +390,9 @@ BAD = [
     (["--d-feature", "0"], "d_feature"),
     (["--vocabulary", "9" * 400], "too large"),
     (["--plot", "curve.xyz"], "curve.xyz"),
+    (["--plot", "none/here/a.svg"], "none/here: no such folder"),
+    (["--encoder", "static:8,1000000000"], "--encoder static:8,1000000000: expected at most"),
+    (["--decoder", "dynamic:" + "9" * 400], "--decoder dynamic:99"),
     (["--data", "no/such/folder"], "no/such/folder"),
 ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import stat
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -57,6 +57,20 @@ def stand_in(monkeypatch, tmp_path):
     return install
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """Every process that is started: other tests' helpers may live beside ours."""
+    processes = []
+
+    class Listed(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            processes.append(self)
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", Listed)
+    return processes
+
+
 def files_of_the_library():
     return {path for path in java.FOLDER.rglob("*") if "__pycache__" not in path.parts}
 
@@ -108,6 +122,8 @@ def test_the_signature_says_tokeniser_documents_and_absence_of_end_tokens():
     scores = quality.score(REFERENCES, PREDICTIONS, tokeniser="words", metrics=["CIDEr-D"])
     assert scores.signature == "NO<EOS>_wInit+Cider-D[n4,s6.0]+df[3]+words+pycocoevalcap1.2"
     assert quality.cider_signature(3, "ptb") != scores.signature
+    without = quality.score(REFERENCES, PREDICTIONS, tokeniser="words", metrics=["B1"])
+    assert without.signature is None
 
 
 # bad input
@@ -150,7 +166,28 @@ def test_without_java_only_meteor_and_spice_are_missing_on_words():
     scores = quality.score(REFERENCES, PREDICTIONS, tokeniser="words")
     assert set(scores.values) == set(quality.METRICS) - {"METEOR", "SPICE"}
     assert scores.missing["METEOR"] == f"METEOR {NEEDS_JAVA}"
-    assert scores.missing["SPICE"].startswith("SPICE needs Java and the Stanford CoreNLP")
+    assert scores.missing["SPICE"].startswith(f"SPICE {NEEDS_JAVA}")
+    assert ("CoreNLP" in scores.missing["SPICE"]) == bool(java.missing_models())
+
+
+@pytest.mark.usefixtures("no_java", "models")
+def test_spice_without_java_alone_asks_for_no_models():
+    with pytest.raises(java.UnavailableError, match=f"SPICE {NEEDS_JAVA}$"):
+        java.spice(["a"], [["b"]])
+
+
+def test_what_is_available_is_java_that_runs_and_the_models(stand_in, models, tmp_path):
+    stand_in("")
+    assert java.available() == ("Java", "SPICE models")
+    (tmp_path / "library" / "spice" / "lib" / java.SPICE_MODELS[1]).unlink()
+    assert java.available() == ("Java",)
+    # as systems without Java have one that only says where to get it
+    (tmp_path / "home" / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+    assert java.available() == ()
+    (tmp_path / "home" / "bin" / "java").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        assert java.available() == ()
 
 
 def test_java_home_comes_before_the_path(stand_in, monkeypatch, tmp_path):
@@ -215,22 +252,22 @@ def test_any_text_is_tokenised_line_by_line(texts):
     assert len(tokens) == len(captions) and not any("\n" in caption for caption in tokens)
 
 
-def test_scoring_leaves_no_file_and_no_process_behind(tmp_path, monkeypatch):
+def test_scoring_leaves_no_file_and_no_process_behind(tmp_path, monkeypatch, started):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = files_of_the_library()
     scores = quality.score(REFERENCES, PREDICTIONS)
     assert set(scores.missing) == ({"SPICE"} if HAS_JAVA else set(quality.METRICS))
     assert files_of_the_library() == before and not list(tmp_path.iterdir())
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    # waited for, each of them
+    assert len(started) == 3 * HAS_JAVA and all(p.returncode is not None for p in started)
 
 
-def test_leaving_meteors_block_early_ends_its_process():
+def test_leaving_meteors_block_early_ends_its_process(started):
     with pytest.raises(KeyboardInterrupt if HAS_JAVA else java.UnavailableError):  # noqa: SIM117
         with java.meteor(["a man"] * 100_000, [["a dog"]] * 100_000):
             raise KeyboardInterrupt
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    # waited for, each of them
+    assert len(started) == HAS_JAVA and all(p.returncode is not None for p in started)
 
 
 # what Java may do, by a stand-in for it
@@ -308,8 +345,8 @@ def test_spice_that_fails_is_missing(stand_in, body, why):
 def test_without_its_models_spice_is_missing_and_nothing_is_downloaded(stand_in):
     stand_in("sys.exit('must not run')")
     before = files_of_the_library()
-    installed = all((java.FOLDER / "spice" / "lib" / jar).exists() for jar in java.SPICE_MODELS)
-    expected = "must not run" if installed else "SPICE needs Java and the Stanford CoreNLP 3.6.0"
+    installed = not java.missing_models()
+    expected = "must not run" if installed else "SPICE needs the Stanford CoreNLP 3.6.0"
     with pytest.raises(java.UnavailableError, match=expected):
         java.spice(["a"], [["b"]])
     assert files_of_the_library() == before

@@ -1,13 +1,19 @@
 """The report: a pure function of records, whole in one file, silent where nothing was measured."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import papers, publish, records
+from benchmarks import ablation, equations, java, papers, publish, quality, records, train
 from benchmarks.cli import main
 from benchmarks.report import build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
@@ -177,6 +183,149 @@ def test_a_failing_job_keeps_what_had_ended(tmp_path):
     with pytest.raises(ValueError, match="this job fails"):
         list(jobs.run_all([jobs.Job("bad", "b", failing)], path))
     assert len(records.read(path)) == 1
+
+
+STARTED = """
+import multiprocessing, os
+from pathlib import Path
+from time import sleep
+from benchmarks.report import jobs
+
+print("started", flush=True)
+try:
+    list(jobs.run_all([jobs.Job("a", 600, sleep), jobs.Job("b", 600, sleep)], Path("r.jsonl")))
+except KeyboardInterrupt:
+    left = multiprocessing.active_children()
+    try:
+        ended, _ = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:  # it was before the first one
+        ended = 0
+    print(left, ended)
+"""
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 6.0])
+def test_ctrl_c_leaves_no_process_and_no_noise(after, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(records.ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # what a shell starts in the background ignores Ctrl-C
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == "started\n"
+    time.sleep(after)
+    # as a terminal does, to all of them
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=50)
+    assert (out, err, process.returncode) == ("[] 0\n", "", 0)
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A data folder with what was released, and a switch for what can score here."""
+    for released in jobs.RELEASED:
+        for path in released.paths(tmp_path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(released.file)
+
+    def has(*scorers):
+        monkeypatch.setattr(java, "available", lambda: scorers)
+        return {job.name: job.key for job in jobs.plan(tmp_path, quick=False)}
+
+    return has
+
+
+def test_what_can_be_scored_since_is_measured_again_and_nothing_else(machine):
+    bare, with_java, with_models = machine(), machine("Java"), machine("Java", "SPICE models")
+    assert bare == machine()
+    scored = {name for name in bare if name.startswith(("score", "train"))}
+    assert len(scored) == len(jobs.RELEASED) + 2 * len(ablation.ROWS)
+    for before, after in ((bare, with_java), (with_java, with_models)):
+        assert {name for name in bare if before[name] != after[name]} == scored
+
+
+def score_record(values, signature):
+    missing = {name: "needs Java" for name in quality.METRICS if "RL " + name not in values}
+    return records.make(
+        "score",
+        paper="expansionnet_v2",
+        table="II",
+        row="PureT [11]",
+        values=values,
+        status="same data",
+        key="0123456789abcdef",
+        n=5000,
+        data={"name": "MS-COCO"},
+        signature=signature,
+        details={"predictions": "puret.json", "missing": missing},
+    )
+
+
+def section(report, title):
+    (found,) = [s for s in report.sections if s.title.startswith(title)]
+    return markdown.files(Document("t", "l", (found,)))["README.md"]
+
+
+def test_released_captions_without_a_score_are_said_to_agree_with_nothing():
+    text = section(build.document([score_record({}, None)]), "Published predictions")
+    assert "needs Java" in text
+    for word in ("agree", "Signature", "5000", "Evidence", "same data"):
+        assert word not in text
+    made = [score_record({"RL B1": 82.13, "RL CIDEr-D": 138.3}, "signature")]
+    text = section(build.document(made), "Published predictions")
+    assert "1 of 2 scores agree" in text and "Signature: `signature`" in text
+    assert "Evidence: 1 record(s) (01234567)" in text
+
+
+def test_the_short_form_says_that_it_leaves_released_captions_out():
+    text = section(build.document([], quick=True), "Published predictions")
+    assert "--quick" in text and "CAPTIONBENCH_DATA" not in text
+    assert "CAPTIONBENCH_DATA" in section(build.document([]), "Published predictions")
+
+
+def test_every_section_with_numbers_of_records_has_evidence():
+    made = [
+        *jobs.record_equations("equations"),
+        score_record({"RL B1": 82.13}, None),
+        *(
+            ablation_record("attention | attention", seed, [1.0]) | {"key": f"{seed}{seed:015}"}
+            for seed in range(9)
+        ),
+    ]
+    report = build.document(made)
+    assert "`records/*.jsonl`" in report.lead
+    for title in ("Every equation", "Published", "An ablation", "Every table"):
+        assert "Evidence: " in section(report, title)
+    named = "(00000000, 10000000, 20000000, 30000000, ...)"
+    assert f"Evidence: 9 record(s) {named}" in section(report, "An ablation")
+    assert "Evidence: 10 record(s) (00000000, 01234567, " in section(report, "Every table")
+
+
+def test_counterparts_and_properties_are_counted_from_the_entries():
+    text = section(build.document(jobs.record_equations("key")), "Every equation")
+    oracled = [e for e in equations.entries() if e["oracle"]]
+    found = [sum(bool(e[name]) for e in oracled) for name in ("counterpart", "properties")]
+    assert f"Of these {len(oracled)}, {found[0]} have a PyTorch counterpart, and {found[1]}" in text
+    assert "expansionnet_v2 (10): no Swin" in text
+
+
+def test_the_work_of_a_row_is_its_training_too(monkeypatch):
+    def fit(*_):
+        time.sleep(0.2)
+        return train.Result(None, [], None, 0.2, True)
+
+    monkeypatch.setattr(ablation.train, "fit", fit)
+    monkeypatch.setattr(
+        ablation, "evaluate", lambda *_, details, **__: {"wall_s": 0.0, "details": details}
+    )
+    (record,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
+    assert record["wall_s"] >= 0.2
+    assert record["details"]["training_seconds"] == 0.2
 
 
 def test_published_pages_are_what_the_published_records_give():

@@ -26,6 +26,11 @@ REFERENCES = {
         for split in ("val", "test")
     ]
 }
+TWO_IMAGES = {
+    "images": [
+        {"imgid": i, "split": "val", "sentences": [{"raw": "A man rides."}]} for i in range(2)
+    ]
+}
 PREDICTIONS = [{"image_id": 0, "caption": "a man rides a dog"}]
 
 
@@ -52,7 +57,7 @@ def test_json_is_all_that_stdout_has_and_scores_are_times_100(score):
         "B1": pytest.approx(80, abs=100 * SMOOTHED),
         "images": 1,
         "tokeniser": "words",
-        "signature": "NO<EOS>_wInit+Cider-D[n4,s6.0]+df[1]+words+pycocoevalcap1.2",
+        "signature": None,
         "missing": {},
     }
 
@@ -77,9 +82,10 @@ def test_without_java_nothing_stands_in_for_the_ptb_tokeniser(score, monkeypatch
     assert code == 1 and err == ""
     assert [name for name in scores if name in COLUMNS] == COLUMNS
     assert all(scores[name] is None for name in COLUMNS)
-    assert set(scores["missing"]) == set(COLUMNS)
+    assert set(scores["missing"]) == set(COLUMNS) and scores["signature"] is None
     code, out, _ = score("--split", "test")
     assert code == 1 and "missing   B1, B2, B3, B4, METEOR" in out and "needs Java" in out
+    assert "signature" not in out
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,17 @@ def test_without_java_nothing_stands_in_for_the_ptb_tokeniser(score, monkeypatch
         (
             ("--split", "val"),
             {"predictions": [*PREDICTIONS, {"image_id": 3, "caption": ""}]},
-            "image_id 3 has no references",
+            "predictions.json: image_id 3 has no references",
+        ),
+        (
+            ("--split", "val"),
+            {"predictions": [{"image_id": 3, "caption": ""}]},
+            "predictions.json: image_id 3 has no references",
+        ),
+        (
+            ("--split", "val"),
+            {"references": TWO_IMAGES},
+            "predictions.json: image_id 1 has no",
         ),
         (("--split", "val"), {"references": []}, "expected references in Karpathy's layout"),
     ],

@@ -138,6 +138,27 @@ def test_every_table_of_every_paper_is_printed_by_name(paper, capsys, tmp_path):
         assert f"Table {table.name} (" in out
 
 
+@pytest.mark.parametrize("paper", papers.names())
+def test_json_names_every_table_those_without_cells_with_the_reason(paper, capsys, tmp_path):
+    assert cli.main(["tables", paper, "--records", str(tmp_path), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    for table in papers.load(paper).tables:
+        entries = [entry for entry in listed if entry["table"] == table.name]
+        assert len(entries) == (len(table.cells) or 1)
+        if not table.cells:
+            said = {"table": table.name, "status": "not run", "reason": table.not_run}
+            assert {name: v for name, v in entries[0].items() if v is not None} == said
+            assert {"row", "column", "paper", "ours", "record"} <= set(entries[0])
+
+
+def test_a_missing_folder_of_records_is_named(capsys, tmp_path):
+    command = ["tables", "arnet", "--records", str(tmp_path), "--records", str(tmp_path / "none")]
+    assert cli.main(command) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and len(captured.err.splitlines()) == 1
+    assert f"{tmp_path / 'none'}: no such folder" in captured.err
+
+
 @pytest.mark.parametrize("options", [["nothing"], ["expansionnet_v2", "--table", "X"]])
 def test_bad_names_are_one_line_and_exit_code_2(options, capsys):
     assert cli.main(["tables", *options]) == 2

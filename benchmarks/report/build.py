@@ -22,19 +22,30 @@ from benchmarks.report.sections import (
 TITLE = "captionbench: the report"
 
 
-def document(made: Sequence[Record], jpegs: Mapping[int, bytes] | None = None) -> Document:
-    """The whole report: a pure function of its arguments and of the papers' own numbers."""
+def document(
+    made: Sequence[Record], jpegs: Mapping[int, bytes] | None = None, *, quick: bool = False
+) -> Document:
+    """The whole report: a pure function of its arguments and of the papers' own numbers.
+
+    Args:
+        made: the records.
+        jpegs: photographs by id, shown where a record has captions of them.
+        quick: whether it is the short form, which says what it leaves out.
+    """
     made = records.newest(made)
     return Document(
         TITLE,
         "Five captioning papers, checked: every number here was measured, and says where and how. "
         "A value is **same data** (the paper's own), **other data** (order and sign compare, "
-        "values do not), **embedded** (generated scenes), or **not run**.",
+        "values do not), **embedded** (generated scenes), or **not run**. Evidence names a record "
+        "by the first characters of its key; the records, each with its command, versions and "
+        "commit, are lines of `records/*.jsonl`: in `reports/` what is published, in "
+        f"`reports/local/{'quick/' if quick else ''}` what was measured here.",
         (
             equations.coverage(made),
             equations.verification(made),
             operations.operations(made),
-            released.released(made),
+            released.released(made, quick=quick),
             ablation.ablation(made),
             photographs.photographs(made, jpegs or {}),
             tables.every_table(made),

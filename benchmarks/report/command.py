@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from tqdm import tqdm
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder, page, kept = REPORTS / "local", REPORTS / "index.html", records.load(PUBLISHED)
     local = measure(jobs.plan(data, arguments.quick), folder / "records")
     made = [*kept, *local]
-    report = build.document(made, pictures.jpegs(data, pictures.shown(made)))
+    report = build.document(made, pictures.jpegs(data, pictures.shown(made)), quick=arguments.quick)
     build.write_markdown(report, folder)
     build.write_html(report, page)
     print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
@@ -86,8 +87,9 @@ def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
     if len(missing) < len(planned):
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
     path = folder / "report.jsonl"
-    with tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr) as bar:
-        for job, _ in jobs.run_all(missing, path):
+    bar = tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr)
+    with bar, closing(jobs.run_all(missing, path)) as running:
+        for job, _ in running:
             bar.write(job.name, file=sys.stderr)
             bar.update()
     keys = {job.key for job in planned}

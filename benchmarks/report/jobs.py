@@ -1,6 +1,7 @@
 """The main job: what `captionbench report` measures, each piece once, in parallel processes.
 
-A job's key hashes everything its numbers depend on. A job whose key has a record on this machine is
+A job's key hashes everything its numbers depend on, what can score included: with Java installed,
+what could not be scored is. A job whose key has a record on this machine is
 not run again, so an interrupted run goes on where it was and a second one is quick.
 """
 
@@ -9,16 +10,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import ablation, equations, quality, records, table_vi
+from benchmarks import ablation, equations, java, quality, records, table_vi
 from benchmarks.datasets import captions
 from benchmarks.files import sha256
 from benchmarks.records import Record
@@ -146,16 +150,18 @@ def verify(key: str, examples: int) -> list[Record]:
 def plan(data: Path | None, quick: bool) -> list[Job]:
     """All jobs, the long ones first so that no process is left alone with one at the end."""
     scale = ablation.QUICK if quick else ablation.FULL
+    scorers = java.available()
     jobs = []
     for seed in scale.seeds:
         for row in scale.rows:
             name = f"train, decode, score {row.name}, seed {seed}"
-            jobs.append(Job(name, scale.key(row, seed), ablation.run, (scale, row, seed)))
+            jobs.append(Job(name, scale.key(row, seed, scorers), ablation.run, (scale, row, seed)))
     if data is not None and not quick:
         for released in RELEASED:
             paths = released.paths(data)
             if all(path.is_file() for path in paths):
-                key = records.key_of("score", *(sha256(path.read_bytes()) for path in paths))
+                hashes = [sha256(path.read_bytes()) for path in paths]
+                key = records.key_of("score", *hashes, scorers)
                 jobs.append(Job(f"score {released.file}", key, score_released, (data, released)))
     examples = QUICK if quick else EXAMPLES
     key = records.key_of("verification", examples)
@@ -175,16 +181,56 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def run_all(jobs: Sequence[Job], path: Path) -> Iterator[tuple[Job, list[Record]]]:
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block; processes started in it never hear of it.
+
+    They inherit that it is blocked, but not a handler. Here it is handled none the less: libraries'
+    threads, which do not block it, receive it too.
+    """
+    pressed: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    if in_main:
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the pool at once, and wait until none of its processes is left."""
+    processes = list((pool._processes or {}).values())
+    for process in processes:
+        process.terminate()
+    pool.shutdown(cancel_futures=True)
+    for process in processes:
+        process.join()
+
+
+def run_all(jobs: Sequence[Job], path: Path) -> Generator[tuple[Job, list[Record]], None, None]:
     """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
 
-    A job that fails stops the rest; what had ended is kept.
+    A job that fails, or Ctrl-C, stops the rest; what had ended is kept.
     """
-    context = multiprocessing.get_context("spawn")
+    with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
+        resource_tracker.ensure_running()
     workers = max(1, min(os.cpu_count() or 1, len(jobs)))
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    pending: dict[Future[list[Record]], Job] = {pool.submit(job.run): job for job in jobs}
+    pool: ProcessPoolExecutor | None = None
+    pending: dict[Future[list[Record]], Job] | None = None
     try:
+        with _ctrl_c_held():
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+            pending = {pool.submit(job.run): job for job in jobs}
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
@@ -193,6 +239,8 @@ def run_all(jobs: Sequence[Job], path: Path) -> Iterator[tuple[Job, list[Record]
                 records.append(made, path)
                 yield job, made
     finally:
-        for process in list((pool._processes or {}).values()) if pending else []:
-            process.terminate()
-        pool.shutdown(cancel_futures=True)
+        with _ctrl_c_held():
+            if pool and (pending or pending is None):
+                _stop(pool)
+            elif pool:
+                pool.shutdown()

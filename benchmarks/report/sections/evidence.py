@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from benchmarks.records import Record
 from benchmarks.report.document import Paragraph
 
+KEYS, KEY_LENGTH = 4, 8
+"""How many keys of records an evidence line names, and how much of each."""
 METRICS = ("B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
 
 
@@ -21,9 +23,12 @@ def provenance(records: Sequence[Record]) -> Paragraph:
     dirty = any(r["clean"] is False for r in records)
     devices = sorted({f"{r['device']['name']}, {r['device']['cores']} cores" for r in records})
     days = sorted({r["time"][:10] for r in records})
+    keys = sorted({r["key"][:KEY_LENGTH] for r in records})
+    named = ", ".join([*keys[:KEYS], *(["..."] if keys[KEYS:] else [])])
     wall = sum(r["wall_s"] or 0 for r in records)
     text = (
-        f"Evidence: {len(records)} record(s), {days[0]}{f' to {days[-1]}' if days[1:] else ''}; "
+        f"Evidence: {len(records)} record(s) ({named}), "
+        f"{days[0]}{f' to {days[-1]}' if days[1:] else ''}; "
         f"commit {', '.join(commits)}{' with uncommitted changes' if dirty else ''}; "
         f"{'; '.join(devices)}"
     )

@@ -16,19 +16,33 @@ from benchmarks.report.document import (
 from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
 from reference.equations import PAPERS
 
+REMARKS = {
+    "expansionnet_v1.json": "Which run of v1 these captions come from is not said.",
+    "puret.json": "PureT's row is a comparison in v2's table.",
+}
+"""What must be known of released captions beside their scores."""
 
-def released(records: Sequence[Record]) -> Section:
-    """Captions that authors released, scored again."""
+
+def released(records: Sequence[Record], *, quick: bool = False) -> Section:
+    """Captions that authors released, scored again; the ``quick`` form leaves them out."""
     made = of(records, "score")
     title = "Published predictions, scored again"
+    if not made and quick:
+        how = "the short form leaves them out; `captionbench report` without `--quick` scores them."
+        return Section(title, [not_run("Released captions were not scored:", how)])
     if not made:
-        how = "it needs the references and the released captions: set `CAPTIONBENCH_DATA`."
+        how = (
+            "it needs the references and the released captions: set `CAPTIONBENCH_DATA` to a "
+            "folder that has them in `coco_karpathy/`."
+        )
         return Section(title, [not_run("Released captions were not scored:", how)])
     blocks: list[Block] = []
+    scored = [record for record in made if record["values"]]
     for record in made:
         what = record["what"]
         table = papers.load(what["paper"]).table(what["table"])
         rows: list[list[Cell]] = []
+        pairs: list[tuple[float, float]] = []
         for name in METRICS:
             column = "RL " + name
             printed = next(
@@ -38,6 +52,8 @@ def released(records: Sequence[Record]) -> Section:
             ours = record["values"].get(column)
             if ours is None and paper is None:
                 continue
+            if ours is not None and paper is not None:
+                pairs.append((ours, paper))
             reason = record["details"]["missing"].get(name, "")
             rows.append(
                 [
@@ -58,16 +74,23 @@ def released(records: Sequence[Record]) -> Section:
                 rows,
             )
         )
-        blocks.append(Paragraph(f"Signature: `{record['signature']}`, {record['n']} images."))
-    blocks.append(
-        Paragraph(
-            "Which run of v1 the released captions come from is not said; its row agrees closely, "
-            "not exactly. PureT's is a comparison in v2's Table II, and agrees to the printed "
-            "digit."
-        )
-    )
-    blocks.append(provenance(made))
+        if record in scored:
+            blocks.append(Paragraph(_about(record, pairs)))
+    if scored:
+        blocks.append(provenance(scored))
     return Section(title, blocks)
+
+
+def _about(record: Record, pairs: Sequence[tuple[float, float]]) -> str:
+    """How many of our scores agree with the paper's, and what the row is."""
+    equal = sum(f"{ours:.1f}" == f"{paper:.1f}" for ours, paper in pairs)
+    text = f"{record['n']} images. "
+    if pairs:
+        text += f"{equal} of {len(pairs)} scores agree with the paper's to the printed digit. "
+    text += REMARKS.get(record["details"]["predictions"], "")
+    if record["signature"]:
+        text += f" Signature: `{record['signature']}`."
+    return text
 
 
 def _difference(ours: float | None, paper: float | None) -> str | None:

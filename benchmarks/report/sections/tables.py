@@ -8,22 +8,29 @@ from benchmarks import papers
 from benchmarks import tables as tables_command
 from benchmarks.records import Record
 from benchmarks.report.document import (
+    Block,
     Cell,
     Paragraph,
     Section,
     Table,
 )
+from benchmarks.report.sections.evidence import provenance
 from reference.equations import PAPERS
+
+PLACE = ("paper", "table", "row")
+"""The line of a table that a record fills."""
 
 
 def every_table(records: Sequence[Record]) -> Section:
     """Each table and data figure of the five papers, and how much of it is regenerated."""
     rows: list[list[Cell]] = []
+    named: set[tuple[str, str, str, str]] = set()
     for paper in PAPERS:
         tables = papers.load(paper)
         for table in tables.tables:
             cells = list(tables_command.cells(paper, records, table.name))
             run = [c for c in cells if c.ours is not None]
+            named.update((paper, c.table, c.row, r["key"]) for c in run for r in c.record or ())
             rows.append(
                 [
                     paper,
@@ -40,18 +47,19 @@ def every_table(records: Sequence[Record]) -> Section:
                 rows.append(
                     [paper, f"Figure {figure.name}", figure.caption, "0", "not run", reason]
                 )
-    return Section(
-        "Every table of the five papers",
-        [
-            Paragraph(
-                "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
-                "is filled in from the paper: a cell of ours is measured here or empty."
-            ),
-            Table(
-                "tables",
-                "Tables and data figures",
-                ("paper", "table", "what it shows", "our cells", "status", "why not"),
-                rows,
-            ),
-        ],
-    )
+    blocks: list[Block] = [
+        Paragraph(
+            "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
+            "is filled in from the paper: a cell of ours is measured here or empty."
+        ),
+        Table(
+            "tables",
+            "Tables and data figures",
+            ("paper", "table", "what it shows", "our cells", "status", "why not"),
+            rows,
+        ),
+    ]
+    used = [r for r in records if (*(r["what"][name] for name in PLACE), r["key"]) in named]
+    if used:
+        blocks.append(provenance(used))
+    return Section("Every table of the five papers", blocks)
