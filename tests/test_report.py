@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 from benchmarks import ablation, equations, java, papers, publish, quality, records, train
 from benchmarks.cli import main
@@ -185,15 +186,20 @@ def test_a_failing_job_keeps_what_had_ended(tmp_path):
     assert len(records.read(path)) == 1
 
 
+def waiting(key):
+    for _ in tqdm(range(600), disable=True):
+        time.sleep(1)
+
+
 STARTED = """
 import multiprocessing, os
 from pathlib import Path
-from time import sleep
 from benchmarks.report import jobs
+from tests.test_report import waiting
 
 print("started", flush=True)
 try:
-    list(jobs.run_all([jobs.Job("a", 600, sleep), jobs.Job("b", 600, sleep)], Path("r.jsonl")))
+    list(jobs.run_all([jobs.Job("a", "k", waiting), jobs.Job("b", "k", waiting)], Path("r.jsonl")))
 except KeyboardInterrupt:
     left = multiprocessing.active_children()
     try:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from benchmarks import ablation, equations, java, quality, records, table_vi
 from benchmarks.datasets import captions
@@ -179,6 +180,8 @@ def _start_worker() -> None:
     # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    # by default its bars share a semaphore between processes, which a process that is ended leaks
+    tqdm.set_lock(threading.RLock())
 
 
 @contextmanager
