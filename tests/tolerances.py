@@ -21,6 +21,9 @@ METRIC = 1e-12
 SMOOTHED = 1e-8
 """Absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition."""
 
+PERCENT = {"abs": 100 * SMOOTHED}
+"""Of `pytest.approx`: the same times 100, as scores are printed."""
+
 SUMS = 1e-12
 """Relative: sums and means of operations, in another order."""
 

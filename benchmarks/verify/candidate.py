@@ -8,8 +8,9 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ def _module(source: str, by_path: bool, folder: str) -> ModuleType:
             if not by_path:
                 return importlib.import_module(source)
             name = f"_candidate_{path.stem}"
-            spec = importlib.util.spec_from_file_location(name, path)
+            spec = importlib.util.spec_from_loader(name, _Source(name, str(path)))
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
@@ -196,6 +197,13 @@ def _module(source: str, by_path: bool, folder: str) -> ModuleType:
         raise InputError(
             f"candidate's module {source}: importing it raised {type(error).__name__}: {error}"
         ) from error
+
+
+class _Source(SourceFileLoader):
+    """Compiles the file anew: bytecode is kept by second and size, which an edit may not change."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def takes_lengths(candidate: Candidate, contract: Sequence[str]) -> bool:
