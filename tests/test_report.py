@@ -197,8 +197,8 @@ from pathlib import Path
 from benchmarks.report import jobs
 from tests.test_report import waiting
 
-print("started", flush=True)
 try:
+    print("started", flush=True)
     list(jobs.run_all([jobs.Job("a", "k", waiting), jobs.Job("b", "k", waiting)], Path("r.jsonl")))
 except KeyboardInterrupt:
     left = multiprocessing.active_children()
