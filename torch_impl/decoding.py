@@ -290,11 +290,9 @@ def _next_log_probs(
     another reads the whole prefix. Float64, so that sums and their ties are those of the model's
     values, whatever its dtype.
     """
-    if lengths is not None:
-        lengths = torch.as_tensor(lengths, device=features.device)
     if isinstance(model, IncrementalModel) and not model.training:
-        memory = model.encode(features, lengths)
-        state = model.incremental(memory, lengths, copies)
+        valid = _on_device(lengths, features)
+        state = model.incremental(model.encode(features, valid), valid, copies)
 
         def step(tokens: Tensor, order: Tensor | None) -> Tensor:
             if order is not None:
@@ -315,10 +313,13 @@ def _repeated(
     model: Model, features: Tensor, lengths: Lengths | None, copies: int
 ) -> tuple[Tensor, Tensor | None]:
     """Memory and lengths, each image's ``copies`` times in a row: encoded once, then repeated."""
-    if lengths is not None:
-        lengths = torch.as_tensor(lengths, device=features.device)
-    memory = model.encode(features, lengths).repeat_interleave(copies, 0)
-    return memory, None if lengths is None else lengths.repeat_interleave(copies, 0)
+    valid = _on_device(lengths, features)
+    memory = model.encode(features, valid).repeat_interleave(copies, 0)
+    return memory, None if valid is None else valid.repeat_interleave(copies, 0)
+
+
+def _on_device(lengths: Lengths | None, features: Tensor) -> Tensor | None:
+    return None if lengths is None else torch.as_tensor(lengths, device=features.device)
 
 
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -130,8 +130,8 @@ DECODING = (
         "beams of other images",
         "memory is repeated image after image where beams stand beam after beam",
         "torch_impl.decoding:_repeated",
-        "model.encode(features, lengths).repeat_interleave(copies, 0)",
-        "model.encode(features, lengths).repeat(copies, 1, 1)",
+        "model.encode(features, valid).repeat_interleave(copies, 0)",
+        "model.encode(features, valid).repeat(copies, 1, 1)",
         "test_decoding.py::test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time",
     ),
     Fault(
