@@ -1,4 +1,4 @@
-"""Caption metrics on tokens: BLEU, ROUGE-L and CIDEr-D, as the papers' scores were computed.
+"""Caption metrics on tokens: BLEU and ROUGE-L, as the papers' scores were computed.
 
 A caption is a sequence of words; a corpus has one candidate and one or more references an image.
 The definitions are those of the cited papers; the constants and edge cases are those of the COCO
@@ -27,7 +27,8 @@ def ngrams(caption: Caption, n: int) -> Counter[NGram]:
     return Counter(tuple(caption[i : i + n]) for i in range(len(caption) - n + 1))
 
 
-def _check(candidates: Sequence[Caption], references: Sequence[Sequence[Caption]]) -> None:
+def check_corpus(candidates: Sequence[Caption], references: Sequence[Sequence[Caption]]) -> None:
+    """Raise ValueError unless each of some images has one candidate and at least one reference."""
     if not candidates or len(candidates) != len(references):
         raise ValueError(
             f"{len(candidates)} candidates for {len(references)} images, expected one for each, "
@@ -65,7 +66,7 @@ def bleu(
     Raises:
         ValueError: no images, candidates and references differ in number, or an image without any.
     """
-    _check(candidates, references)
+    check_corpus(candidates, references)
     corpus = list(zip(candidates, references, strict=True))
     c = sum(len(candidate) for candidate in candidates)
     r = sum(_closest_length(candidate, captions) for candidate, captions in corpus)
@@ -108,7 +109,7 @@ def rouge_l(
     Raises:
         ValueError: no images, candidates and references differ in number, or an image without any.
     """
-    _check(candidates, references)
+    check_corpus(candidates, references)
     scores = []
     for candidate, captions in zip(candidates, references, strict=True):
         # COCO splits "" into one empty word, so an empty caption has the length 1
@@ -119,72 +120,3 @@ def rouge_l(
         R = max(lcs / len(target) for lcs, target in zip(common, targets, strict=True))
         scores.append((1 + beta**2) * R * P / (R + beta**2 * P) if R and P else 0.0)
     return np.array(scores)
-
-
-# CIDEr-D: Vedantam et al. 2015, "CIDEr: consensus-based image description evaluation"
-
-
-def document_frequencies(references: Sequence[Sequence[Caption]], n: int = 4) -> Counter[NGram]:
-    """In the references of how many images each n-gram of 1 to ``n`` words occurs."""
-    frequencies: Counter[NGram] = Counter()
-    for captions in references:
-        grams = {gram for s in captions for k in range(1, n + 1) for gram in ngrams(s, k)}
-        frequencies.update(grams)
-    return frequencies
-
-
-def cider_d(
-    candidates: Sequence[Caption],
-    references: Sequence[Sequence[Caption]],
-    n: int = 4,
-    sigma: float = 6.0,
-    corpus: Sequence[Sequence[Caption]] | None = None,
-) -> Scores:
-    """CIDEr-D of each image: (images,), 0 to 10; a corpus' score is the mean.
-
-    CIDEr-D_k(c, S) = 10/m sum_j exp(-(l(c) - l(s_j))^2 / (2 sigma^2))
-                      * min(g_k(c), g_k(s_j)) . g_k(s_j) / (|g_k(c)| |g_k(s_j)|),
-    averaged over k = 1..n, where g_k(c) weighs each k-gram of c by its count times log(I / df)
-    (Vedantam et al. 2015). The document frequencies df and the number of images I are those of
-    ``corpus``, the references of each of its images; by default it is ``references`` itself, as in
-    evaluation, while training takes the training split.
-
-    Raises:
-        ValueError: no images, candidates and references differ in number, or an image without any.
-    """
-    _check(candidates, references)
-    documents = references if corpus is None else corpus
-    if not documents:
-        raise ValueError("the corpus of the document frequencies has no images")
-    df = document_frequencies(documents, n)
-    log_images = math.log(len(documents))
-
-    def g(caption: Caption, k: int) -> dict[NGram, float]:
-        # an n-gram that no reference has counts as one that a single image has
-        return {
-            gram: count * (log_images - math.log(max(1, df[gram])))
-            for gram, count in ngrams(caption, k).items()
-        }
-
-    def length(caption: Caption) -> int:
-        # COCO counts bigrams, one less than words: the difference of two lengths is the same,
-        # except between captions of no word and of one
-        return max(0, len(caption) - 1)
-
-    def norm(vector: dict[NGram, float]) -> float:
-        return math.sqrt(sum(weight**2 for weight in vector.values()))
-
-    def similarity(candidate: Caption, reference: Caption, k: int) -> float:
-        c, s = g(candidate, k), g(reference, k)
-        # clipped, so that repeating a word that pleases is of no use
-        dot = sum(min(weight, s[gram]) * s[gram] for gram, weight in c.items() if gram in s)
-        penalty = math.exp(-((length(candidate) - length(reference)) ** 2) / (2 * sigma**2))
-        norms = norm(c) * norm(s)
-        return penalty * dot / norms if norms else 0.0
-
-    return np.array(
-        [
-            10 * np.mean([[similarity(c, s, k) for s in captions] for k in range(1, n + 1)])
-            for c, captions in zip(candidates, references, strict=True)
-        ]
-    )

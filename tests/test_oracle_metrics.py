@@ -12,7 +12,7 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from reference import metrics
+from reference import cider, metrics
 from tests.tolerances import METRIC, SMOOTHED, error
 
 # few words, so that captions share n-grams and repeat words
@@ -72,7 +72,7 @@ def check_rouge_l(corpus):
 
 def check_cider_d(corpus):
     mean, image_scores = published(Cider(), corpus)
-    actual = metrics.cider_d(*corpus)
+    actual = cider.cider_d(*corpus)
     assert error(actual, image_scores) <= METRIC
     assert error(actual.mean(), mean) <= METRIC
 
@@ -104,12 +104,12 @@ def test_cider_d_equals_the_published_implementation_for_other_sigmas(corpus, si
     candidates, references = corpus
     references = [[*refs, ["a"]] for refs in references]
     _, image_scores = published(Cider(sigma=sigma), (candidates, references))
-    assert error(metrics.cider_d(candidates, references, sigma=sigma), image_scores) <= METRIC
+    assert error(cider.cider_d(candidates, references, sigma=sigma), image_scores) <= METRIC
 
 
 @given(corpora(), st.integers(1, 5))
 def test_longer_n_grams_only_add_to_the_sum_that_cider_d_averages(corpus, n):
-    shorter, longer = (metrics.cider_d(*corpus, n=k) * k for k in (n, n + 1))
+    shorter, longer = (cider.cider_d(*corpus, n=k) * k for k in (n, n + 1))
     assert (longer >= shorter - METRIC).all()
 
 
@@ -120,7 +120,7 @@ def all_metrics(candidates, references):
         [
             np.array(images),
             metrics.rouge_l(candidates, references),
-            metrics.cider_d(candidates, references),
+            cider.cider_d(candidates, references),
         ]
     )
     return metrics.bleu(candidates, references), per_image
@@ -163,7 +163,7 @@ def test_repeating_the_corpus_repeats_the_scores_of_captions_made_of_seen_n_gram
     # idf is log(I / df): both double. An unseen n-gram's df stays 1, so candidates are references
     references = corpus[1]
     candidates = [references[i - 1][0] for i in range(len(references))]
-    for metric in (metrics.cider_d, metrics.rouge_l):
+    for metric in (cider.cider_d, metrics.rouge_l):
         once = metric(candidates, references)
         twice = metric([*candidates, *candidates], [*references, *references])
         assert error(twice, np.tile(once, 2)) <= METRIC
@@ -178,13 +178,13 @@ def test_a_candidate_identical_to_its_only_reference_scores_best(corpus):
 
 def test_identical_captions_reach_ten_where_images_share_no_words():
     candidates = [["a", "man", "rides", "on"], ["the", "dog", "barks", "loudly"]]
-    assert metrics.cider_d(candidates, [[c] for c in candidates]) == pytest.approx(10, abs=METRIC)
+    assert cider.cider_d(candidates, [[c] for c in candidates]) == pytest.approx(10, abs=METRIC)
 
 
 @given(corpora(min_words=1))
 def test_unseen_words_alone_score_nothing(corpus):
     candidates = [["zebra"] * len(c) for c in corpus[0]]
-    assert not metrics.cider_d(candidates, corpus[1]).any()
+    assert not cider.cider_d(candidates, corpus[1]).any()
     assert not metrics.rouge_l(candidates, corpus[1]).any()
     assert metrics.bleu(candidates, corpus[1])[0] <= metrics.TINY / metrics.SMALL
 
@@ -201,16 +201,16 @@ def test_all_scores_lie_in_their_range(corpus):
 def test_document_frequencies_come_from_the_corpus_that_is_given(corpus, others):
     # the same images among others: scored alone, on the whole corpus' document frequencies
     whole = [*corpus[1], *others[1]]
-    among = metrics.cider_d([*corpus[0], *others[0]], whole)[: len(corpus[0])]
-    assert error(metrics.cider_d(*corpus, corpus=whole), among) <= METRIC
+    among = cider.cider_d([*corpus[0], *others[0]], whole)[: len(corpus[0])]
+    assert error(cider.cider_d(*corpus, corpus=whole), among) <= METRIC
 
 
 @given(corpora())
 def test_scoring_leaves_the_document_frequencies_as_they_were(corpus):
-    before = metrics.document_frequencies(corpus[1])
-    first, second = metrics.cider_d(*corpus), metrics.cider_d(*corpus)
+    before = cider.document_frequencies(corpus[1])
+    first, second = cider.cider_d(*corpus), cider.cider_d(*corpus)
     assert (first == second).all()
-    assert metrics.document_frequencies(corpus[1]) == before
+    assert cider.document_frequencies(corpus[1]) == before
 
 
 def test_bleu_of_a_worked_example():
@@ -235,10 +235,10 @@ def test_cider_d_of_a_worked_example():
     # 1: "dog" and "a dog" match whole, there are no longer n-grams: (1 + 1 + 0 + 0) / 4 * 10
     # 2: unigrams 1*2 / (sqrt(1+1) * 2); bigrams "a cat" of "a cat", "cat dog" / "cat cat": 1/2
     expected = [5.0, 10 * (2 / (math.sqrt(2) * 2) + 1 / 2) / 4]
-    assert metrics.cider_d(candidates, references) == pytest.approx(expected, abs=METRIC)
+    assert cider.cider_d(candidates, references) == pytest.approx(expected, abs=METRIC)
 
 
-@pytest.mark.parametrize("metric", [metrics.bleu, metrics.rouge_l, metrics.cider_d])
+@pytest.mark.parametrize("metric", [metrics.bleu, metrics.rouge_l, cider.cider_d])
 def test_impossible_corpora_are_named(metric):
     with pytest.raises(ValueError, match="0 candidates for 0 images"):
         metric([], [])
@@ -250,4 +250,4 @@ def test_impossible_corpora_are_named(metric):
 
 def test_cider_d_without_a_corpus_for_its_document_frequencies_is_named():
     with pytest.raises(ValueError, match="corpus of the document frequencies has no images"):
-        metrics.cider_d([["a"]], [[["a"]]], corpus=[])
+        cider.cider_d([["a"]], [[["a"]]], corpus=[])

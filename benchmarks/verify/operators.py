@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.verify import cases, contracts, properties
 from benchmarks.verify.cases import Cases
-from reference import expansion, metrics, primitives, transformer
+from reference import cider, expansion, metrics, primitives, transformer
 from tests import strategies
 
 NORMAL_RANGE = ("float64", "float32", "bfloat16")
@@ -385,7 +385,7 @@ OPERATORS: dict[str, Operator] = {
         _cross_entropy(),
         _self_critical(),
         _beam_search(),
-        _metric("cider_d", metrics.cider_d, "(images,)", "CIDEr-D of each image, 0 to 10."),
+        _metric("cider_d", cider.cider_d, "(images,)", "CIDEr-D of each image, 0 to 10."),
         _metric("bleu", metrics.bleu, "(4,)", "BLEU-1 to BLEU-4 of the corpus, 0 to 1."),
         _metric("rouge_l", metrics.rouge_l, "(images,)", "ROUGE-L of each image, 0 to 1."),
     )

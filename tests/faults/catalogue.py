@@ -215,15 +215,15 @@ METRICS = (
     Fault(
         "reward unclipped",
         "CIDEr-D on tensors counts repeated n-grams in full",
-        "torch_impl.metrics:CiderD.forward",
+        "torch_impl.cider:CiderD.forward",
         "torch.minimum(weight[entry], weight[place])",
         "weight[entry]",
-        "test_metrics.py::test_scores_are_the_published_ones",
+        "test_cider.py::test_scores_are_the_published_ones",
     ),
     Fault(
         "CIDEr-D unclipped",
         "a word repeated counts every time",
-        "reference.metrics:cider_d",
+        "reference.cider:cider_d",
         "min(weight, s[gram]) * s[gram]",
         "weight * s[gram]",
         "test_oracle_metrics.py::test_cider_d_equals_the_published_implementation",
@@ -231,7 +231,7 @@ METRICS = (
     Fault(
         "CIDEr-D's sigma",
         "the length penalty divides by sigma^2, not 2 sigma^2",
-        "reference.metrics:cider_d",
+        "reference.cider:cider_d",
         "(2 * sigma**2)",
         "(sigma**2)",
         "test_oracle_metrics.py::test_cider_d_equals_the_published_implementation",
@@ -239,7 +239,7 @@ METRICS = (
     Fault(
         "CIDEr-D's document frequencies by caption",
         "an n-gram counts once for each caption it is in, not for each image",
-        "reference.metrics:document_frequencies",
+        "reference.cider:document_frequencies",
         "grams = {gram for s in captions for k in range(1, n + 1) for gram in ngrams(s, k)}",
         "grams = [gram for s in captions for k in range(1, n + 1) for gram in ngrams(s, k)]",
         "test_oracle_metrics.py::test_cider_d_equals_the_published_implementation",

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider
 
-from reference import metrics as oracle
+from reference import cider as oracle
 from tests.tolerances import METRIC, error
-from torch_impl.metrics import LARGEST_VOCABULARY, PAD, CiderD, padded
+from torch_impl.cider import LARGEST_VOCABULARY, PAD, CiderD, padded
 
 words = st.sampled_from([0, 1, 2, 3, 4, 32_765, LARGEST_VOCABULARY - 1])
 captions = st.lists(words, max_size=8)
