@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "equations": ("benchmarks.equations", "which equations are oracled, and the papers' errata"),
     "verify": ("benchmarks.verify.command", "hold an implementation, ours or yours, to the oracle"),
     "flops": ("benchmarks.flops", "count FLOPs by closed form, and regenerate v2's Table VI"),
+    "time": ("benchmarks.speed.command", "time our implementations against each other"),
     "tables": ("benchmarks.tables", "read a regenerated table of a paper"),
     "score": ("benchmarks.score", "score predicted captions against references"),
     "features": ("benchmarks.features", "extract image features once into checked shards"),

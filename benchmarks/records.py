@@ -3,7 +3,7 @@
 A record is a plain dictionary:
 
     schema      1
-    kind        equations | verification | flops | score | ablation | training
+    kind        equations | verification | flops | score | ablation | training | timing
     what        {"paper", "table", "row"}: the line of a table that the values belong to
     values      {column: number}
     n           how many images (or cases) the values are over
@@ -28,6 +28,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -43,9 +44,10 @@ PUBLISHED = ROOT / "reports" / "records"
 LOCAL = ROOT / "reports" / "local" / "records"
 
 SCHEMA = 1
-KINDS = ("equations", "verification", "flops", "score", "ablation", "training")
+KINDS = ("equations", "verification", "flops", "score", "ablation", "training", "timing")
 STATUSES = ("same data", "recorded means", "other data", "embedded")
 _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
+_OPTIONAL = ("triton",)
 
 
 @cache
@@ -99,8 +101,17 @@ def environment() -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             **{name: metadata.version(name) for name in _PACKAGES},
+            **_optional_versions(),
         },
     }
+
+
+def _optional_versions() -> dict[str, str]:
+    found = {}
+    for name in _OPTIONAL:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def _command() -> str:
@@ -230,12 +241,15 @@ def load(*folders: Path) -> list[Record]:
 def slot(record: Record) -> tuple[Any, ...]:
     """What a later record of the same measurement replaces."""
     what, data = record["what"], record["data"] or {}
+    device = record["device"] if record["kind"] == "timing" else {}
     return (
         record["kind"],
         *(what[name] for name in ("paper", "table", "row")),
         tuple(record["seeds"]),
         data.get("name"),
         data.get("split"),
+        device.get("name"),
+        device.get("threads"),
     )
 
 

@@ -1,0 +1,1 @@
+"""What is timed: operators, layers, models, training steps, decoding, the reward."""

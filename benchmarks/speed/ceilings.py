@@ -1,0 +1,39 @@
+"""What a device can do at best, measured in the same run as what is held against it."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.speed.case import Case, Subject
+from benchmarks.timing import Budget, measure
+
+BUDGET = Budget(seconds=2.0, least=5, most=30)
+COPY, PRODUCT = "copied bytes a second", "product FLOPs a second"
+
+
+def _ceilings(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
+    """Bytes a second of copies on the device, read and written, and FLOPs of a square product."""
+    dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
+    source = torch.randn(case.sizes.copied // 4, device=device)
+    target = torch.empty_like(source)
+    n = case.sizes.product
+    # random numbers: multiplying zeros takes less power, and so runs at a higher clock
+    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    copied = measure({"copy": lambda: target.copy_(source)}, device, BUDGET).seconds("copy")
+    product = measure({"product": lambda: torch.mm(a, b, out=out)}, device, BUDGET)
+    return {
+        COPY: 2 * source.nbytes / copied.value,
+        PRODUCT: 2 * n**3 / product.seconds("product").value,
+    }
+
+
+SUBJECTS = [
+    Subject(
+        "ceilings",
+        "a copy within the device and a large product of matrices",
+        ("copied", "product"),
+        ("device",),
+        count=_ceilings,
+    )
+]

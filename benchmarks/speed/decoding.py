@@ -1,0 +1,70 @@
+"""Captions from a model: prefixes read again at every token, against one token at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.speed.case import Case, Subject, Work
+from benchmarks.speed.layers import ATTENTION
+from benchmarks.speed.models import MODEL, captioner, features
+from torch_impl import decoding
+from torch_impl.models import Captioner
+from torch_impl.transformer import Mixer
+
+IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto")
+"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones."""
+
+
+class _Whole:
+    """A captioner that can only read whole prefixes."""
+
+    def __init__(self, model: Captioner) -> None:
+        self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
+        self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
+
+
+def _decoding(case: Case, implementation: str, device: torch.device, *, beam: bool) -> Work:
+    sizes = case.sizes
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
+    form = "literal" if implementation == "prefix" else "auto"
+    if all(Mixer.parse(text).attends for text in (sizes.encoder, sizes.decoder)):
+        form = ATTENTION
+    model = captioner(case, form, device, training=False)
+    with torch.no_grad():
+        # no caption may end early: the most work, and the same whatever the weights
+        model.vocabulary.bias[model.end_id] = -1e4
+    images = features(case, device)
+    reader: Any = model if implementation == "incremental" else _Whole(model)
+    search: Callable[..., Any] = decoding.greedy
+    if beam:
+        search = partial(decoding.beam_search, beam_size=sizes.beam)
+
+    def decode() -> Any:
+        autocast = case.precision == "bfloat16"
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            return search(reader, images, max_length=sizes.tokens)
+
+    return Work(decode, [*model.parameters(), images])
+
+
+SUBJECTS = [
+    Subject(
+        "greedy",
+        "the most likely word at each step, to the full length",
+        ("batch", "length", "tokens", *MODEL),
+        IMPLEMENTATIONS,
+        make=partial(_decoding, beam=False),
+    ),
+    Subject(
+        "beam",
+        "beam search, to the full length",
+        ("batch", "beam", "length", "tokens", *MODEL),
+        IMPLEMENTATIONS,
+        make=partial(_decoding, beam=True),
+    ),
+]

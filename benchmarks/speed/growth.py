@@ -1,0 +1,49 @@
+"""How the memory of dynamic expansion grows with N_E: by vectors of d numbers, or without the d."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from benchmarks.speed import layers, resources
+from benchmarks.speed.case import Case, Subject
+from torch_impl.transformer import Mixer
+
+_LAYER = next(s for s in layers.SUBJECTS if s.name == "dynamic-layer forward+backward")
+
+
+def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
+    """Bytes kept for the backward pass: their growth by one of N_E, at d and at 2 d.
+
+    "linearity" is the growth from 2 N_E to 4 N_E over twice that from N_E to 2 N_E; 1 is linear.
+    """
+    (N_E,) = Mixer.parse(case.sizes.decoder).coefficients
+
+    def kept(vectors: int, d: int) -> float:
+        sizes = replace(case.sizes, decoder=f"dynamic:{vectors}", d_model=d)
+        layer = replace(case, subject=_LAYER, sizes=sizes)
+        assert _LAYER.make is not None
+        work = _LAYER.make(layer, implementation, device)
+        return resources.count(work.call, work.given, device)["saved bytes"]
+
+    d = case.sizes.d_model
+    one, two, four = (kept(times * N_E, d) for times in (1, 2, 4))
+    wider = kept(2 * N_E, 2 * d) - kept(N_E, 2 * d)
+    return {
+        "bytes a vector": (two - one) / N_E,
+        "bytes a vector at twice the width": wider / N_E,
+        "growth": wider / (two - one),
+        "linearity": (four - two) / (2 * (two - one)),
+    }
+
+
+SUBJECTS = [
+    Subject(
+        "dynamic-memory",
+        "activations kept by dynamic expansion over N_E and d",
+        ("batch", "tokens", "d_model", "decoder"),
+        layers.EXPANSIONS,
+        count=_growth,
+    )
+]

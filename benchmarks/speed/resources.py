@@ -1,0 +1,108 @@
+"""What a call takes beside time: operations, activations kept for the backward pass, peak memory.
+
+All three are counted, not sampled: one call gives them, and a second call gives the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+Function = Callable[[], Any]
+
+
+def count(function: Function, given: Iterable[Tensor], device: torch.device) -> dict[str, float]:
+    """Operations, bytes kept for a backward pass and peak bytes of a call.
+
+    Args:
+        function: the call.
+        given: parameters and inputs, which are there anyway and never count as kept.
+        device: where it computes.
+
+    Returns:
+        "flops": of matrix products, two a multiply-accumulate. "saved bytes": what autograd keeps,
+        every storage once and whole, however many views of it are kept. "peak bytes": see `peak`.
+    """
+    storages = _Storages()
+    saved = _Saved(given)
+    with saved, storages, FlopCounterMode(display=False) as flops:
+        function()
+    on_cuda = device.type == "cuda"
+    return {
+        "flops": flops.get_total_flops(),
+        "saved bytes": saved.total,
+        "peak bytes": peak(function, device) if on_cuda else storages.peak,
+    }
+
+
+def peak(function: Function, device: torch.device) -> int:
+    """The most memory that one call held at a time, beyond what was held before it.
+
+    On CUDA the allocator's own count; elsewhere the storages that operations handed out, which
+    leaves out what a kernel allocates and frees within.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        function()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    with _Storages() as storages:
+        function()
+    return storages.peak
+
+
+class _Saved(torch.autograd.graph.saved_tensors_hooks):
+    """Adds up the storages that autograd keeps."""
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        super().__init__(self._pack, lambda tensor: tensor)
+        self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
+        self.kept: dict[int, int] = {}
+
+    def _pack(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.given:
+            self.kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def total(self) -> int:
+        return sum(self.kept.values())
+
+
+class _Storages(TorchDispatchMode):
+    """Follows every storage that an operation hands out, until nobody holds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: dict[int, int] = {}
+        self.now = self.peak = 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        known = {storage._cdata for storage in _storages((args, kwargs))}
+        result = operation(*args, **(kwargs or {}))
+        for storage in _storages(result):
+            if storage._cdata not in known and storage._cdata not in self.live:
+                self.live[storage._cdata] = storage.nbytes()
+                self.now += storage.nbytes()
+                self.peak = max(self.peak, self.now)
+                weakref.finalize(storage, self._freed, storage._cdata)
+        return result
+
+    def _freed(self, storage: int) -> None:
+        self.now -= self.live.pop(storage)
+
+
+def _storages(values: Any) -> list[torch.UntypedStorage]:
+    return [x.untyped_storage() for x in tree_leaves(values) if isinstance(x, Tensor)]

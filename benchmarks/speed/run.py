@@ -1,0 +1,216 @@
+"""From a case to its records: time it, count what it takes, say where the numbers came from."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.records import Record
+from benchmarks.speed import resources
+from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Work, settings
+from benchmarks.timing import Budget, Measurement, measure
+from benchmarks.verify import table
+
+TABLE = "speed"
+Values = dict[str, float]
+
+
+def describe(device: torch.device, threads: int) -> dict[str, Any]:
+    """The device that numbers belong to."""
+    if device.type != "cuda":
+        return {**records.environment()["device"], "threads": threads}
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "kind": "cuda",
+        "name": properties.name,
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "memory": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+        "capability": f"{properties.major}.{properties.minor}",
+        "cuda": torch.version.cuda,
+        "driver": _driver(),
+    }
+
+
+def _driver() -> str | None:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.split("\n")[0].strip() or None
+
+
+def key(case: Case, budget: Budget, described: Mapping[str, Any]) -> str:
+    """Equal for what need not be measured again."""
+    return records.key_of("timing", case.to_dict(), budget, described)
+
+
+def time_case(
+    case: Case, device: torch.device, threads: int, budget: Budget, *, strict: bool
+) -> list[Record]:
+    """A record for each of the case's implementations that can be had.
+
+    Args:
+        case: what.
+        device: where.
+        threads: of the CPU.
+        budget: of the rounds.
+        strict: an implementation that cannot be had is bad input; else the records say why not.
+
+    Raises:
+        InputError: the baseline cannot be had, or with ``strict`` any.
+    """
+    began = time.perf_counter()
+    torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
+    with settings(case.precision, threads):
+        if case.subject.count:
+            values, unavailable = _counted(case, device)
+            details: dict[str, dict[str, Any]] = {name: {} for name in values}
+        else:
+            values, details, unavailable = _timed(case, device, budget)
+    gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
+    if unavailable and (strict or case.implementations[0] in unavailable):
+        name, why = next(iter(unavailable.items()))
+        raise InputError(f"{case.row}: implementation {name} cannot be had ({why})")
+    described = describe(device, threads)
+    return [
+        records.make(
+            "timing",
+            paper="all",
+            table=TABLE,
+            row=f"{case.row}: {name}",
+            values=values[name],
+            status="embedded",
+            key=key(case, budget, described),
+            n=details[name].get("rounds"),
+            device=described,
+            details={
+                "case": case.to_dict(),
+                "row": case.row,
+                "implementation": name,
+                "baseline": case.implementations[0],
+                "unavailable": unavailable,
+                **details[name],
+            },
+            wall_s=(time.perf_counter() - began) / len(values),
+        )
+        for name in values
+    ]
+
+
+def _counted(case: Case, device: torch.device) -> tuple[dict[str, Values], dict[str, str]]:
+    values, unavailable = {}, {}
+    assert case.subject.count is not None
+    for name in case.implementations:
+        try:
+            values[name] = case.subject.count(case, name, device)
+        except UNAVAILABLE as error:
+            unavailable[name] = _one_line(error)
+    return values, unavailable
+
+
+def _timed(
+    case: Case, device: torch.device, budget: Budget
+) -> tuple[dict[str, Values], dict[str, dict[str, Any]], dict[str, str]]:
+    works: dict[str, Work] = {}
+    unavailable = {}
+    assert case.subject.make is not None
+    for name in case.implementations:
+        try:
+            works[name] = case.subject.make(case, name, device)
+        except UNAVAILABLE as error:
+            unavailable[name] = _one_line(error)
+    if case.implementations[0] in unavailable:
+        return {}, {}, unavailable
+    measured = measure({name: work.call for name, work in works.items()}, device, budget)
+    taken = {name: _taken(work, name, device) for name, work in works.items()}
+    values, details = {}, {}
+    for name in works:
+        eager = taken.get(name.removesuffix(COMPILED), {})
+        least = case.subject.least_bytes(case) if case.subject.least_bytes else 0
+        numbers = taken[name] | ({"flops": eager["flops"]} if eager.get("flops") else {})
+        values[name] = _values(measured, name, numbers, taken[measured.baseline], least)
+        details[name] = {
+            "rounds": measured.rounds,
+            "verdict": "baseline" if name == measured.baseline else measured.verdict(name),
+            "twin": measured.twin,
+            "samples": [float(f"{s:.6g}") for s in measured.samples[name]],
+            "again": [float(f"{s:.6g}") for s in measured.again],
+            "first_call_s": measured.first_calls[name],
+        }
+    return values, details, unavailable
+
+
+def _taken(work: Work, name: str, device: torch.device) -> Values:
+    """What a call takes; of compiled code, whose operations are not seen, CUDA's memory alone."""
+    if name.endswith(COMPILED):
+        on_cuda = device.type == "cuda"
+        return {"peak bytes": resources.peak(work.call, device)} if on_cuda else {}
+    taken = resources.count(work.call, work.given, device)
+    if not work.trains:
+        del taken["saved bytes"]
+    return taken
+
+
+def _values(
+    measured: Measurement, name: str, taken: Values, baseline: Values, least_bytes: int
+) -> Values:
+    seconds, ratio = measured.seconds(name), measured.ratio(name)
+    values = {
+        "seconds": seconds.value,
+        "seconds low": seconds.low,
+        "seconds high": seconds.high,
+        "ratio": ratio.value,
+        "ratio low": ratio.low,
+        "ratio high": ratio.high,
+        "floor": measured.floor,
+        **taken,
+    }
+    for what in ("saved", "peak"):
+        if baseline.get(f"{what} bytes") and f"{what} bytes" in taken:
+            values[f"{what} ratio"] = taken[f"{what} bytes"] / baseline[f"{what} bytes"]
+    if taken.get("flops"):
+        values["flops a second"] = taken["flops"] / seconds.value
+    if least_bytes:
+        values["least bytes"] = least_bytes
+        values["least bytes a second"] = least_bytes / seconds.value
+    return values
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def verify(device: torch.device, examples: int) -> Record:
+    """Every implementation held to the oracle on the device, as `captionbench verify` does."""
+    began = time.perf_counter()
+    rows = list(table.rows(str(device), examples))
+    described = describe(device, torch.get_num_threads())
+    return records.make(
+        "verification",
+        paper="all",
+        table="verification",
+        row=described["name"],
+        values={"held": sum(row.passed for row in rows), "rows": len(rows)},
+        status="same data",
+        key=verification_key(described, examples),
+        n=sum(row.cases for row in rows),
+        details={"rows": [{**row.to_dict(), "numbers": row.numbers} for row in rows]},
+        device=described,
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def verification_key(described: Mapping[str, Any], examples: int) -> str:
+    """Equal where verification need not be run again."""
+    return records.key_of("verification", examples, described)

@@ -1,0 +1,109 @@
+"""Which cases are measured together, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from benchmarks.speed import drawn
+from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case, Sizes
+from benchmarks.speed.layers import ATTENTION
+from benchmarks.speed.models import RECIPE
+from benchmarks.speed.subjects import SUBJECTS
+from torch_impl.transformer import Mixer
+
+FORMS = ("literal", "factored")
+EAGER = (*FORMS, "fused")
+BOTH = ("literal", *(name + COMPILED for name in FORMS))
+READERS = ("prefix", "incremental")
+ENCODERS = (
+    ATTENTION,
+    *(f"static:{n}" for n in (16, 64)),
+    *(f"static:{','.join([str(n)] * 5)}" for n in (128, 256, 512)),
+    V2,
+)
+"""The encoders of v2's ablation, Table I."""
+DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
+
+
+def case(
+    subject: str, implementations: Sequence[str], precision: str = "float32", **sizes: int | float
+) -> Case:
+    """A case by its subject's name; the sizes that are not given are v2's."""
+    return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)  # type: ignore[arg-type]
+
+
+def cpu() -> list[Case]:
+    """What the targets on a CPU need, and shapes drawn at random."""
+    return [
+        case("static-layer forward+backward", FORMS),
+        case("dynamic-layer forward", FORMS),
+        case("dynamic-layer forward+backward", FORMS),
+        case("dynamic-memory", FORMS),
+        case("reward", SUBJECTS["reward"].implementations),
+        case("xe-step", ("literal", "auto"), batch=16, dropout=RECIPE.dropout),
+        case("beam", READERS, batch=1),
+        case("beam", READERS, batch=8),
+        case("static-layer forward", FORMS),
+        *drawn.cases(),
+    ]
+
+
+def gpu() -> list[Case]:
+    """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
+    large = {"copied": 2**30, "product": 8192}
+    needed, rest, compiled = [], [], []
+    for precision in PRECISIONS:
+        needed.append(case("ceilings", ("device",), precision, **large))
+        needed.append(case("static-layer forward+backward", EAGER, precision))
+        needed.append(case("static-operator forward+backward", EAGER, precision))
+        needed.append(case("xe-step", EAGER, precision, dropout=RECIPE.dropout))
+        needed.append(case("beam", READERS, precision))
+        for subject in (
+            "static-layer forward",
+            "dynamic-layer forward",
+            "dynamic-layer forward+backward",
+            "encoder forward",
+            "encoder forward+backward",
+            "decoder forward",
+            "decoder forward+backward",
+        ):
+            rest.append(case(subject, EAGER, precision))
+            compiled.append(case(subject, BOTH, precision))
+        rest.append(case("greedy", READERS, precision))
+        for subject in ("static-layer forward+backward", "static-operator forward+backward"):
+            compiled.append(case(subject, BOTH, precision))
+        compiled.append(case("xe-step", BOTH, precision, dropout=RECIPE.dropout))
+    reward = case("reward", SUBJECTS["reward"].implementations)
+    return [*needed, reward, *rest, *compiled]
+
+
+def grid() -> list[Case]:
+    """Every expansion coefficient of the papers' ablations in encoder and decoder."""
+    halves = [case("encoder forward+backward", FORMS), case("decoder forward+backward", FORMS)]
+    whole = [case("xe-step", ("literal", "auto"), dropout=RECIPE.dropout), case("beam", READERS)]
+    return over([*halves, *whole], ENCODERS, DECODERS)
+
+
+SUITES = {"cpu": cpu, "gpu": gpu, "grid": grid}
+
+
+def over(cases: Iterable[Case], encoders: Sequence[str], decoders: Sequence[str]) -> list[Case]:
+    """Each case with every pairing of the mixers; where one does not matter, once."""
+    found: dict[str, Case] = {}
+    for one in cases:
+        for encoder in encoders:
+            for decoder in decoders:
+                sizes = replace(one.sizes, encoder=encoder, decoder=decoder)
+                other = replace(one, sizes=sizes)
+                found.setdefault(f"{other.row} {other.implementations}", _attending(other))
+    return list(found.values())
+
+
+def _attending(one: Case) -> Case:
+    """The case itself or, where all mixers that matter to it attend, of one implementation."""
+    halves = [name for name in ("encoder", "decoder") if name in one.subject.sizes]
+    expands = any(not Mixer.parse(getattr(one.sizes, half)).attends for half in halves)
+    if expands or "literal" not in one.subject.implementations:
+        return one
+    return replace(one, implementations=(ATTENTION,))

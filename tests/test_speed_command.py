@@ -1,0 +1,348 @@
+"""``captionbench time``: what is timed computes the same, records are whole, targets are judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import records
+from benchmarks.cli import main
+from benchmarks.speed import command, drawn, layers, run, suites, targets
+from benchmarks.speed.case import COMPILED, PRECISIONS, Case, Sizes
+from benchmarks.speed.ceilings import COPY, PRODUCT
+from benchmarks.speed.subjects import SUBJECTS
+from benchmarks.speed.targets import BEST, TARGETS, Target, judge
+from tests.tolerances import error
+
+CPU = torch.device("cpu")
+QUICK = ["--tiny", "--seconds", "0.001"]
+
+
+def tiny(subject: str, **sizes) -> Case:
+    return Case(SUBJECTS[subject], SUBJECTS[subject].implementations, Sizes(**sizes).tiny())
+
+
+def results(subject: str, **sizes):
+    """What each implementation that can be had gives."""
+    case, found = tiny(subject, **sizes), {}
+    for name in case.implementations:
+        if not name.endswith(COMPILED):
+            try:
+                found[name] = case.subject.make(case, name, CPU).call()
+            except ValueError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "subject", [name for name in SUBJECTS if name.endswith(" forward") or name == "reward"]
+)
+def test_what_is_timed_against_each_other_computes_the_same(subject):
+    found = results(subject)
+    assert len(found) >= 2
+    first, *others = (torch.as_tensor(np.asarray(value)) for value in found.values())
+    assert first.abs().max() > 0
+    for other in others:
+        # they are held to the oracle elsewhere; here a wrong argument would show
+        assert error(other, first) < 1e-4
+
+
+@pytest.mark.parametrize("subject", ["greedy", "beam"])
+@pytest.mark.parametrize("encoder", ["static:64", "attention"])
+def test_captions_that_are_timed_have_the_full_length_and_are_equal(subject, encoder):
+    found = results(subject, encoder=encoder)
+    assert set(found) == {"prefix", "incremental", "prefix-auto"}
+    tokens = []
+    for captions in found.values():
+        best = [c[0] if isinstance(c, list) else c for c in captions]
+        tokens.append([caption.tokens for caption in best])
+        assert {len(caption) for caption in tokens[-1]} == {Sizes().tiny().tokens}
+    assert tokens[0] == tokens[1] == tokens[2]
+
+
+@pytest.mark.parametrize("implementation", ["literal", "auto"])
+def test_a_step_that_is_timed_trains(implementation):
+    case = tiny("xe-step", dropout=0.3)
+    work = case.subject.make(case, implementation, CPU)
+    before = [x.detach().clone() for x in work.given]
+    for _ in range(7):  # as run, the first five updates move nothing
+        work.call()
+    changed = [not torch.equal(a, b) for a, b in zip(before, work.given, strict=True)]
+    assert sum(changed) > 20
+    assert not any(changed[-4:])  # the batch
+
+
+@settings(max_examples=10)
+@given(
+    st.sampled_from(["static", "dynamic"]),
+    st.sampled_from(PRECISIONS),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.integers(1, 4),
+)
+def test_the_least_bytes_are_those_of_all_inputs_and_the_output(kind, precision, B, L, N):
+    sizes = Sizes(
+        batch=B, length=L, tokens=L, d_model=6, encoder=f"static:{N},2", decoder=f"dynamic:{N}"
+    )
+    for part in ("operator", "layer"):
+        subject = SUBJECTS[f"{kind}-{part} forward"]
+        case = Case(subject, ("literal",), sizes, precision)
+        work = subject.make(case, "literal", CPU)
+        out = work.call()
+        inputs = [x for x in work.given if part == "operator" or x.dim() > 1]  # no biases
+        e = 2 if precision == "bfloat16" else 4
+        width = {x.data_ptr(): e if x.dim() == 3 else 4 for x in inputs}
+        expected = sum(x.numel() * width[x.data_ptr()] for x in inputs) + out.numel() * e
+        if part == "layer":  # what the projections write and the operator reads
+            expected += 2 * (len(inputs) - 3) * B * L * 6 * e
+        assert subject.least_bytes(case) == expected
+        trained = SUBJECTS[f"{kind}-{part} forward+backward"]
+        assert trained.least_bytes(replace(case, subject=trained)) > 2 * expected
+
+
+def test_memory_grows_with_n_e_by_no_vectors():
+    case = suites.case("dynamic-memory", ("literal", "factored"), batch=48, tokens=8, d_model=16)
+    literal, factored = (case.subject.count(case, name, CPU) for name in ("literal", "factored"))
+    assert factored["growth"] == pytest.approx(1, abs=0.02)
+    assert literal["growth"] > 1.2
+    for found in (literal, factored):
+        assert found["linearity"] == pytest.approx(1, abs=0.02)
+
+
+def test_shapes_are_drawn_again_by_an_equal_seed():
+    cases = drawn.cases()
+    assert cases == drawn.cases()
+    assert cases != drawn.cases(seed=1)
+    assert len({case.row for case in cases}) == 2 * drawn.SHAPES
+
+
+def timed(tmp_path, *words: str, code: int = 0):
+    """The records that a command wrote."""
+    path = tmp_path / "r.jsonl"
+    assert main(["time", *QUICK, "--out", str(path), *words]) == code
+    return records.read(path)
+
+
+def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsys, monkeypatch):
+    words = ["--only", "static-layer", "dynamic-memory", "--json"]
+    made = timed(tmp_path, *words)
+    assert json.loads(capsys.readouterr().out) == made
+    assert {r["kind"] for r in made} == {"timing"}
+    literal, factored = made[:2]
+    assert literal["details"]["verdict"] == "baseline"
+    assert literal["values"]["ratio"] == 1
+    for name in ("saved bytes", "peak bytes", "flops", "least bytes", "floor", "seconds"):
+        assert factored["values"][name] > 0
+    assert len(factored["details"]["samples"]) == factored["n"] >= 5
+    assert factored["device"]["threads"] == 1
+    monkeypatch.setattr(run, "time_case", None)
+    assert timed(tmp_path, *words) == made
+    assert json.loads(capsys.readouterr().out) == made
+
+
+def test_an_interruption_leaves_whole_cases_and_the_next_run_goes_on(tmp_path, monkeypatch, capsys):
+    time_case = run.time_case
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return time_case(*arguments, **options)
+
+    monkeypatch.setattr(run, "time_case", interrupted)
+    only = ["--only", "dynamic-layer"]
+    assert len(timed(tmp_path, *only, code=130)) == 2
+    assert capsys.readouterr().err.endswith("captionbench: interrupted\n")
+    assert len(timed(tmp_path, *only)) == 4
+    assert len(calls) == 3
+
+
+def test_no_time_left_says_so(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    words = ["--only", "dynamic-layer", "--minutes", "1e-9"]
+    assert main(["time", *QUICK, "--out", str(path), *words]) == 0
+    assert not path.exists()
+    assert "2 cases are left, run again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "sttic"], "--only sttic: no such case"),
+        (["--device", "cuda:99"], "--device cuda:99: PyTorch cannot use it"),
+        (["--implementation", "quick"], "--implementation quick: none of these cases has it"),
+        (
+            ["--only", "static-layer f", "--implementation", "literal", "attention"],
+            "--implementation attention: none of these cases has it",
+        ),
+        (
+            ["--only", "encoder", "--suite", "grid", "--implementation", "attention"],
+            "implementation attention cannot be had (it has expansions)",
+        ),
+        (["--dtype", "tf32"], "--dtype tf32: expected a CUDA device"),
+        (["--groups", "12y4"], "--groups 12y4: expected attention, 64"),
+        (["--groups", "0"], "--groups 0: expected attention, 64"),
+        (["--num-expansions", "-1"], "--num-expansions -1: expected attention or a number"),
+        (["--batch", "0"], "--batch 0: expected at least 1"),
+        (["--threads", "none"], "--threads none: expected a number from 1 on, or all"),
+        (["--seconds", "0"], "--seconds: seconds is 0"),
+        (["--minutes", "0"], "--minutes 0.0: expected above 0"),
+        (["--suite", "gpu", "--only", "drawn"], "no case of --suite gpu is left"),
+    ],
+)
+def test_what_cannot_be_timed_is_one_line(words, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "_verified", lambda *_: [])
+    assert main(["time", "--tiny", "--out", str(tmp_path / "r.jsonl"), *words]) == 2
+    error = capsys.readouterr().err
+    assert f"captionbench: error: {said}" in error or said in error.splitlines()[-1]
+    assert "Traceback" not in error
+
+
+def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times_everything(
+    tmp_path, monkeypatch, capsys
+):
+    """On the CPU, at the smallest sizes, and with nothing compiled."""
+    row = SimpleNamespace(
+        passed=False, cases=3, numbers="2", operator="static_expansion", what="output",
+        implementation="literal",
+    )  # fmt: skip
+    row.to_dict = lambda: (
+        {name: getattr(row, name) for name in ("passed", "operator", "what")}
+        | {"implementation": row.implementation}
+    )
+    monkeypatch.setattr(run.table, "rows", lambda device, examples: iter([row]))
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    monkeypatch.setattr(run.gc, "collect", lambda: 0)
+    made = timed(tmp_path, "--suite", "gpu", code=1)
+    out = capsys.readouterr().out
+    assert "0 of 1 comparisons with the oracle hold" in out
+    assert "FAILED: static_expansion output (literal)" in out
+    assert made[0]["kind"] == "verification"
+    rows = {r["what"]["row"] for r in made[1:]}
+    for precision in ("float32", "bfloat16"):
+        for name in ("literal", "factored", "literal+compile", "factored+compile"):
+            assert any(r.startswith("xe-step") and r.endswith(f"{precision}: {name}") for r in rows)
+    (ceilings,) = [r for r in made if r["what"]["row"].endswith("float32: device")]
+    assert ceilings["values"][COPY] > 0 and ceilings["values"][PRODUCT] > 0
+    assert "peak bytes" not in next(r for r in made if "+compile" in r["what"]["row"])["values"]
+
+
+@pytest.mark.parametrize("subject", ["static-layer forward", "dynamic-operator forward"])
+def test_what_is_compiled_computes_the_same(subject, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    for precision in ("float32", "bfloat16"):
+        case = replace(tiny(subject), precision=precision)
+        one, other = (
+            case.subject.make(case, name, CPU).call() for name in ("literal", "literal+compile")
+        )
+        assert torch.equal(one, other)
+        assert one.dtype == torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def test_every_target_is_in_its_suite():
+    measured = {
+        kind: {(c.row, name) for c in suite() for name in c.implementations}
+        for kind, suite in (("cpu", suites.cpu), ("cuda", suites.gpu))
+    }
+    for target in TARGETS:
+        rows = {row for row, _ in measured[target.device]}
+        if target.quantity == targets.SLOWER:
+            assert any(row.startswith(target.case.subject.name) for row in rows)
+        elif target.implementation == BEST:
+            assert target.case.row in rows
+        else:
+            assert (target.case.row, target.implementation) in measured[target.device]
+
+
+def record(case: Case, implementation: str, values: dict, **details):
+    device = {"kind": "cpu", "name": "a machine", "cores": 2, "threads": 1}
+    return records.make(
+        "timing",
+        paper="all",
+        table=run.TABLE,
+        row=f"{case.row}: {implementation}",
+        values=values,
+        status="embedded",
+        key="k",
+        device=device,
+        details={
+            "case": case.to_dict(),
+            "row": case.row,
+            "implementation": implementation,
+            "baseline": "literal",
+            **details,
+        },
+    )
+
+
+STATIC = suites.case("static-layer forward+backward", ())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.5, 1.7, "met"), (1.4, 1.6, "not settled"), (1.2, 1.4, "missed")],
+)
+def test_a_target_is_met_or_missed_by_the_whole_interval(low, high, expected):
+    target = Target("it", STATIC, "factored", targets.RATIO, 1.45)
+    values = {"ratio": (low + high) / 2, "ratio low": low, "ratio high": high}
+    made = [record(STATIC, "factored", values)]
+    (outcome,) = judge(made, [target])
+    assert outcome.verdict == expected
+    assert judge(made, [replace(target, device="cuda")])[0].verdict == "not run"
+    assert judge(made, [replace(target, implementation="auto")])[0].verdict == "not run"
+    assert judge(made, [replace(target, implementation=BEST)])[0].verdict == expected
+    assert judge([], [target])[0].verdict == "not run"
+
+
+def test_small_quantities_are_bounded_above():
+    made = [record(STATIC, "factored", {"saved ratio": 0.4, "ratio": 1.0})]
+    for bound, expected in ((0.5, "met"), (0.3, "missed")):
+        (outcome,) = judge(made, [Target("it", STATIC, "factored", targets.SAVED, bound)])
+        assert outcome.verdict == expected
+
+
+def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
+    times = {"seconds": 2.0, "seconds low": 1.0, "seconds high": 4.0}
+    made = [
+        record(STATIC, "factored", {**times, "least bytes": 60.0, "flops": 10.0}),
+        record(suites.case("ceilings", ()), "device", {COPY: 60.0, PRODUCT: 40.0}),
+    ]
+    target = Target("it", STATIC, "factored", targets.ROOFLINE, 0.5)
+    found = targets.roofline(made[0], made)
+    assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
+    assert judge(made, [target])[0].verdict == "not settled"
+    assert judge(made[:1], [target])[0].verdict == "not run"
+    made[0]["values"]["flops"] = 80.0
+    assert targets.roofline(made[0], made).value == 1.0
+
+
+def test_one_slower_shape_is_one_too_many():
+    (target,) = [t for t in TARGETS if t.what == "static layers of drawn shapes"]
+    cases = [case for case in drawn.cases() if case.subject is drawn.STATIC]
+    made = [record(case, "auto", {}, verdict="faster") for case in cases]
+    assert judge(made, [target])[0].verdict == "met"
+    assert judge(made[1:], [target])[0].verdict == "not settled"
+    made[3]["details"]["verdict"] = "slower"
+    (outcome,) = judge(made, [target])
+    assert (outcome.verdict, outcome.measured) == ("missed", "1 of 20")
+
+
+def test_a_machine_s_record_does_not_replace_another_s():
+    here = record(STATIC, "literal", {})
+    there = {**here, "device": {**here["device"], "name": "another"}}
+    threads = {**here, "device": {**here["device"], "threads": 2}}
+    assert len(records.newest([here, there, threads, here])) == 3
+
+
+def test_a_model_with_nothing_to_expand_says_so():
+    with pytest.raises(ValueError, match="has no expansion"):
+        layers.expansions(torch.nn.Linear(1, 1), "literal")

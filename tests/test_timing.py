@@ -1,0 +1,209 @@
+"""The way things are timed, timed itself: on a simulated noisy machine, and once on a real one."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import timing
+from benchmarks.speed import resources
+from benchmarks.timing import Budget, Estimate, measure, median, paired_ratio, verdict
+
+seeds = st.integers(0, 10_000)
+times = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12)
+CPU = torch.device("cpu")
+
+
+class Machine:
+    """A clock that only work moves: with noise, now and then a long pause, ever slower."""
+
+    def __init__(self, seed: int, noise: float = 0.05) -> None:
+        self.now, self.noise = 0.0, noise
+        self.generator = np.random.default_rng(seed)
+        self.calls: list[str] = []
+
+    def work(self, seconds: float, name: str = "") -> Callable[[], None]:
+        def call() -> None:
+            self.calls.append(name)
+            pause = 20 if self.generator.random() < 0.05 else 1
+            drift = 1 + self.now / 20
+            self.now += seconds * pause * drift * self.generator.lognormal(0, self.noise)
+
+        return call
+
+    def measure(self, functions: dict[str, Callable[[], None]], budget: Budget):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(timing, "perf_counter", lambda: self.now)
+            return measure(functions, "cpu", budget)
+
+
+ROUNDS = Budget(seconds=1e-9, least=15, most=15)
+
+
+@given(seeds, st.floats(1e-5, 0.1))
+def test_work_done_twice_is_called_slower(seed, seconds):
+    machine = Machine(seed)
+    found = machine.measure({"a": machine.work(seconds), "b": machine.work(2 * seconds)}, ROUNDS)
+    assert found.verdict("b") == "slower"
+    assert 0.4 < found.ratio("b").value < 0.6
+    swapped = machine.measure({"b": machine.work(2 * seconds), "a": machine.work(seconds)}, ROUNDS)
+    assert swapped.verdict("a") == "faster"
+
+
+def test_equal_work_is_hardly_ever_called_different():
+    called = Counter()
+    for seed in range(200):
+        machine = Machine(seed)
+        work = {"a": machine.work(0.01), "b": machine.work(0.01)}
+        called[machine.measure(work, ROUNDS).verdict("b")] += 1
+    assert called["not settled"] >= 194
+
+
+def test_a_real_function_that_works_twice_is_called_slower():
+    x = torch.randn(200, 200)
+
+    def once():
+        for _ in range(4):
+            x @ x
+
+    def twice():
+        once()
+        once()
+
+    found = measure({"once": once, "twice": twice}, "cpu", Budget(0.5, least=30, most=60))
+    assert found.verdict("twice") == "slower"
+    assert found.twin == "once"
+
+
+@given(seeds, st.integers(1, 4), st.integers(1, 9))
+def test_all_take_turns_and_the_quickest_goes_twice(seed, count, rounds):
+    machine = Machine(seed, noise=0)
+    names = [str(i) for i in range(count)]
+    work = {name: machine.work(10.0 ** -int(name), name) for name in names}
+    budget = Budget(seconds=1e9, least=rounds, most=rounds, warm_up=3)
+    found = machine.measure(work, budget)
+    timed = machine.calls[3 * count :]
+    assert Counter(machine.calls[: 3 * count]) == Counter(names * 3)
+    turns = [timed[i : i + count + 1] for i in range(0, len(timed), count + 1)]
+    assert [Counter(turn) for turn in turns] == [Counter([*names, found.twin])] * rounds
+    assert found.rounds == rounds == len(found.samples["0"])
+    assert found.baseline == "0"
+
+
+@given(seeds, st.floats(0.1, 5), st.integers(1, 6))
+def test_time_is_kept_but_for_the_least_rounds(seed, seconds, least):
+    machine = Machine(seed, noise=0)
+    machine.generator = np.random.default_rng(0)
+    found = machine.measure({"a": machine.work(0.3)}, Budget(seconds, least=least, most=50))
+    before_the_last = sum(found.samples["a"][:-1]) + sum(found.again[:-1])
+    assert found.rounds >= least
+    assert found.rounds == least or before_the_last < seconds
+
+
+@given(times, st.floats(0.1, 10))
+def test_intervals_scale_and_hold_the_value(samples, factor):
+    for found, scaled in (
+        (median(samples), median([factor * s for s in samples])),
+        (
+            paired_ratio(samples, samples[::-1]),
+            paired_ratio([factor * s for s in samples], samples[::-1]),
+        ),
+    ):
+        assert found.low <= found.value <= found.high
+        for name in ("value", "low", "high"):
+            assert getattr(scaled, name) == pytest.approx(factor * getattr(found, name))
+
+
+@given(times)
+def test_a_function_is_as_fast_as_itself(samples):
+    assert paired_ratio(samples, samples) == Estimate(1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("interval", "floor", "expected"),
+    [
+        ((1.3, 1.2, 1.4), 1.1, "faster"),
+        ((1.3, 1.2, 1.4), 1.25, "not settled"),
+        ((1.3, 0.9, 1.4), 1.0, "not settled"),
+        ((0.7, 0.6, 0.8), 1.1, "slower"),
+        ((0.7, 0.6, 0.95), 1.1, "not settled"),
+        ((0.7, 0.6, 1.1), 1.0, "not settled"),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_beyond_one_and_the_floor(interval, floor, expected):
+    assert verdict(Estimate(*interval), floor) == expected
+
+
+def test_the_collector_runs_again_after_an_interruption():
+    def interrupted():
+        raise KeyboardInterrupt
+
+    calls = iter([int, int, *[interrupted] * 9])
+    with pytest.raises(KeyboardInterrupt):
+        measure({"a": lambda: next(calls)()}, "cpu", Budget())
+    assert gc.isenabled()
+
+
+def test_what_cannot_be_is_named():
+    with pytest.raises(ValueError, match="no functions"):
+        measure({}, "cpu", Budget())
+    with pytest.raises(ValueError, match="seconds is 0"):
+        Budget(seconds=0)
+    with pytest.raises(ValueError, match="least, most, warm_up are 5, 4, 2"):
+        Budget(most=4)
+    with pytest.raises(ValueError, match="2 and 1 rounds"):
+        paired_ratio([1.0, 2.0], [1.0])
+
+
+sizes = st.integers(1, 8)
+
+
+@given(sizes, sizes, sizes)
+def test_operations_of_a_product_are_two_a_multiply_accumulate(m, n, k):
+    a, b = torch.zeros(m, k), torch.zeros(k, n)
+    assert resources.count(lambda: a @ b, (), CPU)["flops"] == 2 * m * n * k
+
+
+@given(sizes, sizes)
+def test_kept_storages_count_once_and_given_ones_never(m, n):
+    x = torch.ones(m, n, requires_grad=True)
+    w = torch.ones(n, n, requires_grad=True)
+
+    def count(function, given):
+        return resources.count(function, given, CPU)["saved bytes"]
+
+    assert count(lambda: x @ w, (x, w)) == 0
+    assert count(lambda: x @ w, (x,)) == 4 * n * n
+    assert count(lambda: (x @ w).exp(), (x, w)) == 4 * m * n
+
+    def views():
+        y = x * 2
+        return y[:1] @ w, y.t().exp() @ x
+
+    # y for its first row and, whole, as a transpose's; exp's result; the given x and w not
+    assert count(views, (x, w)) == 4 * m * n * 2
+
+
+@given(sizes, st.integers(1, 5))
+def test_peak_is_what_lives_at_a_time(n, steps):
+    x = torch.ones(n)
+
+    def chain():
+        y = x
+        for _ in range(steps):
+            y = y + 1
+        return y.view(-1, 1)
+
+    def fan():
+        return [x + i for i in range(steps)]
+
+    assert resources.count(chain, (), CPU)["peak bytes"] == 4 * n * min(steps, 2)
+    assert resources.count(fan, (), CPU)["peak bytes"] == 4 * n * steps
+    assert resources.count(lambda: x.add_(1), (), CPU)["peak bytes"] == 0
