@@ -1,0 +1,126 @@
+"""The Triton kernels against the oracle: on Triton's interpreter, and on a GPU where one is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests import strategies
+from tests.covers import covers
+from tests.parity import Array, Errors, flat, nudge, numpy, tensor
+from tests.precision import PRECISIONS
+from tests.strategies import OperatorCase, StaticCase
+from tests.test_expansion import LEARNED, batched
+from tests.tolerances import assert_close, scale
+
+pytest.importorskip("triton")
+
+from torch_impl import kernels
+from torch_impl.kernels import launch
+from torch_impl.kernels.launch import Tiles
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+TILES = st.sampled_from([Tiles(4, 4, 8), Tiles(8, 4, 4), Tiles(16, 16, 16)])
+"""Small, so that small sizes cross their borders; the interpreter takes any power of two."""
+
+STATIC = strategies.static_cases()
+MODERATE = strategies.static_cases(kinds=strategies.MODERATE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _interpreted() -> Iterator[None]:
+    with kernels.interpreted():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _poisoned() -> Iterator[None]:
+    """What is allocated and not written is NaN."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+def operator(case: OperatorCase, a: dict[str, Tensor], **options: Any) -> Tensor:
+    mask = torch.from_numpy(case.mask).to(a["K"].device)
+    assert isinstance(case, StaticCase)
+    arrays = (a["E_Q"], a["E_B"], a["K"], a["V_1"], a["V_2"], a["S"])
+    return kernels.static_expansion(*arrays, case.groups, mask, **options)
+
+
+def run(
+    case: OperatorCase, dtype: torch.dtype = torch.float64, device: str = "cpu", **options: Any
+) -> tuple[Array, dict[str, Array]]:
+    """The kernels' output and gradients, by the oracle's names."""
+    leaves = {name: tensor(x, dtype, grad=name != "dO") for name, x in case.arrays.items()}
+    arrays = {name: x.to(device) for name, x in leaves.items()}
+    out = operator(case, arrays, **options)
+    torch.autograd.backward(out, arrays["dO"])
+    return numpy(out.cpu()), {name: numpy(x.grad) for name, x in leaves.items() if name != "dO"}
+
+
+@covers(expansionnet_v1=[4, 5, 6, 7, 8, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
+@settings(max_examples=15)
+@given(case=STATIC, tiles=TILES, store_m=st.booleans())
+def test_a_padded_batch_is_each_sequence_through_the_oracle(
+    case: OperatorCase, tiles: Tiles, store_m: bool
+) -> None:
+    with launch.tiles(tiles):
+        actual, dX = run(case, store_m=store_m)
+    out, dX_oracle = batched(case)
+    assert_close(actual, out)
+    assert_close(flat(dX), flat(dX_oracle), "gradients")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@covers(expansionnet_v1=[4, 5, 6, 7, 8, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
+def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: str) -> None:
+    """With the tiles of the default choice, of which every size here is a part."""
+    errors: defaultdict[str, Errors] = defaultdict(lambda: Errors(precision))
+
+    @settings(max_examples=12)
+    @given(MODERATE, strategies.generators())
+    def collect(case: OperatorCase, generator: np.random.Generator) -> None:
+        case = case.astype(PRECISIONS[precision]).astype(np.float64)
+        actual, dX = run(case, getattr(torch, precision), device)
+        out, dX_exact = batched(case)
+        literally, dX_literally = batched(case, precision)
+        moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
+        nudged, dX_nudged = batched(replace(case, **moved))
+        errors["output"].add(actual, literally, out, [nudged])
+        for name in dX:
+            forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
+            for found in (errors[name], errors["any gradient"]):
+                found.add(*forms, scale(flat(dX_exact)))
+
+    collect()
+    errors.pop("output").check("output")
+    errors.pop("any gradient").check("any gradient", [np.max])
+    for name in errors:
+        errors[name].check(name, [np.mean])
+
+
+@settings(max_examples=8)
+@given(strategies.static_cases(empty=True), TILES)
+def test_empty_sequences_are_finite_and_zero(case: OperatorCase, tiles: Tiles) -> None:
+    with launch.tiles(tiles):
+        out, dX = run(case)
+    assert np.isfinite(out).all()
+    assert (out[~case.mask] == 0).all()
+    for name, gradient in dX.items():
+        assert np.isfinite(gradient).all(), name
+        if name not in LEARNED:
+            assert (gradient[~case.mask] == 0).all(), name

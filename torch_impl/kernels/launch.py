@@ -1,0 +1,181 @@
+"""Loading the programs, choosing their tiles, launching them.
+
+The folder ``programs`` is loaded as two packages: compiled, for CUDA tensors, and interpreted, for
+CPU tensors (Triton's interpreter, a program at a time in NumPy). So one process has both, whatever
+``TRITON_INTERPRET`` was when Triton was first imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_impl.expansion.literal import EPSILON
+
+FLAT = 512
+"""Entries of a program that treats them one by one."""
+
+
+@functools.cache
+def programs(interpreted: bool) -> Any:
+    """The package of programs, to be compiled or interpreted."""
+    from triton import knobs
+
+    folder = Path(__file__).parent / "programs"
+    name = f"{__package__}.{'interpreted' if interpreted else 'compiled'}_programs"
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None and spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[name] = package
+    with knobs.runtime.scope():
+        knobs.runtime.interpret = interpreted
+        spec.loader.exec_module(package)
+    return package
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tile sizes, powers of two, and Triton's launch options.
+
+    Attributes:
+        BN: expanded rows.
+        BI: tokens, on either side of an L x L matrix.
+        BD: channels, of d.
+        num_warps, num_stages: Triton's.
+    """
+
+    BN: int
+    BI: int
+    BD: int
+    num_warps: int = 8
+    num_stages: int = 2
+
+
+_forced: ContextVar[Tiles | None] = ContextVar("tiles", default=None)
+
+
+@contextmanager
+def tiles(forced: Tiles) -> Iterator[None]:
+    """Use these tiles in place of the chosen ones: small ones cross borders at small sizes."""
+    token = _forced.set(forced)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def choose_tiles(length: int, width: int, dtype: torch.dtype) -> Tiles:
+    """The tiles for L tokens of d channels.
+
+    Not tuned by timing, nor by ``triton.autotune``, which would time every shape of a ragged batch
+    anew: the largest tiles that leave no program short of registers (the compile tests hold them
+    to that on sm_80 and sm_90), float32 having no tensor cores to do its products; and no more
+    tokens than have to be.
+    """
+    forced = _forced.get()
+    if forced is not None:
+        return forced
+    tokens = min((32, 16), key=lambda size: -(-length // size) * (size + 8))
+    BN, BD = (32, 32) if dtype in (torch.float32, torch.float64) else (64, 64)
+    return Tiles(BN, tokens, min(BD, max(16, 1 << (width - 1).bit_length())))
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Float32, or float64 for float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+@functools.lru_cache(maxsize=64)
+def row_tiles(groups: tuple[int, ...], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Tiles of at most ``rows`` rows that cross no group's border.
+
+    Returns:
+        (T, 3) int32 (first row, row after the last, group), and the first tile of every group with
+        T after them, (G + 1,) int32.
+    """
+    table: list[tuple[int, int, int]] = []
+    first = [0]
+    start = 0
+    for g, size in enumerate(groups):
+        borders = [*range(start, start + size, rows), start + size]
+        table += [(low, high, g) for low, high in pairwise(borders)]
+        first.append(len(table))
+        start += size
+    return (
+        torch.tensor(table, dtype=torch.int32, device=device),
+        torch.tensor(first, dtype=torch.int32, device=device),
+    )
+
+
+def blocks(size: int, block: int) -> int:
+    """How many blocks cover ``size``."""
+    return -(-size // block)
+
+
+class Launches:
+    """The programs of one call on ``keys`` (B, L, d): they take its sizes and tiles by name.
+
+    Args:
+        keys: K.
+        tf32: whether products of float32 round their operands to TF32.
+        sizes: of more than ``keys`` says.
+    """
+
+    def __init__(self, keys: Tensor, tf32: bool, **sizes: int | float) -> None:
+        from triton import language
+
+        self.B, self.L, self.d = keys.shape
+        self.tiles = choose_tiles(self.L, self.d, keys.dtype)
+        self.token_blocks = blocks(self.L, self.tiles.BI)
+        self.channel_blocks = blocks(self.d, self.tiles.BD)
+        self.keys, self.precise = keys, accumulator(keys.dtype)
+        self.constants: dict[str, Any] = {
+            "B": self.B,
+            "L": self.L,
+            "D": self.d,
+            "scale": 1 / math.sqrt(self.d),
+            "epsilon": EPSILON,
+            "PRECISION": "tf32" if tf32 else "ieee",
+            "ACC": getattr(language, str(self.precise).removeprefix("torch.")),
+            "BLOCK": FLAT,
+            **asdict(self.tiles),
+            **sizes,
+        }
+
+    def empty(self, *shape: int) -> Tensor:
+        """Of keys' dtype."""
+        return self.keys.new_empty(shape)
+
+    def empty_precise(self, *shape: int) -> Tensor:
+        """Of what is accumulated, float32 at least."""
+        return self.keys.new_empty(shape, dtype=self.precise)
+
+    def run(self, name: str, grid: Sequence[int], *tensors: Tensor, **constants: Any) -> None:
+        """Run a program over the grid, on its tensors and those of the constants that it names."""
+        cpu = self.keys.device.type == "cpu"
+        program, given = getattr(programs(cpu), name), self.constants | constants
+        options = {key: given[key] for key in ("num_warps", "num_stages")}
+        options |= {key: given[key] for key in program.arg_names[len(tensors) :]}
+        with nullcontext() if cpu else torch.cuda.device(self.keys.device):
+            program[tuple(grid)](*tensors, **options)
+
+    def gate_gradients(self, dO: Tensor, selectors: Tensor, difference: Tensor) -> list[Tensor]:
+        """dB (2, B, L, d) and dS of the selection, ``difference`` being B_1 - B_2."""
+        dB, dS = self.empty(2, *dO.shape), torch.empty_like(selectors)
+        grid = (blocks(dO.numel(), FLAT),)
+        self.run("gate_gradients", grid, dO, selectors, difference, dB, dS, size=dO.numel())
+        return [dB, dS]

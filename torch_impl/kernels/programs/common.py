@@ -1,0 +1,75 @@
+"""What the programs share.
+
+Nothing here or beside it calls ``triton.language.standard``: those functions are compiled or
+interpreted for the whole process, by the environment in which Triton was first imported, while this
+package is loaded both ways (``torch_impl.kernels.launch``).
+"""
+
+import triton
+import triton.language as tl
+
+INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+
+
+def device_function(function):
+    """Called by programs: compiled into them; plain Python for the interpreter."""
+    return function if INTERPRETED.value else triton.jit(function)
+
+
+@device_function
+def row_tile(TILES, t, BN: tl.constexpr):
+    """Row tile t: rows from its first one on, which of them it has, its group."""
+    at = TILES + 3 * t
+    n = tl.load(at) + tl.arange(0, BN)
+    return n, n < tl.load(at + 1), tl.load(at + 2)
+
+
+@device_function
+def load(base, row, rows, column, columns, stride):
+    """A matrix tile, zero outside ``rows`` and ``columns``; rows are ``stride`` entries apart."""
+    at = base + (row * stride)[:, None] + column[None, :]
+    return tl.load(at, mask=rows[:, None] & columns[None, :], other=0.0)
+
+
+@device_function
+def store(base, row, rows, column, columns, stride, values):
+    """Write a matrix tile, as ``load`` reads it, in the dtype of ``base``."""
+    at = base + (row * stride)[:, None] + column[None, :]
+    tl.store(at, values.to(base.dtype.element_ty), mask=rows[:, None] & columns[None, :])
+
+
+@device_function
+def load_pair(base, x, inside, stride):
+    """The vectors of both streams, ``stride`` entries apart, zero outside."""
+    at = base + x
+    return tl.load(at, mask=inside, other=0.0), tl.load(at + stride, mask=inside, other=0.0)
+
+
+@device_function
+def product(a, b, acc, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
+    """``acc + a b`` on operands rounded to ``OPERAND``, accumulated in acc's dtype."""
+    a = a.to(OPERAND)
+    b = b.to(OPERAND)
+    if INTERPRETED:  # where NumPy multiplies, and has no bfloat16
+        a = a.to(acc.dtype)
+        b = b.to(acc.dtype)
+    return tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
+
+
+@device_function
+def total(x, AXIS: tl.constexpr):
+    """The sum along an axis."""
+    return tl.reduce(x, AXIS, tl.standard._sum_combine)
+
+
+@device_function
+def sigmoid(x):
+    """Of any x, without overflow."""
+    e = tl.exp(-tl.abs(x))
+    return tl.where(x >= 0, 1.0, e) / (1.0 + e)
+
+
+@device_function
+def streams(x):
+    """ReLU(+x) and ReLU(-x)."""
+    return tl.maximum(x, 0.0), tl.maximum(-x, 0.0)

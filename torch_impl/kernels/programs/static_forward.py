@@ -1,0 +1,179 @@
+"""Static expansion, forward.
+
+A row tile is (first row, row after the last, group) in ``TILES``: no tile crosses a group's border.
+M and everything of its shape is (N, B, L), so that the products that sum over a batch are one
+matrix product. Padded tokens have M = 0, which takes them out of every sum and product after.
+``INV_ROW`` (2, B, N) and ``INV_COLUMN`` (G, B, 2, L) are one over Psi's denominators, by stream;
+``share`` is 1 / len(G).
+"""
+
+import triton
+import triton.language as tl
+
+from .common import load, load_pair, product, row_tile, sigmoid, store, streams, total
+
+
+@triton.jit
+def length_transformation(
+    Q,
+    K,
+    MASK,
+    TILES,
+    M,
+    INV_ROW,
+    PARTIAL,
+    scale,
+    epsilon,
+    B,
+    N,
+    L,
+    D,
+    HAS_MASK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BN: tl.constexpr,
+    BI: tl.constexpr,
+    BD: tl.constexpr,
+):
+    """M = Q K^T / sqrt(d) (v2 equation 2); one over its row sums; column sums by row tile."""
+    t = tl.program_id(0)
+    b = tl.program_id(1).to(tl.int64)
+    n, rows, _ = row_tile(TILES, t, BN)
+    M += b * L
+    sum_1 = tl.full([BN], 0.0, M.dtype.element_ty)
+    sum_2 = tl.full([BN], 0.0, M.dtype.element_ty)
+    for i0 in range(0, L, BI):
+        i = i0 + tl.arange(0, BI)
+        tokens = i < L
+        acc = tl.full([BN, BI], 0.0, M.dtype.element_ty)
+        for d0 in range(0, D, BD):
+            d = d0 + tl.arange(0, BD)
+            q = load(Q, n, rows, d, d < D, D)
+            k = load(K + b * L * D, i, tokens, d, d < D, D)
+            acc = product(q, tl.trans(k), acc, K.dtype.element_ty, PRECISION)
+        valid = tokens
+        if HAS_MASK:
+            valid = tokens & (tl.load(MASK + b * L + i, mask=tokens, other=0) != 0)
+        z = tl.where(rows[:, None] & valid[None, :], acc * scale, 0.0)
+        store(M, n.to(tl.int64), rows, i, tokens, B * L, z)
+        p_1, p_2 = streams(z)
+        sum_1 += total(p_1, 1)
+        sum_2 += total(p_2, 1)
+        partial = PARTIAL + (t * B + b) * 2 * L + i
+        tl.store(partial, total(p_1, 0), mask=tokens)
+        tl.store(partial + L, total(p_2, 0), mask=tokens)
+    at = INV_ROW + b * N + n
+    tl.store(at, 1.0 / (sum_1 + epsilon), mask=rows)
+    tl.store(at + B * N, 1.0 / (sum_2 + epsilon), mask=rows)
+
+
+@triton.jit
+def group_sums(PARTIAL, FIRST, SUMS, epsilon, size, INVERSE: tl.constexpr, BLOCK: tl.constexpr):
+    """Sums of row tiles, (T, size), over each group's tiles in order, (G, size); or one over it."""
+    g = tl.program_id(0)
+    x = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.full([BLOCK], 0.0, SUMS.dtype.element_ty)
+    first = tl.load(FIRST + g)
+    at = PARTIAL + first.to(tl.int64) * size + x
+    for _ in range(first, tl.load(FIRST + g + 1)):
+        acc += tl.load(at, mask=x < size, other=0.0)
+        at += size
+    if INVERSE:
+        acc = 1.0 / (acc + epsilon)
+    tl.store(SUMS + g.to(tl.int64) * size + x, acc, mask=x < size)
+
+
+@triton.jit
+def mixing_weights(
+    M,
+    INV_ROW,
+    INV_COLUMN,
+    TILES,
+    W,
+    share,
+    num_tiles,
+    B,
+    N,
+    L,
+    PRECISION: tl.constexpr,
+    BN: tl.constexpr,
+    BI: tl.constexpr,
+):
+    """W_s = R_s^bw R_s^fw, (2, B, L, L): what tokens i read of tokens j through all rows n."""
+    i = tl.program_id(0) * BI + tl.arange(0, BI)
+    j = tl.program_id(1) * BI + tl.arange(0, BI)
+    b = tl.program_id(2).to(tl.int64)
+    M += b * L
+    acc_1 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
+    acc_2 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
+    for t in range(num_tiles):
+        n, rows, g = row_tile(TILES, t, BN)
+        read_1, read_2 = streams(load(M, n.to(tl.int64), rows, i, i < L, B * L))
+        seen_1, seen_2 = streams(load(M, n.to(tl.int64), rows, j, j < L, B * L))
+        inv_c_1, inv_c_2 = load_pair(INV_COLUMN + (g * B + b) * 2 * L, i, i < L, L)
+        inv_r_1, inv_r_2 = load_pair(INV_ROW + b * N, n, rows, B * N)
+        read_1 = tl.trans(read_1 * inv_c_1[None, :])
+        read_2 = tl.trans(read_2 * inv_c_2[None, :])
+        seen_1 *= inv_r_1[:, None]
+        seen_2 *= inv_r_2[:, None]
+        acc_1 = product(read_1, seen_1, acc_1, W.dtype.element_ty, PRECISION)
+        acc_2 = product(read_2, seen_2, acc_2, W.dtype.element_ty, PRECISION)
+    store(W + b * L * L, i, i < L, j, j < L, L, acc_1 * share)
+    store(W + (B + b) * L * L, i, i < L, j, j < L, L, acc_2 * share)
+
+
+@triton.jit
+def selection(
+    M,
+    INV_COLUMN,
+    TILES,
+    W,
+    V_1,
+    V_2,
+    E_B,
+    S,
+    OUT,
+    DIFFERENCE,
+    share,
+    num_tiles,
+    B,
+    L,
+    D,
+    KEEP: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BN: tl.constexpr,
+    BI: tl.constexpr,
+    BD: tl.constexpr,
+):
+    """B_s = W_s V_s + R_s^bw E_B, gated (v2 equations 7, 8); B_1 - B_2 for the backward."""
+    i = tl.program_id(0) * BI + tl.arange(0, BI)
+    d = tl.program_id(1) * BD + tl.arange(0, BD)
+    b = tl.program_id(2).to(tl.int64)
+    tokens = i < L
+    channels = d < D
+    M += b * L
+    acc_1 = tl.full([BI, BD], 0.0, M.dtype.element_ty)
+    acc_2 = tl.full([BI, BD], 0.0, M.dtype.element_ty)
+    for t in range(num_tiles):
+        n, rows, g = row_tile(TILES, t, BN)
+        read_1, read_2 = streams(load(M, n.to(tl.int64), rows, i, tokens, B * L))
+        inv_c_1, inv_c_2 = load_pair(INV_COLUMN + (g * B + b) * 2 * L, i, tokens, L)
+        read_1 = tl.trans(read_1 * inv_c_1[None, :])
+        read_2 = tl.trans(read_2 * inv_c_2[None, :])
+        e = load(E_B, n, rows, d, channels, D)
+        acc_1 = product(read_1, e, acc_1, V_1.dtype.element_ty, PRECISION)
+        acc_2 = product(read_2, e, acc_2, V_1.dtype.element_ty, PRECISION)
+    acc_1 *= share
+    acc_2 *= share
+    for j0 in range(0, L, BI):
+        j = j0 + tl.arange(0, BI)
+        w_1 = load(W + b * L * L, i, tokens, j, j < L, L)
+        w_2 = load(W + (B + b) * L * L, i, tokens, j, j < L, L)
+        v_1 = load(V_1 + b * L * D, j, j < L, d, channels, D)
+        v_2 = load(V_2 + b * L * D, j, j < L, d, channels, D)
+        acc_1 = product(w_1, v_1, acc_1, V_1.dtype.element_ty, PRECISION)
+        acc_2 = product(w_2, v_2, acc_2, V_1.dtype.element_ty, PRECISION)
+    gate = sigmoid(load(S + b * L * D, i, tokens, d, channels, D).to(acc_1.dtype))
+    difference = acc_1 - acc_2
+    store(OUT + b * L * D, i, tokens, d, channels, D, acc_2 + gate * difference)
+    if KEEP:
+        store(DIFFERENCE + b * L * D, i, tokens, d, channels, D, difference)

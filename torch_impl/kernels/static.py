@@ -1,0 +1,242 @@
+"""Static expansion as custom operators, forward and backward.
+
+The package's documentation says what each program reads and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
+
+from torch_impl.kernels.launch import FLAT, Launches, accumulator, blocks, row_tiles
+
+PROGRAMS = 512
+"""A few for every multiprocessor: an A100 has 108, an H100 132."""
+
+
+class StaticLaunches(Launches):
+    """The programs of one call, and the row tiles that they share."""
+
+    def __init__(
+        self, query_vectors: Tensor, keys: Tensor, groups: Sequence[int], tf32: bool
+    ) -> None:
+        super().__init__(keys, tf32, N=len(query_vectors), share=1 / len(groups))
+        self.N, self.G = len(query_vectors), len(groups)
+        self.table, self.first = row_tiles(tuple(groups), self.tiles.BN, keys.device)
+        self.constants["num_tiles"] = self.T = len(self.table)
+
+    def transform(
+        self, query_vectors: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """M (N, B, L); one over Psi's denominators: rows (2, B, N), columns (G, B, 2, L)."""
+        M = self.empty_precise(self.N, self.B, self.L)
+        inv_row = self.empty_precise(2, self.B, self.N)
+        partial = self.empty_precise(self.T, self.B, 2, self.L)
+        valid = self.keys if mask is None else mask.view(torch.uint8)
+        tensors = (query_vectors, self.keys, valid, self.table, M, inv_row, partial)
+        grid = (self.T, self.B)
+        self.run("length_transformation", grid, *tensors, HAS_MASK=mask is not None)
+        return M, inv_row, self.sum_groups(partial, inverse=True)
+
+    def sum_groups(self, partial: Tensor, inverse: bool) -> Tensor:
+        """Column sums (T, B, 2, L) by row tile to (G, B, 2, L), or to one over them."""
+        sums, size = self.empty_precise(self.G, self.B, 2, self.L), partial[0].numel()
+        grid = (self.G, blocks(size, FLAT))
+        self.run("group_sums", grid, partial, self.first, sums, size=size, INVERSE=inverse)
+        return sums
+
+    def mix(self, M: Tensor, inv_row: Tensor, inv_column: Tensor) -> Tensor:
+        """W (2, B, L, L)."""
+        W = self.empty(2, self.B, self.L, self.L)
+        grid = (self.token_blocks, self.token_blocks, self.B)
+        self.run("mixing_weights", grid, M, inv_row, inv_column, self.table, W)
+        return W
+
+
+def forward(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None,
+    groups: Sequence[int],
+    tf32: bool,
+    keep: bool,
+    store_m: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The output; and for the backward, or empty: B_1 - B_2, one over Psi's denominators, M, W."""
+    call = StaticLaunches(query_vectors, keys, groups, tf32)
+    M, inv_row, inv_column = call.transform(query_vectors, mask)
+    W = call.mix(M, inv_row, inv_column)
+    out = torch.empty_like(keys)
+    difference = torch.empty_like(keys) if keep else call.empty(0)
+    tensors = (M, inv_column, call.table, W, values_1, values_2, bias_vectors, selectors)
+    grid = (call.token_blocks, call.channel_blocks, call.B)
+    call.run("selection", grid, *tensors, out, difference, KEEP=keep)
+    if not keep:
+        inv_row, inv_column = call.empty_precise(0), call.empty_precise(0)
+    if not (keep and store_m):
+        M, W = call.empty_precise(0), call.empty(0)
+    return out, difference, inv_row, inv_column, M, W
+
+
+static_expansion = torch.library.custom_op(
+    "captionbench::static_expansion", forward, mutates_args=()
+)
+
+
+@static_expansion.register_fake
+def _(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None,
+    groups: Sequence[int],
+    tf32: bool,
+    keep: bool,
+    store_m: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    (B, L, d), N, G = keys.shape, len(query_vectors), len(groups)
+    precise = accumulator(keys.dtype)
+    stored = keep and store_m
+    return (
+        keys.new_empty(B, L, d),
+        keys.new_empty((B, L, d) if keep else (0,)),
+        keys.new_empty((2, B, N) if keep else (0,), dtype=precise),
+        keys.new_empty((G, B, 2, L) if keep else (0,), dtype=precise),
+        keys.new_empty((N, B, L) if stored else (0,), dtype=precise),
+        keys.new_empty((2, B, L, L) if stored else (0,)),
+    )
+
+
+def backward(
+    dO: Tensor,
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None,
+    difference: Tensor,
+    inv_row: Tensor,
+    inv_column: Tensor,
+    M: Tensor,
+    W: Tensor,
+    groups: Sequence[int],
+    tf32: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients by Q_E, E_B, K, the values (2, B, L, d) and S."""
+    call = StaticLaunches(query_vectors, keys, groups, tf32)
+    N, B, L, d = call.N, call.B, call.L, call.d
+    if not M.numel():
+        M, _, _ = call.transform(query_vectors, mask)
+        W = call.mix(M, inv_row, inv_column)
+    with torch.autocast(keys.device.type, enabled=False):
+        dB, dS = call.gate_gradients(dO, selectors, difference)
+        dV = torch.bmm(W.view(2 * B, L, L).mT, dB.view(2 * B, L, d)).view(2, B, L, d)
+        dW = torch.empty_like(W)
+        for s, V in enumerate((values_1, values_2)):
+            torch.bmm(dB[s], V.mT, out=dW[s])
+
+        X, rho = torch.empty_like(M), torch.empty_like(inv_row)
+        partial = call.empty_precise(call.T, B, 2, L)
+        sums = (M, inv_row, inv_column, call.table)
+        weights = (*sums, dB, dW, bias_vectors, X, rho, partial)
+        call.run("weight_gradients", (call.T, B), *weights)
+        gamma = call.sum_groups(partial, inverse=False)
+        # float16 has not the range of dM, which grows as one over Psi's denominators
+        dM = X if keys.dtype == torch.float16 else torch.empty_like(M, dtype=keys.dtype)
+        call.run("length_gradients", (call.T, B), *sums, X, rho, gamma, dM)
+        dM = dM.view(N, B * L)
+        dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)
+        dK = (dM.mT @ query_vectors.to(dM.dtype)).to(keys.dtype).view(B, L, d)
+
+    # sequences are summed one after the other, in as few parts as fill the device
+    parts = min(B, blocks(PROGRAMS, call.T * call.channel_blocks))
+    sequences = blocks(B, parts)
+    parts = blocks(B, sequences)
+    dE_B = call.empty_precise(parts, N, d)
+    grid = (call.T, call.channel_blocks, parts)
+    call.run("bias_gradients", grid, M, inv_column, call.table, dB, dE_B, sequences=sequences)
+    return dQ, dE_B.sum(0).to(keys.dtype), dK, dV, dS
+
+
+static_expansion_backward = torch.library.custom_op(
+    "captionbench::static_expansion_backward", backward, mutates_args=()
+)
+
+
+@static_expansion_backward.register_fake
+def _(
+    dO: Tensor,
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None,
+    difference: Tensor,
+    inv_row: Tensor,
+    inv_column: Tensor,
+    M: Tensor,
+    W: Tensor,
+    groups: Sequence[int],
+    tf32: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return (
+        torch.empty_like(query_vectors),
+        torch.empty_like(bias_vectors),
+        torch.empty_like(keys),
+        keys.new_empty((2, *keys.shape)),
+        torch.empty_like(selectors),
+    )
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, groups, tf32, _, _ = inputs
+    ctx.save_for_backward(*tensors, *output[1:])
+    ctx.groups, ctx.tf32 = groups, tf32
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, dO: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if dO is None:
+        return (None,) * 11
+    tensors = (dO.contiguous(), *ctx.saved_tensors)
+    dQ, dE_B, dK, dV, dS = static_expansion_backward(*tensors, ctx.groups, ctx.tf32)
+    return dQ, dE_B, dK, dV[0], dV[1], dS, None, None, None, None, None
+
+
+static_expansion.register_autograd(_backward, setup_context=_setup_context)
+
+
+@register_flop_formula(torch.ops.captionbench.static_expansion)
+def forward_flops(
+    query_shape: Sequence[int], _: Any, key_shape: Sequence[int], *__: Any, **___: Any
+) -> int:
+    """2 (3 N L d + 2 N L^2 + 2 L^2 d) a sequence: M and R^bw E_B; W; W V."""
+    N, (B, L, d) = query_shape[0], key_shape
+    return 2 * B * (3 * N * L * d + 2 * N * L * L + 2 * L * L * d)
+
+
+@register_flop_formula(torch.ops.captionbench.static_expansion_backward)
+def backward_flops(*shapes: Any, **_: Any) -> int:
+    """2 (6 N L d + 4 N L^2 + 4 L^2 d) a sequence; and M and W again unless they are stored.
+
+    U, dE_B, dK, dQ; T, dR^fw; dV, dW.
+    """
+    (B, L, d), N, stored = shapes[0], shapes[1][0], shapes[11][0] > 0
+    again = 0 if stored else N * L * d + 2 * N * L * L
+    return 2 * B * (6 * N * L * d + 4 * N * L * L + 4 * L * L * d + again)

@@ -1,0 +1,98 @@
+"""Which calls can run as kernels, and as what."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+MAX_LENGTH, MAX_VECTORS, MAX_BATCH = 1024, 4096, 65535
+"""What the kernels are held to; a grid's third axis ends at the last."""
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+_has_triton = importlib.util.find_spec("triton") is not None
+_interpreting = os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Let the kernels take CPU tensors, in Triton's interpreter: to check them, not for speed.
+
+    ``TRITON_INTERPRET=1`` in the environment says the same of the whole process.
+    """
+    global _interpreting
+    before, _interpreting = _interpreting, True
+    try:
+        yield
+    finally:
+        _interpreting = before
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """x's dtype, or autocast's where that is active."""
+    device = x.device.type
+    if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return x.dtype
+
+
+def unsupported(*tensors: Tensor, mask: Tensor | None = None) -> str | None:
+    """Why a call cannot run as kernels, or None if it can. Nothing is synchronised.
+
+    Args:
+        tensors: the floating-point arguments of ``static_expansion`` or ``dynamic_expansion`` in
+            their order: two (N, d), then (B, L, d).
+        mask: (B, L) booleans.
+    """
+    first, last = tensors[0], tensors[-1]
+    if not _has_triton:
+        return "Triton is not installed"
+    kinds = {x.device for x in tensors} | ({mask.device} if mask is not None else set())
+    if len(kinds) > 1:
+        return f"arguments lie on several devices, {', '.join(sorted(map(str, kinds)))}"
+    if last.device.type == "cpu" and not _interpreting:
+        return "the device is cpu, which only Triton's interpreter runs on (TRITON_INTERPRET=1)"
+    if last.device.type not in ("cpu", "cuda") or (last.is_cuda and torch.version.cuda is None):
+        return f"the device is {last.device.type}, expected cuda of NVIDIA"
+    dtypes = {product_dtype(x) for x in tensors}
+    # NumPy multiplies float64, with which the interpreter is held to the oracle
+    known = DTYPES if last.is_cuda else (*DTYPES, torch.float64)
+    if len(dtypes) > 1 or not dtypes <= set(known):
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+        return f"the dtype is {names}, expected one of float32, bfloat16, float16"
+    if last.dim() != 3 or first.dim() != 2:
+        return f"shapes {_shape(first)} and {_shape(last)}, expected (N, d) and (B, L, d)"
+    (B, L, d), N = last.shape, first.shape[0]
+    for x, expected in zip(tensors, [(N, d)] * 2 + [(B, L, d)] * (len(tensors) - 2), strict=True):
+        if x.shape != expected:
+            return f"an argument has shape {_shape(x)}, expected {expected}"
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != (B, L)):
+        return f"the mask is {mask.dtype} of shape {_shape(mask)}, expected booleans {(B, L)}"
+    for name, size, largest in (
+        ("sequences", B, MAX_BATCH),
+        ("tokens", L, MAX_LENGTH),
+        ("expansion vectors", N, MAX_VECTORS),
+        ("channels", d, MAX_VECTORS),
+    ):
+        if not 1 <= size <= largest:
+            return f"{size} {name}, expected 1 to {largest}"
+    return None
+
+
+def _shape(x: Tensor) -> tuple[int, ...]:
+    return tuple(x.shape)
+
+
+def prepared(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """The arguments in the dtype of products, contiguous."""
+    return [x.to(product_dtype(x)).contiguous() for x in tensors]
+
+
+def kept(tensors: tuple[Tensor, ...]) -> bool:
+    """Whether a backward may follow."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
