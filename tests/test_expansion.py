@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -342,61 +341,6 @@ def test_lengths_are_the_mask_they_mean(lengths: list[int]) -> None:
     assert torch.equal(layer(x, [5] * len(lengths)), layer(x))
 
 
-@pytest.mark.parametrize("static", [True, False])
-def test_dropout_falls_on_m_and_on_every_forward_and_backward_value(
-    static: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """M is dropped once, with its sign, before the streams part."""
-    generator, p = np.random.default_rng(0), 0.4
-    N, L, d = (5, 4, 3) if static else (8, 4, 3)
-    kept: dict[tuple[int, ...], list[Array]] = {
-        (N, L): [generator.random((N, L)) > p],
-        (N, d): [generator.random((N, d)) > p for _ in (1, 2)],
-        (L, d): [generator.random((L, d)) > p for _ in (1, 2)],
-    }
-    queues: dict[tuple[int, ...], Iterator[Array]] = {k: iter(v) for k, v in kept.items()}
-
-    def drop(x: Tensor, p: float) -> Tensor:
-        return x * torch.from_numpy(next(queues[tuple(x.shape[1:])])) / (1 - p)
-
-    monkeypatch.setattr(F, "dropout", drop)
-    K, V_1, V_2, S, C = generator.standard_normal((5, L, d))
-    vectors = generator.standard_normal((2, N if static else N // L, d))
-    k, v_1, v_2, s, c = (tensor(x)[None] for x in (K, V_1, V_2, S, C))
-    E_Q, E_B = map(tensor, vectors)
-    visible: Array | None = None
-    readers: Array | None = None
-    if static:
-        out = static_expansion(E_Q, E_B, k, v_1, v_2, s, (2, 3), dropout=p)
-        queries, biases = vectors
-    else:
-        out = dynamic_expansion(E_Q, E_B, c, k, v_1, v_2, s, dropout=p)
-        visible, readers = oracle.causal_masks(L, N // L)
-        queries, biases = oracle.dynamic_expansion_vectors(C, *vectors)
-    assert all(next(queue, None) is None for queue in queues.values())
-
-    M = oracle.length_transformation(queries, K) * kept[N, L][0] / (1 - p)
-    B = []
-    for i, V in ((1, V_1), (2, V_2)):
-        F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, visible), V, biases)
-        F_fw = F_fw * kept[N, d][i - 1] / (1 - p)
-        groups = (2, 3) if static else None
-        R_bw = oracle.backward_weights(M, i, groups, readers)
-        B.append(oracle.backward_expansion(R_bw, F_fw) * kept[L, d][i - 1] / (1 - p))
-    assert_close(out[0], oracle.selection(S, *B))
-
-
-@pytest.mark.parametrize(
-    "layer", [StaticExpansion(6, 5, dropout=0.5), DynamicExpansion(6, 3, dropout=0.5)]
-)
-def test_dropout_is_for_training_only(layer: StaticExpansion | DynamicExpansion) -> None:
-    x = torch.randn(2, 4, 6)
-    layer.train()
-    assert not torch.equal(layer(x), layer(x))
-    layer.eval()
-    assert torch.equal(layer(x), layer(x))
-
-
 @pytest.mark.parametrize("layer", [StaticExpansion(6, (2, 3)), DynamicExpansion(6, 3)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_layers_follow_autocast_and_keep_their_dtype(
@@ -424,29 +368,75 @@ def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None
     assert_close(found[0], found[1], "gradients")
 
 
+def multiply_accumulates(run: Callable[[], Any]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops() // 2
+
+
 @given(strategies.groups(), st.integers(1, 4), st.integers(1, 3), strategies.lengths())
-def test_multiply_accumulates_of_either_form(
+def test_multiply_accumulates_of_a_layer(
     groups: tuple[int, ...], num_expansions: int, batch: int, length: int
 ) -> None:
-    """Literally 5 N L d and 5 N_E L^2 d beside the projections; auto takes the fewer."""
-    d, N, N_E, L = 6, sum(groups), num_expansions, length
-    x = torch.randn(batch, L, d)
+    """Literally 5 N L d and 5 N_E L^2 d beside the projections; factored never takes more."""
+    d, N, N_E, L, B = 6, sum(groups), num_expansions, length, batch
+    x = torch.randn(B, L, d)
 
     def count(layer: StaticExpansion | DynamicExpansion, form: str) -> int:
         layer.implementation = form
-        with FlopCounterMode(display=False) as counter:
-            layer(x)
-        return counter.get_total_flops() // (2 * batch)
+        return multiply_accumulates(lambda: layer(x))
 
-    static, projections = StaticExpansion(d, groups), 4 * L * d * d
-    literal, factored = count(static, "literal"), count(static, "factored")
-    assert literal == projections + 5 * N * L * d
-    assert factored == projections + 3 * N * L * d + 2 * N * L * L + 2 * L * L * d
-    assert count(static, "auto") == min(literal, factored)
+    static = StaticExpansion(d, groups)
+    assert count(static, "literal") == B * (4 * L * d * d + 5 * N * L * d)
+    key = min(B * L, N) * d * d  # the projection of the tokens, or of the queries
+    read = min(4 * N * L * d, 2 * N * L * d + 2 * N * L * L + 2 * L * L * d)
+    assert count(static, "factored") == key + B * (3 * L * d * d + N * L * d + read)
     dynamic, projections = DynamicExpansion(d, N_E), 5 * L * d * d
-    assert count(dynamic, "literal") == projections + 5 * N_E * L * L * d
-    factored = projections + 5 * L * L * d + 3 * N_E * L * d + 2 * L**3 * N_E
-    assert count(dynamic, "factored") == count(dynamic, "auto") == factored
+    assert count(dynamic, "literal") == B * (projections + 5 * N_E * L * L * d)
+    read = min(4 * N_E * L * L * d, 4 * L * L * d + 2 * N_E * L * d + 2 * L**3 * N_E)
+    assert count(dynamic, "factored") == B * (projections + L * L * d + N_E * L * d + read)
+    assert count(static, "factored") <= count(static, "literal")
+    if min(L, N_E) > 1:  # else M's two parts take more than their sum
+        assert count(dynamic, "factored") <= count(dynamic, "literal")
+
+
+@given(CASES)
+def test_multiply_accumulates_of_gradients(case: OperatorCase) -> None:
+    """Twice the forward products, and what is made again instead of kept."""
+    arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
+    dO = arrays.pop("dO")
+    out = operator(case, arrays, implementation="factored")
+    (B, L, d), N = case.K.shape, len(case.E_Q)
+    if isinstance(case, StaticCase):
+        mixing = 6 * N * L * L + 6 * L * L * d + 5 * N * L * d
+        expected = 2 * N * L * d + min(mixing, 12 * N * L * d)
+    else:
+        mixing = 6 * N * L**3 + 11 * L * L * d + 5 * N * L * d
+        expected = 2 * (L * L * d + N * L * d) + min(mixing, 12 * N * L * L * d)
+    assert multiply_accumulates(lambda: torch.autograd.backward(out, dO)) == B * expected
+
+
+@given(CASES)
+def test_factored_keeps_m_and_its_sums_alone(case: OperatorCase) -> None:
+    """Beside the operands: nothing as long as the expansion and as wide as the model."""
+    arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
+    kept: dict[int, int] = {}
+
+    def keep(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() // x.itemsize
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        out = operator(case, arrays, implementation="factored")
+    for x in (*arrays.values(), out):
+        kept.pop(x.untyped_storage().data_ptr(), None)
+    (B, L, _), N = case.K.shape, len(case.E_Q)
+    groups = case.groups if isinstance(case, StaticCase) else (1,)
+    rows = N if isinstance(case, StaticCase) else L * N
+    sums = 2 * B * (rows + L * len(groups))
+    scaled_queries = case.E_Q.size + (0 if isinstance(case, StaticCase) else case.K.size)
+    masks = B * L * (1 if isinstance(case, StaticCase) else L)
+    assert sum(kept.values()) <= B * L * rows + sums + scaled_queries + masks
 
 
 @pytest.mark.parametrize(
@@ -457,7 +447,8 @@ def test_multiply_accumulates_of_either_form(
         (lambda: StaticExpansion(4, (3, -2)), "coefficient of groups must be at least 1, not -2"),
         (lambda: StaticExpansion(0, 3), "d_model must be at least 1"),
         (lambda: StaticExpansion(4, 3, implementation="fast"), "'fast'.* auto, literal, factored"),
-        (lambda: StaticExpansion(4, 3, dropout=1.5), "dropout"),
+        (lambda: StaticExpansion(4, 3, dropout=1.5), r"dropout is 1.5, expected in \[0, 1\]"),
+        (lambda: DynamicExpansion(4, 3, dropout_of="rows"), "'rows'.* values, vectors"),
         (lambda: DynamicExpansion(4, 0), "num_expansions must be at least 1, not 0"),
         (lambda: DynamicExpansion(4, -1), "num_expansions must be at least 1, not -1"),
         (lambda: DynamicExpansion(4, 2, implementation="fast"), "'fast'.* auto, literal, factored"),
@@ -491,9 +482,6 @@ def test_other_bad_input_is_named() -> None:
         layer(x, torch.tensor([1.0, 2.0]))
     layer.implementation = "fast"
     with pytest.raises(ValueError, match="'fast'"):
-        layer(x)
-    layer = StaticExpansion(4, 3, dropout=0.1, implementation="factored")
-    with pytest.raises(ValueError, match="factored implementation has no dropout"):
         layer(x)
     vectors = torch.zeros(3, 4)
     with pytest.raises(ValueError, match=r"groups \(1, 1\) must add up to 3"):

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_impl.dropout import Dropout
 from torch_impl.expansion import positive
 from torch_impl.incremental import Incremental
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
@@ -119,7 +120,7 @@ class Captioner(nn.Module):
             dropout=c.dropout,
         )
         self.vocabulary = nn.Linear(c.d_model, c.vocabulary_size)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.attention import AttentionOnAttention, MultiHeadAttention
+from torch_impl.dropout import Dropout
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, positive
 from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
 
@@ -90,7 +91,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.linear_1 = nn.Linear(d_model, positive(d_ff, "d_ff"))
         self.linear_2 = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) to (..., d_model)."""
@@ -118,7 +119,7 @@ class EncoderLayer(nn.Module):
             self.norm_2 = nn.LayerNorm(d_model)
             self.feed_forward = FeedForward(d_model, d_ff, dropout)
         self.has_feed_forward = mixer.kind != "aoa"
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
         """(B, L, d) to (B, L, d); padded rows come out finite and reach no valid row.
@@ -162,7 +163,7 @@ class DecoderLayer(nn.Module):
             self.norm_3 = nn.LayerNorm(d_model)
             self.feed_forward = FeedForward(d_model, d_ff, dropout)
         self.has_feed_forward = mixer.kind != "aoa"
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -210,7 +211,7 @@ class Reduction(nn.Module):
             self.reduce = nn.Linear(num_layers * d_model, d_model)
         if reduction != "none":
             self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def close(self, outputs: list[Tensor]) -> Tensor:
         """Reduce the layers' outputs, each (B, L, d), to one."""

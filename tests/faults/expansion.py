@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-FAST, ORACLE = "torch_impl.expansion", "reference.expansion"
+LITERAL, FACTORED = "torch_impl.expansion.literal", "torch_impl.expansion.factored"
+STREAM, ORACLE = "torch_impl.expansion.stream", "reference.expansion"
+DROPOUT = "test_dropout.py::test_dropout_falls_on_m_and_on_forward_and_backward_values"
+GRADIENTS = "test_dropout.py::test_gradients_under_dropout_are_the_literal_form_s"
+BLOCK = "test_expansion.py::test_a_block_is_the_mean_of_its_groups"
 PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
 CAUSAL = "test_expansion.py::test_the_causal_form_does_not_see_later_tokens"
 LAYER = "test_expansion.py::test_a_layer_is_the_oracle_s_whatever_padding_holds"
@@ -18,39 +22,39 @@ EXPANSION = (
     Fault(
         "stream sign",
         "both streams take the positive part of M",
-        f"{FAST}:_streams",
-        "(-M, values_2)",
-        "(M, values_2)",
+        f"{LITERAL}:_streams",
+        "zip((M, -M), values",
+        "zip((M, M), values",
         PARITY,
     ),
     Fault(
         "streams swapped",
         "stream 1 takes -M and stream 2 +M, as v2 prints it, with v1's values",
-        f"{FAST}:_streams",
-        "((M, values_1), (-M, values_2))",
-        "((-M, values_1), (M, values_2))",
+        f"{LITERAL}:_streams",
+        "zip((M, -M), values",
+        "zip((-M, M), values",
         PARITY,
     ),
     Fault(
         "no mean over groups",
         "the backward weights of a block are not divided by the number of groups",
-        f"{FAST}:_streams",
+        f"{LITERAL}:_streams",
         " / len(groups)",
         "",
-        "test_expansion.py::test_a_block_is_the_mean_of_its_groups",
+        PARITY,
     ),
     Fault(
         "one sum for all groups",
         "the backward step normalises over all groups at once",
-        f"{FAST}:_streams",
+        f"{LITERAL}:_streams",
         "[normalise(group) for group in transposed]",
         "[normalise(torch.cat(transposed, dim=-1))]",
-        "test_expansion.py::test_a_block_is_the_mean_of_its_groups",
+        PARITY,
     ),
     Fault(
         "epsilon dropped",
         "Psi divides by the bare sum",
-        f"{FAST}:normalise",
+        f"{LITERAL}:normalise",
         " + EPSILON",
         "",
         "test_expansion.py::test_empty_sequences_are_finite_and_zero",
@@ -58,7 +62,7 @@ EXPANSION = (
     Fault(
         "epsilon in the numerator",
         "Psi adds epsilon to every entry instead of to the sum",
-        f"{FAST}:normalise",
+        f"{LITERAL}:normalise",
         "x / (x.sum(-1, keepdim=True) + EPSILON)",
         "(x + EPSILON) / (x + EPSILON).sum(-1, keepdim=True)",
         PARITY,
@@ -66,26 +70,90 @@ EXPANSION = (
     Fault(
         "columns normalised",
         "Psi sums the columns instead of the rows",
-        f"{FAST}:normalise",
+        f"{LITERAL}:normalise",
         "x.sum(-1, keepdim=True)",
         "x.sum(-2, keepdim=True)",
         PARITY,
     ),
     Fault(
         "factored: mask off by one",
-        "a token reads back the rows of later tokens too",
-        f"{FAST}:_dynamic_factored",
-        "pairs.triu()",
-        "pairs",
+        "a token reads back the rows of the next token too",
+        f"{STREAM}:Rows.reading",
+        ".tril()",
+        ".tril(1)",
         CAUSAL,
     ),
     Fault(
-        "factored: biases of all groups",
+        "factored: no mean over groups",
+        "the backward weights of a block are not divided by the number of groups",
+        f"{STREAM}:Stream.__init__",
+        " * len(rows.groups)",
+        "",
+        BLOCK,
+    ),
+    Fault(
+        "factored: biases read forward",
         "the expansion biases are read by the first direction's weights",
-        f"{FAST}:_mixed",
-        "read(R_bw.to(V.dtype))",
-        "read(R_fw.mT.to(V.dtype))",
+        f"{STREAM}:Mixing.values",
+        "self.biases.read(self.reading)",
+        "self.biases.read(self.R_fw)",
         PARITY,
+    ),
+    Fault(
+        "factored: row sums held still",
+        "the gradient forgets that a row's sum moves with its entries",
+        f"{STREAM}:Stream._of_scores",
+        "dR_fw.sub_(rho)",
+        "dR_fw",
+        PARITY,
+    ),
+    Fault(
+        "factored: column sums of fewer groups",
+        "the gradient of a column's sums is divided by the number of groups twice",
+        f"{STREAM}:Stream._of_scores",
+        " * len(self.rows.groups)",
+        "",
+        PARITY,
+    ),
+    Fault(
+        "factored: gradient of the other stream",
+        "the gradient passes where the stream has nothing",
+        f"{STREAM}:Stream._of_scores",
+        ".mul_(self.P.sign())",
+        "",
+        PARITY,
+    ),
+    Fault(
+        "factored: conditions read, not reading",
+        "the gradient of the conditions' biases takes the weights the wrong way round",
+        f"{STREAM}:Biases.gradients",
+        "of_conditions.mT @ dB",
+        "of_conditions @ dB",
+        PARITY,
+    ),
+    Fault(
+        "factored: a projection's bias lost",
+        "folding the key projection into the queries leaves out its bias",
+        f"{FACTORED}:_transposed",
+        "F.linear(K, Q, key_bias / root)",
+        "F.linear(K, Q)",
+        LAYER,
+    ),
+    Fault(
+        "factored: dropout scaled once",
+        "backward values are not scaled for the forward values that were dropped",
+        f"{FACTORED}:_dropped",
+        " ** 2",
+        "",
+        DROPOUT,
+    ),
+    Fault(
+        "factored: dropped vectors learn",
+        "the gradient reaches the weights of vectors that were dropped",
+        f"{STREAM}:Mixing.gradients",
+        "dR_bw *= self.kept.mT",
+        "pass",
+        GRADIENTS,
     ),
     Fault(
         "one step: rows of other hypotheses",
@@ -106,15 +174,15 @@ EXPANSION = (
     Fault(
         "bias in one stream",
         "the expansion bias is added in the first stream alone",
-        f"{FAST}:_streams",
+        f"{LITERAL}:_streams",
         "@ V + E_B",
-        "@ V + (E_B if V is values_1 else 0)",
+        "@ V + (E_B if V is values[0] else 0)",
         PARITY,
     ),
     Fault(
         "bias after the backward step",
         "the bias is averaged over the expanded rows instead of read back by their weights",
-        f"{FAST}:_streams",
+        f"{LITERAL}:_streams",
         "@ V + E_B",
         "@ V + E_B.mean(-2, keepdim=True)",
         PARITY,
@@ -122,7 +190,7 @@ EXPANSION = (
     Fault(
         "bias without condition",
         "the dynamic bias is b_n alone, as v1's equation 7 can be read",
-        f"{FAST}:_dynamic_literal",
+        f"{LITERAL}:dynamic",
         "E_B = broad_sum(conditions, bias_vectors)",
         "E_B = broad_sum(torch.zeros_like(conditions), bias_vectors)",
         PARITY,
@@ -130,7 +198,7 @@ EXPANSION = (
     Fault(
         "index order",
         "row (j, n) of the dynamic expansion stands at n L + j",
-        f"{FAST}:broad_sum",
+        f"{LITERAL}:broad_sum",
         "conditions[:, :, None] + vectors.to(conditions.dtype)",
         "conditions[:, None] + vectors.to(conditions.dtype)[:, None]",
         PARITY,
@@ -138,7 +206,7 @@ EXPANSION = (
     Fault(
         "mask off by one, open",
         "a token sees the one after it",
-        f"{FAST}:_dynamic_literal",
+        f"{LITERAL}:dynamic",
         ".tril()",
         ".tril(1)",
         CAUSAL,
@@ -146,7 +214,7 @@ EXPANSION = (
     Fault(
         "mask off by one, closed",
         "a token does not see itself",
-        f"{FAST}:_dynamic_literal",
+        f"{LITERAL}:dynamic",
         ".tril()",
         ".tril(-1)",
         PARITY,
@@ -154,7 +222,7 @@ EXPANSION = (
     Fault(
         "backward step unmasked",
         "a token reads back the expanded rows of later tokens",
-        f"{FAST}:_dynamic_literal",
+        f"{LITERAL}:dynamic",
         "readers = pairs.repeat_interleave(num_expansions, dim=2)",
         "readers = None",
         CAUSAL,
@@ -162,7 +230,7 @@ EXPANSION = (
     Fault(
         "padded keys leak",
         "expanded rows gather from padded tokens",
-        f"{FAST}:_static_literal",
+        f"{LITERAL}:static",
         "visible = None if mask is None else mask[:, None, :]",
         "visible = None",
         PARITY,
@@ -170,7 +238,7 @@ EXPANSION = (
     Fault(
         "NaN in padding leaks",
         "padded rows enter the projections as they are",
-        f"{FAST}:StaticExpansion.forward",
+        "torch_impl.expansion.layers:StaticExpansion.forward",
         "x = zero_padding(x, mask)",
         "",
         LAYER,
@@ -178,7 +246,7 @@ EXPANSION = (
     Fault(
         "gate swapped",
         "the selector weighs the second stream",
-        f"{FAST}:_streams",
+        f"{LITERAL}:_streams",
         "gate * backward[0] + (1 - gate) * backward[1]",
         "(1 - gate) * backward[0] + gate * backward[1]",
         PARITY,
@@ -186,15 +254,15 @@ EXPANSION = (
     Fault(
         "no dropout on M",
         "dropout falls on the expanded values alone",
-        f"{FAST}:_streams",
+        f"{LITERAL}:_streams",
         "M = F.dropout(M, dropout)",
         "",
-        "test_expansion.py::test_dropout_falls_on_m_and_on_every_forward_and_backward_value",
+        DROPOUT,
     ),
     Fault(
         "length transformation unscaled",
         "M is not divided by sqrt(d)",
-        f"{FAST}:length_transformation",
+        f"{LITERAL}:length_transformation",
         " / math.sqrt(keys.shape[-1])",
         "",
         PARITY,

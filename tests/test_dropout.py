@@ -1,0 +1,165 @@
+"""Dropout: how its masks are drawn, and where it falls in an expansion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import expansion as oracle
+from tests import strategies
+from tests.parity import Array, flat, numpy, tensor
+from tests.strategies import DynamicCase, OperatorCase, StaticCase
+from tests.test_expansion import CASES, FORMS, operator
+from tests.tolerances import assert_close
+from torch_impl.dropout import Dropout, keep
+from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal
+from torch_impl.expansion.functional import DROPOUTS
+
+PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))
+
+
+class Masks:
+    """The masks of an expansion, whichever form asks for them."""
+
+    def __init__(self, case: OperatorCase, p: float, dropout_of: str, seed: int) -> None:
+        generator, self.p = np.random.default_rng(seed), p
+        (B, L, d), N = case.K.shape, len(case.E_Q)
+        N = N * L if isinstance(case, DynamicCase) else N
+        self.M = generator.random((B, N, L)) >= p
+        self.F = generator.random((2, B, N, d if dropout_of == "values" else 1)) >= p
+        self.B = generator.random((2, B, L, d)) >= p
+
+    def in_turn(self) -> Iterator[Array]:
+        """As the literal form asks for them."""
+        yield self.M
+        for k in range(2):
+            yield from (self.F[k], self.B[k])
+
+    def run(self, implementation: str, *arguments: Any, **options: Any) -> Tensor:
+        """The operator with these masks."""
+        masks = self.in_turn()
+
+        def drop(x: Tensor, p: float) -> Tensor:
+            kept = torch.from_numpy(next(masks))
+            assert kept.shape == x.shape
+            return x * kept / (1 - p)
+
+        of_factored = iter((self.M.swapaxes(1, 2), self.F, self.B))
+
+        def chosen(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
+            kept = torch.from_numpy(next(of_factored).copy())
+            assert kept.shape == tuple(shape)
+            return kept
+
+        with (
+            mock.patch.object(literal.F, "dropout", drop),
+            mock.patch.object(factored, "keep", chosen),
+        ):
+            out = operator(*arguments, dropout=self.p, implementation=implementation, **options)
+        assert next(masks if implementation == "literal" else of_factored, None) is None
+        return out
+
+
+@pytest.mark.parametrize("implementation", FORMS)
+@given(case=CASES, p=PROBABILITIES, dropout_of=st.sampled_from(DROPOUTS), seed=st.integers(0, 99))
+def test_dropout_falls_on_m_and_on_forward_and_backward_values(
+    case: OperatorCase, p: float, dropout_of: str, seed: int, implementation: str
+) -> None:
+    """M is dropped once, with its sign, before the streams part."""
+    masks = Masks(case, p, dropout_of, seed)
+    arrays = {name: tensor(x) for name, x in case.arrays.items()}
+    out = numpy(masks.run(implementation, case, arrays, dropout_of=dropout_of))
+    for b in np.flatnonzero(case.mask.any(axis=1)):
+        a, valid = case.sequence(int(b)), case.mask[b]
+        rows = np.ones(len(case.E_Q), dtype=bool)
+        visible: Array | None = None
+        readers: Array | None = None
+        queries, biases, groups = a["E_Q"], a["E_B"], None
+        if isinstance(case, StaticCase):
+            groups = case.groups
+        else:
+            rows = np.repeat(valid, len(rows))
+            queries, biases = oracle.dynamic_expansion_vectors(a["C"], queries, biases)
+            if case.causal:
+                visible, readers = oracle.causal_masks(int(valid.sum()), len(case.E_Q))
+        M = oracle.length_transformation(queries, a["K"])
+        M = M * masks.M[b][rows][:, valid] / (1 - p)
+        B = []
+        for i, V in ((1, a["V_1"]), (2, a["V_2"])):
+            F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, visible), V, biases)
+            F_fw = F_fw * masks.F[i - 1, b][rows] / (1 - p)
+            R_bw = oracle.backward_weights(M, i, groups, readers)
+            kept = masks.B[i - 1, b][valid]
+            B.append(oracle.backward_expansion(R_bw, F_fw) * kept / (1 - p))
+        assert_close(out[b, valid], oracle.selection(a["S"], *B))
+
+
+@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99))
+def test_gradients_under_dropout_are_the_literal_form_s(
+    case: OperatorCase, p: float, dropout_of: str, seed: int
+) -> None:
+    masks, found = Masks(case, p, dropout_of, seed), []
+    for form in FORMS:
+        arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
+        dO = arrays.pop("dO")
+        torch.autograd.backward(masks.run(form, case, arrays, dropout_of=dropout_of), dO)
+        found.append(flat({name: numpy(x.grad) for name, x in arrays.items()}))
+    assert_close(found[1], found[0], "gradients")
+
+
+@pytest.mark.parametrize("dropout_of", DROPOUTS)
+@pytest.mark.parametrize("implementation", FORMS)
+@pytest.mark.parametrize("kind", [StaticExpansion, DynamicExpansion])
+def test_dropout_is_for_training_only(kind: Any, implementation: str, dropout_of: str) -> None:
+    layer = kind(6, 5, dropout=0.5, dropout_of=dropout_of, implementation=implementation)
+    x = torch.randn(2, 4, 6)
+    layer.train()
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+
+
+@given(st.floats(0.01, 0.99), strategies.generators())
+def test_masks_keep_independently_with_the_probability_s_complement(
+    p: float, generator: np.random.Generator
+) -> None:
+    """Within six standard deviations: of the mean, and of the agreement of neighbours."""
+    torch.manual_seed(int(generator.integers(2**31)))
+    count = 40_001
+    kept = keep((count,), p, torch.device("cpu")).double()
+    assert abs(float(kept.mean()) - (1 - p)) < 6 * (p * (1 - p) / count) ** 0.5
+    for lag in (1, 2, 3, 4, 8):
+        both = float((kept[lag:] * kept[:-lag]).mean())
+        expected = (1 - p) ** 2
+        assert abs(both - expected) < 6 * (3 * expected * (1 - expected) / count) ** 0.5
+
+
+def test_masks_follow_the_seed_and_the_shape() -> None:
+    torch.manual_seed(5)
+    first, second = (keep((3, 5, 7), 0.5, torch.device("cpu")) for _ in range(2))
+    assert first.shape == (3, 5, 7) and first.dtype == torch.bool
+    assert not torch.equal(first, second)
+    torch.manual_seed(5)
+    assert torch.equal(keep((3, 5, 7), 0.5, torch.device("cpu")), first)
+    assert keep((0, 4), 0.5, torch.device("cpu")).shape == (0, 4)
+
+
+@given(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.booleans())
+def test_the_module_drops_and_scales_in_training_alone(p: float, training: bool) -> None:
+    module, x = Dropout(p).train(training), torch.ones(50, 40, requires_grad=True)
+    out = module(x)
+    torch.autograd.backward(out.sum())
+    if not training:
+        assert torch.equal(out, x)
+        return
+    scale = torch.tensor(1 / (1 - p) if p < 1 else 0.0)
+    assert torch.isin(out, torch.stack([torch.zeros(()), scale])).all()
+    assert x.grad is not None and torch.equal(x.grad, out.detach())

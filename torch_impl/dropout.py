@@ -1,0 +1,39 @@
+"""Dropout whose random numbers are cheap on a CPU, where drawing them is most of its cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def keep(shape: Sequence[int], dropout: float, device: torch.device) -> Tensor:
+    """Booleans of ``shape``, False with probability ``dropout``, from the default generator.
+
+    On a CPU four come from a 64-bit number: the probability is rounded to a multiple of 2^-16.
+    """
+    if device.type != "cpu" or torch.compiler.is_compiling():
+        return torch.rand(tuple(shape), device=device) >= dropout
+    count, sixteen_bits = math.prod(shape), round(dropout * 2**16)
+    if sixteen_bits == 2**16:
+        return torch.zeros(tuple(shape), dtype=torch.bool)
+    numbers = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+    return (numbers.view(torch.int16)[:count] >= sixteen_bits - 2**15).view(tuple(shape))
+
+
+def scale(dropout: float) -> float:
+    """What the kept are multiplied by, 1 / (1 - dropout); 0 where none is."""
+    return 1 / (1 - dropout) if dropout < 1 else 0.0
+
+
+class Dropout(nn.Dropout):
+    """``nn.Dropout``, which on a CPU draws by ``keep``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` with entries dropped and the others scaled, in training mode."""
+        if not self.training or not self.p or x.device.type != "cpu":
+            return F.dropout(x, self.p, self.training)
+        return x * keep(x.shape, self.p, x.device) * scale(self.p)

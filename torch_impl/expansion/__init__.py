@@ -1,0 +1,25 @@
+"""The expansion mechanism (ExpansionNet v1 equations 3-9, v2 equations 1-9), batched.
+
+Tokens are (B, L, d). The static form expands to N learned vectors, in groups (Block Static
+Expansion); the dynamic form to N_E vectors for every token, row (j, n) at j * N_E + n. Stream 1
+takes +M and stream 2 takes -M.
+
+One function, several implementations of it: ``literal``, the papers' order of operations;
+``factored``, the same numbers by fewer operations and bytes; ``functional`` chooses.
+"""
+
+from torch_impl.expansion.functional import dynamic_expansion, positive, static_expansion
+from torch_impl.expansion.layers import DynamicExpansion, StaticExpansion
+from torch_impl.expansion.literal import EPSILON, broad_sum, length_transformation, normalise
+
+__all__ = [
+    "EPSILON",
+    "DynamicExpansion",
+    "StaticExpansion",
+    "broad_sum",
+    "dynamic_expansion",
+    "length_transformation",
+    "normalise",
+    "positive",
+    "static_expansion",
+]

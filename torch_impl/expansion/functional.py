@@ -1,0 +1,168 @@
+"""The expansion operators, and which implementation a call gets."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_impl.expansion import factored, literal
+
+IMPLEMENTATIONS = ("auto", "literal", "factored")
+DROPOUTS = ("values", "vectors")
+
+
+def static_expansion(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    groups: Sequence[int],
+    mask: Tensor | None = None,
+    *,
+    key_projection: tuple[Tensor, Tensor] | None = None,
+    dropout: float = 0.0,
+    dropout_of: str = "values",
+    implementation: str = "auto",
+) -> Tensor:
+    """Static or, with several groups, Block Static Expansion (v1 4-9; v2 2-9).
+
+    Args:
+        query_vectors: Q_E, (N, d), the groups one after the other.
+        bias_vectors: E_B, (N, d).
+        keys: K, (B, L, d); or tokens that ``key_projection`` makes keys of.
+        values_1: V_1, (B, L, d).
+        values_2: V_2, (B, L, d).
+        selectors: S, (B, L, d).
+        groups: the expansion coefficients G, which add up to N.
+        mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
+        key_projection: the weight (d, d) and bias (d,) of a linear layer, which the expansion
+            queries may take over where they are fewer than the batch's tokens.
+        dropout: probability, on M before both streams, on every forward and backward value.
+        dropout_of: "values", as run; or "vectors", where the forward step drops an expanded vector
+            whole, which is another regulariser.
+        implementation: "literal", the papers' order of operations; "factored", the same function
+            by fewer operations, and with a first derivative only; or "auto", the faster.
+
+    Returns:
+        (B, L, d), zero in padded rows.
+
+    Raises:
+        ValueError: groups that are not positive or do not add up to N, an unknown implementation
+            or kind of dropout, dropout outside [0, 1].
+    """
+    groups = coefficients(groups)
+    N = len(query_vectors)
+    if sum(groups) != N:
+        raise ValueError(f"groups {groups} must add up to {N}, the query vectors")
+    check_dropout(dropout, dropout_of)
+    form = choose(implementation)
+    key_bias = None
+    if key_projection is not None:
+        if form == "factored" and keys.shape[0] * keys.shape[1] > N:
+            query_vectors, key_bias = factored.fold(query_vectors, *key_projection)
+        else:
+            keys = F.linear(keys, *key_projection)
+    values, options = (values_1, values_2), (mask, dropout, dropout_of)
+    arguments = (query_vectors, bias_vectors, keys, *values, selectors, groups, *options)
+    if form == "factored":
+        return factored.static(*arguments, key_bias)
+    return literal.static(*arguments)
+
+
+def dynamic_expansion(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    conditions: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = True,
+    dropout: float = 0.0,
+    dropout_of: str = "values",
+    implementation: str = "auto",
+) -> Tensor:
+    """Dynamic Expansion (v1 3, 5-9; v2 1-8).
+
+    With ``causal`` the expanded row (j, n) gathers from tokens i <= j only, and token i reads back
+    rows with j <= i only, so that no output depends on a later token.
+
+    Args:
+        query_vectors: q^E, (N_E, d).
+        bias_vectors: b^E, (N_E, d).
+        conditions: C, (B, L, d).
+        keys: K, (B, L, d).
+        values_1: V_1, (B, L, d).
+        values_2: V_2, (B, L, d).
+        selectors: S, (B, L, d).
+        mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
+        causal: the auto-regressive form; else the bidirectional one.
+        dropout: see ``static_expansion``.
+        dropout_of: see ``static_expansion``.
+        implementation: see ``static_expansion``.
+
+    Returns:
+        (B, L, d), zero in padded rows.
+
+    Raises:
+        ValueError: an unknown implementation or kind of dropout, dropout outside [0, 1].
+    """
+    check_dropout(dropout, dropout_of)
+    form = factored.dynamic if choose(implementation) == "factored" else literal.dynamic
+    return form(
+        query_vectors,
+        bias_vectors,
+        conditions,
+        keys,
+        values_1,
+        values_2,
+        selectors,
+        mask,
+        causal,
+        dropout,
+        dropout_of,
+    )
+
+
+def choose(implementation: str) -> str:
+    """The implementation that a call gets.
+
+    Raises:
+        ValueError: an unknown implementation.
+    """
+    _one_of("implementation", implementation, IMPLEMENTATIONS)
+    return "factored" if implementation == "auto" else implementation
+
+
+def check_dropout(dropout: float, dropout_of: str) -> None:
+    """Raise ValueError unless dropout is in [0, 1] and of something known."""
+    _one_of("dropout_of", dropout_of, DROPOUTS)
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout is {dropout}, expected in [0, 1]")
+
+
+def positive(value: int, what: str) -> int:
+    """``value`` as an int above 0, else ValueError naming ``what``."""
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"{what} must be at least 1, not {number}")
+    return number
+
+
+def coefficients(groups: Sequence[int]) -> tuple[int, ...]:
+    """``groups`` as positive ints, at least one, else ValueError."""
+    if len(groups) == 0:
+        raise ValueError("groups must name at least one expansion coefficient")
+    return tuple(positive(size, "an expansion coefficient of groups") for size in groups)
+
+
+def _one_of(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ValueError(f"unknown {what} {name!r}, expected one of {', '.join(known)}")

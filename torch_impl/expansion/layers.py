@@ -1,0 +1,163 @@
+"""The expansion mechanism as layers with their projections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from torch_impl.expansion.functional import (
+    check_dropout,
+    choose,
+    coefficients,
+    dynamic_expansion,
+    positive,
+    static_expansion,
+)
+from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
+
+
+class StaticExpansion(nn.Module):
+    """Block Static Expansion as a layer with its projections (v2 equations 2-9).
+
+    Args:
+        d_model: d.
+        groups: the expansion coefficients G; one number is one group.
+        dropout: see ``static_expansion``; active in training mode only.
+        dropout_of: see ``static_expansion``.
+        implementation: see ``static_expansion``; may be set later.
+
+    Raises:
+        ValueError: no group, a group or d_model below 1, an unknown implementation or
+            kind of dropout.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        groups: int | Sequence[int],
+        *,
+        dropout: float = 0.0,
+        dropout_of: str = "values",
+        implementation: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.d_model = positive(d_model, "d_model")
+        self.groups = coefficients((groups,) if isinstance(groups, int) else groups)
+        choose(implementation)
+        self.implementation = implementation
+        check_dropout(dropout, dropout_of)
+        self.dropout, self.dropout_of = dropout, dropout_of
+        self.query_vectors = nn.Parameter(torch.empty(sum(self.groups), d_model))
+        self.bias_vectors = nn.Parameter(torch.empty(sum(self.groups), d_model))
+        self.key = nn.Linear(d_model, d_model)
+        self.value_1 = nn.Linear(d_model, d_model)
+        self.value_2 = nn.Linear(d_model, d_model)
+        self.selector = nn.Linear(d_model, d_model)
+        nn.init.xavier_uniform_(self.query_vectors)
+        nn.init.xavier_uniform_(self.bias_vectors)
+
+    def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """(B, L, d) to (B, L, d), zero in padded rows.
+
+        Raises:
+            ValueError: x is not (B, L, d_model), lengths do not fit it, unknown implementation.
+        """
+        check_tokens(x, self.d_model)
+        mask = padding_mask(lengths, x)
+        x = zero_padding(x, mask)
+        return static_expansion(
+            self.query_vectors,
+            self.bias_vectors,
+            x,
+            self.value_1(x),
+            self.value_2(x),
+            self.selector(x),
+            self.groups,
+            mask,
+            key_projection=(self.key.weight, self.key.bias),
+            dropout=self.dropout if self.training else 0.0,
+            dropout_of=self.dropout_of,
+            implementation=self.implementation,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings that the parameters' shapes do not show."""
+        return f"groups={self.groups}, dropout={self.dropout}, {self.implementation}"
+
+
+class DynamicExpansion(nn.Module):
+    """Dynamic Expansion as a layer with its projections (v1 equations 3, 5-9; v2 1-8).
+
+    Args:
+        d_model: d.
+        num_expansions: N_E, the expanded vectors for each token.
+        causal: the auto-regressive form; else the bidirectional one.
+        dropout: see ``dynamic_expansion``; active in training mode only.
+        dropout_of: see ``dynamic_expansion``.
+        implementation: see ``dynamic_expansion``; may be set later.
+
+    Raises:
+        ValueError: d_model or num_expansions below 1, an unknown implementation or
+            kind of dropout.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_expansions: int,
+        *,
+        causal: bool = True,
+        dropout: float = 0.0,
+        dropout_of: str = "values",
+        implementation: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.d_model = positive(d_model, "d_model")
+        self.num_expansions = positive(num_expansions, "num_expansions")
+        self.causal = causal
+        choose(implementation)
+        self.implementation = implementation
+        check_dropout(dropout, dropout_of)
+        self.dropout, self.dropout_of = dropout, dropout_of
+        self.query_vectors = nn.Parameter(torch.empty(num_expansions, d_model))
+        self.bias_vectors = nn.Parameter(torch.empty(num_expansions, d_model))
+        self.condition = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value_1 = nn.Linear(d_model, d_model)
+        self.value_2 = nn.Linear(d_model, d_model)
+        self.selector = nn.Linear(d_model, d_model)
+        nn.init.xavier_uniform_(self.query_vectors)
+        nn.init.xavier_uniform_(self.bias_vectors)
+
+    def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """(B, L, d) to (B, L, d), zero in padded rows.
+
+        Raises:
+            ValueError: x is not (B, L, d_model), lengths do not fit it, unknown implementation.
+        """
+        check_tokens(x, self.d_model)
+        mask = padding_mask(lengths, x)
+        x = zero_padding(x, mask)
+        return dynamic_expansion(
+            self.query_vectors,
+            self.bias_vectors,
+            self.condition(x),
+            self.key(x),
+            self.value_1(x),
+            self.value_2(x),
+            self.selector(x),
+            mask,
+            causal=self.causal,
+            dropout=self.dropout if self.training else 0.0,
+            dropout_of=self.dropout_of,
+            implementation=self.implementation,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings that the parameters' shapes do not show."""
+        return (
+            f"num_expansions={self.num_expansions}, causal={self.causal}, "
+            f"dropout={self.dropout}, {self.implementation}"
+        )

@@ -1,0 +1,125 @@
+"""The expansion mechanism in the papers' order of operations: what every other form must equal.
+
+The length transformation matrix M and its normalisation are kept in float32 at least: epsilon is 0
+in float16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+EPSILON = 1e-9
+"""Psi's epsilon (v1 equation 5, v2 equation 4)."""
+
+
+def normalise(x: Tensor) -> Tensor:
+    """Psi: divide every row by its sum plus epsilon (v1 equation 5, v2 equation 4)."""
+    return x / (x.sum(-1, keepdim=True) + EPSILON)
+
+
+def length_transformation(queries: Tensor, keys: Tensor) -> Tensor:
+    """M = Q_E K^T / sqrt(d), (B, N, L), in float32 at least (v1 equation 6, v2 equation 2)."""
+    precise = torch.promote_types(keys.dtype, torch.float32)
+    with torch.autocast(keys.device.type, enabled=False):
+        return queries.to(precise) @ keys.to(precise).mT / math.sqrt(keys.shape[-1])
+
+
+def broad_sum(conditions: Tensor, vectors: Tensor) -> Tensor:
+    """c_j + e_n as rows j * N_E + n: (B, L, d) and (N_E, d) to (B, L * N_E, d) (v1 3, v2 1)."""
+    return (conditions[:, :, None] + vectors.to(conditions.dtype)).flatten(1, 2)
+
+
+def static(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    groups: Sequence[int],
+    mask: Tensor | None,
+    dropout: float,
+    dropout_of: str,
+) -> Tensor:
+    """``static_expansion`` as printed."""
+    M = length_transformation(query_vectors, keys)
+    visible = None if mask is None else mask[:, None, :]
+    readers = None if mask is None else mask[:, :, None]
+    values = values_1, values_2
+    return _streams(
+        M, values, bias_vectors, selectors, groups, visible, readers, dropout, dropout_of
+    )
+
+
+def dynamic(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    conditions: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    dropout_of: str,
+) -> Tensor:
+    """``dynamic_expansion`` as printed."""
+    length, num_expansions = keys.shape[1], len(query_vectors)
+    E_Q = broad_sum(conditions, query_vectors)
+    E_B = broad_sum(conditions, bias_vectors)
+    M = length_transformation(E_Q, keys)
+    pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]
+    if causal:
+        # symmetric in row and column: both directions let j see i <= j
+        earlier = torch.ones(length, length, dtype=torch.bool, device=keys.device).tril()
+        pairs = earlier[None] if pairs is None else pairs & earlier
+    visible = readers = None
+    if pairs is not None:
+        visible = pairs.repeat_interleave(num_expansions, dim=1)
+        readers = pairs.repeat_interleave(num_expansions, dim=2)
+    groups, values = (length * num_expansions,), (values_1, values_2)
+    return _streams(M, values, E_B, selectors, groups, visible, readers, dropout, dropout_of)
+
+
+def _streams(
+    M: Tensor,
+    values: tuple[Tensor, Tensor],
+    E_B: Tensor,
+    selectors: Tensor,
+    groups: Sequence[int],
+    visible: Tensor | None,
+    readers: Tensor | None,
+    dropout: float,
+    dropout_of: str,
+) -> Tensor:
+    """Both streams, forward and back, and their selection (v1 7-9, v2 3-8).
+
+    ``visible`` says which tokens an expanded row gathers from, (., N, L); ``readers`` which
+    expanded rows a token reads back, (., L, N); None is all.
+    """
+    M = F.dropout(M, dropout)
+    E_B = E_B.to(values[0].dtype)
+    backward = []
+    for signed, V in zip((M, -M), values, strict=True):
+        P = F.relu(signed)
+        R_fw = normalise(_only(P, visible))
+        F_fw = R_fw.to(V.dtype) @ V + E_B
+        if dropout_of == "values":
+            F_fw = F.dropout(F_fw, dropout)
+        else:
+            F_fw = F_fw * F.dropout(torch.ones_like(F_fw[..., :1]), dropout)
+        transposed = torch.split(_only(P.mT, readers), list(groups), dim=-1)
+        R_bw = torch.cat([normalise(group) for group in transposed], dim=-1) / len(groups)
+        backward.append(F.dropout(R_bw.to(V.dtype) @ F_fw, dropout))
+    gate = selectors.sigmoid()
+    return gate * backward[0] + (1 - gate) * backward[1]
+
+
+def _only(x: Tensor, allowed: Tensor | None) -> Tensor:
+    return x if allowed is None else x.masked_fill(~allowed, 0)

@@ -1,0 +1,217 @@
+"""One stream of an expansion, there and back, and its gradients by hand.
+
+Everything of M's shape is (b, L, N) for a slice of b images, tokens first, and in float32 at least;
+values and what is read of them are in the dtype of the values. P is relu(+M) or relu(-M), R_fw
+its rows and R_bw its columns normalised, within each group (v1 equations 5, 7-8, v2 3-7).
+
+The products B = R_bw (R_fw V + E_B) associate in two ways: ``Mixing`` makes W = R_bw R_fw, (b, L,
+L), ``Expanding`` the expanded vectors F = R_fw V + E_B, (b, N, d).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_impl.expansion.literal import EPSILON, broad_sum
+
+
+class Rows(NamedTuple):
+    """What the expanded rows are.
+
+    The rows of a dynamic expansion, N_E for each token, are one group. If ``causal``, row (j, n)
+    gathers from tokens i <= j, and token i reads the rows with j <= i.
+    """
+
+    groups: tuple[int, ...]
+    num_expansions: int = 0
+    causal: bool = False
+
+    def gathering(self, P: Tensor) -> Tensor:
+        """``P`` where the row gathers from the token."""
+        return self._where(P, P.new_ones(P.shape[1], P.shape[1]).triu()) if self.causal else P
+
+    def reading(self, P: Tensor) -> Tensor:
+        """``P`` where the token reads the row."""
+        return self._where(P, P.new_ones(P.shape[1], P.shape[1]).tril()) if self.causal else P
+
+    def _where(self, P: Tensor, pairs: Tensor) -> Tensor:
+        return (P.unflatten(2, (-1, self.num_expansions)) * pairs[..., None]).flatten(2)
+
+    def sums(self, x: Tensor) -> Tensor:
+        """The sums over each group, (b, L, N) to (b, L, |G|)."""
+        return torch.cat([part.sum(-1, keepdim=True) for part in x.split(self.groups, -1)], -1)
+
+    def scaled(self, x: Tensor, by: Tensor, less: Tensor | None = None) -> Tensor:
+        """(x - less) * by, for x (b, L, N) and numbers (b, L, |G|) of each group."""
+        x = x.clone()
+        parts = x.split(self.groups, -1)
+        if less is not None:
+            for part, number in zip(parts, less.split(1, -1), strict=True):
+                part.sub_(number)
+        for part, number in zip(parts, by.split(1, -1), strict=True):
+            part.mul_(number)
+        return x
+
+
+class Biases(NamedTuple):
+    """The expansion biases: E_B itself, or the broad sum of conditions C and vectors b_n.
+
+    Of the sum's N = L N_E rows nothing is read but two parts, over n and over j.
+    """
+
+    vectors: Tensor
+    conditions: Tensor | None = None
+
+    def rows(self) -> Tensor:
+        """E_B, (N, d) or (b, N, d)."""
+        return self.vectors if self.conditions is None else broad_sum(self.conditions, self.vectors)
+
+    def _parts(self, R_bw: Tensor) -> tuple[Tensor, Tensor]:
+        by_row = R_bw.unflatten(2, (-1, len(self.vectors)))
+        return by_row.sum(3).to(self.vectors.dtype), by_row.sum(2).to(self.vectors.dtype)
+
+    def read(self, R_bw: Tensor) -> Tensor:
+        """R_bw E_B, (b, L, d)."""
+        if self.conditions is None:
+            return R_bw.to(self.vectors.dtype) @ self.vectors
+        of_conditions, of_vectors = self._parts(R_bw)
+        return torch.baddbmm(of_vectors @ self.vectors, of_conditions, self.conditions)
+
+    def scores(self, dB: Tensor) -> Tensor:
+        """dB E_B^T, (b, L, N)."""
+        if self.conditions is None:
+            return dB @ self.vectors.mT
+        by_row = (dB @ self.conditions.mT)[..., None] + (dB @ self.vectors.mT)[:, :, None]
+        return by_row.flatten(2)
+
+    def gradients(self, R_bw: Tensor, dB: Tensor) -> tuple[Tensor, Tensor | None]:
+        """R_bw^T dB as it falls on the vectors and the conditions."""
+        if self.conditions is None:
+            return R_bw.to(dB.dtype).flatten(0, 1).mT @ dB.flatten(0, 1), None
+        of_conditions, of_vectors = self._parts(R_bw)
+        return of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1), of_conditions.mT @ dB
+
+    def gradients_of_rows(self, dF: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What falls on E_B (b, N, d), as it falls on the vectors and the conditions."""
+        if self.conditions is None:
+            return dF.sum(0), None
+        by_row = dF.unflatten(1, (-1, len(self.vectors)))
+        return by_row.sum((0, 1)), by_row.sum(2)
+
+
+class Gradients(NamedTuple):
+    """Of a stream, for the gradient dB of its backward values."""
+
+    M: Tensor
+    """As of P: the stream's sign is not in it."""
+    V: Tensor
+    vectors: Tensor
+    conditions: Tensor | None
+
+
+class Stream(ABC):
+    """The stream of ``sign`` and values V (b, L, d) of a slice M (b, L, N).
+
+    Args:
+        M: what dropout has left of it.
+        sign: 1 or -1.
+        V: (b, L, d).
+        biases: of the expanded rows.
+        rows: their groups and causality.
+        inverse_sums: 1 / (sums + epsilon) over tokens, (b, 1, N), and over each group, these by
+            the number of groups too, (b, L, |G|); they are made if None.
+        kept: True where dropout leaves an expanded value, (b, N, d), or vector, (b, N, 1).
+    """
+
+    def __init__(
+        self,
+        M: Tensor,
+        sign: int,
+        V: Tensor,
+        biases: Biases,
+        rows: Rows,
+        inverse_sums: tuple[Tensor, Tensor] | None = None,
+        kept: Tensor | None = None,
+    ) -> None:
+        self.V, self.biases, self.rows, self.kept = V, biases, rows, kept
+        self.P = torch.relu(M if sign > 0 else -M)
+        gathering, reading = rows.gathering(self.P), rows.reading(self.P)
+        if inverse_sums is None:
+            by_group = (rows.sums(reading) + EPSILON) * len(rows.groups)
+            inverse_sums = 1 / (gathering.sum(1, keepdim=True) + EPSILON), 1 / by_group
+        self.inverse_sums = inverse_sums
+        self.R_fw = gathering * inverse_sums[0]
+        self.R_bw = rows.scaled(reading, inverse_sums[1])
+
+    @abstractmethod
+    def values(self) -> Tensor:
+        """B = R_bw (R_fw V + E_B), (b, L, d)."""
+
+    @abstractmethod
+    def gradients(self, dB: Tensor) -> Gradients:
+        """The gradients for that of ``values``."""
+
+    def _of_scores(self, dR_fw: Tensor, dR_bw: Tensor) -> Tensor:
+        """The gradient by P for those by the weights."""
+        r, c = self.inverse_sums
+        rho = (dR_fw * self.R_fw).sum(1, keepdim=True)
+        by_rows = self.rows.gathering(dR_fw.sub_(rho).mul_(r))
+        gamma = self.rows.sums(dR_bw * self.R_bw) * len(self.rows.groups)
+        by_columns = self.rows.scaled(dR_bw, c, gamma)
+        return by_rows.add_(self.rows.reading(by_columns)).mul_(self.P.sign())
+
+
+class Mixing(Stream):
+    """By W = R_bw R_fw, (b, L, L): of each row's vector all is kept or nothing."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reading = self.R_bw if self.kept is None else self.R_bw * self.kept.mT
+        self.W = (self.reading @ self.R_fw.mT).to(self.V.dtype)
+
+    def mixed(self) -> Tensor:
+        """The part of ``values`` that is not of biases."""
+        return self.W @ self.V
+
+    def values(self) -> Tensor:
+        """W V + R_bw E_B."""
+        return torch.baddbmm(self.biases.read(self.reading), self.W, self.V)
+
+    def gradients(self, dB: Tensor) -> Gradients:
+        """With T and U of the published algebra, dR_bw = T + U."""
+        dW = (dB @ self.V.mT).to(self.P.dtype)
+        dR_bw = torch.baddbmm(self.biases.scores(dB).to(self.P.dtype), dW, self.R_fw)
+        if self.kept is not None:
+            dR_bw *= self.kept.mT
+        dM = self._of_scores(dW.mT @ self.reading, dR_bw)
+        return Gradients(dM, self.W.mT @ dB, *self.biases.gradients(self.reading, dB))
+
+
+class Expanding(Stream):
+    """By the expanded vectors F, (b, N, d), made if None; any of their values may be dropped."""
+
+    def __init__(self, *arguments: Any, F: Tensor | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if F is None:
+            E_B = self.biases.rows().expand(len(self.V), -1, -1)
+            F = torch.baddbmm(E_B, self.R_fw.mT.to(self.V.dtype), self.V)
+            F = F if self.kept is None else F.mul_(self.kept)
+        self.F = F
+
+    def values(self) -> Tensor:
+        """R_bw F."""
+        return self.R_bw.to(self.F.dtype) @ self.F
+
+    def gradients(self, dB: Tensor) -> Gradients:
+        """Backwards through the two products."""
+        dF = self.R_bw.to(dB.dtype).mT @ dB
+        if self.kept is not None:
+            dF *= self.kept
+        dR_fw, dR_bw = self.V @ dF.mT, dB @ self.F.mT
+        dM = self._of_scores(dR_fw.to(self.P.dtype), dR_bw.to(self.P.dtype))
+        dV = self.R_fw.to(dF.dtype) @ dF
+        return Gradients(dM, dV, *self.biases.gradients_of_rows(dF))
