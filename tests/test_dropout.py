@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -102,6 +102,7 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
         assert_close(out[b, valid], oracle.selection(a["S"], *B))
 
 
+@settings(max_examples=100)
 @given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99))
 def test_gradients_under_dropout_are_the_literal_form_s(
     case: OperatorCase, p: float, dropout_of: str, seed: int
