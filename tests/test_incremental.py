@@ -72,16 +72,18 @@ def test_captions_are_those_of_whole_prefixes(
         assert_close(one.score, other.score)
 
 
-def test_low_precision_stays_in_its_dtype() -> None:
+@pytest.mark.parametrize("autocast", [False, True])
+def test_low_precision_stays_in_its_dtype(autocast: bool) -> None:
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "static:3,2", "decoder": "dynamic:2"}
     reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
-    model = Captioner(Configuration(**fields, **mixers, **reductions)).eval().bfloat16()
-    memory = model.encode(torch.randn(2, 3, 4, dtype=torch.bfloat16))
-    state = model.incremental(memory, copies=2)
-    for _ in range(3):
-        log_probs = state.step(torch.ones(2, 2, dtype=torch.int64))
-        state.reorder(torch.tensor([[1, 0], [0, 0]]))
+    dtype = torch.float32 if autocast else torch.bfloat16
+    model = Captioner(Configuration(**fields, **mixers, **reductions)).eval().to(dtype)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        state = model.incremental(model.encode(torch.randn(2, 3, 4, dtype=dtype)), copies=2)
+        for _ in range(3):
+            log_probs = state.step(torch.ones(2, 2, dtype=torch.int64))
+            state.reorder(torch.tensor([[1, 0], [0, 0]]))
     assert log_probs.dtype == torch.float32
     assert log_probs.isfinite().all()
 
@@ -95,7 +97,7 @@ def test_what_cannot_be_is_named() -> None:
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
         model.train().incremental(memory)
     state = model.eval().incremental(memory, copies=2)
-    with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(B, 2\)"):
+    with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(2, 2\)"):
         state.step(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"memory has shape \(2, 3, 5\)"):
         model.incremental(torch.zeros(2, 3, 5))

@@ -27,7 +27,8 @@ def multi_head(
         keys: (B, L, d).
         values: (B, L, d).
         num_heads: divides d.
-        mask: (B, L) booleans, True for valid keys; padded keys and values must be finite.
+        mask: (B, L) or, of each query, (B, T, L) booleans, True for valid keys; padded keys and
+            values must be finite.
         causal: query t sees keys i <= t only.
 
     Returns:
@@ -40,7 +41,7 @@ def multi_head(
     if mask is None:
         context = F.scaled_dot_product_attention(Q, K, V, is_causal=causal)
     else:
-        visible = mask[:, None, None, :]
+        visible = mask.view(len(mask), 1, -1, mask.shape[-1])
         if causal:
             square = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
             visible = visible & square.tril()

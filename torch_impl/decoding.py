@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -50,9 +50,13 @@ class IncrementalModel(Model, Protocol):
     training: bool
 
     def incremental(
-        self, memory: Tensor, memory_lengths: Tensor | None = None, copies: int = 1
+        self,
+        memory: Tensor,
+        memory_lengths: Tensor | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
     ) -> State:
-        """``copies`` empty hypotheses for each image of the memory."""
+        """``copies`` empty hypotheses for each image, to have ``max_length`` tokens at most."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,26 @@ class Hypothesis:
     def score(self) -> float:
         """The sum of the log-probabilities over the number of tokens, start included."""
         return sum(self.log_probs) / len(self.tokens)
+
+
+class Samples(NamedTuple):
+    """K captions of each of B images, as tensors on the model's device; T tokens at most."""
+
+    tokens: Tensor
+    """(B, K, T), the start token first, the pad token beyond a caption's end."""
+    log_probs: Tensor
+    """(B, K, T - 1) float64, of each token after the start; 0 beyond a caption's end."""
+    mask: Tensor
+    """(B, K, T - 1), True on the tokens after the start, the end token included."""
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """The same as lists.
+
+        Raises:
+            ValueError: the model's log-probabilities are NaN.
+        """
+        sizes = 1 + self.mask.sum(-1)
+        return _hypotheses(self.tokens, self.log_probs, sizes, sizes > 0)
 
 
 def greedy(
@@ -90,10 +114,10 @@ def greedy(
     captions = _roll_out(
         model, features, lengths, 1, max_length, lambda log_probs, _: log_probs.argmax(-1)
     )
-    return [caption for (caption,) in captions]
+    return [caption for (caption,) in captions.hypotheses()]
 
 
-def sample(
+def draw(
     model: Model,
     features: Tensor,
     lengths: Lengths | None = None,
@@ -101,7 +125,7 @@ def sample(
     max_length: int,
     num_samples: int,
     generator: torch.Generator | None = None,
-) -> list[list[Hypothesis]]:
+) -> Samples:
     """Multinomial samples, by the inverse of the cumulated distribution.
 
     The uniform draws are ``torch.rand((B, num_samples, max_length - 1), dtype=torch.float64)`` from
@@ -115,9 +139,6 @@ def sample(
         max_length: the longest caption in tokens, start and end included.
         num_samples: samples of each image.
         generator: on any device; the default generator of the features' device if None.
-
-    Returns:
-        ``num_samples`` hypotheses for each image.
 
     Raises:
         ValueError: ``num_samples`` < 1; ``max_length`` is less than 2 or more than the model's.
@@ -133,11 +154,31 @@ def sample(
     ).to(features.device)
 
     def inverse_cdf(log_probs: Tensor, step: int) -> Tensor:
-        cumulated = log_probs.exp().cumsum(-1)
+        cumulated = log_probs.double().exp().cumsum(-1)
         # a float64 below 1 is at most 1 - 2^-53, and its product with the total below the total
         return (cumulated <= uniforms[..., step, None] * cumulated[..., -1:]).sum(-1)
 
     return _roll_out(model, features, lengths, num_samples, max_length, inverse_cdf)
+
+
+def sample(
+    model: Model,
+    features: Tensor,
+    lengths: Lengths | None = None,
+    *,
+    max_length: int,
+    num_samples: int,
+    generator: torch.Generator | None = None,
+) -> list[list[Hypothesis]]:
+    """``draw`` as lists: ``num_samples`` hypotheses for each image."""
+    return draw(
+        model,
+        features,
+        lengths,
+        max_length=max_length,
+        num_samples=num_samples,
+        generator=generator,
+    ).hypotheses()
 
 
 @torch.no_grad()
@@ -176,8 +217,8 @@ def beam_search(
     if not 1 <= num_return <= beam_size:
         raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     _check_length(model, max_length)
-    next_log_probs = _next_log_probs(model, features, lengths, beam_size)
-    beams = None
+    next_log_probs = _next_log_probs(model, features, lengths, beam_size, max_length)
+    beams = scores = None
     B, device = features.shape[0], features.device
     tokens = torch.full((B, beam_size, 1), model.start_id, device=device)
     log_probs = torch.empty((B, beam_size, 0), dtype=torch.float64, device=device)
@@ -188,16 +229,17 @@ def beam_search(
     totals[:, 0] = 0
     for _ in range(max_length - 1):
         log_p = next_log_probs(tokens, beams)
-        V = log_p.shape[-1]
+        # the same memory at every step: beams times vocabulary are too many to ask for each time
+        scores = torch.add(totals.unsqueeze(-1), log_p, out=scores)
         # a finished hypothesis has one continuation: itself, padded, at no cost
-        stay = log_p.new_full((V,), -torch.inf)
-        stay[model.pad_id] = 0
-        log_p = torch.where(finished.unsqueeze(-1), stay, log_p)
-        totals, choices = _largest((totals.unsqueeze(-1) + log_p).flatten(1), beam_size)
-        beams, token = choices // V, choices % V
+        scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)
+        scores[..., model.pad_id] = totals.where(finished, scores[..., model.pad_id])
+        totals, choices = _largest(scores.flatten(1), beam_size)
+        beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
         finished, sizes = finished.gather(1, beams), sizes.gather(1, beams)
+        chosen = log_p.flatten(1).gather(1, choices).double().masked_fill(finished, 0)
         tokens = _append(_pick(tokens, beams), token)
-        log_probs = _append(_pick(log_probs, beams), log_p.flatten(1).gather(1, choices))
+        log_probs = _append(_pick(log_probs, beams), chosen)
         sizes = sizes + ~finished
         finished = finished | (token == model.end_id)
         if bool(_settled(totals, sizes, finished, num_return, max_length).all()):
@@ -245,10 +287,18 @@ def forced(
             padded[b, k, : len(caption)] = torch.tensor(caption)
             mask[b, k, : len(caption) - 1] = True
     padded, mask = padded.to(features.device), mask.to(features.device)
-    memory, memory_lengths = _repeated(model, features, lengths, K)
-    log_p = model.decode(padded[..., :-1].flatten(0, 1), memory, memory_lengths)
-    log_p = log_p.gather(-1, padded[..., 1:].flatten(0, 1).unsqueeze(-1)).view(mask.shape)
-    return log_p.where(mask, 0), mask
+    return rescore(model, features, lengths, padded).where(mask, 0), mask
+
+
+def rescore(model: Model, features: Tensor, lengths: Lengths | None, tokens: Tensor) -> Tensor:
+    """``forced`` on tensors: tokens (B, K, T), start first, to log-probabilities (B, K, T - 1).
+
+    What stands beyond a caption's end gets log-probabilities too, to be masked.
+    """
+    memory, memory_lengths = _repeated(model, features, lengths, tokens.shape[1])
+    log_p = model.decode(tokens[..., :-1].flatten(0, 1), memory, memory_lengths)
+    chosen = log_p.gather(-1, tokens[..., 1:].flatten(0, 1).unsqueeze(-1))
+    return chosen.view(*tokens.shape[:2], -1)
 
 
 @torch.no_grad()
@@ -259,52 +309,55 @@ def _roll_out(
     copies: int,
     max_length: int,
     choose: Callable[[Tensor, int], Tensor],
-) -> list[list[Hypothesis]]:
+) -> Samples:
     """``copies`` captions of each image, each token by ``choose``: (B, K, V), step -> (B, K)."""
     _check_length(model, max_length)
-    next_log_probs = _next_log_probs(model, features, lengths, copies)
+    next_log_probs = _next_log_probs(model, features, lengths, copies, max_length)
     B, device = features.shape[0], features.device
     tokens = torch.full((B, copies, 1), model.start_id, device=device)
     log_probs = torch.empty((B, copies, 0), dtype=torch.float64, device=device)
-    sizes = torch.ones((B, copies), dtype=torch.int64, device=device)
-    finished = torch.zeros((B, copies), dtype=torch.bool, device=device)
+    mask = torch.empty((B, copies, 0), dtype=torch.bool, device=device)
+    going_on = torch.ones((B, copies), dtype=torch.bool, device=device)
     for step in range(max_length - 1):
         log_p = next_log_probs(tokens, None)
         token = choose(log_p, step)
-        log_probs = _append(log_probs, log_p.gather(-1, token.unsqueeze(-1)).squeeze(-1))
-        tokens = _append(tokens, token.where(~finished, model.pad_id))
-        sizes = sizes + ~finished
-        finished = finished | (token == model.end_id)
-        if bool(finished.all()):
+        chosen = log_p.gather(-1, token.unsqueeze(-1)).squeeze(-1)
+        log_probs = _append(log_probs, chosen.double().where(going_on, 0))
+        tokens = _append(tokens, token.where(going_on, model.pad_id))
+        mask = _append(mask, going_on)
+        going_on = going_on & (token != model.end_id)
+        if not bool(going_on.any()):
             break
-    return _hypotheses(tokens, log_probs, sizes, sizes > 0)
+    return Samples(tokens, log_probs, mask)
 
 
 def _next_log_probs(
-    model: Model, features: Tensor, lengths: Lengths | None, copies: int
+    model: Model, features: Tensor, lengths: Lengths | None, copies: int, max_length: int
 ) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V) in float64.
+    """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V).
 
     The prefixes go on from those of the call before in the order of the second argument
     (B, copies), or as they stand. A model that can read one token at a time does, outside training;
-    another reads the whole prefix. Float64, so that sums and their ties are those of the model's
-    values, whatever its dtype.
+    another reads the whole prefix. What is made of the values is made in float64, so that sums and
+    their ties are those of the model's values, whatever its dtype.
     """
     if isinstance(model, IncrementalModel) and not model.training:
         valid = _on_device(lengths, features)
-        state = model.incremental(model.encode(features, valid), valid, copies)
+        # the last token is never read
+        memory = model.encode(features, valid)
+        state = model.incremental(memory, valid, copies, max_length - 1)
 
         def step(tokens: Tensor, order: Tensor | None) -> Tensor:
             if order is not None:
                 state.reorder(order)
-            return state.step(tokens[..., -1]).double()
+            return state.step(tokens[..., -1])
 
         return step
     memory, memory_lengths = _repeated(model, features, lengths, copies)
 
     def recompute(tokens: Tensor, order: Tensor | None) -> Tensor:
         log_p = model.decode(tokens.flatten(0, 1), memory, memory_lengths)[:, -1]
-        return log_p.view(*tokens.shape[:2], -1).double()
+        return log_p.view(*tokens.shape[:2], -1)
 
     return recompute
 
@@ -325,6 +378,7 @@ def _on_device(lengths: Lengths | None, features: Tensor) -> Tensor | None:
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The ``k`` largest of each row, with their indices; equal ones by index, -inf past the last.
 
+    They are -inf in ``scores`` afterwards.
     ``topk`` leaves the order of equals open, a stable sort of beams times vocabulary is far slower.
     """
     values, indices = [], []
@@ -332,7 +386,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         index = scores.argmax(-1, keepdim=True)  # the first of equals
         values.append(scores.gather(-1, index))
         indices.append(index)
-        scores = scores.scatter(-1, index, -torch.inf)
+        scores.scatter_(-1, index, -torch.inf)
     return torch.cat(values, -1), torch.cat(indices, -1)
 
 

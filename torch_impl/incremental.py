@@ -3,6 +3,10 @@
 Exact: every step gives what a pass over the whole prefix gives at its last token, because no layer
 of a decoder lets a token see later ones. What an image gives to cross-attention is projected once,
 its hypotheses side by side on the query axis.
+
+The hypotheses of an image are a tree: its nodes are the tokens that were read, K a step, and a
+hypothesis is the path to one of the last K. What a node leaves behind stays where it was written;
+to reorder hypotheses is to reorder their paths.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_impl.attention import Attention
+from torch_impl.attention import Attention, multi_head
 from torch_impl.expansion import DynamicExpansion, length_transformation, normalise
 from torch_impl.padding import Lengths, padding_mask
 from torch_impl.transformer import DecoderLayer
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Incremental:
-    """Hypotheses of a batch of images that grow by a token a step, up to the model's max_length.
+    """Hypotheses of a batch of images that grow by a token a step.
 
     Dropout and gradients have no place here: the model must be in evaluation mode.
 
@@ -33,9 +37,11 @@ class Incremental:
         memory: (B, L, d), of ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
         copies: K, the hypotheses of each image.
+        max_length: how many tokens a hypothesis can have; the model's if None.
 
     Raises:
-        ValueError: the model is in training mode, or lengths do not fit the memory.
+        ValueError: the model is in training mode, lengths do not fit the memory, or max_length is
+            more than the model's.
     """
 
     def __init__(
@@ -44,14 +50,24 @@ class Incremental:
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         copies: int = 1,
+        max_length: int | None = None,
     ) -> None:
         if model.training:
             raise ValueError("incremental decoding has no dropout, expected model.eval()")
-        self.model, self.copies, self.length = model, copies, 0
-        rows = len(memory) * copies
+        self.max_length = model.max_length if max_length is None else max_length
+        if self.max_length > model.max_length:
+            raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
+        self.model, self.copies = model, copies
         mask = padding_mask(memory_lengths, memory)
         layers = cast(Iterable[DecoderLayer], model.decoder.layers)
-        self._layers = [_Layer(layer, memory, mask, rows, model.max_length) for layer in layers]
+        self._layers = [_Layer(layer, memory, mask, copies, self.max_length) for layer in layers]
+        self._path = torch.empty(len(memory), copies, 0, dtype=torch.int64, device=memory.device)
+        self._places = torch.arange(copies, device=memory.device).expand(len(memory), copies)
+
+    @property
+    def length(self) -> int:
+        """How many tokens of each hypothesis were read."""
+        return self._path.shape[-1]
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
@@ -60,125 +76,145 @@ class Incremental:
         Raises:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
         """
-        model = self.model
-        if tokens.dim() != 2 or tokens.shape[1] != self.copies:
-            raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected (B, {self.copies})")
-        if self.length == model.max_length:
-            raise ValueError(f"{self.length} tokens were read, as many as max_length")
-        words = model.embedding(tokens.reshape(-1, 1)) * model.configuration.d_model**0.5
-        outputs = [words + model.positions.weight[self.length]]
+        model, t = self.model, self.length
+        if tokens.shape != self._places.shape:
+            raise ValueError(
+                f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._places.shape)}"
+            )
+        if t == self.max_length:
+            raise ValueError(f"{t} tokens were read, as many as max_length")
+        self._path = torch.cat([self._path, (self._places + t * self.copies)[..., None]], -1)
+        words = model.embedding(tokens) * model.configuration.d_model**0.5
+        outputs = [words + model.positions.weight[t]]
         for layer in self._layers:
-            outputs.append(layer.step(outputs[-1], self.length))
-        self.length += 1
-        logits = model.vocabulary(model.decoder.close(outputs[1:])).view(*tokens.shape, -1)
+            outputs.append(layer.step(outputs[-1], self._path))
+        logits = _linear(model.decoder.close(outputs[1:]), model.vocabulary)
         return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def reorder(self, hypotheses: Tensor) -> None:
         """Let hypothesis k of image b go on from its present hypothesis ``hypotheses[b, k]``."""
-        images = torch.arange(len(hypotheses), device=hypotheses.device)
-        rows = (hypotheses + self.copies * images[:, None]).flatten()
-        for layer in self._layers:
-            layer.past.reorder(rows, self.length)
+        self._path = self._path.gather(1, hypotheses[..., None].expand_as(self._path))
+
+
+FEW_ROWS = 8
+"""Up to so many rows, a CPU's BLAS multiplies a tall matrix faster with it on the left."""
+
+
+def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
+    """``linear(x)`` of hypotheses (B, K, d), which are few."""
+    rows = x.flatten(0, 1)
+    if not x.is_cpu or len(rows) > FEW_ROWS:
+        out: Tensor = linear(x)
+        return out
+    columns = torch.addmm(linear.bias[:, None], linear.weight, rows.mT)
+    return columns.mT.contiguous().unflatten(0, x.shape[:2])
 
 
 class _Layer:
     """A decoder layer at work: its past, and the memory as its cross-attention reads it."""
 
     def __init__(
-        self, layer: DecoderLayer, memory: Tensor, mask: Tensor | None, rows: int, max_length: int
+        self, layer: DecoderLayer, memory: Tensor, mask: Tensor | None, copies: int, max_length: int
     ) -> None:
-        self.layer, self.mask = layer, mask
+        self.layer = layer
+        self.mask = mask
         self.keys, self.values = layer.cross_attention.project(memory, mask)
         mixer: nn.Module = layer.mixer
         self.past: _Past
         if isinstance(mixer, DynamicExpansion):
-            self.past = _ExpansionPast(mixer, rows, max_length)
+            self.past = _ExpansionPast(mixer, len(memory), copies, max_length)
         else:
             assert isinstance(mixer, Attention)
-            self.past = _AttentionPast(mixer, rows, max_length)
+            self.past = _AttentionPast(mixer, len(memory), copies * max_length)
 
-    def step(self, x: Tensor, t: int) -> Tensor:
-        """Token ``t`` of every hypothesis, (B K, 1, d) to (B K, 1, d)."""
+    def step(self, x: Tensor, path: Tensor) -> Tensor:
+        """The newest token of every hypothesis, (B, K, d) to (B, K, d)."""
         layer = self.layer
-        x = x + self.past.mix(layer.norm_1(x), t)
-        queries = layer.norm_2(x).view(len(self.keys), -1, x.shape[-1])
-        x = x + layer.cross_attention.attend(queries, self.keys, self.values, self.mask).view_as(x)
+        x = x + self.past.mix(layer.norm_1(x), path)
+        x = x + _attend(layer.cross_attention, layer.norm_2(x), self.keys, self.values, self.mask)
         if layer.has_feed_forward:
-            x = x + layer.feed_forward(layer.norm_3(x))
+            feed_forward = layer.feed_forward
+            hidden = _linear(layer.norm_3(x), feed_forward.linear_1).relu()
+            x = x + feed_forward.linear_2(hidden)
         return x
 
 
-class _Past(Protocol):
-    def mix(self, x: Tensor, t: int) -> Tensor:
-        """What the layer's mixer makes of token ``t``, (B K, 1, d)."""
+def _attend(
+    attention: Attention, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+) -> Tensor:
+    Q = _linear(x, attention.query)
+    return attention.close(multi_head(Q, keys, values, attention.num_heads, mask), Q)
 
-    def reorder(self, rows: Tensor, length: int) -> None:
-        """Keep the pasts ``rows``, of ``length`` tokens, in that order."""
+
+class _Past(Protocol):
+    def mix(self, x: Tensor, path: Tensor) -> Tensor:
+        """What the layer's mixer makes of the tokens x (B, K, d), the last of ``path`` (B, K, t).
+
+        They are the next K nodes.
+        """
 
 
 class _AttentionPast:
-    """Keys and values, (B K, max_length, d)."""
+    """Keys and values of the nodes, (B, nodes, d)."""
 
-    def __init__(self, attention: Attention, rows: int, max_length: int) -> None:
+    def __init__(self, attention: Attention, batch: int, nodes: int) -> None:
         self.attention = attention
-        shape = rows, max_length, attention.d_model
-        self.keys, self.values = attention.key.weight.new_zeros(2, *shape)
+        shape = batch, nodes, attention.d_model
+        self.keys, self.values = attention.key.weight.new_empty(2, *shape)
 
-    def mix(self, x: Tensor, t: int) -> Tensor:
-        key, value = self.attention.project(x)
-        self.keys[:, t : t + 1], self.values[:, t : t + 1] = key, value
-        return self.attention.attend(x, self.keys[:, : t + 1], self.values[:, : t + 1])
-
-    def reorder(self, rows: Tensor, length: int) -> None:
-        for x in (self.keys, self.values):
-            x[:, :length] = x[rows, :length]
+    def mix(self, x: Tensor, path: Tensor) -> Tensor:
+        nodes, K = path.shape[-1] * x.shape[1], x.shape[1]
+        attention, new = self.attention, slice(nodes - K, nodes)
+        self.keys[:, new] = _linear(x, attention.key)
+        self.values[:, new] = _linear(x, attention.value)
+        mask = path.new_zeros(*x.shape[:2], nodes, dtype=torch.bool).scatter_(-1, path, True)
+        return _attend(attention, x, self.keys[:, :nodes], self.values[:, :nodes], mask)
 
 
 class _ExpansionPast:
-    """Conditions, keys and values of the tokens, and how their expanded rows gather.
+    """Conditions, keys and values of the nodes (B, nodes, d), and how their expanded rows gather.
 
-    Row (j, n) of M is a sum of c_j k_i and q_n k_i. The streams' forward weights have disjoint
-    support, so that their difference R, (B K, max_length, N_E, max_length), holds both.
+    Row (j, n) of M is a sum of c_j k_i and q_n k_i. Of each node j: P, its q_n k_j (B, nodes, N_E);
+    and R, the forward weights of its rows in both streams, (2, B, nodes, N_E, max_length), for the
+    tokens on the path to it.
     """
 
-    def __init__(self, expansion: DynamicExpansion, rows: int, max_length: int) -> None:
+    def __init__(
+        self, expansion: DynamicExpansion, batch: int, copies: int, max_length: int
+    ) -> None:
         self.expansion = expansion
-        weight, N_E = expansion.key.weight, expansion.num_expansions
-        shape = rows, max_length, expansion.d_model
-        self.C, self.K, self.V_1, self.V_2 = weight.new_zeros(4, *shape)
-        precise = weight.new_zeros(0).to(torch.promote_types(weight.dtype, torch.float32))
-        self.P = precise.new_zeros(rows, N_E, max_length)
-        self.R = precise.new_zeros(rows, max_length, N_E, max_length)
+        weight, N_E, nodes = expansion.key.weight, expansion.num_expansions, copies * max_length
+        self.C, self.K = weight.new_empty(2, batch, nodes, expansion.d_model)
+        self.V = weight.new_empty(2, batch, nodes, expansion.d_model)
+        precise = weight.new_empty(0).to(torch.promote_types(weight.dtype, torch.float32))
+        self.P = precise.new_empty(batch, nodes, N_E)
+        self.R = precise.new_zeros(2, batch, nodes, N_E, max_length)
 
-    def mix(self, x: Tensor, t: int) -> Tensor:
-        e, past = self.expansion, slice(t + 1)
-        condition, key = e.condition(x), e.key(x)
-        for kept, new in (
-            (self.C, condition),
-            (self.K, key),
-            (self.V_1, e.value_1(x)),
-            (self.V_2, e.value_2(x)),
-        ):
-            kept[:, t : t + 1] = new
-        self.P[:, :, t : t + 1] = length_transformation(e.query_vectors, key)
-        C, b = self.C[:, past], e.bias_vectors
-        # what the new rows see of all tokens, and what all rows see of the new token
-        seeing = length_transformation(condition, self.K[:, past]) + self.P[:, :, past]
-        seen = length_transformation(C, key) + self.P[:, None, :, t]
-        self.R[:, t, :, past] = normalise(seeing.relu()) - normalise((-seeing).relu())
-        R = self.R[:, past, :, past].flatten(1, 2)
-        backward = []
-        for sign, V in ((1, self.V_1), (-1, self.V_2)):
-            R_bw = normalise((sign * seen).relu().flatten(1)[:, None])
-            W = R_bw @ (sign * R).relu()
-            by_row = R_bw.view(len(x), t + 1, -1).to(V.dtype)
-            biases = by_row.sum(-1)[:, None] @ C + by_row.sum(-2)[:, None] @ b
-            backward.append(W.to(V.dtype) @ V[:, past] + biases)
-        gate = e.selector(x).sigmoid()
-        return gate * backward[0] + (1 - gate) * backward[1]
-
-    def reorder(self, rows: Tensor, length: int) -> None:
-        for x in (self.C, self.K, self.V_1, self.V_2):
-            x[:, :length] = x[rows, :length]
-        self.P[..., :length] = self.P[rows, :, :length]
-        self.R[:, :length, :, :length] = self.R[rows, :length, :, :length]
+    def mix(self, x: Tensor, path: Tensor) -> Tensor:
+        e, b = self.expansion, self.expansion.bias_vectors
+        (B, K, t), N_E = path.shape, e.num_expansions
+        nodes = t * K
+        new = slice(nodes - K, nodes)
+        condition, key = _linear(x, e.condition), _linear(x, e.key)
+        p = length_transformation(key, e.query_vectors)
+        self.C[:, new], self.K[:, new], self.P[:, new] = condition, key, p
+        self.V[0, :, new], self.V[1, :, new] = _linear(x, e.value_1), _linear(x, e.value_2)
+        C, V = self.C[:, :nodes], self.V[:, :, :nodes]
+        # what the new rows see of the tokens on their path, and what these rows see of the new one
+        P = self.P.gather(1, path.flatten(1)[..., None].expand(-1, -1, N_E)).view(B, K, t, N_E)
+        A = length_transformation(condition, self.K[:, :nodes]).gather(-1, path)
+        seeing = (A[..., None] + P).mT
+        seen = length_transformation(key, C).gather(-1, path)[..., None] + p[:, :, None]
+        self.R[:, :, new, :, :t] = normalise(torch.stack([seeing, -seeing]).relu())
+        R_bw = normalise(torch.stack([seen, -seen]).relu().flatten(3)).view(2, B, K, t, N_E)
+        # onto the nodes
+        onto = path.expand(2, B, K, t)
+        by_node = R_bw.new_zeros(2, B, K, nodes, N_E)
+        by_node.scatter_(3, onto[..., None].expand_as(R_bw), R_bw)
+        with torch.autocast(x.device.type, enabled=False):
+            W = by_node.flatten(3) @ self.R[:, :, :nodes, :, :t].flatten(2, 3)
+        W = torch.zeros_like(by_node[..., 0]).scatter_(3, onto, W).to(V.dtype)
+        biases = R_bw.sum(3).to(V.dtype) @ b + by_node.sum(-1).to(V.dtype) @ C
+        streams = W @ V + biases
+        gate = _linear(x, e.selector).sigmoid()
+        return gate * streams[0] + (1 - gate) * streams[1]

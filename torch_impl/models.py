@@ -155,15 +155,20 @@ class Captioner(nn.Module):
         return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def incremental(
-        self, memory: Tensor, memory_lengths: Lengths | None = None, copies: int = 1
+        self,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
     ) -> Incremental:
         """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
 
         Raises:
-            ValueError: in training mode; memory not (B, L, d_model) or lengths that do not fit it.
+            ValueError: in training mode; memory not (B, L, d_model) or lengths that do not fit it;
+                max_length above the model's.
         """
         check_tokens(memory, self.configuration.d_model, "memory")
-        return Incremental(self, memory, memory_lengths, copies)
+        return Incremental(self, memory, memory_lengths, copies, max_length)
 
     def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
         """``decode`` what ``encode`` makes of the features: (B, T, V)."""

@@ -106,7 +106,7 @@ DECODING = (
         "finished hypothesis grows",
         "a hypothesis goes on after its end token",
         "torch_impl.decoding:beam_search",
-        "log_p = torch.where(finished.unsqueeze(-1), stay, log_p)",
+        "scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)",
         "",
         BEAM,
     ),
