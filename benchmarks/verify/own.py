@@ -15,9 +15,9 @@ from torch.func import functional_call
 
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import NextLogProbs
-from torch_impl import decoding, expansion, objectives
+from torch_impl import decoding, objectives
 from torch_impl.attention import AttentionOnAttention, MultiHeadAttention
-from torch_impl.expansion import DynamicExpansion, StaticExpansion
+from torch_impl.expansion import DynamicExpansion, StaticExpansion, functional
 from torch_impl.models import Captioner, Configuration
 from torch_impl.transformer import DecoderLayer, EncoderLayer, FeedForward, Mixer
 
@@ -206,11 +206,9 @@ def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
     """(operator, implementation, candidate) of everything this project has."""
     rows: list[tuple[str, str, Callable[..., Any]]] = [
         (function.__name__, name, partial(function, implementation=name))
-        for function, forms in (
-            (static_expansion, expansion._STATIC),
-            (dynamic_expansion, expansion._DYNAMIC),
-        )
-        for name in forms
+        for function in (static_expansion, dynamic_expansion)
+        for name in functional.IMPLEMENTATIONS
+        if name != "auto"
     ]
     modules = (
         multi_head_attention,
