@@ -18,7 +18,7 @@ from tests import strategies
 from tests.covers import covers
 from tests.parity import Array, Errors, flat, nudge, numpy, tensor
 from tests.precision import PRECISIONS
-from tests.strategies import OperatorCase, StaticCase
+from tests.strategies import DynamicCase, OperatorCase, StaticCase
 from tests.test_expansion import LEARNED, batched
 from tests.tolerances import assert_close, scale
 
@@ -30,11 +30,11 @@ from torch_impl.kernels.launch import Tiles
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
-TILES = st.sampled_from([Tiles(4, 4, 8), Tiles(8, 4, 4), Tiles(16, 16, 16)])
+TILES = st.sampled_from([Tiles(4, 4, 8), Tiles(8, 8, 4), Tiles(16, 16, 16)])
 """Small, so that small sizes cross their borders; the interpreter takes any power of two."""
 
-STATIC = strategies.static_cases()
-MODERATE = strategies.static_cases(kinds=strategies.MODERATE)
+CASES = {"static": strategies.static_cases, "dynamic": strategies.dynamic_cases}
+OPERATORS = pytest.mark.parametrize("kind", CASES)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -54,10 +54,13 @@ def _poisoned() -> Iterator[None]:
 
 
 def operator(case: OperatorCase, a: dict[str, Tensor], **options: Any) -> Tensor:
-    mask = torch.from_numpy(case.mask).to(a["K"].device)
-    assert isinstance(case, StaticCase)
-    arrays = (a["E_Q"], a["E_B"], a["K"], a["V_1"], a["V_2"], a["S"])
-    return kernels.static_expansion(*arrays, case.groups, mask, **options)
+    mask, tokens = torch.from_numpy(case.mask).to(a["K"].device), ("K", "V_1", "V_2", "S")
+    if isinstance(case, StaticCase):
+        arrays = [a[name] for name in (*LEARNED, *tokens)]
+        return kernels.static_expansion(*arrays, case.groups, mask, **options)
+    assert isinstance(case, DynamicCase)
+    arrays = [a[name] for name in (*LEARNED, "C", *tokens)]
+    return kernels.dynamic_expansion(*arrays, mask, causal=case.causal, **options)
 
 
 def run(
@@ -71,28 +74,34 @@ def run(
     return numpy(out.cpu()), {name: numpy(x.grad) for name, x in leaves.items() if name != "dO"}
 
 
-@covers(expansionnet_v1=[4, 5, 6, 7, 8, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
-@settings(max_examples=15)
-@given(case=STATIC, tiles=TILES, store_m=st.booleans())
+@OPERATORS
+@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
+@settings(max_examples=12)
+@given(data=st.data(), tiles=TILES)
 def test_a_padded_batch_is_each_sequence_through_the_oracle(
-    case: OperatorCase, tiles: Tiles, store_m: bool
+    data: st.DataObject, tiles: Tiles, kind: str
 ) -> None:
+    case = data.draw(CASES[kind]())
+    options = {"store_m": data.draw(st.booleans())} if kind == "static" else {}
     with launch.tiles(tiles):
-        actual, dX = run(case, store_m=store_m)
+        actual, dX = run(case, **options)
     out, dX_oracle = batched(case)
     assert_close(actual, out)
     assert_close(flat(dX), flat(dX_oracle), "gradients")
 
 
+@OPERATORS
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("precision", PRECISIONS)
-@covers(expansionnet_v1=[4, 5, 6, 7, 8, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
-def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: str) -> None:
+@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
+def test_lower_precision_is_as_good_as_the_literal_form(
+    precision: str, device: str, kind: str
+) -> None:
     """With the tiles of the default choice, of which every size here is a part."""
     errors: defaultdict[str, Errors] = defaultdict(lambda: Errors(precision))
 
     @settings(max_examples=12)
-    @given(MODERATE, strategies.generators())
+    @given(CASES[kind](kinds=strategies.MODERATE), strategies.generators())
     def collect(case: OperatorCase, generator: np.random.Generator) -> None:
         case = case.astype(PRECISIONS[precision]).astype(np.float64)
         actual, dX = run(case, getattr(torch, precision), device)
@@ -113,9 +122,11 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
         errors[name].check(name, [np.mean])
 
 
-@settings(max_examples=8)
-@given(strategies.static_cases(empty=True), TILES)
-def test_empty_sequences_are_finite_and_zero(case: OperatorCase, tiles: Tiles) -> None:
+@OPERATORS
+@settings(max_examples=6)
+@given(data=st.data(), tiles=TILES)
+def test_empty_sequences_are_finite_and_zero(data: st.DataObject, tiles: Tiles, kind: str) -> None:
+    case = data.draw(CASES[kind](empty=True))
     with launch.tiles(tiles):
         out, dX = run(case)
     assert np.isfinite(out).all()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from torch_impl.kernels import static
+from torch_impl.kernels import dynamic, static
 from torch_impl.kernels.support import interpreted, kept, prepared, unsupported
 
-__all__ = ["interpreted", "static_expansion", "unsupported"]
+__all__ = ["dynamic_expansion", "interpreted", "static_expansion", "unsupported"]
 
 
 def static_expansion(
@@ -50,6 +50,46 @@ def static_expansion(
     mask = None if mask is None else mask.contiguous()
     args = (*prepared(tensors), mask, list(groups), tf32, kept(tensors), store_m)
     return static.static_expansion(*args)[0]
+
+
+def dynamic_expansion(
+    query_vectors: Tensor,
+    bias_vectors: Tensor,
+    conditions: Tensor,
+    keys: Tensor,
+    values_1: Tensor,
+    values_2: Tensor,
+    selectors: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = True,
+    tf32: bool = False,
+) -> Tensor:
+    """Dynamic Expansion (v1 3, 5-9; v2 1-8).
+
+    Args:
+        query_vectors: q^E, (N_E, d).
+        bias_vectors: b^E, (N_E, d).
+        conditions: C, (B, L, d).
+        keys: K, (B, L, d).
+        values_1: V_1, (B, L, d).
+        values_2: V_2, (B, L, d).
+        selectors: S, (B, L, d).
+        mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
+        causal: the auto-regressive form; else the bidirectional one.
+        tf32: whether products of float32 may round their operands to TF32.
+
+    Returns:
+        (B, L, d), zero in padded rows.
+
+    Raises:
+        ValueError: what ``unsupported`` says.
+    """
+    tensors = (query_vectors, bias_vectors, conditions, keys, values_1, values_2, selectors)
+    _check(*tensors, mask=mask)
+    mask = None if mask is None else mask.contiguous()
+    args = (*prepared(tensors), mask, causal, tf32, kept(tensors))
+    return dynamic.dynamic_expansion(*args)[0]
 
 
 def _check(*tensors: Tensor, mask: Tensor | None) -> None:

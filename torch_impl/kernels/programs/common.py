@@ -73,3 +73,49 @@ def sigmoid(x):
 def streams(x):
     """ReLU(+x) and ReLU(-x)."""
     return tl.maximum(x, 0.0), tl.maximum(-x, 0.0)
+
+
+@device_function
+def valid_tokens(MASK, x, L, HAS_MASK: tl.constexpr):
+    """Which tokens x there are, and are valid."""
+    valid = x < L
+    if HAS_MASK:
+        valid = valid & (tl.load(MASK + x, mask=valid, other=0) != 0)
+    return valid
+
+
+@device_function
+def expanded(Z, n, j, rows, i, tokens, L):
+    """M of rows (j, n), for one n, and tokens i: A[j, i] + P[n, i], zero outside."""
+    vector = tl.load(Z + (L + n) * L + i, mask=tokens, other=0.0)
+    return tl.where(rows[:, None], load(Z, j, rows, i, tokens, L) + vector[None, :], 0.0)
+
+
+@device_function
+def seen(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
+    """``expanded``, zero where rows (j, n) do not gather from tokens i."""
+    m = expanded(Z, n, j, rows, i, tokens, L)
+    if CAUSAL:
+        m = tl.where(i[None, :] <= j[:, None], m, 0.0)
+    return m
+
+
+@device_function
+def read(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
+    """``expanded``, zero where tokens i do not read rows (j, n) back."""
+    m = expanded(Z, n, j, rows, i, tokens, L)
+    if CAUSAL:
+        m = tl.where(j[:, None] <= i[None, :], m, 0.0)
+    return m
+
+
+@device_function
+def mixed(C, V_1, V_2, E_B, r, d, L, NE, D):
+    """Rows r of [V_1; C; b] and of [V_2; C; b], channels d."""
+    c = load(C, r - L, (r >= L) & (r < 2 * L), d, d < D, D)
+    e = load(E_B, r - 2 * L, (r >= 2 * L) & (r < 2 * L + NE), d, d < D, D)
+    v_1 = load(V_1, r, r < L, d, d < D, D)
+    v_2 = load(V_2, r, r < L, d, d < D, D)
+    own = r[:, None] < L
+    shared = tl.where(r[:, None] < 2 * L, c, e)
+    return tl.where(own, v_1, shared), tl.where(own, v_2, shared)
