@@ -135,8 +135,8 @@ EXPANSION = (
         "factored: a projection's bias lost",
         "folding the key projection into the queries leaves out its bias",
         f"{FACTORED}:_transposed",
-        "F.linear(K, Q, key_bias / root)",
-        "F.linear(K, Q)",
+        "None if key_bias is None else key_bias / root",
+        "None",
         LAYER,
     ),
     Fault(

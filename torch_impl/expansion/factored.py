@@ -114,11 +114,10 @@ def fold(query_vectors: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, T
 def _transposed(queries: Tensor, keys: Tensor, key_bias: Tensor | None = None) -> Tensor:
     """The transposed M, (B, L, N), in float32 at least: one product for all images if it can be."""
     precise = torch.promote_types(keys.dtype, torch.float32)
-    root = math.sqrt(queries.shape[-1])
-    Q, K = queries.to(precise) / root, keys.to(precise)
-    if key_bias is not None:
-        return F.linear(K, Q, key_bias / root)
-    return K @ Q.mT
+    Q, K, root = queries.to(precise), keys.to(precise), math.sqrt(queries.shape[-1])
+    if queries.dim() == 3:
+        return (K @ Q.mT).div_(root)
+    return F.linear(K, Q / root, None if key_bias is None else key_bias / root)
 
 
 def _slices(M: Tensor) -> list[slice]:
@@ -127,7 +126,7 @@ def _slices(M: Tensor) -> list[slice]:
     size = B
     if M.device.type == "cpu" and not torch.compiler.is_compiling():
         size = max(1, _CACHED // max(L * N, 1))
-    return [slice(first, min(first + size, B)) for first in range(0, B, max(size, 1))]
+    return [slice(first, first + size) for first in range(0, max(B, 1), max(size, 1))]
 
 
 class _Operands(NamedTuple):
@@ -197,7 +196,7 @@ class _Expansion(torch.autograd.Function):
                 D=torch.empty_like(values_1),
                 F=values_1.new_empty(2, B, N, d) if of_values else None,
             )
-        out = torch.empty_like(values_1)
+        out = []
         for part in _slices(M):
             streams, backward = x.streams(part, plan, back=False), []
             for k, stream in enumerate(streams):
@@ -205,35 +204,41 @@ class _Expansion(torch.autograd.Function):
                 if x.F is not None and isinstance(stream, Expanding):
                     x.F[k, part] = stream.F
                 backward.append(_dropped(stream.values(), x, k, part, plan))
-            out[part] = torch.lerp(backward[1], backward[0], selectors[part].sigmoid())
+            out.append(torch.lerp(backward[1], backward[0], selectors[part].sigmoid()))
             if x.D is not None:
                 x.D[part] = backward[0] - backward[1]
         ctx.save_for_backward(*x)
         ctx.plan = plan
-        return out
+        return _whole(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dO: Tensor) -> tuple[Tensor | None, ...]:
         x, plan = _Operands(*ctx.saved_tensors), ctx.plan
-        dM, dS = torch.empty_like(x.M), torch.empty_like(x.selectors)
-        dV = torch.empty_like(x.values_1), torch.empty_like(x.values_2)
         d_vectors = torch.zeros_like(x.vectors, dtype=x.M.dtype)
-        dC = None if x.conditions is None else torch.zeros_like(x.conditions)
+        parts = []
         for part in _slices(x.M):
             streams, gate = x.streams(part, plan, back=True), x.selectors[part].sigmoid()
-            of_scores = []
             D = _difference(*streams) if x.D is None else x.D[part]
-            dS[part] = D * dO[part] * gate * (1 - gate)
-            for k, share in enumerate((gate, 1 - gate)):
-                found = streams[k].gradients(_dropped(share * dO[part], x, k, part, plan))
-                of_scores.append(found.M)
-                dV[k][part] = found.V
-                d_vectors += found.vectors
-                if dC is not None and found.conditions is not None:
-                    dC[part] += found.conditions
-            dM[part] = (of_scores[0] - of_scores[1]) * scale(plan.dropout)
-        return dM, *dV, dS, d_vectors.to(x.vectors.dtype), dC, None
+            shares = gate * dO[part], (1 - gate) * dO[part]
+            first, second = (
+                stream.gradients(_dropped(share, x, k, part, plan))
+                for k, (stream, share) in enumerate(zip(streams, shares, strict=True))
+            )
+            d_vectors += first.vectors
+            d_vectors += second.vectors
+            dM = (first.M - second.M) * scale(plan.dropout)
+            parts.append([dM, first.V, second.V, D * shares[1] * gate])
+            if first.conditions is not None and second.conditions is not None:
+                parts[-1].append(first.conditions + second.conditions)
+        dM, dV_1, dV_2, dS, *dC = (_whole(part) for part in zip(*parts, strict=True))
+        d_vectors = d_vectors.to(x.vectors.dtype)
+        return dM, dV_1, dV_2, dS, d_vectors, dC[0] if dC else None, None
+
+
+def _whole(parts: Sequence[Tensor]) -> Tensor:
+    """The batch of its parts."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _dropped(x: Tensor, operands: _Operands, k: int, part: slice, plan: _Plan) -> Tensor:
@@ -244,7 +249,7 @@ def _dropped(x: Tensor, operands: _Operands, k: int, part: slice, plan: _Plan) -
 
 
 def _difference(first: Stream, second: Stream) -> Tensor:
-    """B_1 - B_2, (b, L, d); disjoint weights read the biases together."""
+    """B_1 - B_2, (b, L, d)."""
     if isinstance(first, Mixing) and isinstance(second, Mixing):
-        return first.biases.read(first.R_bw - second.R_bw) + first.mixed() - second.mixed()
+        return first.less(second)
     return first.values() - second.values()

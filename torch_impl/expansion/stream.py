@@ -19,6 +19,11 @@ from torch import Tensor
 from torch_impl.expansion.literal import EPSILON, broad_sum
 
 
+def add_product(x: Tensor, a: Tensor, b: Tensor, alpha: int = 1) -> Tensor:
+    """``x`` with ``alpha`` times the product added in place, in a way that FLOP counters know."""
+    return torch.baddbmm(x, a, b, alpha=alpha, out=x)
+
+
 class Rows(NamedTuple):
     """What the expanded rows are.
 
@@ -32,21 +37,23 @@ class Rows(NamedTuple):
 
     def gathering(self, P: Tensor) -> Tensor:
         """``P`` where the row gathers from the token."""
-        return self._where(P, P.new_ones(P.shape[1], P.shape[1]).triu()) if self.causal else P
+        return P * self._spread(P.new_ones(P.shape[1], P.shape[1]).triu()) if self.causal else P
 
     def reading(self, P: Tensor) -> Tensor:
         """``P`` where the token reads the row."""
-        return self._where(P, P.new_ones(P.shape[1], P.shape[1]).tril()) if self.causal else P
+        return P * self._spread(P.new_ones(P.shape[1], P.shape[1]).tril()) if self.causal else P
 
-    def _where(self, P: Tensor, pairs: Tensor) -> Tensor:
-        return (P.unflatten(2, (-1, self.num_expansions)) * pairs[..., None]).flatten(2)
+    def _spread(self, pairs: Tensor) -> Tensor:
+        return pairs.repeat_interleave(self.num_expansions, 1)
 
     def sums(self, x: Tensor) -> Tensor:
         """The sums over each group, (b, L, N) to (b, L, |G|)."""
         return torch.cat([part.sum(-1, keepdim=True) for part in x.split(self.groups, -1)], -1)
 
     def scaled(self, x: Tensor, by: Tensor, less: Tensor | None = None) -> Tensor:
-        """(x - less) * by, for x (b, L, N) and numbers (b, L, |G|) of each group."""
+        """A new (x - less) * by, for x (b, L, N) and numbers (b, L, |G|) of each group."""
+        if len(self.groups) == 1:
+            return x * by if less is None else (x - less).mul_(by)
         x = x.clone()
         parts = x.split(self.groups, -1)
         if less is not None:
@@ -79,7 +86,7 @@ class Biases(NamedTuple):
         if self.conditions is None:
             return R_bw.to(self.vectors.dtype) @ self.vectors
         of_conditions, of_vectors = self._parts(R_bw)
-        return torch.baddbmm(of_vectors @ self.vectors, of_conditions, self.conditions)
+        return add_product(of_vectors @ self.vectors, of_conditions, self.conditions)
 
     def scores(self, dB: Tensor) -> Tensor:
         """dB E_B^T, (b, L, N)."""
@@ -173,18 +180,19 @@ class Mixing(Stream):
         self.reading = self.R_bw if self.kept is None else self.R_bw * self.kept.mT
         self.W = (self.reading @ self.R_fw.mT).to(self.V.dtype)
 
-    def mixed(self) -> Tensor:
-        """The part of ``values`` that is not of biases."""
-        return self.W @ self.V
-
     def values(self) -> Tensor:
         """W V + R_bw E_B."""
-        return torch.baddbmm(self.biases.read(self.reading), self.W, self.V)
+        return add_product(self.biases.read(self.reading), self.W, self.V)
+
+    def less(self, other: Mixing) -> Tensor:
+        """These values less those of the other stream: disjoint weights read the biases at once."""
+        biases = self.biases.read(self.reading - other.reading)
+        return add_product(add_product(biases, self.W, self.V), other.W, other.V, -1)
 
     def gradients(self, dB: Tensor) -> Gradients:
-        """With T and U of the published algebra, dR_bw = T + U."""
+        """Backwards through W and what is read of the biases."""
         dW = (dB @ self.V.mT).to(self.P.dtype)
-        dR_bw = torch.baddbmm(self.biases.scores(dB).to(self.P.dtype), dW, self.R_fw)
+        dR_bw = add_product(self.biases.scores(dB).to(self.P.dtype), dW, self.R_fw)
         if self.kept is not None:
             dR_bw *= self.kept.mT
         dM = self._of_scores(dW.mT @ self.reading, dR_bw)
