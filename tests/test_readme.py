@@ -7,6 +7,7 @@ import shlex
 import zipfile
 
 import pytest
+import torch
 
 from benchmarks import cli, records
 from tests.test_photographs import encoded, layout, picture
@@ -16,6 +17,7 @@ SHORT = [
     *("--num-encoder-layers", "1", "--num-decoder-layers", "1"),
 ]
 SCENES = ["--scenes", "6,2,2"]
+TINY = ["--tiny", "--seconds", "0.001", "--only", "static-layer forward"]
 
 
 def commands():
@@ -55,10 +57,14 @@ def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
             words += SHORT
         if "--scenes" in words:
             words += SCENES
+        if words[0] == "time":
+            words += TINY
         expected = 1 if "wrong.py" in command else 0
+        if "cuda" in words and not torch.cuda.is_available():
+            expected = 2
         assert cli.main(words) == expected, (command, capsys.readouterr().err)
     assert {command.split()[0] for command in pasted} >= {
-        *("verify", "flops", "tables", "score", "train", "caption", "features", "evaluate"),
+        *("verify", "flops", "time", "tables", "score", "train", "caption", "features", "evaluate"),
     }
     assert (tmp_path / "runs" / "scenes" / "test.json").exists()
     (measured,) = records.load(tmp_path / "local")

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.cli import main
+from benchmarks.report import build, markdown
+from benchmarks.report import command as report
 from benchmarks.speed import command, drawn, layers, run, suites, targets
 from benchmarks.speed.case import COMPILED, PRECISIONS, Case, Sizes
 from benchmarks.speed.ceilings import COPY, PRODUCT
@@ -164,6 +166,13 @@ def test_an_interruption_leaves_whole_cases_and_the_next_run_goes_on(tmp_path, m
     assert capsys.readouterr().err.endswith("captionbench: interrupted\n")
     assert len(timed(tmp_path, *only)) == 4
     assert len(calls) == 3
+
+
+def test_of_tiny_sizes_nothing_is_kept_unless_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(records, "LOCAL", tmp_path)
+    assert main(["time", *QUICK, "--only", "dynamic-layer forward"]) == 0
+    assert "no records kept" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_time_left_says_so(tmp_path, capsys):
@@ -328,7 +337,8 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
 def test_one_slower_shape_is_one_too_many():
     (target,) = [t for t in TARGETS if t.what == "static layers of drawn shapes"]
     cases = [case for case in drawn.cases() if case.subject is drawn.STATIC]
-    made = [record(case, "auto", {}, verdict="faster") for case in cases]
+    values = {"ratio low": 1.2, "ratio high": 1.4, "floor": 1.1}
+    made = [record(case, "auto", values, verdict="faster") for case in cases]
     assert judge(made, [target])[0].verdict == "met"
     assert judge(made[1:], [target])[0].verdict == "not settled"
     made[3]["details"]["verdict"] = "slower"
@@ -336,11 +346,73 @@ def test_one_slower_shape_is_one_too_many():
     assert (outcome.verdict, outcome.measured) == ("missed", "1 of 20")
 
 
+def test_a_quicker_form_than_the_chosen_one_is_counted():
+    (target,) = [t for t in TARGETS if t.what == "dynamic layers of drawn shapes"]
+    case = next(case for case in drawn.cases() if case.subject is drawn.DYNAMIC)
+    auto = {"ratio": 1.0, "ratio low": 0.9, "ratio high": 1.1, "floor": 1.1}
+    for low, said in ((1.2, "0 of 1"), (1.3, "0 of 1, 1 chosen wrongly")):
+        quicker = {"ratio": 1.4, "ratio low": low, "ratio high": 1.5, "floor": 1.1}
+        made = [
+            record(case, "auto", auto, verdict="not settled"),
+            record(case, "factored", quicker, verdict="faster"),
+        ]
+        assert judge(made, [target])[0].measured == said
+
+
 def test_a_machine_s_record_does_not_replace_another_s():
     here = record(STATIC, "literal", {})
     there = {**here, "device": {**here["device"], "name": "another"}}
     threads = {**here, "device": {**here["device"], "threads": 2}}
     assert len(records.newest([here, there, threads, here])) == 3
+
+
+def section(made) -> str:
+    text = markdown.files(build.document(made))["README.md"]
+    return text[text.index("## Speed") :].split("\n## ")[0]
+
+
+def test_the_report_has_every_target_and_fills_nothing_in():
+    text = section([])
+    assert text.count("| not run |") == len(TARGETS)
+    assert "Nothing was timed" in text
+    values = {"ratio": 1.6, "ratio low": 1.5, "ratio high": 1.7}
+    made = [
+        record(STATIC, name, {**values, "seconds": 1.0, "seconds low": 0.9, "seconds high": 1.1,
+                              "floor": 1.01, "saved bytes": 2e6}, verdict=verdict)
+        for name, verdict in (("literal", "baseline"), ("factored", "faster"))
+    ]  # fmt: skip
+    text = section(made)
+    line = "| static layer, both passes | at least 1.45 times as fast | 1.6 [1.5, 1.7] | a machine"
+    assert f"{line}, 1 thread | met |" in text
+    assert text.count("| not run |") == len(TARGETS) - 1
+    assert "a machine, 2 cores, 1 used" in text
+    rows = markdown.files(build.document(made))["tables/speed.md"].splitlines()[4:]
+    assert [row.split(" | ")[1] for row in rows] == ["literal", "factored"]
+    assert "1e+03 [900, 1.1e+03] | 1.6 [1.5, 1.7] | faster | 1.010 | 2 |" in rows[1]
+
+
+def test_the_report_of_a_gpu_names_its_roofline():
+    times = {"seconds": 2.0, "seconds low": 2.0, "seconds high": 2.0, "least bytes": 60.0}
+    ratio = {"ratio": 7.0, "ratio low": 7.0, "ratio high": 7.0, "floor": 1.0}
+    operator = suites.case("static-operator forward+backward", ())
+    ceilings = suites.case("ceilings", (), copied=2**30, product=8192)
+    made = [
+        record(operator, "fused", {**times, **ratio}, verdict="faster"),
+        record(ceilings, "device", {COPY: 60.0, PRODUCT: 40.0}),
+    ]
+    for one in made:
+        one["device"] = {"kind": "cuda", "name": "a GPU of theirs", "cores": 16, "threads": 1}
+    text = section(made)
+    assert "at least 0.5 of its roofline | 0.5 | a GPU of theirs | met |" in text
+    assert "a GPU of theirs." in text
+
+
+def test_what_was_timed_here_is_in_the_next_report(tmp_path):
+    timing = record(STATIC, "literal", {})
+    there = {**record(STATIC, "x", {}), "kind": "verification", "device": {"kind": "cuda"}}
+    other = {**record(STATIC, "y", {}), "kind": "equations"}
+    records.append([timing, there, other], tmp_path / "timing.jsonl")
+    assert report.measure([], tmp_path) == [timing, there]
 
 
 def test_a_model_with_nothing_to_expand_says_so():

@@ -16,6 +16,7 @@ from benchmarks.report.sections import (
     operations,
     photographs,
     released,
+    speed,
     tables,
 )
 
@@ -45,6 +46,7 @@ def document(
             equations.coverage(made),
             equations.verification(made),
             operations.operations(made),
+            speed.speed(made),
             released.released(made, quick=quick),
             ablation.ablation(made),
             photographs.photographs(made, jpegs or {}),

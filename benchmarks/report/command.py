@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
     """Run the planned jobs that have no record under ``folder`` yet; the records to report.
 
-    Those are the planned jobs' and the training runs' kept there, not those of other code.
+    Those are the planned jobs', and those of commands of their own (training, timing) kept there.
     """
     known = {record["key"] for record in records.load(folder)}
     missing = [job for job in planned if job.key not in known]
@@ -93,7 +93,13 @@ def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
             bar.write(job.name, file=sys.stderr)
             bar.update()
     keys = {job.key for job in planned}
-    return [r for r in records.load(folder) if r["key"] in keys or r["kind"] == "training"]
+    return [r for r in records.load(folder) if r["key"] in keys or _of_its_own(r)]
+
+
+def _of_its_own(record: Record) -> bool:
+    """Whether another command made it: `evaluate`, or `time`, which verifies too."""
+    elsewhere = record["kind"] == "verification" and record["device"]["kind"] != "cpu"
+    return elsewhere or record["kind"] in ("training", "timing")
 
 
 def check() -> int:

@@ -55,9 +55,9 @@ figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; backgroun
 .photographs figcaption { color: var(--ink); font-size: .9rem; overflow-wrap: anywhere; }
 """
 
-_GOOD = {"pass", "covered", "same data"}
-_BAD = {"FAIL"}
-_MUTED = {"not run", "not yet"}
+_GOOD = {"pass", "covered", "same data", "met"}
+_BAD = {"FAIL", "missed"}
+_MUTED = {"not run", "not yet", "not settled"}
 
 
 def _inline(text: str) -> str:

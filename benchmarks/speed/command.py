@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, help="begin no further case after so long; run again to go on"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="records (default: those of your reports)"
+        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
     )
     parser.add_argument("--json", action="store_true", help="print the records, not tables")
     parser.add_argument("--list", action="store_true", help="print what can be timed")
@@ -85,8 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.minutes is not None and not arguments.minutes > 0:
         raise InputError(f"--minutes {arguments.minutes}: expected above 0")
     cases = chosen(arguments, device)
-    path = arguments.out or records.LOCAL / "timing.jsonl"
-    known = records.read(path) if path.exists() else []
+    kept = None if arguments.tiny else records.LOCAL / "timing.jsonl"
+    path: Path | None = arguments.out or kept
+    known = records.read(path) if path and path.exists() else []
     described = running.describe(device, threads)
     made: list[Record] = []
     began = time.perf_counter()
@@ -104,7 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not found:
             strict = arguments.implementation is not None
             found = running.time_case(case, device, threads, budget, strict=strict)
-            records.append(found, path)
+            if path:
+                records.append(found, path)
         made += found
         if not arguments.json:
             bar.write("\n".join(_lines(found)), file=sys.stdout)
@@ -113,7 +115,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(made, indent=2))
     else:
         _print_outcomes(outcomes)
-        print(f"{path}: the records" + (f"; {left} cases are left, run again" if left else ""))
+        print(
+            f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)"
+        )
+        if left:
+            print(f"{left} cases are left, run again")
     verified = [record["values"] for record in made if record["kind"] == "verification"]
     return int(any(values["held"] < values["rows"] for values in verified))
 
@@ -220,7 +226,11 @@ def _implemented(cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
 
 
 def _verified(
-    device: torch.device, described: dict[str, object], known: list[Record], path: Path, quiet: bool
+    device: torch.device,
+    described: dict[str, object],
+    known: list[Record],
+    path: Path | None,
+    quiet: bool,
 ) -> list[Record]:
     """Whether every implementation is right here: a record of it, old or new."""
     key = running.verification_key(described, QUICK)
@@ -228,7 +238,8 @@ def _verified(
     if not found:
         print("holding every implementation to the oracle ...", file=sys.stderr)
         found = [running.verify(device, QUICK)]
-        records.append(found, path)
+        if path:
+            records.append(found, path)
     for record in found if not quiet else []:
         values = record["values"]
         print(f"{values['held']} of {values['rows']} comparisons with the oracle hold")

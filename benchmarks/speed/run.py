@@ -133,13 +133,11 @@ def _timed(
     if case.implementations[0] in unavailable:
         return {}, {}, unavailable
     measured = measure({name: work.call for name, work in works.items()}, device, budget)
-    taken = {name: _taken(work, name, device) for name, work in works.items()}
+    taken = {name: _taken(case, work, name, device) for name, work in works.items()}
     values, details = {}, {}
     for name in works:
-        eager = taken.get(name.removesuffix(COMPILED), {})
         least = case.subject.least_bytes(case) if case.subject.least_bytes else 0
-        numbers = taken[name] | ({"flops": eager["flops"]} if eager.get("flops") else {})
-        values[name] = _values(measured, name, numbers, taken[measured.baseline], least)
+        values[name] = _values(measured, name, taken[name], taken[measured.baseline], least)
         details[name] = {
             "rounds": measured.rounds,
             "verdict": "baseline" if name == measured.baseline else measured.verdict(name),
@@ -151,14 +149,19 @@ def _timed(
     return values, details, unavailable
 
 
-def _taken(work: Work, name: str, device: torch.device) -> Values:
-    """What a call takes; of compiled code, whose operations are not seen, CUDA's memory alone."""
-    if name.endswith(COMPILED):
-        on_cuda = device.type == "cuda"
-        return {"peak bytes": resources.peak(work.call, device)} if on_cuda else {}
-    taken = resources.count(work.call, work.given, device)
-    if not work.trains:
-        del taken["saved bytes"]
+def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
+    """What a call takes; within compiled code only CUDA's memory is seen."""
+    eager = name.removesuffix(COMPILED)
+    if eager == name:
+        taken = resources.count(work.call, work.given, device)
+        if not work.trains:
+            del taken["saved bytes"]
+        return taken
+    assert case.subject.make is not None
+    same = case.subject.make(case, eager, device)
+    taken = {"flops": resources.count(same.call, same.given, device)["flops"]}
+    if device.type == "cuda":
+        taken["peak bytes"] = resources.peak(work.call, device)
     return taken
 
 

@@ -37,14 +37,16 @@ def cpu() -> list[Case]:
     """What the targets on a CPU need, and shapes drawn at random."""
     return [
         case("static-layer forward+backward", FORMS),
-        case("dynamic-layer forward", FORMS),
-        case("dynamic-layer forward+backward", FORMS),
+        case("dynamic-operator forward", FORMS),
+        case("dynamic-operator forward+backward", FORMS),
         case("dynamic-memory", FORMS),
         case("reward", SUBJECTS["reward"].implementations),
         case("xe-step", ("literal", "auto"), batch=16, dropout=RECIPE.dropout),
         case("beam", READERS, batch=1),
         case("beam", READERS, batch=8),
         case("static-layer forward", FORMS),
+        case("dynamic-layer forward", FORMS),
+        case("dynamic-layer forward+backward", FORMS),
         *drawn.cases(),
     ]
 

@@ -21,7 +21,7 @@ def provenance(records: Sequence[Record]) -> Paragraph:
     """One line that says where the numbers above it came from."""
     commits = sorted({(r["commit"] or "unknown")[:10] for r in records})
     dirty = any(r["clean"] is False for r in records)
-    devices = sorted({f"{r['device']['name']}, {r['device']['cores']} cores" for r in records})
+    devices = sorted({_device(r) for r in records})
     days = sorted({r["time"][:10] for r in records})
     keys = sorted({r["key"][:KEY_LENGTH] for r in records})
     named = ", ".join([*keys[:KEYS], *(["..."] if keys[KEYS:] else [])])
@@ -33,6 +33,14 @@ def provenance(records: Sequence[Record]) -> Paragraph:
         f"{'; '.join(devices)}"
     )
     return Paragraph(text + (f"; {wall:.0f} s of work." if wall else "."))
+
+
+def _device(record: Record) -> str:
+    device = record["device"]
+    if device["kind"] != "cpu":
+        return str(device["name"])
+    threads = f", {device['threads']} used" if "threads" in device else ""
+    return f"{device['name']}, {device['cores']} cores{threads}"
 
 
 def not_run(what: str, how: str) -> Paragraph:
