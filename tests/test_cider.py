@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -11,10 +13,12 @@ from pycocoevalcap.cider.cider import Cider
 
 from reference import cider as oracle
 from tests.tolerances import METRIC, error
-from torch_impl.cider import LARGEST_VOCABULARY, PAD, CiderD, padded
+from torch_impl.cider import MOST_WORDS, CiderD, padded
 
-words = st.sampled_from([0, 1, 2, 3, 4, 32_765, LARGEST_VOCABULARY - 1])
+words = st.sampled_from([0, 1, 2, 3, 4, MOST_WORDS, 2**40])
+others = st.sampled_from([0, 1, 2, 3, 5, 6, MOST_WORDS - 1, 2**62])
 captions = st.lists(words, max_size=8)
+guesses = st.lists(words | others, max_size=8)
 corpora = st.lists(st.lists(captions, min_size=1, max_size=3), min_size=1, max_size=4)
 
 
@@ -27,7 +31,7 @@ def test_scores_are_the_published_ones(
     references: list[list[list[int]]], data: st.DataObject
 ) -> None:
     assume(any(caption for refs in references for caption in refs))  # it takes no empty corpus
-    candidates = [data.draw(captions) for _ in references]
+    candidates = [data.draw(guesses) for _ in references]
     actual = CiderD(references)(padded(candidates), torch.arange(len(references)))
     gts = {i: [text(c) for c in refs] for i, refs in enumerate(references)}
     res = {i: [text(c)] for i, c in enumerate(candidates)}
@@ -41,7 +45,7 @@ def test_several_captions_of_some_images_are_the_oracle_s(
     """In any order and number; the document frequencies stay the whole corpus'."""
     place = st.integers(0, len(references) - 1)
     images = data.draw(st.lists(place, max_size=5))
-    candidates = [data.draw(captions) for _ in images]
+    candidates = [data.draw(guesses) for _ in images]
     reward = CiderD(references, n=n, sigma=sigma)
     actual = reward(padded(candidates), torch.tensor(images, dtype=torch.int64))
     named = [[[str(w) for w in caption] for caption in refs] for refs in references]
@@ -53,13 +57,69 @@ def test_several_captions_of_some_images_are_the_oracle_s(
     assert actual.shape == (len(images),)
 
 
-def test_the_table_does_not_grow() -> None:
+@given(corpora, st.data())
+def test_score_is_nested_as_the_captions_are(
+    references: list[list[list[int]]], data: st.DataObject
+) -> None:
+    candidates = [data.draw(st.lists(guesses, max_size=3)) for _ in references]
+    reward = CiderD(references)
+    scores = reward.score(candidates)
+    for image, captions_of_image in enumerate(candidates):
+        alone = [
+            reward(padded([caption]), torch.tensor([image])).item() for caption in captions_of_image
+        ]
+        assert error(scores[image], alone) <= METRIC
+
+
+@given(corpora, st.data())
+def test_words_are_names(references: list[list[list[int]]], data: st.DataObject) -> None:
+    """Other ids for the same words, the same scores; neighbours in a call are not felt."""
+    candidates = [[data.draw(guesses), data.draw(guesses)] for _ in references]
+    used = sorted({w for refs in [*references, *candidates] for c in refs for w in c})
+    names = dict(zip(used, data.draw(st.permutations(range(len(used)))), strict=True))
+
+    def renamed(corpus: list[list[list[int]]]) -> list[list[list[int]]]:
+        return [[[names[w] for w in c] for c in refs] for refs in corpus]
+
+    scores = CiderD(references).score(candidates)
+    for one, other in zip(
+        scores, CiderD(renamed(references)).score(renamed(candidates)), strict=True
+    ):
+        assert error(one, other) <= METRIC
+
+
+def test_a_long_training_holds_no_more_than_a_short_one() -> None:
     reward = CiderD([[[1, 2, 3]], [[2, 3]]])
-    sizes = {name: len(buffer) for name, buffer in reward.named_buffers()}
     generator = np.random.default_rng(0)
-    for _ in range(3):
-        reward(torch.from_numpy(generator.integers(900, size=(4, 9))), torch.tensor([0, 1, 1, 0]))
-    assert {name: len(buffer) for name, buffer in reward.named_buffers()} == sizes
+
+    def held(batches: int) -> tuple[dict[str, int], int]:
+        """Elements of every buffer, and how many Python objects there are."""
+        for _ in range(batches):
+            words = torch.from_numpy(generator.integers(10**6, size=(4, 9)))
+            reward(words, torch.tensor([0, 1, 1, 0]))
+        gc.collect()
+        sizes = {name: buffer.numel() for name, buffer in reward.named_buffers()}
+        return sizes, len(gc.get_objects())
+
+    (sizes, _), (same, before), (still, after) = held(1), held(1), held(50)
+    assert sizes == same == still
+    assert after - before < 50
+
+
+def test_as_many_words_as_fit_and_not_one_more() -> None:
+    """Exact with the highest numbers; refused, not wrong, beyond them."""
+    vocabulary = list(range(0, 10 * MOST_WORDS, 10))
+    references = [[vocabulary[k : k + 7]] for k in range(0, len(vocabulary), 7)]
+    reward = CiderD(references)
+    last = torch.tensor([len(references) - 1])
+    some = references[-1][0][2:]
+    named = [[[str(w) for w in caption] for caption in refs] for refs in references]
+    expected = oracle.cider_d([named[-1][0][2:]], named[-1:], corpus=named)
+    assert error(reward(torch.tensor([some]), last), expected) <= METRIC
+    with pytest.raises(ValueError, match="32768 different words, expected at most 32767"):
+        reward(torch.tensor([[1]]), last)
+    with pytest.raises(ValueError, match="32768 different words"):
+        CiderD([*references, [[1]]])
 
 
 def test_what_cannot_be_is_named() -> None:
@@ -69,11 +129,15 @@ def test_what_cannot_be_is_named() -> None:
         CiderD([[[1]], []])
     with pytest.raises(ValueError, match="n is 5"):
         CiderD([[[1]]], n=5)
-    with pytest.raises(ValueError, match="token ids from 32767"):
-        CiderD([[[LARGEST_VOCABULARY]]])
+    with pytest.raises(ValueError, match="a token id is below 0"):
+        CiderD([[[1, -2]]])
     reward = CiderD([[[1]]])
-    with pytest.raises(ValueError, match="token ids from -2"):
-        reward(torch.tensor([[PAD - 1]]), torch.tensor([0]))
+    with pytest.raises(ValueError, match="a token id is below 0"):
+        reward.score([[[1], [-1]]])
+    with pytest.raises(ValueError, match="captions of 2 images, expected 1"):
+        reward.score([[[1]], [[1]]])
+    with pytest.raises(ValueError, match="got a list of token ids"):
+        reward.score([[1]])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="images must lie between 0 and 0"):
         reward(torch.tensor([[1]]), torch.tensor([1]))
     with pytest.raises(ValueError, match=r"expected \(C, T\) and \(C,\)"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reference import decoding as oracle
 from tests.tables import (
@@ -306,6 +309,39 @@ def test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time(
             given_back = log_probs[b, k][mask[b, k]].tolist()
             assert_close(given_back, hypothesis.log_probs)
             assert_close(sum(given_back) / len(hypothesis.tokens), hypothesis.score)
+
+
+class Synchronisations(TorchDispatchMode):
+    """Counts the operations for whose results the host must wait for a device."""
+
+    names = ("_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "masked_select")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[func.name().removeprefix("aten::")] += 1
+        return func(*args, **(kwargs or {}))
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts[name] for name in self.names)
+
+
+@given(captioners(), st.integers(1, 3))
+def test_the_host_waits_for_the_device_once_a_step(
+    case: tuple[Captioner, Tensor, Tensor], beam_size: int
+) -> None:
+    """To see whether all is settled; before the steps to check lengths, after them for NaN."""
+    model, features, lengths = case
+    with Synchronisations() as encoding:
+        model.encode(features, lengths)
+    with Synchronisations() as search:
+        decoding.beam_search(model, features, lengths, beam_size=beam_size, max_length=6)
+    steps = search.counts["_log_softmax"]
+    assert 1 <= steps <= 5
+    assert search.total - encoding.total <= steps + 2
 
 
 def captioner_oracle(model: Captioner, features: Tensor) -> oracle.NextLogProbs:

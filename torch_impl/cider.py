@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 BITS = 15
-LARGEST_VOCABULARY = 2**BITS - 1
-"""Token ids are kept plus one, zero being no token."""
+MOST_WORDS = 2**BITS - 1
+"""Of the references and a call's candidates: words are numbered from one, zero being no word."""
 PAD = -1
 """What stands beyond a caption's end."""
 
@@ -23,27 +23,37 @@ Captions = Sequence[Sequence[int]]
 
 
 def padded(captions: Captions) -> Tensor:
-    """Captions as a tensor (C, T) of token ids, ``PAD`` beyond each one's end, T at least 1."""
-    tokens = torch.full((len(captions), max([1, *map(len, captions)])), PAD)
-    for row, caption in zip(tokens, captions, strict=True):
-        row[: len(caption)] = torch.tensor(caption, dtype=torch.int64)
-    return tokens
+    """Captions as a tensor (C, T) of token ids, ``PAD`` beyond each one's end, T at least 1.
+
+    Raises:
+        ValueError: a token id below 0.
+    """
+    width = max([1, *map(len, captions)])
+    if any(caption and min(caption) < 0 for caption in captions):
+        raise ValueError("a token id is below 0, which stands beyond a caption's end")
+    rows = [[*caption, *[PAD] * (width - len(caption))] for caption in captions]
+    return torch.tensor(rows, dtype=torch.int64).view(len(rows), width)
 
 
 class CiderD(nn.Module):
     """CIDEr-D against the references of a corpus of images (Vedantam et al. 2015).
 
+    Scores are as if the words were strings: any token ids, those of words that no reference has
+    included. The buffers move with the module and are the same size for ever.
+
     Args:
-        references: of each image, its captions as token ids, without start, end and padding. They
-            give the document frequencies too.
+        references: of each image, its captions as token ids, without start and padding. They give
+            the document frequencies too. The end token is a word like others: with it in references
+            and candidates alike the score is the self-critical reward, without it the metric.
         n: the longest n-grams, 1 to 4.
         sigma: of the Gaussian penalty on the difference of lengths.
 
     Raises:
-        ValueError: no images, an image without references, a token id below 0 or from
-            ``LARGEST_VOCABULARY`` on, n not in 1 to 4.
+        ValueError: no images, an image without references, a token id below 0, more than
+            ``MOST_WORDS`` different words, n not in 1 to 4.
     """
 
+    words: Tensor
     keys: Tensor
     idf: Tensor
     references: Tensor
@@ -60,7 +70,8 @@ class CiderD(nn.Module):
             raise ValueError(f"image {image} has no references")
         self.n, self.sigma, self.log_images = n, sigma, math.log(len(references))
         tokens = padded([caption for captions in references for caption in captions])
-        _check(tokens)
+        self.register_buffer("words", tokens[tokens != PAD].unique())
+        tokens = self._numbered(tokens)
         counts = torch.tensor([len(captions) for captions in references])
         images = torch.arange(len(references)).repeat_interleave(counts)
         grams = _ngrams(tokens, n)
@@ -80,20 +91,24 @@ class CiderD(nn.Module):
         """The CIDEr-D, 0 to 10, of each caption against the references of its image, (C,) float64.
 
         Args:
-            candidates: (C, T) token ids, ``PAD`` beyond a caption's end.
+            candidates: (C, T) token ids, ``PAD`` or any other below 0 beyond a caption's end.
             images: (C,) the images, by their place in the corpus.
 
+        On a GPU nothing is copied to the host but sizes, of what occurs in the captions, and the
+        verdict on ``images``.
+
         Raises:
-            ValueError: shapes that do not fit, an image or a token id out of range.
+            ValueError: shapes that do not fit, an image out of range, more than ``MOST_WORDS``
+                different words in the corpus and these candidates.
         """
         if candidates.dim() != 2 or images.shape != candidates.shape[:1]:
             raise ValueError(
                 f"candidates and images have shapes {tuple(candidates.shape)} and "
                 f"{tuple(images.shape)}, expected (C, T) and (C,)"
             )
-        _check(candidates)
-        if len(images) and not (images.min() >= 0 and images.max() < len(self.first) - 1):
+        if ((images < 0) | (images >= len(self.first) - 1)).any():
             raise ValueError(f"images must lie between 0 and {len(self.first) - 2}")
+        candidates = self._numbered(candidates)
         # every pair of a candidate and a reference of its image
         counts = self.first[images + 1] - self.first[images]
         candidate, nth = _ragged(counts)
@@ -132,21 +147,48 @@ class CiderD(nn.Module):
         total = weight.new_zeros(len(candidates)).index_add_(0, candidate, similarity)
         return total / counts
 
+    def score(self, candidates: Sequence[Captions]) -> list[list[float]]:
+        """The CIDEr-D of each of the captions that each image of the corpus has, nested like them.
+
+        Args:
+            candidates: of each image, as in ``references``, any number of captions as token ids.
+
+        Raises:
+            ValueError: not one list of captions for each image of the corpus; as in ``forward``.
+        """
+        if len(candidates) != len(self.first) - 1:
+            raise ValueError(
+                f"captions of {len(candidates)} images, expected {len(self.first) - 1}"
+            )
+        flat = [caption for captions in candidates for caption in captions]
+        if any(isinstance(caption, int) for caption in flat):
+            raise ValueError("expected a list of captions for each image, got a list of token ids")
+        counts = [len(captions) for captions in candidates]
+        images = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+        device = self.first.device
+        scores = self(padded(flat).to(device), images.to(device))
+        return [of_image.tolist() for of_image in scores.split(counts)]
+
+    def _numbered(self, tokens: Tensor) -> Tensor:
+        """Token ids to numbers that fit ``BITS`` bits, ids below 0 to ``PAD``.
+
+        Words of the references have numbers for ever, other words get numbers for this call: they
+        are in no reference, but the candidate that has them is the longer for it.
+        """
+        numbers, known = _find(self.words, tokens)
+        others = (tokens >= 0) & ~known
+        different, ranks = tokens[others].unique(return_inverse=True)
+        count = len(self.words) + len(different)
+        if count > MOST_WORDS:
+            raise ValueError(f"{count} different words, expected at most {MOST_WORDS}")
+        return numbers.where(known, PAD).masked_scatter(others, len(self.words) + ranks)
+
     def _idf(self, keys: Tensor) -> Tensor:
         """log(images / document frequency); an unknown n-gram counts as one image's."""
         place, found = _find(self.keys, keys)
         if not len(self.keys):
             return torch.full_like(keys, self.log_images, dtype=torch.float64)
         return torch.where(found, self.idf[place], self.log_images)
-
-
-def _check(tokens: Tensor) -> None:
-    """Raise ValueError for a token id that is no ``PAD`` and cannot be kept in ``BITS`` bits."""
-    if tokens.numel() and not (tokens.min() >= PAD and tokens.max() < LARGEST_VOCABULARY):
-        raise ValueError(
-            f"token ids from {int(tokens.min())} to {int(tokens.max())}, expected 0 to "
-            f"{LARGEST_VOCABULARY - 1}, or {PAD} beyond a caption's end"
-        )
 
 
 def _ngrams(tokens: Tensor, n: int) -> Tensor:

@@ -221,6 +221,22 @@ METRICS = (
         "test_cider.py::test_scores_are_the_published_ones",
     ),
     Fault(
+        "reward: words that no reference has",
+        "CIDEr-D on tensors takes them for the same word",
+        "torch_impl.cider:CiderD._numbered",
+        "len(self.words) + ranks",
+        "len(self.words) + 0 * ranks",
+        "test_cider.py::test_scores_are_the_published_ones",
+    ),
+    Fault(
+        "reward without end",
+        "the captions that are rewarded have lost their end token",
+        "torch_impl.self_critical:self_critical",
+        "masked_fill(~samples.mask, PAD)",
+        "masked_fill(~samples.mask | (samples.tokens[..., 1:] == model.end_id), PAD)",
+        "test_self_critical.py::test_a_step_is_the_oracle_s_from_the_samples_to_the_gradient",
+    ),
+    Fault(
         "CIDEr-D unclipped",
         "a word repeated counts every time",
         "reference.cider:cider_d",

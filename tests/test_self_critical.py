@@ -1,0 +1,109 @@
+"""A step of self-critical training against the oracle, from the samples to the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import cider, objectives
+from tests import strategies
+from tests.parity import load, numpy, tensor
+from tests.tolerances import assert_close
+from torch_impl.cider import CiderD
+from torch_impl.models import Captioner, Configuration
+from torch_impl.self_critical import SelfCritical, self_critical
+
+
+@st.composite
+def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
+    """Any pairing, in either mode, without dropout; ragged features."""
+    model = Captioner(Configuration(**draw(strategies.configurations())))
+    load(model, draw(strategies.generators()))
+    images = draw(strategies.tokens(model.configuration.d_feature, kinds=("normal",)))
+    return model.train(draw(st.booleans())), tensor(images.x), torch.from_numpy(images.mask)
+
+
+@given(captioners(), st.integers(2, 4), st.sampled_from(["leave_one_out", "printed"]), st.data())
+def test_a_step_is_the_oracle_s_from_the_samples_to_the_gradient(
+    case: tuple[Captioner, Tensor, Tensor], num_samples: int, baseline: Any, data: st.DataObject
+) -> None:
+    model, features, mask = case
+    words = st.lists(st.integers(0, model.configuration.vocabulary_size - 1), max_size=4)
+    captions = words.map(lambda caption: [*caption, model.end_id])
+    corpus = data.draw(st.lists(st.lists(captions, min_size=1, max_size=3), min_size=1, max_size=4))
+    places = st.integers(0, len(corpus) - 1)
+    images = [data.draw(places) for _ in features]
+    made = self_critical(
+        model,
+        features,
+        mask,
+        torch.tensor(images),
+        CiderD(corpus),
+        num_samples=num_samples,
+        max_length=model.max_length,
+        baseline=baseline,
+        generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99))),
+    )
+    (gradient,) = torch.autograd.grad(made.loss, model.vocabulary.bias)
+
+    named = [[[str(w) for w in caption] for caption in refs] for refs in corpus]
+    losses, gradients = [], []
+    for b, hypotheses in enumerate(made.samples.hypotheses()):
+        of = [named[images[b]]] * num_samples
+        chosen = [[str(w) for w in h.tokens[1:]] for h in hypotheses]
+        R = cider.cider_d(chosen, of, corpus=named)
+        assert_close(made.rewards[b], R)
+        for h, r, baseline_r in zip(hypotheses, R, objectives.baselines(R, baseline), strict=True):
+            read = torch.tensor([h.tokens[:-1]])
+            log_p = numpy(model(features[b : b + 1], read, mask[b : b + 1])[0])
+            y = h.tokens[1:]
+            log_p_y = log_p[np.arange(len(y)), y]
+            assert_close(h.log_probs, log_p_y)
+            losses.append(objectives.self_critical(log_p_y, r, baseline_r))
+            of_log_p = np.eye(log_p.shape[1])[y].sum(0) - np.exp(log_p).sum(0)
+            gradients.append(objectives.self_critical_gradient(of_log_p, r, baseline_r))
+    assert_close(made.loss.detach(), np.mean(losses))
+    assert_close(gradient, np.mean(gradients, 0))
+
+
+def step(model: Captioner, generator: torch.Generator) -> SelfCritical:
+    features = torch.ones(2, 3, model.configuration.d_feature)
+    reward, images = CiderD([[[3, 4, 2]], [[4, 4, 2]]]), torch.tensor([0, 1])
+    options: dict[str, Any] = {"num_samples": 5, "max_length": 6, "generator": generator}
+    return self_critical(model, features, None, images, reward, **options)
+
+
+def test_in_training_mode_samples_and_their_log_probabilities_have_dropout() -> None:
+    torch.manual_seed(0)
+    mixers = {"encoder": "static:3", "decoder": "dynamic:2"}
+    reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
+    sizes = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
+    model = Captioner(Configuration(**sizes, **mixers, **reductions, dropout=0.5))
+    generator = torch.Generator()
+    again, once = (step(model.eval(), generator.manual_seed(0)) for _ in range(2))
+    assert once.loss == again.loss
+    dropped, redropped = (step(model.train(), generator.manual_seed(0)) for _ in range(2))
+    first = (slice(None), slice(None), 0)  # on the same draws
+    assert not torch.equal(dropped.samples.log_probs[first], redropped.samples.log_probs[first])
+    dropped.loss.backward()  # type: ignore[no-untyped-call]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_what_cannot_be_is_named() -> None:
+    sizes = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
+    mixers = {"encoder": "attention", "decoder": "attention"}
+    reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
+    model = Captioner(Configuration(**sizes, **mixers, **reductions))
+    features, images, reward = torch.zeros(1, 3, 4), torch.tensor([0]), CiderD([[[2]]])
+    with pytest.raises(ValueError, match="at least 2 samples"):
+        self_critical(model, features, None, images, reward, num_samples=1, max_length=4)
+    with pytest.raises(ValueError, match="images must lie between 0 and 0"):
+        self_critical(model, features, None, images + 1, reward, num_samples=2, max_length=4)
