@@ -188,6 +188,10 @@ def validate(record: Any, where: str) -> Record:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value):
             raise InputError(f"{where}: value {name!r} is {value!r}, expected a finite number")
+    if record["kind"] == "timing":
+        names = {"case", "row", "implementation", "baseline", "verdict"}
+        if missing := names - set(record.get("details") or {}):
+            raise InputError(f"{where}: details must name {', '.join(sorted(missing))}")
     for name in ("key", "time", "command"):
         if not isinstance(record.get(name), str):
             raise InputError(f"{where}: field {name!r} must be text")

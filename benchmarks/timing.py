@@ -142,7 +142,10 @@ def _bootstrapped(values: npt.NDArray[np.float64]) -> Estimate:
 
 
 def measure(
-    functions: Mapping[str, Function], device: torch.device | str, budget: Budget
+    functions: Mapping[str, Function],
+    device: torch.device | str,
+    budget: Budget,
+    refused: dict[str, Exception] | None = None,
 ) -> Measurement:
     """Time the functions against the first of them.
 
@@ -150,6 +153,8 @@ def measure(
         functions: what to call, by name; each call does the whole work anew.
         device: where they compute: what is waited for, and whose cache is emptied.
         budget: of all the rounds together.
+        refused: takes what any but the first raises in its first call, which then is not timed;
+            without it, that is raised.
 
     Raises:
         ValueError: there are no functions.
@@ -159,14 +164,21 @@ def measure(
     clock = _clock(torch.device(device))
     first_calls, usual = {}, {}
     for name, function in functions.items():
-        first_calls[name] = usual[name] = clock(function)
+        try:
+            first_calls[name] = usual[name] = clock(function)
+        except Exception as error:
+            if refused is None or not usual:
+                raise
+            refused[name] = error
+            continue
         calls = 1
         while calls < budget.warm_up and usual[name] * len(functions) < budget.seconds:
             usual[name] = clock(function)
             calls += 1
     # the quickest: cheap to time again, and noise is the largest part of its time
     twin = min(usual, key=lambda name: usual[name])
-    calls_of_a_round = [*functions.items(), (None, functions[twin])]
+    called = {name: functions[name] for name in usual}
+    calls_of_a_round = [*called.items(), (None, functions[twin])]
     samples: dict[str | None, list[float]] = {name: [] for name, _ in calls_of_a_round}
     order = np.random.default_rng(0)
     with _no_collection():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.cli import main
+from benchmarks.errors import InputError
 from benchmarks.report import build, markdown
 from benchmarks.report import command as report
 from benchmarks.speed import command, drawn, layers, run, suites, targets
@@ -39,7 +41,7 @@ def results(subject: str, **sizes):
         if not name.endswith(COMPILED):
             try:
                 found[name] = case.subject.make(case, name, CPU).call()
-            except ValueError:
+            except (ValueError, NotImplementedError):
                 continue
     return found
 
@@ -242,6 +244,8 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times_everything(
             assert any(r.startswith("xe-step") and r.endswith(f"{precision}: {name}") for r in rows)
     (ceilings,) = [r for r in made if r["what"]["row"].endswith("float32: device")]
     assert ceilings["values"][COPY] > 0 and ceilings["values"][PRODUCT] > 0
+    assert re.search(r"factored .* of its roofline\n", out)
+    assert "incremental+graph: not available (no step of decoding can be captured yet)" in out
     assert "peak bytes" not in next(r for r in made if "+compile" in r["what"]["row"])["values"]
 
 
@@ -255,6 +259,29 @@ def test_what_is_compiled_computes_the_same(subject, monkeypatch):
         )
         assert torch.equal(one, other)
         assert one.dtype == torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def test_what_fails_at_work_is_left_out_and_named(tmp_path, monkeypatch, capsys):
+    def fails(function, **_):
+        def compiled(*arguments):
+            raise RuntimeError("no compiler\nis here")
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", fails)
+    monkeypatch.setattr(command, "_verified", lambda *_: [])
+    only = ["--suite", "gpu", "--only", "dynamic-layer forward+", "--dtype", "float32"]
+    made = timed(tmp_path, *only)
+    assert {r["details"]["implementation"] for r in made} == {"literal", "factored"}
+    assert made[-1]["details"]["unavailable"]["literal+compile"] == "RuntimeError: no compiler"
+    assert "literal+compile: not available (RuntimeError: no compiler)" in capsys.readouterr().out
+
+
+def test_a_foreign_timing_is_refused_by_field():
+    made = record(STATIC, "literal", {})
+    del made["details"]["row"]
+    with pytest.raises(InputError, match="there: details must name row"):
+        records.validate(made, "there")
 
 
 def test_every_target_is_in_its_suite():
@@ -288,6 +315,7 @@ def record(case: Case, implementation: str, values: dict, **details):
             "row": case.row,
             "implementation": implementation,
             "baseline": "literal",
+            "verdict": "not settled",
             **details,
         },
     )

@@ -23,7 +23,7 @@ from benchmarks.speed import suites
 from benchmarks.speed.case import PRECISIONS, V2, Case
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.subjects import SUBJECTS, named
-from benchmarks.speed.targets import Outcome, judge
+from benchmarks.speed.targets import Outcome, judge, roofline
 from benchmarks.timing import Budget
 from benchmarks.verify.command import QUICK
 
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
                 records.append(found, path)
         made += found
         if not arguments.json:
-            bar.write("\n".join(_lines(found)), file=sys.stdout)
+            bar.write("\n".join(_lines(found, made)), file=sys.stdout)
     outcomes = [o for o in judge(made) if o.verdict != "not run"]
     if arguments.json:
         print(json.dumps(made, indent=2))
@@ -249,8 +249,8 @@ def _verified(
     return found
 
 
-def _lines(found: Sequence[Record]) -> list[str]:
-    """A case's records as lines of a table."""
+def _lines(found: Sequence[Record], made: Sequence[Record]) -> list[str]:
+    """A case's records as lines of a table; ``made`` has the device's ceilings."""
     lines = [f"\n{found[0]['details']['row']}"]
     for record in found:
         values, details = record["values"], record["details"]
@@ -271,6 +271,8 @@ def _lines(found: Sequence[Record]) -> list[str]:
             cells.append(f"{values['flops a second'] / 1e9:.4g} GFLOP/s")
         if "least bytes a second" in values:
             cells.append(f"{values['least bytes a second'] / 1e9:.4g} GB/s")
+        if reached := roofline(record, [r for r in made if r["kind"] == "timing"]):
+            cells.append(f"{reached.value:.2f} of its roofline")
         lines.append("  ".join(cells))
     if "floor" in found[0]["values"]:
         floor, rounds = found[0]["values"]["floor"], found[0]["n"]

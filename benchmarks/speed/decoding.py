@@ -15,8 +15,10 @@ from torch_impl import decoding
 from torch_impl.models import Captioner
 from torch_impl.transformer import Mixer
 
-IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto")
-"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones."""
+GRAPH = "incremental+graph"
+IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto", GRAPH)
+"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
+token at a time by a captured CUDA graph."""
 
 
 class _Whole:
@@ -31,6 +33,8 @@ def _decoding(case: Case, implementation: str, device: torch.device, *, beam: bo
     sizes = case.sizes
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
+    if implementation == GRAPH:
+        raise NotImplementedError("no step of decoding can be captured yet")
     form = "literal" if implementation == "prefix" else "auto"
     if all(Mixer.parse(text).attends for text in (sizes.encoder, sizes.decoder)):
         form = ATTENTION

@@ -6,7 +6,7 @@ import gc
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -65,7 +65,8 @@ def time_case(
         device: where.
         threads: of the CPU.
         budget: of the rounds.
-        strict: an implementation that cannot be had is bad input; else the records say why not.
+        strict: an implementation that cannot be had is bad input; else, as one that fails in its
+            first call, it is left out, and the records say why.
 
     Raises:
         InputError: the baseline cannot be had, or with ``strict`` any.
@@ -75,7 +76,7 @@ def time_case(
     with settings(case.precision, threads):
         if case.subject.count:
             values, unavailable = _counted(case, device)
-            details: dict[str, dict[str, Any]] = {name: {} for name in values}
+            details: dict[str, dict[str, Any]] = {name: {"verdict": "counted"} for name in values}
         else:
             values, details, unavailable = _timed(case, device, budget)
     gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
@@ -128,22 +129,28 @@ def _timed(
     for name in case.implementations:
         try:
             works[name] = case.subject.make(case, name, device)
-        except UNAVAILABLE as error:
+        except Exception as error:
+            if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
+                raise
             unavailable[name] = _one_line(error)
     if case.implementations[0] in unavailable:
         return {}, {}, unavailable
-    measured = measure({name: work.call for name, work in works.items()}, device, budget)
-    taken = {name: _taken(case, work, name, device) for name, work in works.items()}
+    refused: dict[str, Exception] = {}
+    calls = {name: work.call for name, work in works.items()}
+    measured = measure(calls, device, budget, refused)
+    unavailable |= {name: _one_line(error) for name, error in refused.items()}
+    timed = list(measured.samples)
+    taken = {name: _taken(case, works[name], name, device) for name in timed}
     values, details = {}, {}
-    for name in works:
+    for name in timed:
         least = case.subject.least_bytes(case) if case.subject.least_bytes else 0
         values[name] = _values(measured, name, taken[name], taken[measured.baseline], least)
         details[name] = {
             "rounds": measured.rounds,
             "verdict": "baseline" if name == measured.baseline else measured.verdict(name),
             "twin": measured.twin,
-            "samples": [float(f"{s:.6g}") for s in measured.samples[name]],
-            "again": [float(f"{s:.6g}") for s in measured.again],
+            "samples": _rounded(measured.samples[name]),
+            "again": _rounded(measured.again) if name == measured.twin else None,
             "first_call_s": measured.first_calls[name],
         }
     return values, details, unavailable
@@ -190,8 +197,13 @@ def _values(
     return values
 
 
+def _rounded(seconds: Sequence[float]) -> list[float]:
+    return [float(f"{value:.6g}") for value in seconds]
+
+
 def _one_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    said = (str(error).splitlines() or [""])[0]
+    return said if isinstance(error, UNAVAILABLE) else f"{type(error).__name__}: {said}"
 
 
 def verify(device: torch.device, examples: int) -> Record:
