@@ -129,6 +129,7 @@ def configuration(data: CaptionData, recipe: Recipe, model: Mapping[str, Any]) -
             encoder_reduction=reduction(fields["encoder"]),
             decoder_reduction=reduction(fields["decoder"]),
             dropout=recipe.dropout,
+            dropout_of=recipe.dropout_of,
             start_id=START_ID,
             end_id=END_ID,
             pad_id=PAD_ID,

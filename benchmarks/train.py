@@ -24,6 +24,7 @@ from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.presets import PRESETS, Settings, configuration
 from benchmarks.run_folder import RunFolder
+from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import Captioner, Configuration
 from torch_impl.optimization import RECIPES
 from torch_impl.training import CrossEntropyTraining, NonFiniteError, Step
@@ -203,7 +204,7 @@ def fit(
     for name in ("train", "val"):
         data_options.split(data, name)
     recipe = settings.recipe
-    configuration = replace(configuration, dropout=recipe.dropout)
+    configuration = replace(configuration, dropout=recipe.dropout, dropout_of=recipe.dropout_of)
     model = _new_model(configuration, seed).to(device)
     folder = RunFolder(out) if out else None
     if folder:
@@ -332,6 +333,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--batch-size", type=int, metavar="CAPTIONS")
     training.add_argument("--learning-rate", type=float, metavar="RATE", help="after the warm-up")
     training.add_argument("--dropout", type=float, metavar="P")
+    training.add_argument(
+        "--dropout-of",
+        choices=DROPOUTS,
+        help="what an expansion drops going forward: values, or whole vectors, which is quicker",
+    )
     training.add_argument("--captions-per-image", type=int, metavar="N", help="of one encoding")
     training.add_argument("--seed", type=int, default=0, metavar="N")
     training.add_argument("--minutes", type=float, metavar="N", help="stop in time")
@@ -392,6 +398,7 @@ def _settings(settings: Settings, arguments: argparse.Namespace) -> Settings:
         "batch_size": "batch_size",
         "learning_rate": "lr",
         "dropout": "dropout",
+        "dropout_of": "dropout_of",
     }
     try:
         recipe = replace(settings.recipe, **_given(arguments, of_recipe))

@@ -30,10 +30,13 @@ def scale(dropout: float) -> float:
 
 
 class Dropout(nn.Dropout):
-    """``nn.Dropout``, which on a CPU draws by ``keep``."""
+    """``nn.Dropout``, which on a CPU draws by ``keep`` unless its implementation is "literal"."""
+
+    implementation = "auto"
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with entries dropped and the others scaled, in training mode."""
-        if not self.training or not self.p or x.device.type != "cpu":
+        plain = self.implementation == "literal" or x.device.type != "cpu"
+        if plain or not self.training or not self.p:
             return F.dropout(x, self.p, self.training)
         return x * keep(x.shape, self.p, x.device) * scale(self.p)

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.dropout import Dropout
-from torch_impl.expansion import positive
+from torch_impl.expansion import DynamicExpansion, StaticExpansion, positive
+from torch_impl.expansion.functional import check_dropout, choose
 from torch_impl.incremental import Incremental
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
 from torch_impl.transformer import Decoder, Encoder, Mixer
@@ -28,7 +29,7 @@ class Configuration:
 
     Raises:
         ValueError: a mixer that cannot be read, a static one in the decoder, a size below 1,
-            dropout outside [0, 1), a special token outside the vocabulary.
+            dropout outside [0, 1) or of something unknown, a special token outside the vocabulary.
     """
 
     vocabulary_size: int
@@ -44,6 +45,7 @@ class Configuration:
     num_decoder_layers: int = 3
     max_length: int = 74
     dropout: float = 0.1
+    dropout_of: str = "values"
     start_id: int = 1
     end_id: int = 2
     pad_id: int = 0
@@ -56,6 +58,7 @@ class Configuration:
             positive(getattr(self, name), name)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
+        check_dropout(self.dropout, self.dropout_of)
         for name in ("start_id", "end_id", "pad_id"):
             if not 0 <= getattr(self, name) < self.vocabulary_size:
                 raise ValueError(
@@ -121,9 +124,26 @@ class Captioner(nn.Module):
         )
         self.vocabulary = nn.Linear(c.d_model, c.vocabulary_size)
         self.dropout = Dropout(c.dropout)
+        for module in self.modules():
+            if isinstance(module, StaticExpansion | DynamicExpansion):
+                module.dropout_of = c.dropout_of
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
+
+    def implement(self, implementation: str) -> Captioner:
+        """Let every module that has several implementations compute by this one; returns itself.
+
+        "literal" is the papers' order of operations, with PyTorch's own dropout.
+
+        Raises:
+            ValueError: an unknown implementation.
+        """
+        choose(implementation)
+        for module in self.modules():
+            if isinstance(module, StaticExpansion | DynamicExpansion | Dropout):
+                module.implementation = implementation
+        return self
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
         """Image features (B, L, d_feature) to memory (B, L, d_model).

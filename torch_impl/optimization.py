@@ -14,6 +14,8 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from torch_impl.expansion.functional import check_dropout
+
 
 class RAdam(torch.optim.Optimizer):
     """Rectified Adam (Liu et al. 2019) as the papers' runs used it.
@@ -174,6 +176,7 @@ class Recipe:
         batch_size: captions.
         label_smoothing: probability moved from the target to all other words.
         dropout: probability.
+        dropout_of: what an expansion drops going forward: "values", as run, or whole "vectors".
         early_steps: what RAdam does before its rectification is defined: "momentum" (Liu et al.) or
             "skipped" (as run).
 
@@ -191,6 +194,7 @@ class Recipe:
     label_smoothing: float
     dropout: float
     early_steps: Literal["momentum", "skipped"]
+    dropout_of: str = "values"
 
     def __post_init__(self) -> None:
         """Hold every field to its range."""
@@ -200,6 +204,7 @@ class Recipe:
         for name in ("label_smoothing", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected in [0, 1)")
+        check_dropout(self.dropout, self.dropout_of)
         if not (0 < self.lr < math.inf):
             raise ValueError(f"lr is {self.lr}, expected more than 0")
         if not 0 < self.anneal <= 1:

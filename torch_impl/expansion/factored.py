@@ -160,7 +160,8 @@ class _Operands(NamedTuple):
             arguments = (self.M[part], sign, V[part], biases, plan.rows, sums, kept)
             if plan.mixing_back if back else plan.mixing:
                 return Mixing(*arguments)
-            return Expanding(*arguments, F=self.F[k, part] if back and self.F is not None else None)
+            F = None if self.F is None else self.F[k, part]
+            return Expanding(*arguments, F=F, known=back and F is not None)
 
         biases = Biases(self.vectors, None if self.conditions is None else self.conditions[part])
         return stream(0, 1, self.values_1), stream(1, -1, self.values_2)
@@ -201,8 +202,6 @@ class _Expansion(torch.autograd.Function):
             streams, backward = x.streams(part, plan, back=False), []
             for k, stream in enumerate(streams):
                 x.of_rows[k, part], x.of_columns[k, part] = stream.inverse_sums
-                if x.F is not None and isinstance(stream, Expanding):
-                    x.F[k, part] = stream.F
                 backward.append(_dropped(stream.values(), x, k, part, plan))
             out.append(torch.lerp(backward[1], backward[0], selectors[part].sigmoid()))
             if x.D is not None:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_impl import kernels
 from torch_impl.expansion import factored, literal
 
-IMPLEMENTATIONS = ("auto", "literal", "factored")
+IMPLEMENTATIONS = ("auto", "literal", "factored", "fused")
 DROPOUTS = ("values", "vectors")
 
 
@@ -46,14 +47,15 @@ def static_expansion(
         dropout_of: "values", as run; or "vectors", where the forward step drops an expanded vector
             whole, which is another regulariser.
         implementation: "literal", the papers' order of operations; "factored", the same function
-            by fewer operations, and with a first derivative only; or "auto", the faster.
+            by fewer operations and bytes, with a first derivative only; "fused", Triton kernels
+            (``torch_impl.kernels``); or "auto", which is factored as long as no kernel was timed.
 
     Returns:
         (B, L, d), zero in padded rows.
 
     Raises:
         ValueError: groups that are not positive or do not add up to N, an unknown implementation
-            or kind of dropout, dropout outside [0, 1].
+            or kind of dropout, dropout outside [0, 1], what "fused" has no kernel for.
     """
     groups = coefficients(groups)
     N = len(query_vectors)
@@ -67,11 +69,13 @@ def static_expansion(
             query_vectors, key_bias = factored.fold(query_vectors, *key_projection)
         else:
             keys = F.linear(keys, *key_projection)
-    values, options = (values_1, values_2), (mask, dropout, dropout_of)
-    arguments = (query_vectors, bias_vectors, keys, *values, selectors, groups, *options)
+    arguments = (query_vectors, bias_vectors, keys, values_1, values_2, selectors, groups, mask)
+    if form == "fused":
+        _without_dropout(dropout)
+        return kernels.static_expansion(*arguments)
     if form == "factored":
-        return factored.static(*arguments, key_bias)
-    return literal.static(*arguments)
+        return factored.static(*arguments, dropout, dropout_of, key_bias)
+    return literal.static(*arguments, dropout, dropout_of)
 
 
 def dynamic_expansion(
@@ -112,23 +116,22 @@ def dynamic_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: an unknown implementation or kind of dropout, dropout outside [0, 1].
+        ValueError: an unknown implementation or kind of dropout, dropout outside [0, 1], what
+            "fused" has no kernel for.
     """
     check_dropout(dropout, dropout_of)
-    form = factored.dynamic if choose(implementation) == "factored" else literal.dynamic
-    return form(
-        query_vectors,
-        bias_vectors,
-        conditions,
-        keys,
-        values_1,
-        values_2,
-        selectors,
-        mask,
-        causal,
-        dropout,
-        dropout_of,
-    )
+    form = choose(implementation)
+    tokens = (conditions, keys, values_1, values_2, selectors)
+    if form == "fused":
+        _without_dropout(dropout)
+        return kernels.dynamic_expansion(query_vectors, bias_vectors, *tokens, mask, causal=causal)
+    run = factored.dynamic if form == "factored" else literal.dynamic
+    return run(query_vectors, bias_vectors, *tokens, mask, causal, dropout, dropout_of)
+
+
+def _without_dropout(dropout: float) -> None:
+    if dropout:
+        raise ValueError("the fused implementation has no dropout, expected literal or factored")
 
 
 def choose(implementation: str) -> str:

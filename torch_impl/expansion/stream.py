@@ -200,13 +200,19 @@ class Mixing(Stream):
 
 
 class Expanding(Stream):
-    """By the expanded vectors F, (b, N, d), made if None; any of their values may be dropped."""
+    """By the expanded vectors F, (b, N, d), of which any value may be dropped.
 
-    def __init__(self, *arguments: Any, F: Tensor | None = None, **options: Any) -> None:
+    Args:
+        F: where they are ``known``, or go; a new place if None.
+    """
+
+    def __init__(
+        self, *arguments: Any, F: Tensor | None = None, known: bool = False, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        if F is None:
+        if F is None or not known:
             E_B = self.biases.rows().expand(len(self.V), -1, -1)
-            F = torch.baddbmm(E_B, self.R_fw.mT.to(self.V.dtype), self.V)
+            F = torch.baddbmm(E_B, self.R_fw.mT.to(self.V.dtype), self.V, out=F)
             F = F if self.kept is None else F.mul_(self.kept)
         self.F = F
 

@@ -1,0 +1,83 @@
+"""Which implementation a call gets, what each refuses, and whole models by any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+from tests import strategies
+from tests.parity import load, tensor
+from tests.test_expansion import CASES, operator
+from tests.tolerances import assert_close
+from torch_impl import kernels
+from torch_impl.dropout import Dropout
+from torch_impl.expansion import DynamicExpansion, StaticExpansion
+from torch_impl.models import Captioner, Configuration, expansionnet_v2
+
+LAYERS = pytest.mark.parametrize("kind", [StaticExpansion, DynamicExpansion])
+
+
+@given(CASES)
+def test_auto_is_factored(case: Any) -> None:
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    assert torch.equal(operator(case, a), operator(case, a, implementation="factored"))
+
+
+@settings(max_examples=10)
+@given(strategies.configurations(), strategies.generators())
+def test_a_captioner_is_the_same_by_any_implementation(
+    fields: dict[str, Any], generator: np.random.Generator
+) -> None:
+    pytest.importorskip("triton")
+    model = Captioner(Configuration(**fields)).eval()
+    load(model, generator)
+    features = tensor(generator.standard_normal((3, 4, fields["d_feature"])))
+    words = torch.from_numpy(generator.integers(fields["vocabulary_size"], size=(3, 5)))
+    with kernels.interpreted(), torch.no_grad():
+        literal, *others = (
+            model.implement(name)(features, words, [4, 1, 0])
+            for name in ("literal", "factored", "fused", "auto")
+        )
+    for other in others:
+        assert_close(other, literal)
+
+
+def test_a_captioner_tells_every_expansion_and_every_dropout() -> None:
+    model = expansionnet_v2(9, 4, d_model=8, num_heads=2, d_ff=8, dropout_of="vectors")
+    kinds = (StaticExpansion, DynamicExpansion, Dropout)
+    several = [module for module in model.modules() if isinstance(module, kinds)]
+    assert len(several) > 6
+    assert model.implement("literal") is model
+    assert {module.implementation for module in several} == {"literal"}
+    expansions = [module for module in several if not isinstance(module, Dropout)]
+    assert {module.dropout_of for module in expansions} == {"vectors"}
+    with pytest.raises(ValueError, match=r"'quick'.* auto, literal, factored, fused"):
+        model.implement("quick")
+
+
+@LAYERS
+def test_fused_says_what_it_has_no_kernel_for(kind: Any) -> None:
+    pytest.importorskip("triton")
+    x = torch.randn(2, 3, 8)
+    with kernels.interpreted():
+        with pytest.raises(ValueError, match="no kernel for this call: 4097 expansion vectors"):
+            kind(8, 4097, implementation="fused")(x)
+        layer = kind(8, 3, dropout=0.1, implementation="fused")
+        with pytest.raises(ValueError, match="fused implementation has no dropout"):
+            layer(x)
+        layer.eval()
+        layer(x)
+
+
+@LAYERS
+def test_fused_needs_a_gpu_which_auto_does_not(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels.support, "_interpreting", False)
+    layer, x = kind(8, 3, implementation="fused"), torch.randn(2, 3, 8)
+    with pytest.raises(ValueError, match="no kernel for this call"):
+        layer(x)
+    layer.implementation = "auto"
+    assert layer(x).isfinite().all()
