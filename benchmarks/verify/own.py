@@ -202,13 +202,26 @@ def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> A
     return _published(Rouge().compute_score, candidates, references)[1]
 
 
+def _runs(module: type[nn.Module], implementation: str, device: str) -> bool:
+    """Whether the device can have that implementation at all."""
+    expansion = module(16, 2, implementation=implementation).to(device)
+    try:
+        expansion(torch.zeros(1, 1, 16, device=device))
+    except ValueError:
+        return False
+    return True
+
+
 def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
     """(operator, implementation, candidate) of everything this project has."""
     rows: list[tuple[str, str, Callable[..., Any]]] = [
         (function.__name__, name, partial(function, implementation=name))
-        for function in (static_expansion, dynamic_expansion)
+        for function, module in (
+            (static_expansion, StaticExpansion),
+            (dynamic_expansion, DynamicExpansion),
+        )
         for name in functional.IMPLEMENTATIONS
-        if name != "auto"
+        if name != "auto" and _runs(module, name, device)
     ]
     modules = (
         multi_head_attention,
