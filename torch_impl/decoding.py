@@ -230,7 +230,8 @@ def beam_search(
     for _ in range(max_length - 1):
         log_p = next_log_probs(tokens, beams)
         # the same memory at every step: beams times vocabulary are too many to ask for each time
-        scores = torch.add(totals.unsqueeze(-1), log_p, out=scores)
+        scores = torch.empty_like(log_p, dtype=torch.float64) if scores is None else scores
+        scores.copy_(log_p).add_(totals.unsqueeze(-1))
         # a finished hypothesis has one continuation: itself, padded, at no cost
         scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)
         scores[..., model.pad_id] = totals.where(finished, scores[..., model.pad_id])

@@ -175,7 +175,7 @@ class _ExpansionPast:
     """Conditions, keys and values of the nodes (B, nodes, d), and how their expanded rows gather.
 
     Row (j, n) of M is a sum of c_j k_i and q_n k_i. Of each node j: P, its q_n k_j (B, nodes, N_E);
-    and R, the forward weights of its rows in both streams, (2, B, nodes, N_E, max_length), for the
+    and R, the forward weights of its rows in both streams, (B, 2, nodes, N_E, max_length), for the
     tokens on the path to it.
     """
 
@@ -185,10 +185,10 @@ class _ExpansionPast:
         self.expansion = expansion
         weight, N_E, nodes = expansion.key.weight, expansion.num_expansions, copies * max_length
         self.C, self.K = weight.new_empty(2, batch, nodes, expansion.d_model)
-        self.V = weight.new_empty(2, batch, nodes, expansion.d_model)
+        self.V = weight.new_empty(batch, 2, nodes, expansion.d_model)
         precise = weight.new_empty(0).to(torch.promote_types(weight.dtype, torch.float32))
         self.P = precise.new_empty(batch, nodes, N_E)
-        self.R = precise.new_zeros(2, batch, nodes, N_E, max_length)
+        self.R = precise.new_zeros(batch, 2, nodes, N_E, max_length)
 
     def mix(self, x: Tensor, path: Tensor) -> Tensor:
         e, b = self.expansion, self.expansion.bias_vectors
@@ -198,23 +198,23 @@ class _ExpansionPast:
         condition, key = _linear(x, e.condition), _linear(x, e.key)
         p = length_transformation(key, e.query_vectors)
         self.C[:, new], self.K[:, new], self.P[:, new] = condition, key, p
-        self.V[0, :, new], self.V[1, :, new] = _linear(x, e.value_1), _linear(x, e.value_2)
+        self.V[:, 0, new], self.V[:, 1, new] = _linear(x, e.value_1), _linear(x, e.value_2)
         C, V = self.C[:, :nodes], self.V[:, :, :nodes]
         # what the new rows see of the tokens on their path, and what these rows see of the new one
         P = self.P.gather(1, path.flatten(1)[..., None].expand(-1, -1, N_E)).view(B, K, t, N_E)
         A = length_transformation(condition, self.K[:, :nodes]).gather(-1, path)
         seeing = (A[..., None] + P).mT
         seen = length_transformation(key, C).gather(-1, path)[..., None] + p[:, :, None]
-        self.R[:, :, new, :, :t] = normalise(torch.stack([seeing, -seeing]).relu())
-        R_bw = normalise(torch.stack([seen, -seen]).relu().flatten(3)).view(2, B, K, t, N_E)
+        self.R[:, :, new, :, :t] = normalise(torch.stack([seeing, -seeing], 1).relu())
+        R_bw = normalise(torch.stack([seen, -seen], 1).relu().flatten(3)).view(B, 2, K, t, N_E)
         # onto the nodes
-        onto = path.expand(2, B, K, t)
-        by_node = R_bw.new_zeros(2, B, K, nodes, N_E)
+        onto = path[:, None].expand(B, 2, K, t)
+        by_node = R_bw.new_zeros(B, 2, K, nodes, N_E)
         by_node.scatter_(3, onto[..., None].expand_as(R_bw), R_bw)
         with torch.autocast(x.device.type, enabled=False):
             W = by_node.flatten(3) @ self.R[:, :, :nodes, :, :t].flatten(2, 3)
         W = torch.zeros_like(by_node[..., 0]).scatter_(3, onto, W).to(V.dtype)
-        biases = R_bw.sum(3).to(V.dtype) @ b + by_node.sum(-1).to(V.dtype) @ C
-        streams = W @ V + biases
+        conditions = by_node.sum(-1).to(V.dtype).flatten(1, 2) @ C
+        streams = W @ V + conditions.view(B, 2, K, -1) + R_bw.sum(3).to(V.dtype) @ b
         gate = _linear(x, e.selector).sigmoid()
-        return gate * streams[0] + (1 - gate) * streams[1]
+        return gate * streams[:, 0] + (1 - gate) * streams[:, 1]
