@@ -340,6 +340,18 @@ def test_a_target_is_met_or_missed_by_the_whole_interval(low, high, expected):
     assert judge([], [target])[0].verdict == "not run"
 
 
+def test_another_baseline_is_another_measurement(tmp_path):
+    only = ["--only", "dynamic-operator forward", "--implementation"]
+    usual = timed(tmp_path, *only, "literal", "factored")
+    other = timed(tmp_path, *only, "factored", "literal")[len(usual) :]
+    assert len(records.newest([*usual, *other])) == 2 * len(usual) == 8
+    case = suites.case("dynamic-operator forward", ())
+    case = replace(case, sizes=case.sizes.tiny())
+    target = Target("it", case, "literal", targets.RATIO, 0)
+    assert judge(other, [target])[0].verdict == "not run"
+    assert judge(usual, [target])[0].verdict == "met"
+
+
 def test_small_quantities_are_bounded_above():
     made = [record(STATIC, "factored", {"saved ratio": 0.4, "ratio": 1.0})]
     for bound, expected in ((0.5, "met"), (0.3, "missed")):

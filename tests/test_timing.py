@@ -6,6 +6,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import timing
-from benchmarks.speed import resources
+from benchmarks.speed import resources, run
 from benchmarks.timing import Budget, Estimate, measure, median, paired_ratio, verdict
 
 seeds = st.integers(0, 10_000)
@@ -151,6 +152,68 @@ def test_the_collector_runs_again_after_an_interruption():
     with pytest.raises(KeyboardInterrupt):
         measure({"a": lambda: next(calls)()}, "cpu", Budget())
     assert gc.isenabled()
+
+
+class Gpu:
+    """What is asked of CUDA, written down in order; its events are a second apart."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.seconds = 0.0
+        gpu = self
+
+        class Event:
+            def __init__(self, *, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self) -> None:
+                gpu.seconds += 1
+                self.at = gpu.seconds
+                gpu.asked.append("record")
+
+            def elapsed_time(self, end: Event) -> float:
+                return 1000 * (end.at - self.at)
+
+        filler = SimpleNamespace(zero_=lambda: self.asked.append("fill"))
+        properties = SimpleNamespace(
+            L2_cache_size=7, name="a GPU", total_memory=80, multi_processor_count=132,
+            major=9, minor=0,
+        )  # fmt: skip
+        for name, value in {
+            "Event": Event,
+            "synchronize": lambda device: self.asked.append("wait"),
+            "get_device_properties": lambda device: properties,
+            "reset_peak_memory_stats": lambda device: self.asked.append("reset"),
+            "memory_allocated": lambda device: 100,
+            "max_memory_allocated": lambda device: 175,
+        }.items():
+            patch.setattr(torch.cuda, name, value)
+        patch.setattr(torch, "empty", lambda size, dtype, device: filler if size == 14 else None)
+
+
+CUDA = torch.device("cuda")
+
+
+def test_on_cuda_time_is_between_events_of_an_idle_device_with_an_empty_cache(monkeypatch):
+    gpu = Gpu(monkeypatch)
+    budget = Budget(1e-9, least=2, most=2, warm_up=1)
+    found = measure({"a": lambda: gpu.asked.append("call")}, "cuda", budget)
+    assert gpu.asked == ["fill", "wait", "record", "call", "record", "wait"] * 5
+    assert found.samples == {"a": [1.0, 1.0]}
+
+
+def test_on_cuda_peak_memory_is_the_allocator_s(monkeypatch):
+    gpu = Gpu(monkeypatch)
+    assert resources.peak(lambda: gpu.asked.append("call"), CUDA) == 75
+    assert gpu.asked == ["wait", "reset", "call", "wait"]
+    assert resources.count(lambda: None, (), CUDA)["peak bytes"] == 75
+
+
+def test_a_gpu_is_described_by_what_its_numbers_depend_on(monkeypatch):
+    Gpu(monkeypatch)
+    found = run.describe(CUDA, 3)
+    assert found["name"] == "a GPU"
+    assert (found["kind"], found["threads"], found["capability"]) == ("cuda", 3, "9.0")
 
 
 def test_what_fails_in_its_first_call_is_left_out_but_for_the_baseline():

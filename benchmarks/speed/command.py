@@ -27,7 +27,7 @@ from benchmarks.speed.targets import Outcome, judge, roofline
 from benchmarks.timing import Budget
 from benchmarks.verify.command import QUICK
 
-SECONDS = 4.0
+SECONDS = 3.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

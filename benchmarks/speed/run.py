@@ -89,7 +89,7 @@ def time_case(
             "timing",
             paper="all",
             table=TABLE,
-            row=f"{case.row}: {name}",
+            row=f"{case.row}: {_against(case, name)}",
             values=values[name],
             status="embedded",
             key=key(case, budget, described),
@@ -107,6 +107,14 @@ def time_case(
         )
         for name in values
     ]
+
+
+def _against(case: Case, name: str) -> str:
+    """The implementation, with its baseline where that is not the usual one."""
+    baseline = case.implementations[0]
+    if baseline == case.subject.implementations[0]:
+        return name
+    return f"{name} (baseline)" if name == baseline else f"{name} against {baseline}"
 
 
 def _counted(case: Case, device: torch.device) -> tuple[dict[str, Values], dict[str, str]]:

@@ -16,7 +16,7 @@ from benchmarks.timing import Estimate
 
 BEST = "best"
 """In place of an implementation: whichever but the baseline is quickest there."""
-RATIO, SAVED, PEAK = "times as fast", "of the saved bytes", "of the peak bytes"
+RATIO, SAVED, PEAK = "times as fast", "of its saved bytes", "of its peak bytes"
 ROOFLINE, GROWTH, SLOWER = "of its roofline", "growth at twice d", "shapes slower"
 AT_MOST = (SAVED, PEAK, GROWTH, SLOWER)
 """Quantities that should be small; the others should be large."""
@@ -46,7 +46,7 @@ class Target:
     def asked(self) -> str:
         """The bound in words."""
         side = "at most" if self.quantity in AT_MOST else "at least"
-        return f"{side} {self.bound:g} {self.quantity}"
+        return f"{side} {self.bound:.3g} {self.quantity}"
 
 
 def _on_cpu() -> list[Target]:
@@ -156,11 +156,16 @@ def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
 
 
 def _record(target: Target, made: Sequence[Record]) -> Record | None:
-    of = [r for r in made if r["details"]["row"] == target.case.row]
+    of = [r for r in made if r["details"]["row"] == target.case.row and _usual(r, target)]
     if target.implementation == BEST:
         of = [r for r in of if r["details"]["implementation"] != r["details"]["baseline"]]
         return max(of, key=lambda r: r["values"]["ratio"], default=None)
     return next((r for r in of if r["details"]["implementation"] == target.implementation), None)
+
+
+def _usual(record: Record, target: Target) -> bool:
+    """Whether its baseline is the one that targets are about."""
+    return bool(record["details"]["baseline"] == target.case.subject.implementations[0])
 
 
 def _quantity(quantity: str, record: Record, made: Sequence[Record]) -> Estimate | None:
@@ -201,6 +206,7 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
         for r in made
         if r["details"]["case"]["subject"] == target.case.subject.name
         and r["details"]["implementation"] == target.implementation
+        and _usual(r, target)
     ]
     if not of:
         return None
