@@ -75,11 +75,10 @@ class CiderD(nn.Module):
         counts = torch.tensor([len(captions) for captions in references])
         images = torch.arange(len(references)).repeat_interleave(counts)
         grams = _ngrams(tokens, n)
-        valid = grams > 0
-        keys, ids = grams[valid].unique(return_inverse=True)
+        where = grams.nonzero(as_tuple=True)
+        keys, ids = grams[where].unique(return_inverse=True)
         # an image counts once however many of its references have the n-gram
-        images = images[:, None, None].expand_as(grams)[valid]
-        once = (ids * len(references) + images).unique() // len(references)
+        once = (ids * len(references) + images[where[0]]).unique() // len(references)
         frequencies = torch.bincount(once, minlength=len(keys))
         self.register_buffer("keys", keys)
         self.register_buffer("idf", self.log_images - frequencies.double().log())
@@ -118,13 +117,13 @@ class CiderD(nn.Module):
 
         # the n-grams of each row once, in the order of rows, and how often each stands there
         grams = _ngrams(rows, self.n)
-        valid = grams > 0
-        keys, ids = grams[valid].unique(return_inverse=True)
-        row = torch.arange(len(rows), device=rows.device)[:, None, None].expand_as(grams)[valid]
-        entries, times = (row * len(keys) + ids).unique(return_counts=True)
+        where = grams.nonzero(as_tuple=True)
+        keys, ids = grams[where].unique(return_inverse=True)
+        entries, times = (where[0] * len(keys) + ids).unique(return_counts=True)
         row, gram = entries // max(len(keys), 1), entries % max(len(keys), 1)
         weight = times * self._idf(keys)[gram]
-        order = torch.bucketize(keys, keys.new_tensor([2 ** (BITS * k) for k in (1, 2, 3)]))[gram]
+        bits = BITS * torch.arange(1, self.n, device=keys.device)
+        order = (keys[:, None] >> bits > 0).sum(-1)[gram]
         squares = weight.new_zeros(len(rows) * self.n)
         squares.index_add_(0, row * self.n + order, weight**2)
         norms = squares.view(-1, self.n).sqrt()
