@@ -52,7 +52,7 @@ class Masks:
             assert kept.shape == x.shape
             return x * kept / (1 - p)
 
-        of_factored = iter((self.M.swapaxes(1, 2), self.F, self.B))
+        of_factored = iter((self.M.swapaxes(1, 2), *self.F, *self.B))
 
         def chosen(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
             kept = torch.from_numpy(next(of_factored).copy())

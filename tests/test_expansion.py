@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from reference import expansion as oracle
 from reference import expansion_gradients as vjp
@@ -366,77 +364,6 @@ def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None
         found.append(flat(gradients(layer)))
     assert_close(outs[0].detach(), outs[1].detach())
     assert_close(found[0], found[1], "gradients")
-
-
-def multiply_accumulates(run: Callable[[], Any]) -> int:
-    with FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops() // 2
-
-
-@given(strategies.groups(), st.integers(1, 4), st.integers(1, 3), strategies.lengths())
-def test_multiply_accumulates_of_a_layer(
-    groups: tuple[int, ...], num_expansions: int, batch: int, length: int
-) -> None:
-    """Literally 5 N L d and 5 N_E L^2 d beside the projections; factored never takes more."""
-    d, N, N_E, L, B = 6, sum(groups), num_expansions, length, batch
-    x = torch.randn(B, L, d)
-
-    def count(layer: StaticExpansion | DynamicExpansion, form: str) -> int:
-        layer.implementation = form
-        return multiply_accumulates(lambda: layer(x))
-
-    static = StaticExpansion(d, groups)
-    assert count(static, "literal") == B * (4 * L * d * d + 5 * N * L * d)
-    key = min(B * L, N) * d * d  # the projection of the tokens, or of the queries
-    read = min(4 * N * L * d, 2 * N * L * d + 2 * N * L * L + 2 * L * L * d)
-    assert count(static, "factored") == key + B * (3 * L * d * d + N * L * d + read)
-    dynamic, projections = DynamicExpansion(d, N_E), 5 * L * d * d
-    assert count(dynamic, "literal") == B * (projections + 5 * N_E * L * L * d)
-    read = min(4 * N_E * L * L * d, 4 * L * L * d + 2 * N_E * L * d + 2 * L**3 * N_E)
-    assert count(dynamic, "factored") == B * (projections + L * L * d + N_E * L * d + read)
-    assert count(static, "factored") <= count(static, "literal")
-    if min(L, N_E) > 1:  # else M's two parts take more than their sum
-        assert count(dynamic, "factored") <= count(dynamic, "literal")
-
-
-@given(CASES)
-def test_multiply_accumulates_of_gradients(case: OperatorCase) -> None:
-    """Twice the forward products, and what is made again instead of kept."""
-    arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
-    dO = arrays.pop("dO")
-    out = operator(case, arrays, implementation="factored")
-    (B, L, d), N = case.K.shape, len(case.E_Q)
-    if isinstance(case, StaticCase):
-        mixing = 6 * N * L * L + 6 * L * L * d + 5 * N * L * d
-        expected = 2 * N * L * d + min(mixing, 12 * N * L * d)
-    else:
-        mixing = 6 * N * L**3 + 11 * L * L * d + 5 * N * L * d
-        expected = 2 * (L * L * d + N * L * d) + min(mixing, 12 * N * L * L * d)
-    assert multiply_accumulates(lambda: torch.autograd.backward(out, dO)) == B * expected
-
-
-@given(CASES)
-def test_factored_keeps_m_and_its_sums_alone(case: OperatorCase) -> None:
-    """Beside the operands: nothing as long as the expansion and as wide as the model."""
-    arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
-    kept: dict[int, int] = {}
-
-    def keep(x: Tensor) -> Tensor:
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() // x.itemsize
-        return x
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        out = operator(case, arrays, implementation="factored")
-    for x in (*arrays.values(), out):
-        kept.pop(x.untyped_storage().data_ptr(), None)
-    (B, L, _), N = case.K.shape, len(case.E_Q)
-    groups = case.groups if isinstance(case, StaticCase) else (1,)
-    rows = N if isinstance(case, StaticCase) else L * N
-    sums = 2 * B * (rows + L * len(groups))
-    scaled_queries = case.E_Q.size + (0 if isinstance(case, StaticCase) else case.K.size)
-    masks = B * L * (1 if isinstance(case, StaticCase) else L)
-    assert sum(kept.values()) <= B * L * rows + sums + scaled_queries + masks
 
 
 @pytest.mark.parametrize(

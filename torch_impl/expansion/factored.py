@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -120,51 +121,69 @@ def _transposed(queries: Tensor, keys: Tensor, key_bias: Tensor | None = None) -
     return F.linear(K, Q / root, None if key_bias is None else key_bias / root)
 
 
-def _slices(M: Tensor) -> list[slice]:
-    """Parts of the batch that a CPU's caches hold; else the whole of it."""
-    B, L, N = M.shape
-    size = B
-    if M.device.type == "cpu" and not torch.compiler.is_compiling():
-        size = max(1, _CACHED // max(L * N, 1))
-    return [slice(first, first + size) for first in range(0, max(B, 1), max(size, 1))]
-
-
 class _Operands(NamedTuple):
-    """What both passes work on, and all that is kept from one for the other."""
+    """What both passes work on and all that is kept from one for the other, by image.
+
+    The fields of a stream end in its number; those of dropout are None without it.
+    """
 
     M: Tensor
-    values_1: Tensor
-    values_2: Tensor
     selectors: Tensor
-    vectors: Tensor
     conditions: Tensor | None
-    of_rows: Tensor
-    """The inverse sums of each stream's rows, (2, B, 1, N)."""
-    of_columns: Tensor
-    """Likewise of columns, for each group, (2, B, L, |G|)."""
-    kept: Tensor | None = None
-    """Where dropout leaves an expanded value, (2, B, N, d), or vector, (2, B, N, 1)."""
-    kept_back: Tensor | None = None
-    """Where it leaves a backward value, (2, B, L, d)."""
+    V_1: Tensor
+    V_2: Tensor
+    r_1: Tensor | None = None
+    """The inverse sums of rows, (B, 1, N)."""
+    r_2: Tensor | None = None
+    c_1: Tensor | None = None
+    """The inverse sums of columns, for each group, (B, L, |G|)."""
+    c_2: Tensor | None = None
+    kept_1: Tensor | None = None
+    """Where an expanded value is kept, (B, N, d), or vector, (B, N, 1)."""
+    kept_2: Tensor | None = None
+    back_1: Tensor | None = None
+    """Where a backward value is kept, (B, L, d)."""
+    back_2: Tensor | None = None
+    F_1: Tensor | None = None
+    """The expanded vectors, (B, N, d): made once, where their values are dropped."""
+    F_2: Tensor | None = None
     D: Tensor | None = None
-    """B_1 - B_2 (B, L, d): with dropout, which takes much memory anyway, it is not made again."""
-    F: Tensor | None = None
-    """The expanded vectors, (2, B, N, d): likewise, where their values are dropped."""
+    """B_1 - B_2, (B, L, d): made once, with dropout."""
 
-    def streams(self, part: slice, plan: _Plan, *, back: bool) -> tuple[Stream, Stream]:
-        """Both streams of a part of the batch; ``back`` knows what the way forth has made."""
+    def parts(self) -> list[_Operands]:
+        """Parts of the batch that a CPU's caches hold; elsewhere the whole of it."""
+        B, L, N = self.M.shape
+        size = max(1, _CACHED // max(L * N, 1))
+        if size >= B or self.M.device.type != "cpu" or torch.compiler.is_compiling():
+            return [self]
+        fields = {name: x for name, x in self._asdict().items() if x is not None}
+        return [
+            self._replace(**{name: x[first : first + size] for name, x in fields.items()})
+            for first in range(0, B, size)
+        ]
 
-        def stream(k: int, sign: int, V: Tensor) -> Stream:
-            sums = (self.of_rows[k, part], self.of_columns[k, part]) if back else None
-            kept = None if self.kept is None else self.kept[k, part]
-            arguments = (self.M[part], sign, V[part], biases, plan.rows, sums, kept)
-            if plan.mixing_back if back else plan.mixing:
+    def streams(
+        self, vectors: Tensor, plan: _Plan, masks: tuple[Tensor, Tensor] | None, *, back: bool
+    ) -> tuple[Stream, Stream]:
+        """Both streams; ``back`` knows what the way forth has made."""
+        biases, mixing = Biases(vectors, self.conditions), plan.mixing_back if back else plan.mixing
+
+        def stream(
+            sign: int,
+            V: Tensor,
+            r: Tensor | None,
+            c: Tensor | None,
+            kept: Tensor | None,
+            F: Tensor | None,
+        ) -> Stream:
+            inverse_sums = None if r is None or c is None else (r, c)
+            arguments = (self.M, sign, V, biases, plan.rows, masks, inverse_sums, kept)
+            if mixing:
                 return Mixing(*arguments)
-            F = None if self.F is None else self.F[k, part]
             return Expanding(*arguments, F=F, known=back and F is not None)
 
-        biases = Biases(self.vectors, None if self.conditions is None else self.conditions[part])
-        return stream(0, 1, self.values_1), stream(1, -1, self.values_2)
+        first = stream(1, self.V_1, self.r_1, self.c_1, self.kept_1, self.F_1)
+        return first, stream(-1, self.V_2, self.r_2, self.c_2, self.kept_2, self.F_2)
 
 
 class _Expansion(torch.autograd.Function):
@@ -185,54 +204,60 @@ class _Expansion(torch.autograd.Function):
         conditions: Tensor | None,
         plan: _Plan,
     ) -> Tensor:
-        (B, L, N), d, p = M.shape, values_1.shape[2], plan.dropout
-        sums = M.new_empty(2, B, 1, N), M.new_empty(2, B, L, len(plan.rows.groups))
-        x = _Operands(M, values_1, values_2, selectors, vectors, conditions, *sums)
-        if p:
-            of_values = plan.dropout_of == "values"
+        x = _Operands(M, selectors, conditions, values_1, values_2)
+        if p := plan.dropout:
+            (B, L, d), N = values_1.shape, M.shape[2]
+            of_values, device = plan.dropout_of == "values", M.device
+            rows = (B, N, d if of_values else 1)
             x = x._replace(
-                M=(M * keep(M.shape, p, M.device)).mul_(scale(p)),
-                kept=keep((2, B, N, d if of_values else 1), p, M.device),
-                kept_back=keep((2, B, L, d), p, M.device),
-                D=torch.empty_like(values_1),
-                F=values_1.new_empty(2, B, N, d) if of_values else None,
+                M=(M * keep(M.shape, p, device)).mul_(scale(p)),
+                kept_1=keep(rows, p, device),
+                kept_2=keep(rows, p, device),
+                back_1=keep((B, L, d), p, device),
+                back_2=keep((B, L, d), p, device),
+                F_1=values_1.new_empty(rows) if of_values else None,
+                F_2=values_1.new_empty(rows) if of_values else None,
             )
-        out = []
-        for part in _slices(M):
-            streams, backward = x.streams(part, plan, back=False), []
-            for k, stream in enumerate(streams):
-                x.of_rows[k, part], x.of_columns[k, part] = stream.inverse_sums
-                backward.append(_dropped(stream.values(), x, k, part, plan))
-            out.append(torch.lerp(backward[1], backward[0], selectors[part].sigmoid()))
-            if x.D is not None:
-                x.D[part] = backward[0] - backward[1]
-        ctx.save_for_backward(*x)
+        masks, parts = plan.rows.masks(M), []
+        for part in x.parts():
+            first, second = part.streams(vectors, plan, masks, back=False)
+            B_1 = _dropped(first.values(), part.back_1, p)
+            B_2 = _dropped(second.values(), part.back_2, p)
+            sums = zip(first.inverse_sums, second.inverse_sums, strict=True)
+            parts.append([torch.lerp(B_2, B_1, part.selectors.sigmoid()), *chain(*sums)])
+            if p:
+                parts[-1].append(B_1 - B_2)
+        out, r_1, r_2, c_1, c_2, *D = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
+        x = x._replace(r_1=r_1, r_2=r_2, c_1=c_1, c_2=c_2, D=D[0] if D else None)
+        ctx.save_for_backward(vectors, *x)
         ctx.plan = plan
-        return _whole(out)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dO: Tensor) -> tuple[Tensor | None, ...]:
-        x, plan = _Operands(*ctx.saved_tensors), ctx.plan
-        d_vectors = torch.zeros_like(x.vectors, dtype=x.M.dtype)
-        parts = []
-        for part in _slices(x.M):
-            streams, gate = x.streams(part, plan, back=True), x.selectors[part].sigmoid()
-            D = _difference(*streams) if x.D is None else x.D[part]
-            shares = gate * dO[part], (1 - gate) * dO[part]
-            first, second = (
-                stream.gradients(_dropped(share, x, k, part, plan))
-                for k, (stream, share) in enumerate(zip(streams, shares, strict=True))
-            )
-            d_vectors += first.vectors
-            d_vectors += second.vectors
-            dM = (first.M - second.M) * scale(plan.dropout)
-            parts.append([dM, first.V, second.V, D * shares[1] * gate])
-            if first.conditions is not None and second.conditions is not None:
-                parts[-1].append(first.conditions + second.conditions)
-        dM, dV_1, dV_2, dS, *dC = (_whole(part) for part in zip(*parts, strict=True))
-        d_vectors = d_vectors.to(x.vectors.dtype)
-        return dM, dV_1, dV_2, dS, d_vectors, dC[0] if dC else None, None
+        plan, (vectors, *operands) = ctx.plan, ctx.saved_tensors
+        x = _Operands(*operands)
+        masks, parts, d_vectors = plan.rows.masks(x.M), [], []
+        of_x = x.parts()
+        of_dO = dO.split(len(of_x[0].M)) if len(of_x) > 1 else (dO,)
+        for part, dout in zip(of_x, of_dO, strict=True):
+            first, second = part.streams(vectors, plan, masks, back=True)
+            gate = part.selectors.sigmoid()
+            dB_1 = gate * dout
+            dB_2 = dout - dB_1
+            D = _difference(first, second) if part.D is None else part.D
+            dS = D.mul(dB_2).mul_(gate)
+            of_1 = first.gradients(_dropped(dB_1, part.back_1, plan.dropout))
+            of_2 = second.gradients(_dropped(dB_2, part.back_2, plan.dropout))
+            dM = of_1.M.sub_(of_2.M)
+            parts.append([dM.mul_(scale(plan.dropout)) if plan.dropout else dM, of_1.V, of_2.V, dS])
+            if of_1.conditions is not None and of_2.conditions is not None:
+                parts[-1].append(of_1.conditions.add_(of_2.conditions))
+            d_vectors += [of_1.vectors, of_2.vectors]
+        dM, dV_1, dV_2, dS, *dC = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
+        d_shared = torch.stack(d_vectors).sum(0, dtype=x.M.dtype).to(vectors.dtype)
+        return dM, dV_1, dV_2, dS, d_shared, dC[0] if dC else None, None
 
 
 def _whole(parts: Sequence[Tensor]) -> Tensor:
@@ -240,11 +265,9 @@ def _whole(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
-def _dropped(x: Tensor, operands: _Operands, k: int, part: slice, plan: _Plan) -> Tensor:
-    """Stream k's backward values, or their gradient, as dropout leaves them."""
-    if operands.kept_back is None:
-        return x
-    return x * operands.kept_back[k, part] * scale(plan.dropout) ** 2
+def _dropped(x: Tensor, kept: Tensor | None, dropout: float) -> Tensor:
+    """Backward values, or their gradient, as dropout leaves them."""
+    return x if kept is None else x * kept * scale(dropout) ** 2
 
 
 def _difference(first: Stream, second: Stream) -> Tensor:

@@ -35,19 +35,22 @@ class Rows(NamedTuple):
     num_expansions: int = 0
     causal: bool = False
 
-    def gathering(self, P: Tensor) -> Tensor:
-        """``P`` where the row gathers from the token."""
-        return P * self._spread(P.new_ones(P.shape[1], P.shape[1]).triu()) if self.causal else P
-
-    def reading(self, P: Tensor) -> Tensor:
-        """``P`` where the token reads the row."""
-        return P * self._spread(P.new_ones(P.shape[1], P.shape[1]).tril()) if self.causal else P
-
-    def _spread(self, pairs: Tensor) -> Tensor:
-        return pairs.repeat_interleave(self.num_expansions, 1)
+    def masks(self, M: Tensor) -> tuple[Tensor, Tensor] | None:
+        """1 where a row gathers from a token, and where the token reads it, (L, N); None is all."""
+        if not self.causal:
+            return None
+        L, N = M.shape[1:]
+        pairs = M.new_ones(L, L)
+        later, earlier = (
+            x[:, :, None].expand(-1, -1, self.num_expansions).reshape(L, N)
+            for x in (pairs.triu(), pairs.tril())
+        )
+        return later, earlier
 
     def sums(self, x: Tensor) -> Tensor:
         """The sums over each group, (b, L, N) to (b, L, |G|)."""
+        if len(self.groups) == 1:
+            return x.sum(-1, keepdim=True)
         return torch.cat([part.sum(-1, keepdim=True) for part in x.split(self.groups, -1)], -1)
 
     def scaled(self, x: Tensor, by: Tensor, less: Tensor | None = None) -> Tensor:
@@ -92,7 +95,8 @@ class Biases(NamedTuple):
         """dB E_B^T, (b, L, N)."""
         if self.conditions is None:
             return dB @ self.vectors.mT
-        by_row = (dB @ self.conditions.mT)[..., None] + (dB @ self.vectors.mT)[:, :, None]
+        of_conditions, of_vectors = torch.bmm(dB, self.conditions.mT), dB @ self.vectors.mT
+        by_row = of_conditions[..., None] + of_vectors[:, :, None]
         return by_row.flatten(2)
 
     def gradients(self, R_bw: Tensor, dB: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -100,7 +104,10 @@ class Biases(NamedTuple):
         if self.conditions is None:
             return R_bw.to(dB.dtype).flatten(0, 1).mT @ dB.flatten(0, 1), None
         of_conditions, of_vectors = self._parts(R_bw)
-        return of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1), of_conditions.mT @ dB
+        return (
+            of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1),
+            torch.bmm(of_conditions.mT, dB),
+        )
 
     def gradients_of_rows(self, dF: Tensor) -> tuple[Tensor, Tensor | None]:
         """What falls on E_B (b, N, d), as it falls on the vectors and the conditions."""
@@ -121,14 +128,15 @@ class Gradients(NamedTuple):
 
 
 class Stream(ABC):
-    """The stream of ``sign`` and values V (b, L, d) of a slice M (b, L, N).
+    """The stream of ``sign`` and values V (b, L, d) of M (b, L, N).
 
     Args:
         M: what dropout has left of it.
         sign: 1 or -1.
         V: (b, L, d).
         biases: of the expanded rows.
-        rows: their groups and causality.
+        rows: their groups.
+        masks: ``rows.masks``.
         inverse_sums: 1 / (sums + epsilon) over tokens, (b, 1, N), and over each group, these by
             the number of groups too, (b, L, |G|); they are made if None.
         kept: True where dropout leaves an expanded value, (b, N, d), or vector, (b, N, 1).
@@ -141,12 +149,13 @@ class Stream(ABC):
         V: Tensor,
         biases: Biases,
         rows: Rows,
+        masks: tuple[Tensor, Tensor] | None,
         inverse_sums: tuple[Tensor, Tensor] | None = None,
         kept: Tensor | None = None,
     ) -> None:
-        self.V, self.biases, self.rows, self.kept = V, biases, rows, kept
+        self.V, self.biases, self.rows, self.masks, self.kept = V, biases, rows, masks, kept
         self.P = torch.relu(M if sign > 0 else -M)
-        gathering, reading = rows.gathering(self.P), rows.reading(self.P)
+        gathering, reading = (self.P, self.P) if masks is None else (self.P * x for x in masks)
         if inverse_sums is None:
             by_group = (rows.sums(reading) + EPSILON) * len(rows.groups)
             inverse_sums = 1 / (gathering.sum(1, keepdim=True) + EPSILON), 1 / by_group
@@ -166,10 +175,12 @@ class Stream(ABC):
         """The gradient by P for those by the weights."""
         r, c = self.inverse_sums
         rho = (dR_fw * self.R_fw).sum(1, keepdim=True)
-        by_rows = self.rows.gathering(dR_fw.sub_(rho).mul_(r))
+        by_rows = dR_fw.sub_(rho).mul_(r)
         gamma = self.rows.sums(dR_bw * self.R_bw) * len(self.rows.groups)
         by_columns = self.rows.scaled(dR_bw, c, gamma)
-        return by_rows.add_(self.rows.reading(by_columns)).mul_(self.P.sign())
+        if self.masks is not None:
+            by_rows, by_columns = by_rows.mul_(self.masks[0]), by_columns.mul_(self.masks[1])
+        return by_rows.add_(by_columns).mul_(self.P.sign())
 
 
 class Mixing(Stream):
@@ -178,7 +189,7 @@ class Mixing(Stream):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.reading = self.R_bw if self.kept is None else self.R_bw * self.kept.mT
-        self.W = (self.reading @ self.R_fw.mT).to(self.V.dtype)
+        self.W = torch.bmm(self.reading, self.R_fw.mT).to(self.V.dtype)
 
     def values(self) -> Tensor:
         """W V + R_bw E_B."""
@@ -191,12 +202,12 @@ class Mixing(Stream):
 
     def gradients(self, dB: Tensor) -> Gradients:
         """Backwards through W and what is read of the biases."""
-        dW = (dB @ self.V.mT).to(self.P.dtype)
+        dW = torch.bmm(dB, self.V.mT).to(self.P.dtype)
         dR_bw = add_product(self.biases.scores(dB).to(self.P.dtype), dW, self.R_fw)
         if self.kept is not None:
             dR_bw *= self.kept.mT
-        dM = self._of_scores(dW.mT @ self.reading, dR_bw)
-        return Gradients(dM, self.W.mT @ dB, *self.biases.gradients(self.reading, dB))
+        dM = self._of_scores(torch.bmm(dW.mT, self.reading), dR_bw)
+        return Gradients(dM, torch.bmm(self.W.mT, dB), *self.biases.gradients(self.reading, dB))
 
 
 class Expanding(Stream):
@@ -218,14 +229,14 @@ class Expanding(Stream):
 
     def values(self) -> Tensor:
         """R_bw F."""
-        return self.R_bw.to(self.F.dtype) @ self.F
+        return torch.bmm(self.R_bw.to(self.F.dtype), self.F)
 
     def gradients(self, dB: Tensor) -> Gradients:
         """Backwards through the two products."""
-        dF = self.R_bw.to(dB.dtype).mT @ dB
+        dF = torch.bmm(self.R_bw.to(dB.dtype).mT, dB)
         if self.kept is not None:
             dF *= self.kept
-        dR_fw, dR_bw = self.V @ dF.mT, dB @ self.F.mT
+        dR_fw, dR_bw = torch.bmm(self.V, dF.mT), torch.bmm(dB, self.F.mT)
         dM = self._of_scores(dR_fw.to(self.P.dtype), dR_bw.to(self.P.dtype))
-        dV = self.R_fw.to(dF.dtype) @ dF
+        dV = torch.bmm(self.R_fw.to(dF.dtype), dF)
         return Gradients(dM, dV, *self.biases.gradients_of_rows(dF))
