@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.attention import Attention, multi_head
-from torch_impl.expansion import DynamicExpansion, length_transformation, normalise
+from torch_impl.expansion import DynamicExpansion, normalise
 from torch_impl.padding import Lengths, padding_mask
 from torch_impl.transformer import DecoderLayer
 
@@ -102,12 +102,12 @@ FEW_ROWS = 8
 
 def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
     """``linear(x)`` of hypotheses (B, K, d), which are few."""
-    rows = x.flatten(0, 1)
-    if not x.is_cpu or len(rows) > FEW_ROWS:
+    B, K, d = x.shape
+    if B * K > FEW_ROWS or not x.is_cpu:
         out: Tensor = linear(x)
         return out
-    columns = torch.addmm(linear.bias[:, None], linear.weight, rows.mT)
-    return columns.mT.contiguous().unflatten(0, x.shape[:2])
+    columns = torch.addmm(linear.bias.unsqueeze(1), linear.weight, x.view(B * K, d).mT)
+    return columns.mT.contiguous().view(B, K, -1)
 
 
 class _Layer:
@@ -172,7 +172,7 @@ class _AttentionPast:
 
 
 class _ExpansionPast:
-    """Conditions, keys and values of the nodes (B, nodes, d), and how their expanded rows gather.
+    """Keys, conditions and values of the nodes, and how their expanded rows gather.
 
     Row (j, n) of M is a sum of c_j k_i and q_n k_i. Of each node j: P, its q_n k_j (B, nodes, N_E);
     and R, the forward weights of its rows in both streams, (B, 2, nodes, N_E, max_length), for the
@@ -184,37 +184,42 @@ class _ExpansionPast:
     ) -> None:
         self.expansion = expansion
         weight, N_E, nodes = expansion.key.weight, expansion.num_expansions, copies * max_length
-        self.C, self.K = weight.new_empty(2, batch, nodes, expansion.d_model)
-        self.V = weight.new_empty(batch, 2, nodes, expansion.d_model)
-        precise = weight.new_empty(0).to(torch.promote_types(weight.dtype, torch.float32))
-        self.P = precise.new_empty(batch, nodes, N_E)
-        self.R = precise.new_zeros(batch, 2, nodes, N_E, max_length)
+        self.precise = torch.promote_types(weight.dtype, torch.float32)
+        self.scale = expansion.d_model**-0.5
+        self.query_vectors = expansion.query_vectors.to(self.precise).mT * self.scale
+        # keys and conditions; values of both streams
+        self.KC, self.V = weight.new_empty(2, batch, 2, nodes, expansion.d_model)
+        self.P = weight.new_empty(batch, nodes, N_E, dtype=self.precise)
+        self.R = weight.new_zeros(batch, 2, nodes, N_E, max_length, dtype=self.precise)
 
     def mix(self, x: Tensor, path: Tensor) -> Tensor:
-        e, b = self.expansion, self.expansion.bias_vectors
+        e = self.expansion
         (B, K, t), N_E = path.shape, e.num_expansions
         nodes = t * K
         new = slice(nodes - K, nodes)
-        condition, key = _linear(x, e.condition), _linear(x, e.key)
-        p = length_transformation(key, e.query_vectors)
-        self.C[:, new], self.K[:, new], self.P[:, new] = condition, key, p
+        key, condition = _linear(x, e.key), _linear(x, e.condition)
+        self.KC[:, 0, new], self.KC[:, 1, new] = key, condition
         self.V[:, 0, new], self.V[:, 1, new] = _linear(x, e.value_1), _linear(x, e.value_2)
-        C, V = self.C[:, :nodes], self.V[:, :, :nodes]
-        # what the new rows see of the tokens on their path, and what these rows see of the new one
-        P = self.P.gather(1, path.flatten(1)[..., None].expand(-1, -1, N_E)).view(B, K, t, N_E)
-        A = length_transformation(condition, self.K[:, :nodes]).gather(-1, path)
-        seeing = (A[..., None] + P).mT
-        seen = length_transformation(key, C).gather(-1, path)[..., None] + p[:, :, None]
-        self.R[:, :, new, :, :t] = normalise(torch.stack([seeing, -seeing], 1).relu())
-        R_bw = normalise(torch.stack([seen, -seen], 1).relu().flatten(3)).view(B, 2, K, t, N_E)
-        # onto the nodes
+        KC, V, R = self.KC[:, :, :nodes], self.V[:, :, :nodes], self.R[:, :, :nodes, :, :t]
         onto = path[:, None].expand(B, 2, K, t)
-        by_node = R_bw.new_zeros(B, 2, K, nodes, N_E)
-        by_node.scatter_(3, onto[..., None].expand_as(R_bw), R_bw)
         with torch.autocast(x.device.type, enabled=False):
-            W = by_node.flatten(3) @ self.R[:, :, :nodes, :, :t].flatten(2, 3)
-        W = torch.zeros_like(by_node[..., 0]).scatter_(3, onto, W).to(V.dtype)
-        conditions = by_node.sum(-1).to(V.dtype).flatten(1, 2) @ C
-        streams = W @ V + conditions.view(B, 2, K, -1) + R_bw.sum(3).to(V.dtype) @ b
+            p = key.to(self.precise) @ self.query_vectors
+            self.P[:, new] = p
+            P = self.P.gather(1, path.view(B, K * t, 1).expand(B, K * t, N_E)).view(B, K, t, N_E)
+            # what the new rows see of the tokens on their path, and what rows there see of the new
+            new_to_old = torch.stack([condition, key], 1).to(self.precise) * self.scale
+            A = (new_to_old @ KC.to(self.precise).mT).gather(3, onto)[..., None]
+            M = torch.stack([A[:, 0] + P, A[:, 1] + p[:, :, None]])
+            seeing, seen = torch.stack([M, -M], 2).relu_()
+            self.R[:, :, new, :, :t] = normalise(seeing.mT)
+            R_bw = normalise(seen.flatten(3)).view(B, 2, K, t, N_E)
+            # onto the nodes
+            by_node = R_bw.new_zeros(B, 2, K, nodes, N_E)
+            by_node.scatter_(3, onto[..., None].expand_as(R_bw), R_bw)
+            W = by_node.flatten(3) @ R.flatten(2, 3)
+            W = W.new_zeros(B, 2, K, nodes).scatter_(3, onto, W)
+        biases = by_node.sum(-1).flatten(1, 2).to(V.dtype) @ KC[:, 1]
+        biases = biases.view(B, 2, K, -1) + R_bw.sum(3).to(V.dtype) @ e.bias_vectors
+        streams = W.to(V.dtype) @ V + biases
         gate = _linear(x, e.selector).sigmoid()
         return gate * streams[:, 0] + (1 - gate) * streams[:, 1]
