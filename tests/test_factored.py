@@ -1,4 +1,4 @@
-"""The factored form does what it is for: fewer operations, little kept, parts of a batch in turn."""
+"""The factored form does what it is for: fewer operations, little kept, a batch in parts."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ def static_expansion(
             whole, which is another regulariser.
         implementation: "literal", the papers' order of operations; "factored", the same function
             by fewer operations and bytes, with a first derivative only; "fused", Triton kernels
-            (``torch_impl.kernels``); or "auto", which is factored as long as no kernel was timed.
+            (``torch_impl.kernels``); or "auto": factored unless it takes more multiply-accumulates
+            than literal, and no kernel as long as none was timed.
 
     Returns:
         (B, L, d), zero in padded rows.
@@ -120,7 +121,9 @@ def dynamic_expansion(
             "fused" has no kernel for.
     """
     check_dropout(dropout, dropout_of)
-    form = choose(implementation)
+    # the two parts of M take L + N_E products a token, M itself L N_E
+    L, N_E = keys.shape[1], len(query_vectors)
+    form = choose(implementation, L + N_E <= L * N_E)
     tokens = (conditions, keys, values_1, values_2, selectors)
     if form == "fused":
         _without_dropout(dropout)
@@ -134,14 +137,16 @@ def _without_dropout(dropout: float) -> None:
         raise ValueError("the fused implementation has no dropout, expected literal or factored")
 
 
-def choose(implementation: str) -> str:
+def choose(implementation: str, factored_pays: bool = True) -> str:
     """The implementation that a call gets.
 
     Raises:
         ValueError: an unknown implementation.
     """
     _one_of("implementation", implementation, IMPLEMENTATIONS)
-    return "factored" if implementation == "auto" else implementation
+    if implementation != "auto":
+        return implementation
+    return "factored" if factored_pays else "literal"
 
 
 def check_dropout(dropout: float, dropout_of: str) -> None:
