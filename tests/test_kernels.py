@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -90,18 +89,18 @@ def test_a_padded_batch_is_each_sequence_through_the_oracle(
     assert_close(flat(dX), flat(dX_oracle), "gradients")
 
 
-@OPERATORS
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-def test_lower_precision_is_as_good_as_the_literal_form(
-    precision: str, device: str, kind: str
-) -> None:
+def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: str) -> None:
     """With the tiles of the default choice, of which every size here is a part."""
-    errors: defaultdict[str, Errors] = defaultdict(lambda: Errors(precision))
+    output, gradients = Errors(precision), Errors(precision)
 
     @settings(max_examples=12)
-    @given(CASES[kind](kinds=strategies.MODERATE), strategies.generators())
+    @given(
+        st.sampled_from(list(CASES.values())).flatmap(lambda c: c(kinds=strategies.MODERATE)),
+        strategies.generators(),
+    )
     def collect(case: OperatorCase, generator: np.random.Generator) -> None:
         case = case.astype(PRECISIONS[precision]).astype(np.float64)
         actual, dX = run(case, getattr(torch, precision), device)
@@ -109,17 +108,14 @@ def test_lower_precision_is_as_good_as_the_literal_form(
         literally, dX_literally = batched(case, precision)
         moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
         nudged, dX_nudged = batched(replace(case, **moved))
-        errors["output"].add(actual, literally, out, [nudged])
+        output.add(actual, literally, out, [nudged])
         for name in dX:
             forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
-            for found in (errors[name], errors["any gradient"]):
-                found.add(*forms, scale(flat(dX_exact)))
+            gradients.add(*forms, scale(flat(dX_exact)))
 
     collect()
-    errors.pop("output").check("output")
-    errors.pop("any gradient").check("any gradient", [np.max])
-    for name in errors:
-        errors[name].check(name, [np.mean])
+    output.check("output")
+    gradients.check("gradients")
 
 
 @OPERATORS

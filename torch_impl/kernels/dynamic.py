@@ -19,6 +19,7 @@ def _launches(
     query_vectors: Tensor, keys: Tensor, mask: Tensor | None, causal: bool, tf32: bool
 ) -> tuple[Launches, Tensor]:
     call = Launches(keys, tf32, NE=len(query_vectors), CAUSAL=causal, HAS_MASK=mask is not None)
+    call.constants["num_blocks"] = call.token_blocks
     return call, keys if mask is None else mask.view(torch.uint8)
 
 
@@ -121,7 +122,7 @@ def backward(
     sums = (Z, valid, inv_row, inv_column)
     call.run("dynamic_weight_gradients", (tokens * N_E, tokens, B), *sums, dY, X, rho, gamma)
     found = (*sums, X, rho, gamma, dA, dP)
-    call.run("dynamic_length_gradients", (tokens, tokens, B), *found, num_blocks=tokens)
+    call.run("dynamic_length_gradients", (tokens, tokens, B), *found)
 
     with torch.autocast(keys.device.type, enabled=False):
         dX = torch.bmm(Y.view(2 * B, L, width).mT, dB.view(2 * B, L, d)).view(2, B, width, d)

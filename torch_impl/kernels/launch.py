@@ -170,6 +170,11 @@ class Launches:
         program, given = getattr(programs(cpu), name), self.constants | constants
         options = {key: given[key] for key in ("num_warps", "num_stages")}
         options |= {key: given[key] for key in program.arg_names[len(tensors) :]}
+        if cpu:
+            # Triton 3.6 with NumPy 2.4 cannot count loops to what the interpreter wraps
+            from triton import language
+
+            options = {key: language.constexpr(value) for key, value in options.items()}
         with nullcontext() if cpu else torch.cuda.device(self.keys.device):
             program[tuple(grid)](*tensors, **options)
 

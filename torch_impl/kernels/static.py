@@ -161,8 +161,8 @@ def backward(
         dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)
         dK = (dM.mT @ query_vectors.to(dM.dtype)).to(keys.dtype).view(B, L, d)
 
-    # sequences are summed one after the other, in as few parts as fill the device
-    parts = min(B, blocks(PROGRAMS, call.T * call.channel_blocks))
+    # sequences are summed one after the other, eight at least, in as few parts as fill the device
+    parts = min(blocks(B, 8), blocks(PROGRAMS, call.T * call.channel_blocks))
     sequences = blocks(B, parts)
     parts = blocks(B, sequences)
     dE_B = call.empty_precise(parts, N, d)

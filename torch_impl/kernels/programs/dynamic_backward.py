@@ -187,18 +187,20 @@ def dynamic_length_gradients(
             B, L, NE, CAUSAL,
         )  # fmt: skip
     store(DA + b * L * L, j, j < L, i, i < L, L, dA * scale)
-    for n in range(part, NE, tl.num_programs(0)):
-        dP = tl.full([BI], 0.0, X.dtype.element_ty)
-        for j0 in range(0, L, BI):
-            j = j0 + tl.arange(0, BI)
-            rows = valid_tokens(MASK + b * L, j, L, HAS_MASK)
-            dM = length_gradient(
-                Z, INV_ROW, X, RHO, gamma_1, gamma_2, num_blocks, n, b, j, rows, i, tokens,
-                B, L, NE, CAUSAL,
-            )  # fmt: skip
-            dP += total(dM, 0)
-        at = DP + (n * B + b) * L + i
-        tl.store(at, (dP * scale).to(DP.dtype.element_ty), mask=i < L)
+    for n0 in range(0, NE, num_blocks):
+        n = n0 + part
+        if n < NE:
+            dP = tl.full([BI], 0.0, X.dtype.element_ty)
+            for j0 in range(0, L, BI):
+                j = j0 + tl.arange(0, BI)
+                rows = valid_tokens(MASK + b * L, j, L, HAS_MASK)
+                dM = length_gradient(
+                    Z, INV_ROW, X, RHO, gamma_1, gamma_2, num_blocks, n, b, j, rows, i, tokens,
+                    B, L, NE, CAUSAL,
+                )  # fmt: skip
+                dP += total(dM, 0)
+            at = DP + (n * B + b) * L + i
+            tl.store(at, (dP * scale).to(DP.dtype.element_ty), mask=i < L)
 
 
 @device_function

@@ -102,6 +102,7 @@ def dynamic_weights(
     INV_ROW,
     INV_COLUMN,
     Y,
+    num_blocks,
     B,
     L,
     NE,
@@ -126,8 +127,6 @@ def dynamic_weights(
     Y_2 = Y + (B + b) * L * width
     acc_1 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     acc_2 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
-    sum_1 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
-    sum_2 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     for j0 in range(0, L, BI):
         j = j0 + tl.arange(0, BI)
         rows = valid_tokens(MASK, j, L, HAS_MASK)
@@ -144,6 +143,8 @@ def dynamic_weights(
     store(Y_1, i, i < L, k, k < L, width, acc_1)
     store(Y_2, i, i < L, k, k < L, width, acc_2)
     # of the conditions: the tokens k as rows
+    sum_1 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
+    sum_2 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     for n in range(NE):
         read_1, read_2 = streams(read(Z, n, k, tokens, i, readers, L, CAUSAL))
         sum_1 += read_1
@@ -151,18 +152,20 @@ def dynamic_weights(
     store(Y_1 + L, i, i < L, k, k < L, width, tl.trans(sum_1 * inv_c_1[None, :]))
     store(Y_2 + L, i, i < L, k, k < L, width, tl.trans(sum_2 * inv_c_2[None, :]))
     # of the bias vectors: each program its share of them
-    for n in range(part, NE, tl.num_programs(1)):
-        column_1 = tl.full([BI], 0.0, Z.dtype.element_ty)
-        column_2 = tl.full([BI], 0.0, Z.dtype.element_ty)
-        for j0 in range(0, L, BI):
-            j = j0 + tl.arange(0, BI)
-            rows = valid_tokens(MASK, j, L, HAS_MASK)
-            read_1, read_2 = streams(read(Z, n, j, rows, i, readers, L, CAUSAL))
-            column_1 += total(read_1, 0)
-            column_2 += total(read_2, 0)
-        at = i * width + 2 * L + n
-        tl.store(Y_1 + at, (column_1 * inv_c_1).to(Y.dtype.element_ty), mask=i < L)
-        tl.store(Y_2 + at, (column_2 * inv_c_2).to(Y.dtype.element_ty), mask=i < L)
+    for n0 in range(0, NE, num_blocks):
+        n = n0 + part
+        if n < NE:
+            column_1 = tl.full([BI], 0.0, Z.dtype.element_ty)
+            column_2 = tl.full([BI], 0.0, Z.dtype.element_ty)
+            for j0 in range(0, L, BI):
+                j = j0 + tl.arange(0, BI)
+                rows = valid_tokens(MASK, j, L, HAS_MASK)
+                read_1, read_2 = streams(read(Z, n, j, rows, i, readers, L, CAUSAL))
+                column_1 += total(read_1, 0)
+                column_2 += total(read_2, 0)
+            at = i * width + 2 * L + n
+            tl.store(Y_1 + at, (column_1 * inv_c_1).to(Y.dtype.element_ty), mask=i < L)
+            tl.store(Y_2 + at, (column_2 * inv_c_2).to(Y.dtype.element_ty), mask=i < L)
 
 
 @triton.jit
@@ -194,7 +197,7 @@ def dynamic_selection(
     width = 2 * L + NE
     acc_1 = tl.full([BI, BD], 0.0, ACC)
     acc_2 = tl.full([BI, BD], 0.0, ACC)
-    for r0 in range(0, width, BI):
+    for r0 in range(0, 2 * L + NE, BI):
         r = r0 + tl.arange(0, BI)
         y_1 = load(Y + b * L * width, i, tokens, r, r < width, width)
         y_2 = load(Y + (B + b) * L * width, i, tokens, r, r < width, width)

@@ -177,11 +177,11 @@ def bias_gradients(
     part = tl.program_id(2)
     n, rows, g = row_tile(TILES, tl.program_id(0), BN)
     acc = tl.full([BN, BD], 0.0, M.dtype.element_ty)
-    for b0 in range(part * sequences, tl.minimum((part + 1) * sequences, B)):
-        b = tl.full([], b0, tl.int64)
+    for s in range(sequences):
+        b = part.to(tl.int64) * sequences + s
         for i0 in range(0, L, BI):
             i = i0 + tl.arange(0, BI)
-            tokens = i < L
+            tokens = (i < L) & (b < B)
             read_1, read_2 = streams(load(M + b * L, n.to(tl.int64), rows, i, tokens, B * L))
             inv_c_1, inv_c_2 = load_pair(INV_COLUMN + (g * B + b) * 2 * L, i, tokens, L)
             dB_1 = load(DB + b * L * D, i, tokens, d, d < D, D)

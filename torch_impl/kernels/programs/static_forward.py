@@ -72,11 +72,13 @@ def group_sums(PARTIAL, FIRST, SUMS, epsilon, size, INVERSE: tl.constexpr, BLOCK
     g = tl.program_id(0)
     x = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.full([BLOCK], 0.0, SUMS.dtype.element_ty)
-    first = tl.load(FIRST + g)
-    at = PARTIAL + first.to(tl.int64) * size + x
-    for _ in range(first, tl.load(FIRST + g + 1)):
+    t = tl.load(FIRST + g)
+    last = tl.load(FIRST + g + 1)
+    at = PARTIAL + t.to(tl.int64) * size + x
+    while t < last:
         acc += tl.load(at, mask=x < size, other=0.0)
         at += size
+        t += 1
     if INVERSE:
         acc = 1.0 / (acc + epsilon)
     tl.store(SUMS + g.to(tl.int64) * size + x, acc, mask=x < size)

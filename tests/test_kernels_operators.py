@@ -1,0 +1,272 @@
+"""The kernels as PyTorch operators: compiled, exported, under autocast, counted, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.parity import flat
+from tests.tolerances import assert_close
+
+pytest.importorskip("triton")
+
+from triton.runtime import interpreter
+
+from torch_impl import kernels
+from torch_impl.expansion import dynamic_expansion, static_expansion
+from torch_impl.kernels import dynamic, launch, static
+from torch_impl.kernels.launch import Tiles
+
+GROUPS = (1, 3)
+KINDS = pytest.mark.parametrize("kind", ["static", "dynamic"])
+
+
+@pytest.fixture(autouse=True)
+def _interpreted() -> Iterator[None]:
+    with kernels.interpreted():
+        yield
+
+
+class Operator(nn.Module):
+    """Either operator, its learned vectors parameters, all else computed from x (B, L, d)."""
+
+    def __init__(self, kind: str, d: int = 4, implementation: str = "fused") -> None:
+        super().__init__()
+        self.static, self.implementation = kind == "static", implementation
+        self.queries = nn.Parameter(torch.randn(sum(GROUPS), d, dtype=torch.float64))
+        self.biases = nn.Parameter(torch.randn(sum(GROUPS), d, dtype=torch.float64))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        tokens = (x, x.flip(-1), x + 1, -x, x.roll(1, -1))
+        if self.static:
+            args: Any = (self.queries, self.biases, *tokens[:4], GROUPS, mask)
+            if self.implementation == "fused":
+                return kernels.static_expansion(*args)
+            return static_expansion(*args, implementation=self.implementation)
+        args = (self.queries, self.biases, *tokens, mask)
+        if self.implementation == "fused":
+            return kernels.dynamic_expansion(*args)
+        return dynamic_expansion(*args, implementation=self.implementation)
+
+
+def batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 5, 4, dtype=dtype), torch.arange(5) < torch.tensor([[5], [3]])
+
+
+def forms(kind: str) -> tuple[Operator, Operator]:
+    fused, literal = Operator(kind), Operator(kind, implementation="literal")
+    literal.load_state_dict(fused.state_dict())
+    return fused, literal
+
+
+def results(module: Any, parameters: nn.Module, x: Tensor, mask: Tensor) -> dict[str, Any]:
+    parameters.zero_grad()
+    x = x.clone().requires_grad_()
+    out = module(x, mask)
+    torch.autograd.backward(out.square().sum())
+    found = {name: value.grad for name, value in parameters.named_parameters()}
+    return {name: v.detach().numpy() for name, v in {**found, "x": x.grad, "out": out}.items()}
+
+
+@KINDS
+def test_compiled_whole_it_is_the_literal_form(kind: str) -> None:
+    fused, literal = forms(kind)
+    compiled = torch.compile(fused, backend="aot_eager", fullgraph=True)
+    x, mask = batch()
+    expected = results(literal, literal, x, mask)
+    assert_close(flat(results(compiled, fused, x, mask)), flat(expected))
+
+
+@KINDS
+def test_exported_it_is_one_operator(kind: str) -> None:
+    fused, literal = forms(kind)
+    x, mask = batch()
+    program = torch.export.export(fused, (x, mask))
+    called = [str(node.target) for node in program.graph.nodes]
+    assert called.count(f"captionbench.{kind}_expansion.default") == 1
+    with torch.no_grad():
+        assert_close(program.module()(x, mask), literal(x, mask))
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_is_the_operator_in_that_dtype(kind: str, dtype: torch.dtype) -> None:
+    fused, literal = (form.float() for form in forms(kind))
+    x, mask = batch(torch.float32)
+    x = x.to(dtype).float()
+    for form in (fused, literal):
+        form.load_state_dict({k: v.to(dtype) for k, v in form.state_dict().items()})
+    with torch.autocast("cpu", dtype):
+        out = fused(x, mask)
+        # as after a linear layer, of which the literal form takes its dtype
+        literally = literal(x.to(dtype), mask)
+    torch.autograd.backward(out.float().sum())
+    assert out.dtype == literally.dtype == dtype
+    low = Operator(kind).to(dtype)
+    low.load_state_dict(fused.state_dict())
+    assert torch.equal(out, low(x.to(dtype), mask))
+    assert all(torch.isfinite(parameter.grad).all() for parameter in fused.parameters())
+    assert all(parameter.grad.dtype == torch.float32 for parameter in fused.parameters())
+
+
+@KINDS
+def test_without_gradients_nothing_is_kept(kind: str) -> None:
+    fused, _ = forms(kind)
+    x, mask = batch()
+    out = fused(x, mask)
+    fused.requires_grad_(False)
+    assert out.requires_grad
+    assert torch.equal(fused(x, mask), out)
+    assert not fused(x, mask).requires_grad
+
+
+def arguments(kind: str, B: int, L: int, d: int, groups: tuple[int, ...]) -> tuple[Any, ...]:
+    """What a forward takes, but for the options at its end."""
+    learned = [torch.randn(sum(groups), d, dtype=torch.float64) for _ in range(2)]
+    tokens = [torch.randn(B, L, d, dtype=torch.float64) for _ in range(5)]
+    if kind == "static":
+        return (*learned, *tokens[:4], None, groups)
+    return (*learned, *tokens, None, True)
+
+
+@KINDS
+def test_pytorch_s_own_checks_of_an_operator(kind: str) -> None:
+    """Schema, autograd registration, fake implementation, tracing with symbolic sizes."""
+    args = arguments(kind, 2, 3, 4, (2, 1))
+    tensors = [x.requires_grad_() if isinstance(x, Tensor) else x for x in args]
+    module = {"static": static, "dynamic": dynamic}[kind]
+    op = getattr(module, f"{kind}_expansion")
+    options = (False, True, True) if kind == "static" else (False, True)
+    if kind == "static":
+        tensors[-1] = list(tensors[-1])
+    torch.library.opcheck(op, (*tensors, *options))
+
+
+class Multiplied:
+    """Multiply-accumulates of the programs' products."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.total = 0
+        multiply = interpreter.interpreter_builder.create_dot
+
+        def create_dot(a: Any, b: Any, *args: Any) -> Any:
+            self.total += a.data.shape[0] * a.data.shape[1] * b.data.shape[1]
+            return multiply(a, b, *args)
+
+        monkeypatch.setattr(interpreter.interpreter_builder, "create_dot", create_dot)
+
+
+@pytest.mark.parametrize(("kind", "store_m"), [("static", True), ("static", False), ("dynamic", 1)])
+@settings(max_examples=3)
+@given(st.data())
+def test_flops_are_those_of_the_products(kind: str, store_m: bool, data: st.DataObject) -> None:
+    """Counted in the programs and beside them, where tiles fit sizes."""
+    L, d = (data.draw(st.sampled_from([2, 4, 8])) for _ in range(2))
+    tiles, B, groups = Tiles(2, L, d), 2, (2, 4) if kind == "static" else (L,)
+    args, module = arguments(kind, B, L, d, groups), {"static": static, "dynamic": dynamic}[kind]
+    options = (False, True, store_m) if kind == "static" else (False, True)
+    operators = (
+        getattr(module, f"{kind}_expansion"),
+        getattr(module, f"{kind}_expansion_backward"),
+    )
+    given_back = torch.randn(B, L, d, dtype=torch.float64)
+    with pytest.MonkeyPatch.context() as monkeypatch, launch.tiles(tiles):
+        multiplied = Multiplied(monkeypatch)
+        _, *kept = module.forward(*args, *options)
+        forward, multiplied.total = multiplied.total, 0
+        *tensors, last = args
+        inputs = (given_back, *tensors, *kept, last, False)
+        with FlopCounterMode(display=False) as beside:
+            module.backward(*inputs)
+        backward = multiplied.total
+    with launch.tiles(tiles), FlopCounterMode(display=False) as counter:
+        operators[0](*args, *options)
+        assert counter.get_total_flops() == 2 * forward
+        operators[1](*inputs)
+    assert counter.get_total_flops() == 2 * (forward + backward) + beside.get_total_flops()
+
+
+class Allocated(TorchDispatchMode):
+    """The largest tensor that any operation returned."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        sizes = [x.untyped_storage().size() for x in tree_leaves(out) if isinstance(x, Tensor)]
+        self.largest = max(self.largest, *sizes, 0)
+        return out
+
+
+@KINDS
+def test_nothing_as_large_as_the_expanded_values_is_written(kind: str) -> None:
+    B, L, d, groups = (10, 8, 12, (20, 9)) if kind == "static" else (2, 8, 12, (2, 4))
+    args, module = arguments(kind, B, L, d, groups), {"static": static, "dynamic": dynamic}[kind]
+    rows = sum(groups) * (1 if kind == "static" else L)
+    options = (False, True, True) if kind == "static" else (False, True)
+    with Allocated() as allocated:
+        out, *kept = module.forward(*args, *options)
+        *tensors, last = args
+        module.backward(out, *tensors, *kept, last, False)
+    assert allocated.largest < B * rows * d * out.element_size()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"K": torch.zeros(2, 3, 4, dtype=torch.int64)}, "dtype is float32, int64, expected one"),
+        ({"mask": torch.ones(2, 3)}, "mask is torch.float32"),
+        ({"mask": torch.ones(3, dtype=torch.bool)}, r"mask is .* expected booleans \(2, 3\)"),
+        ({"E_B": torch.zeros(2, 4)}, r"has shape \(2, 4\), expected \(3, 4\)"),
+        ({"K": torch.zeros(2, 2, 4)}, r"has shape \(2, 2, 4\), expected \(2, 3, 4\)"),
+        ({"S": torch.zeros(3, 4)}, r"expected \(N, d\) and \(B, L, d\)"),
+        ({"K": torch.zeros(2, 3, 4, device="meta")}, "several devices, cpu, meta"),
+    ],
+)
+def test_what_has_no_kernel_is_named(change: dict[str, Tensor], message: str) -> None:
+    names = ("E_Q", "E_B", "K", "V_1", "V_2", "S")
+    a = {name: torch.zeros(2, 3, 4) for name in names}
+    a |= {"E_Q": torch.zeros(3, 4), "E_B": torch.zeros(3, 4)}
+    mask = change.pop("mask", None)
+    a |= change
+    with pytest.raises(ValueError, match=f"no kernel for this call: .*{message}"):
+        kernels.static_expansion(*a.values(), (1, 2), mask)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((0, 3, 4), "0 sequences, expected 1 to"),
+        ((1, 1025, 4), "1025 tokens, expected 1 to 1024"),
+        ((1, 1, 4097), "4097 channels, expected 1 to 4096"),
+    ],
+)
+def test_sizes_beyond_the_kernels_are_named(shape: tuple[int, ...], message: str) -> None:
+    x, vectors = torch.zeros(shape), torch.zeros(2, shape[-1])
+    assert message in str(kernels.unsupported(vectors, vectors, x, x, x, x, x))
+
+
+def test_the_cpu_is_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, vectors = torch.zeros(1, 2, 3), torch.zeros(2, 3)
+    args = (vectors, vectors, x, x, x, x)
+    assert kernels.unsupported(*args) is None
+    monkeypatch.setattr(kernels.support, "_interpreting", False)
+    assert "only Triton's interpreter" in str(kernels.unsupported(*args))
+
+
+@pytest.mark.parametrize(("L", "groups"), [(1024, (2, 1)), (2, (4095, 1)), (2, (1,) * 40)])
+def test_the_largest_sizes(L: int, groups: tuple[int, ...]) -> None:
+    """With the largest tiles that the interpreter is quick with."""
+    *args, mask, _ = arguments("static", 1, L, 2, groups)
+    with launch.tiles(Tiles(512, 256, 2)):
+        out = kernels.static_expansion(*args, groups, mask)
+    assert_close(out, static_expansion(*args, groups, mask, implementation="literal"))
