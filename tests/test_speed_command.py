@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import records
+from benchmarks import cli, records
 from benchmarks.cli import main
 from benchmarks.errors import InputError
 from benchmarks.report import build, markdown
@@ -177,6 +177,19 @@ def test_of_tiny_sizes_nothing_is_kept_unless_told(tmp_path, monkeypatch, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+def test_coefficients_are_all_paired_and_what_does_not_matter_is_timed_once(tmp_path):
+    words = ["--groups", "none", "64", "128x2", "--num-expansions", "none", "4", "--only"]
+    names = {
+        "greedy": 3 * 2, "encoder forward+": 3, "decoder forward+": 2, "reward": 1,
+    }  # fmt: skip
+    for only, count in names.items():
+        options = ["time", "--suite", "gpu", "--dtype", "float32", *words, only]
+        cases = command.chosen(cli.parser_for("time").parse_args(options), CPU)
+        assert len({case.row for case in cases}) == count
+        attends = [case for case in cases if case.implementations == ("attention",)]
+        assert len({case.row for case in attends}) == (1 if "forward" in only else 0)
+
+
 def test_no_time_left_says_so(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
     words = ["--only", "dynamic-layer", "--minutes", "1e-9"]
@@ -200,13 +213,15 @@ def test_no_time_left_says_so(tmp_path, capsys):
             "implementation attention cannot be had (it has expansions)",
         ),
         (["--dtype", "tf32"], "--dtype tf32: expected a CUDA device"),
-        (["--groups", "12y4"], "--groups 12y4: expected attention, 64"),
-        (["--groups", "0"], "--groups 0: expected attention, 64"),
-        (["--num-expansions", "-1"], "--num-expansions -1: expected attention or a number"),
+        (["--groups", "12y4"], "--groups 12y4: expected none, 64"),
+        (["--groups", "0"], "--groups 0: expected none, 64"),
+        (["--num-expansions", "-1"], "--num-expansions -1: expected none or a number"),
+        (["--seed", "-1"], "--seed -1: expected at least 0"),
         (["--batch", "0"], "--batch 0: expected at least 1"),
         (["--threads", "none"], "--threads none: expected a number from 1 on, or all"),
         (["--seconds", "0"], "--seconds: seconds is 0"),
         (["--minutes", "0"], "--minutes 0.0: expected above 0"),
+        (["--only", "reward", "--dtype", "bfloat16"], "no case of --suite cpu is left"),
         (["--suite", "gpu", "--only", "drawn"], "no case of --suite gpu is left"),
     ],
 )

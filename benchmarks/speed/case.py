@@ -136,6 +136,7 @@ class Subject:
             it cannot be had.
         count: in place of ``make`` where nothing is timed: the numbers themselves.
         least_bytes: what any implementation must read and write, in closed form.
+        precisions: those that make a difference to it.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Subject:
     make: Callable[[Case, str, torch.device], Work] | None = None
     count: Callable[[Case, str, torch.device], dict[str, float]] | None = None
     least_bytes: Callable[[Case], int] | None = None
+    precisions: tuple[str, ...] = PRECISIONS
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from benchmarks import records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.records import Record
+from benchmarks.speed import drawn, suites
 from benchmarks.speed import run as running
-from benchmarks.speed import suites
 from benchmarks.speed.case import PRECISIONS, V2, Case
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.subjects import SUBJECTS, named
@@ -28,6 +28,8 @@ from benchmarks.timing import Budget
 from benchmarks.verify.command import QUICK
 
 SECONDS = 3.0
+NONE = "none"
+"""In place of expansion coefficients: attention."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,13 +53,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--groups",
         nargs="+",
         metavar="G",
-        help=f"encoders: {ATTENTION}, 64, 128x5 (five groups), 32,64,128 or v2",
+        help=f"encoders: {NONE} (attention), 64, 128x5 (five groups), 32,64,128 or v2",
     )
     parser.add_argument(
-        "--num-expansions", nargs="+", metavar="N_E", help=f"decoders: {ATTENTION} or a number"
+        "--num-expansions",
+        nargs="+",
+        metavar="N_E",
+        help=f"decoders: {NONE} (attention) or a number",
     )
     for name, what in (("batch", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=what)
+    parser.add_argument(
+        "--seed", type=int, default=drawn.SEED, help=f"of drawn shapes (default: {drawn.SEED})"
+    )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument("--threads", default="1", help="of the CPU: a number or all (default: 1)")
@@ -149,7 +157,9 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     Raises:
         InputError: an option's value that no case can have, or no case is left.
     """
-    cases: list[Case] = suites.SUITES[arguments.suite]()
+    if arguments.seed < 0:
+        raise InputError(f"--seed {arguments.seed}: expected at least 0")
+    cases = suites.SUITES[arguments.suite](arguments.seed)
     if arguments.only:
         names = {subject.name for beginning in arguments.only for subject in named(beginning)}
         cases = [case for case in cases if case.subject.name in names]
@@ -164,7 +174,12 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     if arguments.dtype:
         if device.type != "cuda" and "tf32" in arguments.dtype:
             raise InputError("--dtype tf32: expected a CUDA device, where it is (--device)")
-        cases = [replace(case, precision=dtype) for case in cases for dtype in arguments.dtype]
+        cases = [
+            replace(case, precision=dtype)
+            for case in cases
+            for dtype in arguments.dtype
+            if dtype in case.subject.precisions
+        ]
     elif device.type != "cuda":
         cases = [case for case in cases if case.precision != "tf32"]
     if arguments.implementation:
@@ -190,23 +205,23 @@ def _mixed(
 
 
 def _encoder(text: str) -> str:
-    if text in (ATTENTION, "v2"):
-        return V2 if text == "v2" else text
+    if text in (NONE, "v2"):
+        return V2 if text == "v2" else ATTENTION
     size, times, count = text.partition("x")
     try:
         coefficients = [int(size)] * int(count) if times else [int(n) for n in text.split(",")]
     except ValueError:
         coefficients = []
     if not coefficients or min(coefficients) < 1:
-        raise InputError(f"--groups {text}: expected {ATTENTION}, 64, 128x5, 32,64,128 or v2")
+        raise InputError(f"--groups {text}: expected {NONE}, 64, 128x5, 32,64,128 or v2")
     return f"static:{','.join(map(str, coefficients))}"
 
 
 def _decoder(text: str) -> str:
-    if text == ATTENTION:
-        return text
+    if text == NONE:
+        return ATTENTION
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--num-expansions {text}: expected {ATTENTION} or a number from 1 on")
+        raise InputError(f"--num-expansions {text}: expected {NONE} or a number from 1 on")
     return f"dynamic:{int(text)}"
 
 

@@ -60,5 +60,6 @@ SUBJECTS = [
         ("candidates", "references"),
         IMPLEMENTATIONS,
         make=_reward,
+        precisions=("float32",),
     )
 ]

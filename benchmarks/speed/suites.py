@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from benchmarks.speed import drawn
@@ -34,8 +34,8 @@ def case(
     return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)  # type: ignore[arg-type]
 
 
-def cpu() -> list[Case]:
-    """What the targets on a CPU need, and shapes drawn at random."""
+def cpu(seed: int = drawn.SEED) -> list[Case]:
+    """What the targets on a CPU need, and shapes drawn by ``seed``."""
     return [
         case("static-layer forward+backward", FORMS),
         case("dynamic-operator forward", FORMS),
@@ -48,11 +48,11 @@ def cpu() -> list[Case]:
         case("static-layer forward", FORMS),
         case("dynamic-layer forward", FORMS),
         case("dynamic-layer forward+backward", FORMS),
-        *drawn.cases(),
+        *drawn.cases(seed=seed),
     ]
 
 
-def gpu() -> list[Case]:
+def gpu(seed: int = drawn.SEED) -> list[Case]:
     """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
     large = {"copied": 2**30, "product": 8192}
     needed, rest, compiled = [], [], []
@@ -81,14 +81,15 @@ def gpu() -> list[Case]:
     return [*needed, reward, *rest, *compiled]
 
 
-def grid() -> list[Case]:
+def grid(seed: int = drawn.SEED) -> list[Case]:
     """Every expansion coefficient of the papers' ablations in encoder and decoder."""
     halves = [case("encoder forward+backward", FORMS), case("decoder forward+backward", FORMS)]
     whole = [case("xe-step", ("literal", "auto"), dropout=RECIPE.dropout), case("beam", READERS)]
     return over([*halves, *whole], ENCODERS, DECODERS)
 
 
-SUITES = {"cpu": cpu, "gpu": gpu, "grid": grid}
+SUITES: dict[str, Callable[[int], list[Case]]] = {"cpu": cpu, "gpu": gpu, "grid": grid}
+"""Each draws by a seed what it draws, if anything."""
 
 
 def over(cases: Iterable[Case], encoders: Sequence[str], decoders: Sequence[str]) -> list[Case]:
