@@ -6,7 +6,7 @@ A record is a plain dictionary:
     kind        equations | verification | flops | score | ablation | training | timing
     what        {"paper", "table", "row"}: the line of a table that the values belong to
     values      {column: number}
-    n           how many images (or cases) the values are over
+    n           how many images (cases, rounds of calls) the values are over
     seeds       the seeds of training
     status      same data | recorded means (FLOPs without the data) | other data | embedded
     details     whatever else the report shows (per-image scores, captions, rows)

@@ -188,7 +188,7 @@ def roofline(record: Record, made: Sequence[Record]) -> Estimate | None:
     values, precision = record["values"], record["details"]["case"]["precision"]
     if "least bytes" not in values:
         return None
-    for other in made:
+    for other in reversed(made):  # the newest
         of = other["details"]["case"]
         if of["subject"] == "ceilings" and of["precision"] == precision:
             limits = other["values"]
