@@ -171,7 +171,7 @@ class Multiplied:
 def test_flops_are_those_of_the_products(kind: str, store_m: bool, data: st.DataObject) -> None:
     """Counted in the programs and beside them, where tiles fit sizes."""
     L, d = (data.draw(st.sampled_from([2, 4, 8])) for _ in range(2))
-    tiles, B, groups = Tiles(2, L, d), 2, (2, 4) if kind == "static" else (L,)
+    tiles, B, groups = Tiles(2, L, d, d), 2, (2, 4) if kind == "static" else (L,)
     args, module = arguments(kind, B, L, d, groups), {"static": static, "dynamic": dynamic}[kind]
     options = (False, True, store_m) if kind == "static" else (False, True)
     operators = (
@@ -267,6 +267,6 @@ def test_the_cpu_is_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_largest_sizes(L: int, groups: tuple[int, ...]) -> None:
     """With the largest tiles that the interpreter is quick with."""
     *args, mask, _ = arguments("static", 1, L, 2, groups)
-    with launch.tiles(Tiles(512, 256, 2)):
+    with launch.tiles(Tiles(512, 256, 2, 2)):
         out = kernels.static_expansion(*args, groups, mask)
     assert_close(out, static_expansion(*args, groups, mask, implementation="literal"))

@@ -1,4 +1,59 @@
-"""The expansion operators as Triton kernels."""
+"""The expansion operators as Triton kernels, which never write the expanded values.
+
+``static_expansion`` and ``dynamic_expansion`` are custom operators of PyTorch, with fake
+implementations, autograd and FLOP formulas, so that ``torch.compile``, ``torch.export``, autocast
+and ``FlopCounterMode`` take them as they take its own. ``unsupported`` says what they do not take.
+CUDA tensors run compiled; CPU tensors run in Triton's interpreter, inside ``interpreted`` only. No
+timing was made on a GPU: tiles are chosen by what the compiler reports (``launch``).
+
+Both use W = R^bw R^fw (L x L), by stream, in place of F = R^fw V + E_B (N x d), and the gradients
+derived by hand for it. M, its sums and their gradients are float32 whatever the dtype; operands of
+products are rounded to the dtype and accumulated in float32. Sums over rows, batches and tiles are
+made in a fixed order, without atomics, so that equal calls have equal results.
+
+What a program reads and writes, once each, for e bytes an entry of the dtype and 4 of float32:
+x = B L d e, tokens; m = 4 N B L, of M's shape; w = 2 B L^2 e, W of both streams; q = N d e; the
+rest is row and column sums, at most a few hundredths of these. In v2's encoder (B = 48, L = 144,
+d = 512, N = 992 in five groups, bfloat16) x = 7.1, m = 27.4, w = 4.0 and q = 1.0 MB.
+
+Static, forward, 3 m + 2 w + 6 x + 2 q:
+
+    length_transformation   q + x -> m               M, row sums; column sums by row tile
+    group_sums                                       column sums by group
+    mixing_weights          m -> w                   W
+    selection               m + w + 3 x + q -> 2 x   W V + R^bw E_B, gated; B_1 - B_2
+
+Static, backward, 5 m + m e / 4 + w + 10 x + 2 q:
+
+    gate_gradients          3 x -> 3 x               dB_1, dB_2, dS
+    weight_gradients        m + 2 x + w + q -> m     dM but for Psi's sums; rho, gamma by row tile
+    group_sums                                       gamma by group
+    length_gradients        2 m -> m e / 4           dM
+    bias_gradients          m + 2 x -> q             dE_B, in a few parts of the batch
+
+Five programs read M: within a pass it is written, which is less than to make it again in each.
+Between the passes ``store_m`` keeps it, m + w + x with the other things kept; without, x alone is
+kept and the backward begins with the first three programs, N L d + 2 N L^2 multiply-accumulates a
+sequence more.
+
+Four products of the backward are PyTorch's own: dV = W^T dB and dW = dB V^T by sequence;
+dQ = dM K / sqrt(d) and dK = dM^T Q / sqrt(d) for the whole batch at once, as M is (N, B, L). Their
+operands are in memory but for dM: to write it once and read it twice moves 3 m e / 4, to make it in
+both from M and the numerators would read 4 m.
+
+Dynamic, where row (j, n) of M is A[j] + P[n], so that nothing of N_E L rows is written but dM's
+numerators (4 N_E B L^2). Captions are so short that it is the launches which count: four programs
+forward and four backward, beside five products, two sums and, of float16, casts:
+
+    dynamic_lengths             Z: A and P
+    dynamic_sums                row and column sums
+    dynamic_weights             Y: W, and R^bw summed over n and over j
+    dynamic_selection           Y [V_s; C; b], gated; B_1 - B_2
+    gate_gradients              dB_1, dB_2, dS
+    dynamic_mix_gradients       dY = dB [V_s; C; b]^T
+    dynamic_weight_gradients    dM but for Psi's sums; rho, gamma
+    dynamic_length_gradients    dM summed over n and over j
+"""
 
 from __future__ import annotations
 

@@ -54,13 +54,15 @@ class Tiles:
     Attributes:
         BN: expanded rows.
         BI: tokens, on either side of an L x L matrix.
-        BD: channels, of d.
+        BD: channels of d.
+        BK: channels of d that a product sums over.
         num_warps, num_stages: Triton's.
     """
 
     BN: int
     BI: int
     BD: int
+    BK: int
     num_warps: int = 8
     num_stages: int = 2
 
@@ -89,9 +91,11 @@ def choose_tiles(length: int, width: int, dtype: torch.dtype) -> Tiles:
     forced = _forced.get()
     if forced is not None:
         return forced
-    tokens = min((32, 16), key=lambda size: -(-length // size) * (size + 8))
-    BN, BD = (32, 32) if dtype in (torch.float32, torch.float64) else (64, 64)
-    return Tiles(BN, tokens, min(BD, max(16, 1 << (width - 1).bit_length())))
+    BI = min((32, 16), key=lambda size: -(-length // size) * (size + 8))
+    wide = dtype in (torch.float32, torch.float64)
+    BN, BD, BK = (32, 32, 32) if wide else (64, 128, 64)
+    channels = max(16, 1 << (width - 1).bit_length())
+    return Tiles(BN, BI, min(BD, channels), min(BK, channels))
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

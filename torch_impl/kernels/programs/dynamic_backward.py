@@ -34,7 +34,7 @@ def dynamic_mix_gradients(
     PRECISION: tl.constexpr,
     ACC: tl.constexpr,
     BI: tl.constexpr,
-    BD: tl.constexpr,
+    BK: tl.constexpr,
 ):
     """dY_s = dB_s [V_s; C; b]^T, (2, B, L, 2 L + N_E): dW, and U by its two parts."""
     i = tl.program_id(0) * BI + tl.arange(0, BI)
@@ -43,8 +43,8 @@ def dynamic_mix_gradients(
     width = 2 * L + NE
     acc_1 = tl.full([BI, BI], 0.0, ACC)
     acc_2 = tl.full([BI, BI], 0.0, ACC)
-    for d0 in range(0, D, BD):
-        d = d0 + tl.arange(0, BD)
+    for d0 in range(0, D, BK):
+        d = d0 + tl.arange(0, BK)
         x_1, x_2 = mixed(C + b * L * D, V_1 + b * L * D, V_2 + b * L * D, E_B, r, d, L, NE, D)
         dB_1 = load(DB + b * L * D, i, i < L, d, d < D, D)
         dB_2 = load(DB + (B + b) * L * D, i, i < L, d, d < D, D)

@@ -37,15 +37,15 @@ def dynamic_lengths(
     NE,
     PRECISION: tl.constexpr,
     BI: tl.constexpr,
-    BD: tl.constexpr,
+    BK: tl.constexpr,
 ):
     """Z: the rows of M (v2 equation 2) of conditions and of expansion vectors."""
     r = tl.program_id(0) * BI + tl.arange(0, BI)
     i = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
     acc = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
-    for d0 in range(0, D, BD):
-        d = d0 + tl.arange(0, BD)
+    for d0 in range(0, D, BK):
+        d = d0 + tl.arange(0, BK)
         c = load(C + b * L * D, r, r < L, d, d < D, D)
         q = load(Q, r - L, (r >= L) & (r < L + NE), d, d < D, D)
         x = tl.where(r[:, None] < L, c, q)

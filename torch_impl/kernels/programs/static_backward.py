@@ -45,7 +45,7 @@ def weight_gradients(
     PRECISION: tl.constexpr,
     BN: tl.constexpr,
     BI: tl.constexpr,
-    BD: tl.constexpr,
+    BK: tl.constexpr,
 ):
     """By M through the numerators of R^fw and R^bw: X; and what their sums need of it.
 
@@ -66,8 +66,8 @@ def weight_gradients(
         tokens = i < L
         back_1 = tl.full([BN, BI], 0.0, X.dtype.element_ty)
         back_2 = tl.full([BN, BI], 0.0, X.dtype.element_ty)
-        for d0 in range(0, D, BD):
-            d = d0 + tl.arange(0, BD)
+        for d0 in range(0, D, BK):
+            d = d0 + tl.arange(0, BK)
             e = load(E_B, n, rows, d, d < D, D)
             dB_1 = load(DB + b * L * D, i, tokens, d, d < D, D)
             dB_2 = load(DB + (B + b) * L * D, i, tokens, d, d < D, D)

@@ -32,7 +32,7 @@ def length_transformation(
     PRECISION: tl.constexpr,
     BN: tl.constexpr,
     BI: tl.constexpr,
-    BD: tl.constexpr,
+    BK: tl.constexpr,
 ):
     """M = Q K^T / sqrt(d) (v2 equation 2); one over its row sums; column sums by row tile."""
     t = tl.program_id(0)
@@ -45,8 +45,8 @@ def length_transformation(
         i = i0 + tl.arange(0, BI)
         tokens = i < L
         acc = tl.full([BN, BI], 0.0, M.dtype.element_ty)
-        for d0 in range(0, D, BD):
-            d = d0 + tl.arange(0, BD)
+        for d0 in range(0, D, BK):
+            d = d0 + tl.arange(0, BK)
             q = load(Q, n, rows, d, d < D, D)
             k = load(K + b * L * D, i, tokens, d, d < D, D)
             acc = product(q, tl.trans(k), acc, K.dtype.element_ty, PRECISION)
