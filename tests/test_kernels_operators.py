@@ -263,6 +263,15 @@ def test_the_cpu_is_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None
     assert "only Triton's interpreter" in str(kernels.unsupported(*args))
 
 
+@KINDS
+def test_a_large_batch_is_summed_in_parts(kind: str) -> None:
+    fused, literal = forms(kind)
+    x = torch.randn(11, 2, 4, dtype=torch.float64)
+    mask = torch.ones(11, 2, dtype=torch.bool)
+    expected = results(literal, literal, x, mask)
+    assert_close(flat(results(fused, fused, x, mask)), flat(expected))
+
+
 @pytest.mark.parametrize(("L", "groups"), [(1024, (2, 1)), (2, (4095, 1)), (2, (1,) * 40)])
 def test_the_largest_sizes(L: int, groups: tuple[int, ...]) -> None:
     """With the largest tiles that the interpreter is quick with."""

@@ -10,7 +10,17 @@ matrix product. Padded tokens have M = 0, which takes them out of every sum and 
 import triton
 import triton.language as tl
 
-from .common import load, load_pair, product, row_tile, sigmoid, store, streams, total
+from .common import (
+    load,
+    load_pair,
+    product,
+    row_tile,
+    sigmoid,
+    store,
+    streams,
+    total,
+    valid_tokens,
+)
 
 
 @triton.jit
@@ -50,9 +60,7 @@ def length_transformation(
             q = load(Q, n, rows, d, d < D, D)
             k = load(K + b * L * D, i, tokens, d, d < D, D)
             acc = product(q, tl.trans(k), acc, K.dtype.element_ty, PRECISION)
-        valid = tokens
-        if HAS_MASK:
-            valid = tokens & (tl.load(MASK + b * L + i, mask=tokens, other=0) != 0)
+        valid = valid_tokens(MASK + b * L, i, L, HAS_MASK)
         z = tl.where(rows[:, None] & valid[None, :], acc * scale, 0.0)
         store(M, n.to(tl.int64), rows, i, tokens, B * L, z)
         p_1, p_2 = streams(z)
