@@ -29,7 +29,13 @@ class _Whole:
         self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
 
 
-def _decoding(case: Case, implementation: str, device: torch.device, *, beam: bool) -> Work:
+def _precision(case: Case, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=case.precision == "bfloat16")
+
+
+def _decoding(
+    case: Case, implementation: str, device: torch.device, *, beam: bool, encoded: bool = False
+) -> Work:
     sizes = case.sizes
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
@@ -43,14 +49,17 @@ def _decoding(case: Case, implementation: str, device: torch.device, *, beam: bo
         # no caption may end early: the most work, and the same whatever the weights
         model.vocabulary.bias[model.end_id] = -1e4
     images = features(case, device)
+    if encoded:
+        with torch.no_grad(), _precision(case, device):
+            memory = model.encode(images)
+        model.encode = lambda features, lengths=None: memory  # type: ignore[method-assign]
     reader: Any = model if implementation == "incremental" else _Whole(model)
     search: Callable[..., Any] = decoding.greedy
     if beam:
         search = partial(decoding.beam_search, beam_size=sizes.beam)
 
     def decode() -> Any:
-        autocast = case.precision == "bfloat16"
-        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+        with _precision(case, device):
             return search(reader, images, max_length=sizes.tokens)
 
     return Work(decode, [*model.parameters(), images])
@@ -70,5 +79,12 @@ SUBJECTS = [
         ("batch", "beam", "length", "tokens", *MODEL),
         IMPLEMENTATIONS,
         make=partial(_decoding, beam=True),
+    ),
+    Subject(
+        "beam-encoded",
+        "beam search of images that are encoded already, to the full length",
+        ("batch", "beam", "length", "tokens", *MODEL),
+        IMPLEMENTATIONS,
+        make=partial(_decoding, beam=True, encoded=True),
     ),
 ]

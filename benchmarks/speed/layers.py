@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.speed import traffic
 from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Subject, Work, prepared
+from torch_impl.dropout import Dropout
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
@@ -27,6 +28,8 @@ ATTENTION = "attention"
 
 def expansions(module: nn.Module, implementation: str) -> None:
     """Let every expansion within ``module`` that can compute by ``implementation``, others "auto".
+
+    Dropout too: the literal one is PyTorch's own.
 
     Raises:
         ValueError: none of them can, and why not; or nothing in the module is an expansion.
@@ -47,6 +50,9 @@ def expansions(module: nn.Module, implementation: str) -> None:
             expansion.implementation = "auto"
     if refused and len(refused) == len(found):
         raise refused[0]
+    for dropout in module.modules():
+        if isinstance(dropout, Dropout):
+            dropout.implementation = name
 
 
 def drawn(*shape: int, device: torch.device) -> Tensor:

@@ -45,6 +45,8 @@ def cpu(seed: int = drawn.SEED) -> list[Case]:
         case("xe-step", ("literal", "auto"), batch=16, dropout=RECIPE.dropout),
         case("beam", READERS, batch=1),
         case("beam", READERS, batch=8),
+        case("beam-encoded", READERS, batch=1),
+        case("beam-encoded", READERS, batch=8),
         case("static-layer forward", FORMS),
         case("dynamic-layer forward", FORMS),
         case("dynamic-layer forward+backward", FORMS),

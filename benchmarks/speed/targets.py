@@ -53,6 +53,7 @@ def _on_cpu() -> list[Target]:
     static = case("static-layer forward+backward", ())
     step = case("xe-step", (), batch=16, dropout=RECIPE.dropout)
     one, eight = (case("beam", (), batch=images) for images in (1, 8))
+    alone = [case("beam-encoded", (), batch=images) for images in (1, 8)]
     forward = case("dynamic-operator forward", ())
     both = case("dynamic-operator forward+backward", ())
     return [
@@ -68,6 +69,8 @@ def _on_cpu() -> list[Target]:
         Target("training step, batch 16", step, "auto", RATIO, 1.5),
         Target("beam search, 8 images", eight, "incremental", RATIO, 10),
         Target("beam search, 1 image", one, "incremental", RATIO, 4),
+        Target("beam search alone, 8 images", alone[1], "incremental", RATIO, 10),
+        Target("beam search alone, 1 image", alone[0], "incremental", RATIO, 4),
         Target("CIDEr-D of 240 captions", case("reward", ()), "tensors", RATIO, 8),
     ]
 
