@@ -75,7 +75,7 @@ def run(
 
 @OPERATORS
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-@settings(max_examples=12)
+@settings(max_examples=10)
 @given(data=st.data(), tiles=TILES)
 def test_a_padded_batch_is_each_sequence_through_the_oracle(
     data: st.DataObject, tiles: Tiles, kind: str
@@ -119,7 +119,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
 
 
 @OPERATORS
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(data=st.data(), tiles=TILES)
 def test_empty_sequences_are_finite_and_zero(data: st.DataObject, tiles: Tiles, kind: str) -> None:
     case = data.draw(CASES[kind](empty=True))
