@@ -98,10 +98,12 @@ def static_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: what ``unsupported`` says.
+        ValueError: what ``unsupported`` says; groups that are not positive or of another sum.
     """
     tensors = (query_vectors, bias_vectors, keys, values_1, values_2, selectors)
     _check(*tensors, mask=mask)
+    if min(groups, default=0) < 1 or sum(groups) != len(query_vectors):
+        raise ValueError(f"groups {tuple(groups)} must be positive, of sum {len(query_vectors)}")
     mask = None if mask is None else mask.contiguous()
     args = (*prepared(tensors), mask, list(groups), tf32, kept(tensors), store_m)
     return static.static_expansion(*args)[0]
