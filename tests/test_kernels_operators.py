@@ -258,7 +258,7 @@ def test_sizes_beyond_the_kernels_are_named(shape: tuple[int, ...], message: str
 @pytest.mark.parametrize("groups", [(), (1, 1), (4, -1), (2, 2)])
 def test_groups_that_do_not_make_up_the_vectors_are_refused(groups: tuple[int, ...]) -> None:
     x, vectors = torch.zeros(1, 2, 4), torch.zeros(3, 4)
-    with pytest.raises(ValueError, match="groups .* must be positive, of sum 3"):
+    with pytest.raises(ValueError, match=r"groups .* must be positive, of sum 3"):
         kernels.static_expansion(vectors, vectors, x, x, x, x, groups)
 
 
