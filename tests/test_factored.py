@@ -98,5 +98,5 @@ def test_factored_keeps_m_and_its_sums_alone(case: OperatorCase) -> None:
     rows = N if isinstance(case, StaticCase) else L * N
     sums = 2 * B * (rows + L * len(groups))
     scaled_queries = case.E_Q.size + (0 if isinstance(case, StaticCase) else case.K.size)
-    masks = B * L * (1 if isinstance(case, StaticCase) else L)
+    masks = B * L if isinstance(case, StaticCase) else B * L * L + 2 * L * rows
     assert sum(kept.values()) <= B * L * rows + sums + scaled_queries + masks

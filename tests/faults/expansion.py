@@ -95,8 +95,8 @@ EXPANSION = (
         "factored: biases read forward",
         "the expansion biases are read by the first direction's weights",
         f"{STREAM}:Mixing.values",
-        "self.biases.read(self.reading)",
-        "self.biases.read(self.R_fw)",
+        "self.biases.read(*self.shares)",
+        "self.biases.read(*self.biases.shares(self.R_fw))",
         PARITY,
     ),
     Fault(

@@ -229,16 +229,16 @@ class _Expansion(torch.autograd.Function):
                 parts[-1].append(B_1 - B_2)
         out, r_1, r_2, c_1, c_2, *D = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
         x = x._replace(r_1=r_1, r_2=r_2, c_1=c_1, c_2=c_2, D=D[0] if D else None)
-        ctx.save_for_backward(vectors, *x)
+        ctx.save_for_backward(vectors, *(masks or (None, None)), *x)
         ctx.plan = plan
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dO: Tensor) -> tuple[Tensor | None, ...]:
-        plan, (vectors, *operands) = ctx.plan, ctx.saved_tensors
-        x = _Operands(*operands)
-        masks, parts, d_vectors = plan.rows.masks(x.M), [], []
+        plan, (vectors, gathering, reading, *operands) = ctx.plan, ctx.saved_tensors
+        masks = None if gathering is None else (gathering, reading)
+        x, parts, d_vectors = _Operands(*operands), [], []
         of_x = x.parts()
         of_dO = dO.split(len(of_x[0].M)) if len(of_x) > 1 else (dO,)
         for part, dout in zip(of_x, of_dO, strict=True):
@@ -254,10 +254,11 @@ class _Expansion(torch.autograd.Function):
             parts.append([dM.mul_(scale(plan.dropout)) if plan.dropout else dM, of_1.V, of_2.V, dS])
             if of_1.conditions is not None and of_2.conditions is not None:
                 parts[-1].append(of_1.conditions.add_(of_2.conditions))
-            d_vectors += [of_1.vectors, of_2.vectors]
+            d_vectors.append(of_1.vectors.add_(of_2.vectors))
         dM, dV_1, dV_2, dS, *dC = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
-        d_shared = torch.stack(d_vectors).sum(0, dtype=x.M.dtype).to(vectors.dtype)
-        return dM, dV_1, dV_2, dS, d_shared, dC[0] if dC else None, None
+        if len(d_vectors) > 1:
+            d_vectors = [torch.stack(d_vectors).sum(0, dtype=x.M.dtype).to(vectors.dtype)]
+        return dM, dV_1, dV_2, dS, d_vectors[0], dC[0] if dC else None, None
 
 
 def _whole(parts: Sequence[Tensor]) -> Tensor:

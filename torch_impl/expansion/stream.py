@@ -80,16 +80,20 @@ class Biases(NamedTuple):
         """E_B, (N, d) or (b, N, d)."""
         return self.vectors if self.conditions is None else broad_sum(self.conditions, self.vectors)
 
-    def _parts(self, R_bw: Tensor) -> tuple[Tensor, Tensor]:
-        by_row = R_bw.unflatten(2, (-1, len(self.vectors)))
-        return by_row.sum(3).to(self.vectors.dtype), by_row.sum(2).to(self.vectors.dtype)
-
-    def read(self, R_bw: Tensor) -> Tensor:
-        """R_bw E_B, (b, L, d)."""
+    def shares(self, R_bw: Tensor) -> tuple[Tensor, ...]:
+        """How much of the vectors each token reads, (b, L, .), and of the conditions."""
+        R_bw = R_bw.to(self.vectors.dtype)
         if self.conditions is None:
-            return R_bw.to(self.vectors.dtype) @ self.vectors
-        of_conditions, of_vectors = self._parts(R_bw)
-        return add_product(of_vectors @ self.vectors, of_conditions, self.conditions)
+            return (R_bw,)
+        by_row = R_bw.unflatten(2, (-1, len(self.vectors)))
+        return by_row.sum(2), by_row.sum(3)
+
+    def read(self, of_vectors: Tensor, of_conditions: Tensor | None = None) -> Tensor:
+        """R_bw E_B of its ``shares``, (b, L, d)."""
+        read = of_vectors @ self.vectors
+        if self.conditions is None or of_conditions is None:
+            return read
+        return add_product(read, of_conditions, self.conditions)
 
     def scores(self, dB: Tensor) -> Tensor:
         """dB E_B^T, (b, L, N)."""
@@ -99,15 +103,12 @@ class Biases(NamedTuple):
         by_row = of_conditions[..., None] + of_vectors[:, :, None]
         return by_row.flatten(2)
 
-    def gradients(self, R_bw: Tensor, dB: Tensor) -> tuple[Tensor, Tensor | None]:
-        """R_bw^T dB as it falls on the vectors and the conditions."""
-        if self.conditions is None:
-            return R_bw.to(dB.dtype).flatten(0, 1).mT @ dB.flatten(0, 1), None
-        of_conditions, of_vectors = self._parts(R_bw)
-        return (
-            of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1),
-            torch.bmm(of_conditions.mT, dB),
-        )
+    def gradients(
+        self, dB: Tensor, of_vectors: Tensor, of_conditions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """R_bw^T dB of the ``shares`` of R_bw, as it falls on the vectors and the conditions."""
+        d_vectors = of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1)
+        return d_vectors, None if of_conditions is None else torch.bmm(of_conditions.mT, dB)
 
     def gradients_of_rows(self, dF: Tensor) -> tuple[Tensor, Tensor | None]:
         """What falls on E_B (b, N, d), as it falls on the vectors and the conditions."""
@@ -189,16 +190,18 @@ class Mixing(Stream):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.reading = self.R_bw if self.kept is None else self.R_bw * self.kept.mT
+        self.shares = self.biases.shares(self.reading)
         self.W = torch.bmm(self.reading, self.R_fw.mT).to(self.V.dtype)
 
     def values(self) -> Tensor:
         """W V + R_bw E_B."""
-        return add_product(self.biases.read(self.reading), self.W, self.V)
+        return add_product(self.biases.read(*self.shares), self.W, self.V)
 
     def less(self, other: Mixing) -> Tensor:
-        """These values less those of the other stream: disjoint weights read the biases at once."""
-        biases = self.biases.read(self.reading - other.reading)
-        return add_product(add_product(biases, self.W, self.V), other.W, other.V, -1)
+        """These values less those of the other stream; the biases are read at once."""
+        shares = (x - y for x, y in zip(self.shares, other.shares, strict=True))
+        mixed = add_product(self.biases.read(*shares), self.W, self.V)
+        return add_product(mixed, other.W, other.V, -1)
 
     def gradients(self, dB: Tensor) -> Gradients:
         """Backwards through W and what is read of the biases."""
@@ -207,7 +210,7 @@ class Mixing(Stream):
         if self.kept is not None:
             dR_bw *= self.kept.mT
         dM = self._of_scores(torch.bmm(dW.mT, self.reading), dR_bw)
-        return Gradients(dM, torch.bmm(self.W.mT, dB), *self.biases.gradients(self.reading, dB))
+        return Gradients(dM, torch.bmm(self.W.mT, dB), *self.biases.gradients(dB, *self.shares))
 
 
 class Expanding(Stream):
