@@ -24,7 +24,7 @@ from triton.runtime import interpreter
 from torch_impl import kernels
 from torch_impl.expansion import dynamic_expansion, static_expansion
 from torch_impl.kernels import dynamic, launch, static
-from torch_impl.kernels.launch import Tiles
+from torch_impl.kernels.launch import Launches, Tiles
 
 GROUPS = (1, 3)
 KINDS = pytest.mark.parametrize("kind", ["static", "dynamic"])
@@ -286,3 +286,15 @@ def test_the_largest_sizes(L: int, groups: tuple[int, ...]) -> None:
     with launch.tiles(Tiles(512, 256, 2, 2)):
         out = kernels.static_expansion(*args, groups, mask)
     assert_close(out, static_expansion(*args, groups, mask, implementation="literal"))
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("highest", "ieee"), ("high", "tf32")])
+def test_products_of_float32_round_as_pytorch_s_do_unless_told(setting: str, expected: str) -> None:
+    before, keys = torch.get_float32_matmul_precision(), torch.zeros(1, 2, 16)
+    torch.set_float32_matmul_precision(setting)
+    try:
+        assert Launches(keys, None).constants["PRECISION"] == expected
+        assert Launches(keys, True).constants["PRECISION"] == "tf32"
+        assert Launches(keys, False).constants["PRECISION"] == "ieee"
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -78,7 +78,7 @@ def static_expansion(
     mask: Tensor | None = None,
     *,
     store_m: bool = True,
-    tf32: bool = False,
+    tf32: bool | None = None,
 ) -> Tensor:
     """Static or Block Static Expansion (v1 4-9; v2 2-9).
 
@@ -92,7 +92,8 @@ def static_expansion(
         groups: the expansion coefficients G, which add up to N.
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
         store_m: whether M and W are kept for the backward, or computed in it again.
-        tf32: whether products of float32 may round their operands to TF32.
+        tf32: whether products of float32 may round their operands to TF32; None is as
+            ``torch.set_float32_matmul_precision`` has it.
 
     Returns:
         (B, L, d), zero in padded rows.
@@ -120,7 +121,7 @@ def dynamic_expansion(
     mask: Tensor | None = None,
     *,
     causal: bool = True,
-    tf32: bool = False,
+    tf32: bool | None = None,
 ) -> Tensor:
     """Dynamic Expansion (v1 3, 5-9; v2 1-8).
 
@@ -134,7 +135,8 @@ def dynamic_expansion(
         selectors: S, (B, L, d).
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
         causal: the auto-regressive form; else the bidirectional one.
-        tf32: whether products of float32 may round their operands to TF32.
+        tf32: whether products of float32 may round their operands to TF32; None is as
+            ``torch.set_float32_matmul_precision`` has it.
 
     Returns:
         (B, L, d), zero in padded rows.

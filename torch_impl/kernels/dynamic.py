@@ -16,7 +16,7 @@ from torch_impl.kernels.launch import Launches, accumulator, blocks
 
 
 def _launches(
-    query_vectors: Tensor, keys: Tensor, mask: Tensor | None, causal: bool, tf32: bool
+    query_vectors: Tensor, keys: Tensor, mask: Tensor | None, causal: bool, tf32: bool | None
 ) -> tuple[Launches, Tensor]:
     call = Launches(keys, tf32, NE=len(query_vectors), CAUSAL=causal, HAS_MASK=mask is not None)
     call.constants["num_blocks"] = call.token_blocks
@@ -33,7 +33,7 @@ def forward(
     selectors: Tensor,
     mask: Tensor | None,
     causal: bool,
-    tf32: bool,
+    tf32: bool | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The output; and for the backward, or empty: B_1 - B_2, one over Psi's denominators, Z, Y."""
@@ -71,7 +71,7 @@ def _(
     selectors: Tensor,
     mask: Tensor | None,
     causal: bool,
-    tf32: bool,
+    tf32: bool | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     (B, L, _), N_E = keys.shape, len(query_vectors)
@@ -102,7 +102,7 @@ def backward(
     Z: Tensor,
     Y: Tensor,
     causal: bool,
-    tf32: bool,
+    tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients by q^E, b^E, C, K, the values (2, B, L, d) and S."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
@@ -158,7 +158,7 @@ def _(
     Z: Tensor,
     Y: Tensor,
     causal: bool,
-    tf32: bool,
+    tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     return (
         torch.empty_like(query_vectors),

@@ -135,11 +135,11 @@ class Launches:
 
     Args:
         keys: K.
-        tf32: whether products of float32 round their operands to TF32.
+        tf32: whether products of float32 round their operands to TF32; None as PyTorch's do.
         sizes: of more than ``keys`` says.
     """
 
-    def __init__(self, keys: Tensor, tf32: bool, **sizes: int | float) -> None:
+    def __init__(self, keys: Tensor, tf32: bool | None, **sizes: int | float) -> None:
         from triton import language
 
         self.B, self.L, self.d = keys.shape
@@ -147,6 +147,8 @@ class Launches:
         self.token_blocks = blocks(self.L, self.tiles.BI)
         self.channel_blocks = blocks(self.d, self.tiles.BD)
         self.keys, self.precise = keys, accumulator(keys.dtype)
+        if tf32 is None:
+            tf32 = torch.get_float32_matmul_precision() != "highest"
         self.constants: dict[str, Any] = {
             "B": self.B,
             "L": self.L,

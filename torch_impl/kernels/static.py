@@ -22,7 +22,7 @@ class StaticLaunches(Launches):
     """The programs of one call, and the row tiles that they share."""
 
     def __init__(
-        self, query_vectors: Tensor, keys: Tensor, groups: Sequence[int], tf32: bool
+        self, query_vectors: Tensor, keys: Tensor, groups: Sequence[int], tf32: bool | None
     ) -> None:
         super().__init__(keys, tf32, N=len(query_vectors), share=1 / len(groups))
         self.N, self.G = len(query_vectors), len(groups)
@@ -66,7 +66,7 @@ def forward(
     selectors: Tensor,
     mask: Tensor | None,
     groups: Sequence[int],
-    tf32: bool,
+    tf32: bool | None,
     keep: bool,
     store_m: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -101,7 +101,7 @@ def _(
     selectors: Tensor,
     mask: Tensor | None,
     groups: Sequence[int],
-    tf32: bool,
+    tf32: bool | None,
     keep: bool,
     store_m: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -133,7 +133,7 @@ def backward(
     M: Tensor,
     W: Tensor,
     groups: Sequence[int],
-    tf32: bool,
+    tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients by Q_E, E_B, K, the values (2, B, L, d) and S."""
     call = StaticLaunches(query_vectors, keys, groups, tf32)
@@ -192,7 +192,7 @@ def _(
     M: Tensor,
     W: Tensor,
     groups: Sequence[int],
-    tf32: bool,
+    tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return (
         torch.empty_like(query_vectors),
