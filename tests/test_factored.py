@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,13 @@ from tests.parity import flat, tensor
 from tests.strategies import OperatorCase, StaticCase
 from tests.test_expansion import CASES, operator, run
 from tests.tolerances import assert_close
-from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored
+from torch_impl.expansion import (
+    DynamicExpansion,
+    StaticExpansion,
+    dynamic_expansion,
+    factored,
+    static_expansion,
+)
 
 
 def multiply_accumulates(run: Callable[[], Any]) -> int:
@@ -100,3 +107,15 @@ def test_factored_keeps_m_and_its_sums_alone(case: OperatorCase) -> None:
     scaled_queries = case.E_Q.size + (0 if isinstance(case, StaticCase) else case.K.size)
     masks = B * L if isinstance(case, StaticCase) else B * L * L + 2 * L * rows
     assert sum(kept.values()) <= B * L * rows + sums + scaled_queries + masks
+
+
+@pytest.mark.parametrize("form", ["literal", "factored"])
+def test_whatever_finite_numbers_padding_holds_stays_there(form: str) -> None:
+    """Even where their products overflow."""
+    q, x = torch.randn(4, 3), torch.randn(2, 5, 3)
+    keys, mask = x.clone(), torch.ones(2, 5, dtype=torch.bool)
+    keys[0, 4], mask[0, 4] = 3e38, False
+    static = static_expansion(4 * q, q, keys, x, x, x, (1, 3), mask, implementation=form)
+    dynamic = dynamic_expansion(q, q, keys, keys, x, x, x, mask, implementation=form)
+    assert static[mask].isfinite().all()
+    assert dynamic[mask].isfinite().all()

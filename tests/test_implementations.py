@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from hypothesis import given, settings
 
 from tests import strategies
 from tests.parity import load, tensor
+from tests.strategies import DynamicCase
 from tests.test_expansion import CASES, operator
-from tests.test_factored import multiply_accumulates
 from tests.tolerances import assert_close
 from torch_impl import kernels
 from torch_impl.dropout import Dropout
@@ -24,16 +23,33 @@ LAYERS = pytest.mark.parametrize("kind", [StaticExpansion, DynamicExpansion])
 
 
 @given(CASES)
-def test_auto_is_factored_where_that_takes_no_more_multiply_accumulates(case: Any) -> None:
+def test_auto_is_factored_but_for_one_token_or_one_vector_a_token(case: Any) -> None:
     a = {name: tensor(x) for name, x in case.arrays.items()}
-    forms = ("literal", "factored")
-    costs = {
-        form: multiply_accumulates(partial(operator, case, a, implementation=form))
-        for form in forms
-    }
-    form = "factored" if costs["factored"] <= costs["literal"] else "literal"
+    one = isinstance(case, DynamicCase) and 1 in (case.K.shape[1], len(case.E_Q))
+    form = "literal" if one else "factored"
     assert torch.equal(operator(case, a), operator(case, a, implementation=form))
-    assert multiply_accumulates(partial(operator, case, a)) == min(costs.values())
+
+
+@LAYERS
+def test_a_second_derivative_is_refused_not_wrong(kind: Any) -> None:
+    layer, x = kind(6, 5).double(), torch.randn(2, 4, 6, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="expected implementation='literal'"):
+        torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+    layer.implementation = "literal"
+    (first,) = torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), x)
+    assert second.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    "layer", [StaticExpansion(6, 5), StaticExpansion(6, (3, 9, 20)), DynamicExpansion(6, 3)]
+)
+@pytest.mark.parametrize("implementation", ["literal", "factored"])
+def test_layers_are_exported(layer: Any, implementation: str) -> None:
+    layer.eval().double().implementation = implementation
+    x = torch.randn(2, 4, 6, dtype=torch.float64)
+    exported = torch.export.export(layer, (x,)).module()
+    assert_close(exported(x).detach(), layer(x).detach())
 
 
 @settings(max_examples=10)

@@ -28,6 +28,8 @@ from benchmarks.timing import Budget
 from benchmarks.verify.command import QUICK
 
 SECONDS = 3.0
+LARGEST = 2**16
+"""Of images and of features of one: beyond it a case is a slip of the keys."""
 NONE = "none"
 """In place of expansion coefficients: attention."""
 
@@ -95,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
     cases = chosen(arguments, device)
     kept = None if arguments.tiny else records.LOCAL / "timing.jsonl"
     path: Path | None = arguments.out or kept
+    if path is not None and path.is_dir():
+        raise InputError(f"--out {path}: is a folder, expected a file of records")
     known = records.read(path) if path and path.exists() else []
     described = running.describe(device, threads)
     made: list[Record] = []
@@ -139,8 +143,9 @@ def _threads(text: str) -> int:
         threads = int(text)
     except ValueError:
         threads = 0
-    if threads < 1:
-        raise InputError(f"--threads {text}: expected a number from 1 on, or all")
+    cores = os.cpu_count() or 1
+    if not 1 <= threads <= cores:
+        raise InputError(f"--threads {text}: expected a number from 1 to {cores}, or all")
     return threads
 
 
@@ -166,8 +171,8 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     changes = {name: getattr(arguments, name) for name in ("batch", "length")}
     changes = {name: value for name, value in changes.items() if value is not None}
     for name, value in changes.items():
-        if value < 1:
-            raise InputError(f"--{name} {value}: expected at least 1")
+        if not 1 <= value <= LARGEST:
+            raise InputError(f"--{name} {value}: expected 1 to {LARGEST}")
     cases = [replace(case, sizes=replace(case.sizes, **changes)) for case in cases]
     if arguments.groups or arguments.num_expansions:
         cases = _mixed(cases, arguments.groups, arguments.num_expansions)

@@ -209,6 +209,8 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
         for r in made
         if r["details"]["case"]["subject"] == target.case.subject.name
         and r["details"]["implementation"] == target.implementation
+        and r["details"]["case"]["precision"] == target.case.precision
+        and r["details"]["case"]["sizes"]["d_model"] >= drawn.NARROWEST
         and _usual(r, target)
     ]
     if not of:
@@ -216,7 +218,9 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
     slower = sum(r["details"]["verdict"] == "slower" for r in of)
     enough = len(of) >= drawn.SHAPES
     verdict = "missed" if slower > target.bound else "met" if enough else "not settled"
-    wrong = sum(_chosen_wrongly(r, made) for r in of)
+    # what a static layer computes by is factored or nothing else: there is no choice to be wrong
+    choice = target.case.subject.name == drawn.DYNAMIC.name
+    wrong = sum(_chosen_wrongly(r, made) for r in of) if choice else 0
     text = f"{slower} of {len(of)}" + (f", {wrong} chosen wrongly" if wrong else "")
     return Outcome(target, text, device_name(of[0]), verdict, tuple(of))
 

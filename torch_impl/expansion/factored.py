@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from torch_impl.dropout import keep, scale
 from torch_impl.expansion.stream import Biases, Expanding, Mixing, Rows, Stream
@@ -64,7 +63,7 @@ def static(
     with torch.autocast(keys.device.type, enabled=False):
         M = _transposed(query_vectors, keys, key_bias)
         if mask is not None:
-            M = M * mask[..., None].to(M.dtype)
+            M = M.masked_fill(~mask[..., None], 0)
         E_B = bias_vectors.to(values_1.dtype)
         out: Tensor = _Expansion.apply(M, values_1, values_2, selectors, E_B, None, plan)
         return out
@@ -98,7 +97,7 @@ def dynamic(
     with torch.autocast(keys.device.type, enabled=False):
         M = _transposed(conditions, keys)[..., None] + _transposed(query_vectors, keys)[:, :, None]
         if mask is not None:
-            M = M * (mask[:, :, None] & mask[:, None])[..., None].to(M.dtype)
+            M = M.masked_fill(~(mask[:, :, None] & mask[:, None])[..., None], 0)
         b, C = bias_vectors.to(values_1.dtype), conditions.to(values_1.dtype)
         out: Tensor = _Expansion.apply(M.flatten(2), values_1, values_2, selectors, b, C, plan)
         return out
@@ -234,8 +233,12 @@ class _Expansion(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dO: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "the factored implementation has a first derivative only (create_graph=True); "
+                "expected implementation='literal' to differentiate twice"
+            )
         plan, (vectors, gathering, reading, *operands) = ctx.plan, ctx.saved_tensors
         masks = None if gathering is None else (gathering, reading)
         x, parts, d_vectors = _Operands(*operands), [], []

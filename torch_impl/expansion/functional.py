@@ -48,8 +48,8 @@ def static_expansion(
             whole, which is another regulariser.
         implementation: "literal", the papers' order of operations; "factored", the same function
             by fewer operations and bytes, with a first derivative only; "fused", Triton kernels
-            (``torch_impl.kernels``); or "auto": factored unless it takes more multiply-accumulates
-            than literal, and no kernel as long as none was timed.
+            (``torch_impl.kernels``); or "auto": factored, but for a dynamic expansion of one token
+            or one vector a token literal; and no kernel as long as none was timed.
 
     Returns:
         (B, L, d), zero in padded rows.
@@ -121,7 +121,8 @@ def dynamic_expansion(
             "fused" has no kernel for.
     """
     check_dropout(dropout, dropout_of)
-    # the two parts of M take L + N_E products a token, M itself L N_E
+    # M in two parts takes L + N_E products a token, M itself L N_E: where that is not more, neither
+    # is anything else worth its overhead
     L, N_E = keys.shape[1], len(query_vectors)
     form = choose(implementation, L + N_E <= L * N_E)
     tokens = (conditions, keys, values_1, values_2, selectors)

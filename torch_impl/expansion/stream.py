@@ -21,6 +21,8 @@ from torch_impl.expansion.literal import EPSILON, broad_sum
 
 def add_product(x: Tensor, a: Tensor, b: Tensor, alpha: int = 1) -> Tensor:
     """``x`` with ``alpha`` times the product added in place, in a way that FLOP counters know."""
+    if torch.compiler.is_compiling():  # an exporter refuses it, a compiler does it by itself
+        return torch.baddbmm(x, a, b, alpha=alpha)
     return torch.baddbmm(x, a, b, alpha=alpha, out=x)
 
 
@@ -57,14 +59,11 @@ class Rows(NamedTuple):
         """A new (x - less) * by, for x (b, L, N) and numbers (b, L, |G|) of each group."""
         if len(self.groups) == 1:
             return x * by if less is None else (x - less).mul_(by)
-        x = x.clone()
         parts = x.split(self.groups, -1)
         if less is not None:
-            for part, number in zip(parts, less.split(1, -1), strict=True):
-                part.sub_(number)
-        for part, number in zip(parts, by.split(1, -1), strict=True):
-            part.mul_(number)
-        return x
+            parts = [part - number for part, number in zip(parts, less.split(1, -1), strict=True)]
+        scaled = [part * number for part, number in zip(parts, by.split(1, -1), strict=True)]
+        return torch.cat(scaled, -1)
 
 
 class Biases(NamedTuple):
