@@ -19,7 +19,7 @@ from tests.parity import Array, flat, numpy, tensor
 from tests.strategies import DynamicCase, OperatorCase, StaticCase
 from tests.test_expansion import CASES, FORMS, operator
 from tests.tolerances import assert_close
-from torch_impl.dropout import Dropout, keep
+from torch_impl.dropout import Dropout, keep, scale
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal
 from torch_impl.expansion.functional import DROPOUTS
 
@@ -50,7 +50,7 @@ class Masks:
         def drop(x: Tensor, p: float) -> Tensor:
             kept = torch.from_numpy(next(masks))
             assert kept.shape == x.shape
-            return x * kept / (1 - p)
+            return x * kept * scale(p)
 
         of_factored = iter((self.M.swapaxes(1, 2), *self.F, *self.B))
 
@@ -91,14 +91,14 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
             if case.causal:
                 visible, readers = oracle.causal_masks(int(valid.sum()), len(case.E_Q))
         M = oracle.length_transformation(queries, a["K"])
-        M = M * masks.M[b][rows][:, valid] / (1 - p)
+        M = M * masks.M[b][rows][:, valid] * scale(p)
         B = []
         for i, V in ((1, a["V_1"]), (2, a["V_2"])):
             F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, visible), V, biases)
-            F_fw = F_fw * masks.F[i - 1, b][rows] / (1 - p)
+            F_fw = F_fw * masks.F[i - 1, b][rows] * scale(p)
             R_bw = oracle.backward_weights(M, i, groups, readers)
             kept = masks.B[i - 1, b][valid]
-            B.append(oracle.backward_expansion(R_bw, F_fw) * kept / (1 - p))
+            B.append(oracle.backward_expansion(R_bw, F_fw) * kept * scale(p))
         assert_close(out[b, valid], oracle.selection(a["S"], *B))
 
 
@@ -161,6 +161,16 @@ def test_the_module_drops_and_scales_in_training_alone(p: float, training: bool)
     if not training:
         assert torch.equal(out, x)
         return
-    scale = torch.tensor(1 / (1 - p) if p < 1 else 0.0)
-    assert torch.isin(out, torch.stack([torch.zeros(()), scale])).all()
+    factor = torch.tensor(1 / (1 - p) if p < 1 else 0.0)
+    assert torch.isin(out, torch.stack([torch.zeros(()), factor])).all()
     assert x.grad is not None and torch.equal(x.grad, out.detach())
+
+
+@pytest.mark.parametrize("p", [1e-6, 0.3, 0.999, 0.99999])
+def test_what_is_kept_makes_up_for_what_is_dropped(p: float) -> None:
+    """Within six standard deviations of the mean, whatever the probability is rounded to."""
+    count = 2**21
+    dropped = 1 - 1 / scale(p)
+    mean = float(keep((count,), p, torch.device("cpu")).double().mean()) * scale(p)
+    assert abs(dropped - p) <= 2**-17
+    assert abs(mean - 1) <= 6 * (dropped / (1 - dropped) / count) ** 0.5

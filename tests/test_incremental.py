@@ -101,3 +101,18 @@ def test_what_cannot_be_is_named() -> None:
         state.step(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"memory has shape \(2, 3, 5\)"):
         model.incremental(torch.zeros(2, 3, 5))
+
+
+def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were() -> None:
+    fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
+    mixers = {"encoder": "static:3,2", "decoder": "dynamic:2"}
+    reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
+    model = Captioner(Configuration(**fields, **mixers, **reductions)).eval()
+    memory = model.encode(torch.randn(2, 3, 4))
+    for name in ("copies", "max_length"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+            model.incremental(memory, **{name: 0})
+    state = model.incremental(memory)
+    with pytest.raises(IndexError):
+        state.step(torch.tensor([[3], [9]]))
+    assert state.length == 0

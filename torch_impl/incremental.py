@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.attention import Attention, multi_head
-from torch_impl.expansion import DynamicExpansion, normalise
+from torch_impl.expansion import DynamicExpansion, normalise, positive
 from torch_impl.padding import Lengths, padding_mask
 from torch_impl.transformer import DecoderLayer
 
@@ -40,8 +40,8 @@ class Incremental:
         max_length: how many tokens a hypothesis can have; the model's if None.
 
     Raises:
-        ValueError: the model is in training mode, lengths do not fit the memory, or max_length is
-            more than the model's.
+        ValueError: the model is in training mode, lengths do not fit the memory, copies or
+            max_length below 1, or max_length more than the model's.
     """
 
     def __init__(
@@ -54,7 +54,10 @@ class Incremental:
     ) -> None:
         if model.training:
             raise ValueError("incremental decoding has no dropout, expected model.eval()")
-        self.max_length = model.max_length if max_length is None else max_length
+        positive(copies, "copies")
+        self.max_length = positive(
+            model.max_length if max_length is None else max_length, "max_length"
+        )
         if self.max_length > model.max_length:
             raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
         self.model, self.copies = model, copies
@@ -75,6 +78,7 @@ class Incremental:
 
         Raises:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
+            IndexError: a token id outside the vocabulary.
         """
         model, t = self.model, self.length
         if tokens.shape != self._places.shape:
@@ -83,9 +87,9 @@ class Incremental:
             )
         if t == self.max_length:
             raise ValueError(f"{t} tokens were read, as many as max_length")
-        self._path = torch.cat([self._path, (self._places + t * self.copies)[..., None]], -1)
         words = model.embedding(tokens) * model.configuration.d_model**0.5
         outputs = [words + model.positions.weight[t]]
+        self._path = torch.cat([self._path, (self._places + t * self.copies)[..., None]], -1)
         for layer in self._layers:
             outputs.append(layer.step(outputs[-1], self._path))
         logits = _linear(model.decoder.close(outputs[1:]), model.vocabulary)
