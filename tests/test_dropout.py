@@ -18,7 +18,7 @@ from tests import strategies
 from tests.parity import Array, flat, numpy, tensor
 from tests.strategies import DynamicCase, OperatorCase, StaticCase
 from tests.test_expansion import CASES, FORMS, operator
-from tests.tolerances import assert_close
+from tests.tolerances import DEVIATIONS, assert_close
 from torch_impl.dropout import Dropout, keep, scale
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal
 from torch_impl.expansion.functional import DROPOUTS
@@ -136,11 +136,11 @@ def test_masks_keep_independently_with_the_probability_s_complement(
     torch.manual_seed(int(generator.integers(2**31)))
     count = 40_001
     kept = keep((count,), p, torch.device("cpu")).double()
-    assert abs(float(kept.mean()) - (1 - p)) < 6 * (p * (1 - p) / count) ** 0.5
+    assert abs(float(kept.mean()) - (1 - p)) < DEVIATIONS * (p * (1 - p) / count) ** 0.5
     for lag in (1, 2, 3, 4, 8):
         both = float((kept[lag:] * kept[:-lag]).mean())
         expected = (1 - p) ** 2
-        assert abs(both - expected) < 6 * (3 * expected * (1 - expected) / count) ** 0.5
+        assert abs(both - expected) < DEVIATIONS * (3 * expected * (1 - expected) / count) ** 0.5
 
 
 def test_masks_follow_the_seed_and_the_shape() -> None:
@@ -173,4 +173,4 @@ def test_what_is_kept_makes_up_for_what_is_dropped(p: float) -> None:
     dropped = 1 - 1 / scale(p)
     mean = float(keep((count,), p, torch.device("cpu")).double().mean()) * scale(p)
     assert abs(dropped - p) <= 2**-17
-    assert abs(mean - 1) <= 6 * (dropped / (1 - dropped) / count) ** 0.5
+    assert abs(mean - 1) <= DEVIATIONS * (dropped / (1 - dropped) / count) ** 0.5

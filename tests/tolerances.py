@@ -30,6 +30,15 @@ SUMS = 1e-12
 PRINTED_FLOPS = 1e-3
 """Relative: operations against the three or four digits that Table VI prints."""
 
+COUNTED = {"abs": 0.02}
+"""Of `pytest.approx`: counted bytes against the power of a size that they grow with."""
+
+SAME_WORK = 1e-4
+"""Absolute: float32 forms that are timed against each other; a wrong argument shows beyond it."""
+
+DEVIATIONS = 6
+"""Standard deviations: what is drawn against its expectation."""
+
 DIFFERENCES = 1e-6
 """Relative to the largest entry: a derivative against central differences in float64."""
 

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 COMPILED = "+compile"
 """Behind an implementation's name: the same through ``torch.compile``."""
-UNAVAILABLE = (ValueError, NotImplementedError, ImportError)
+UNAVAILABLE = (ValueError, ImportError)
 """What an implementation raises that is not there, or cannot do what is asked of it."""
 V2 = "static:32,64,128,256,512"
 PRECISIONS = ("float32", "tf32", "bfloat16")

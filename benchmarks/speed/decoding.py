@@ -15,10 +15,8 @@ from torch_impl import decoding
 from torch_impl.models import Captioner
 from torch_impl.transformer import Mixer
 
-GRAPH = "incremental+graph"
-IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto", GRAPH)
-"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
-token at a time by a captured CUDA graph."""
+IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto")
+"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones."""
 
 
 class _Whole:
@@ -39,8 +37,6 @@ def _decoding(
     sizes = case.sizes
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
-    if implementation == GRAPH:
-        raise NotImplementedError("no step of decoding can be captured yet")
     form = "literal" if implementation == "prefix" else "auto"
     if all(Mixer.parse(text).attends for text in (sizes.encoder, sizes.decoder)):
         form = ATTENTION

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from benchmarks.speed import drawn
 from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case, Sizes
-from benchmarks.speed.decoding import GRAPH
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import RECIPE
 from benchmarks.speed.subjects import SUBJECTS
@@ -63,7 +62,7 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
         needed.append(case("static-layer forward+backward", EAGER, precision))
         needed.append(case("static-operator forward+backward", EAGER, precision))
         needed.append(case("xe-step", EAGER, precision, dropout=RECIPE.dropout))
-        needed.append(case("beam", (*READERS, GRAPH), precision))
+        needed.append(case("beam", READERS, precision))
         for subject in (
             "static-layer forward",
             "dynamic-layer forward",
@@ -75,7 +74,7 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
         ):
             rest.append(case(subject, EAGER, precision))
             compiled.append(case(subject, BOTH, precision))
-        rest.append(case("greedy", (*READERS, GRAPH), precision))
+        rest.append(case("greedy", READERS, precision))
         for subject in ("static-layer forward+backward", "static-operator forward+backward"):
             compiled.append(case(subject, BOTH, precision))
         compiled.append(case("xe-step", BOTH, precision, dropout=RECIPE.dropout))
