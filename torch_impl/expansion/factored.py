@@ -29,7 +29,7 @@ _CACHED = 2**19
 class _Plan(NamedTuple):
     rows: Rows
     mixing: bool
-    """Whether W = R_bw R_fw is the way forth."""
+    """Whether W = R_bw R_fw is the cheaper way forth."""
     mixing_back: bool
     dropout: float
     dropout_of: str
@@ -52,11 +52,10 @@ def static(
     L, (N, d) = keys.shape[1], query_vectors.shape
     # multiply-accumulates of W: 2 N L^2 + 2 L^2 d + 2 N L d against 4 N L d;
     # with gradients, which make again what they need, 6 N L^2 + 6 L^2 d + 5 N L d against 12 N L d
-    can = not (dropout and dropout_of == "values")
     plan = _Plan(
         Rows(tuple(groups)),
-        can and N * L + L * d < N * d,
-        can and 6 * L * (N + d) < 7 * N * d,
+        N * L + L * d < N * d,
+        6 * L * (N + d) < 7 * N * d,
         dropout,
         dropout_of,
     )
@@ -86,11 +85,10 @@ def dynamic(
     L, (N_E, d) = keys.shape[1], query_vectors.shape
     # likewise, 2 L^3 N_E + 4 L^2 d + 2 L N_E d against 4 L^2 N_E d,
     # and 6 L^3 N_E + 11 L^2 d + 5 L N_E d against 12 L^2 N_E d
-    can = not (dropout and dropout_of == "values")
     plan = _Plan(
         Rows((L * N_E,), N_E, causal),
-        can and L * L * N_E + 2 * L * d + N_E * d < 2 * L * N_E * d,
-        can and 6 * L * L * N_E + 11 * L * d + 5 * N_E * d < 12 * L * N_E * d,
+        L * L * N_E + 2 * L * d + N_E * d < 2 * L * N_E * d,
+        6 * L * L * N_E + 11 * L * d + 5 * N_E * d < 12 * L * N_E * d,
         dropout,
         dropout_of,
     )
@@ -177,7 +175,7 @@ class _Operands(NamedTuple):
         ) -> Stream:
             inverse_sums = None if r is None or c is None else (r, c)
             arguments = (self.M, sign, V, biases, plan.rows, masks, inverse_sums, kept)
-            if mixing:
+            if mixing and F is None:  # W has no expanded values to drop
                 return Mixing(*arguments)
             return Expanding(*arguments, F=F, known=back and F is not None)
 

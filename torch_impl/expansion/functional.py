@@ -121,8 +121,8 @@ def dynamic_expansion(
             "fused" has no kernel for.
     """
     check_dropout(dropout, dropout_of)
-    # M in two parts takes L + N_E products a token, M itself L N_E: where that is not more, neither
-    # is anything else worth its overhead
+    # a token's M takes L + N_E products in two parts and L N_E at once; where parts are more, that
+    # form has nothing left to win
     L, N_E = keys.shape[1], len(query_vectors)
     form = choose(implementation, L + N_E <= L * N_E)
     tokens = (conditions, keys, values_1, values_2, selectors)
