@@ -70,7 +70,7 @@ TRANSFORMER = (
     Fault(
         "embedding without sqrt(d)",
         "word vectors are not scaled",
-        "torch_impl.models:Captioner.decode",
+        "torch_impl.models:Captioner.states",
         " * d_model**0.5",
         "",
         "test_models.py::test_a_padded_batch_is_each_image_through_the_oracle",
@@ -78,7 +78,7 @@ TRANSFORMER = (
     Fault(
         "positions off by one",
         "the first word takes the second position",
-        "torch_impl.models:Captioner.decode",
+        "torch_impl.models:Captioner.states",
         "self.positions.weight[: tokens.shape[1]]",
         "self.positions.weight.roll(-1, 0)[: tokens.shape[1]]",
         "test_models.py::test_a_padded_batch_is_each_image_through_the_oracle",
@@ -86,7 +86,7 @@ TRANSFORMER = (
     Fault(
         "positions dropped",
         "dropout falls on the positions too",
-        "torch_impl.models:Captioner.decode",
+        "torch_impl.models:Captioner.states",
         "self.positions.weight[: tokens.shape[1]]",
         "self.dropout(self.positions.weight[: tokens.shape[1]])",
         "test_models.py::test_dropout_of_words_spares_their_positions",

@@ -1,4 +1,4 @@
-"""Captioners: image features in, log-probabilities of the next word out.
+"""Captioners of mixers: the expansion models and the Transformers.
 
 ``Captioner`` is any pairing of encoder and decoder mixers; the functions below are the papers'
 own pairings, and every field of the configuration may be changed by name.
@@ -156,12 +156,12 @@ class Captioner(nn.Module):
         memory: Tensor = self.encoder(self.input(zero_padding(features, mask)), mask)
         return memory
 
-    def decode(
+    def states(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
     ) -> Tensor:
-        """Words so far (B, T) to log p(next word | words up to t, image), (B, T, V), at every t.
+        """Words so far (B, T) to what the vocabulary layer reads of each, (B, T, d_model).
 
-        Log-probabilities are in float32 at least. Token ids are checked outside compiled graphs.
+        Token ids are checked outside compiled graphs.
 
         Raises:
             ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
@@ -171,7 +171,20 @@ class Captioner(nn.Module):
         d_model = self.configuration.d_model
         words = self.dropout(self.embedding(tokens)) * d_model**0.5
         words = words + self.positions.weight[: tokens.shape[1]]
-        logits = self.vocabulary(self.decoder(words, memory, None, memory_lengths))
+        states: Tensor = self.decoder(words, memory, None, memory_lengths)
+        return states
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+    ) -> Tensor:
+        """Words so far (B, T) to log p(next word | words up to t, image), (B, T, V), at every t.
+
+        Log-probabilities are in float32 at least.
+
+        Raises:
+            ValueError: as ``states``.
+        """
+        logits = self.vocabulary(self.states(tokens, memory, memory_lengths))
         return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def incremental(
