@@ -13,17 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+from time import time as wall_clock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.errors import InputError
+
 Function = Callable[[], Any]
 
 CONFIDENCE = 95.0
 """Percent, of all intervals."""
 DRAWS = 2000
+SLACK, DRIFT = 0.1, 0.01
+"""Seconds, and a part of the time gone by, that the two clocks of a machine may differ by."""
+MOST_JUMPS = 5
+"""Rounds of one measurement that may be lost to a clock that jumps."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf:
-            raise ValueError(f"seconds is {self.seconds}, expected above 0")
+            raise ValueError(f"seconds is {self.seconds}, expected a finite number above 0")
         if not 1 <= self.least <= self.most or self.warm_up < 1:
             raise ValueError(
                 f"least, most, warm_up are {self.least}, {self.most}, {self.warm_up}, expected "
@@ -73,12 +80,14 @@ class Measurement:
         twin: the function that was timed twice.
         again: the seconds of its second call in each round.
         first_calls: seconds of each function's very first call, compilation included.
+        jumps: rounds thrown away because the machine's clocks disagreed.
     """
 
     samples: Mapping[str, Sequence[float]]
     twin: str
     again: Sequence[float]
     first_calls: Mapping[str, float]
+    jumps: int = 0
 
     @property
     def baseline(self) -> str:
@@ -141,6 +150,39 @@ def _bootstrapped(values: npt.NDArray[np.float64]) -> Estimate:
     return Estimate(float(np.median(values)), float(low), float(high))
 
 
+class Clock:
+    """Tells rounds apart in which time can be trusted from those in which a clock jumped.
+
+    A machine that is suspended, moved or set right has a monotonic clock and a wall clock that go
+    on by different amounts; no clock alone can tell.
+    """
+
+    def __init__(self) -> None:
+        self.jumps = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a round."""
+        self._monotonic, self._wall = perf_counter(), wall_clock()
+
+    def trusted(self) -> bool:
+        """Whether both clocks agree on the time since `start`; if not, that is counted.
+
+        Raises:
+            InputError: they have disagreed more than `MOST_JUMPS` times.
+        """
+        monotonic, wall = perf_counter() - self._monotonic, wall_clock() - self._wall
+        if abs(wall - monotonic) <= SLACK + DRIFT * abs(monotonic):
+            return True
+        self.jumps += 1
+        if self.jumps > MOST_JUMPS:
+            raise InputError(
+                f"the clock jumped in {self.jumps} rounds (last: {wall:.3g} s by the wall clock, "
+                f"{monotonic:.3g} s by the monotonic one), expected one that runs steadily"
+            )
+        return False
+
+
 def measure(
     functions: Mapping[str, Function],
     device: torch.device | str,
@@ -158,14 +200,15 @@ def measure(
 
     Raises:
         ValueError: there are no functions.
+        InputError: the clock jumps again and again.
     """
     if not functions:
         raise ValueError("no functions, expected at least one to time")
-    clock = _clock(torch.device(device))
+    seconds_of = _stopwatch(torch.device(device))
     first_calls, usual = {}, {}
     for name, function in functions.items():
         try:
-            first_calls[name] = usual[name] = clock(function)
+            first_calls[name] = usual[name] = seconds_of(function)
         except Exception as error:
             if refused is None or not usual:
                 raise
@@ -173,7 +216,7 @@ def measure(
             continue
         calls = 1
         while calls < budget.warm_up and usual[name] * len(functions) < budget.seconds:
-            usual[name] = clock(function)
+            usual[name] = seconds_of(function)
             calls += 1
     # the quickest: cheap to time again, and noise is the largest part of its time
     twin = min(usual, key=lambda name: usual[name])
@@ -181,17 +224,27 @@ def measure(
     calls_of_a_round = [*called.items(), (None, functions[twin])]
     samples: dict[str | None, list[float]] = {name: [] for name, _ in calls_of_a_round}
     order = np.random.default_rng(0)
+    clock, done = Clock(), 0
     with _no_collection():
         began = perf_counter()
-        for done in range(budget.most):
-            if done >= budget.least and perf_counter() - began >= budget.seconds:
-                break
-            for i in order.permutation(len(calls_of_a_round)):
-                name, function = calls_of_a_round[i]
-                samples[name].append(clock(function))
+        while done < budget.least or (
+            done < budget.most and perf_counter() - began < budget.seconds
+        ):
+            clock.start()
+            turn = {
+                name: seconds_of(function)
+                for name, function in (
+                    calls_of_a_round[i] for i in order.permutation(len(calls_of_a_round))
+                )
+            }
+            if not clock.trusted():
+                continue
+            for name, taken in turn.items():
+                samples[name].append(taken)
+            done += 1
     again = samples.pop(None)
     named = {name: values for name, values in samples.items() if name is not None}
-    return Measurement(named, twin, again, first_calls)
+    return Measurement(named, twin, again, first_calls, clock.jumps)
 
 
 @contextmanager
@@ -206,10 +259,10 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _clock(device: torch.device) -> Callable[[Function], float]:
+def _stopwatch(device: torch.device) -> Callable[[Function], float]:
     """What calls a function and gives its seconds on ``device``, waited for."""
     if device.type == "cuda":
-        return _cuda_clock(device)
+        return _cuda_stopwatch(device)
 
     def seconds(function: Function) -> float:
         began = perf_counter()
@@ -219,7 +272,7 @@ def _clock(device: torch.device) -> Callable[[Function], float]:
     return seconds
 
 
-def _cuda_clock(device: torch.device) -> Callable[[Function], float]:
+def _cuda_stopwatch(device: torch.device) -> Callable[[Function], float]:
     """By events, from an idle device with an empty cache: what launching costs is in it."""
     cache = torch.cuda.get_device_properties(device).L2_cache_size
     filler = torch.empty(2 * cache, dtype=torch.int8, device=device)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import timing
+from benchmarks.errors import InputError
 from benchmarks.speed import resources, run
 from benchmarks.timing import Budget, Estimate, measure, median, paired_ratio, verdict
 
@@ -28,6 +29,8 @@ class Machine:
 
     def __init__(self, seed: int, noise: float = 0.05) -> None:
         self.now, self.noise = 0.0, noise
+        self.ahead = 0.0
+        """Of the monotonic clock, the wall clock."""
         self.generator = np.random.default_rng(seed)
         self.calls: list[str] = []
 
@@ -43,6 +46,7 @@ class Machine:
     def measure(self, functions: dict[str, Callable[[], None]], budget: Budget):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(timing, "perf_counter", lambda: self.now)
+            patch.setattr(timing, "wall_clock", lambda: self.now + self.ahead)
             return measure(functions, "cpu", budget)
 
 
@@ -70,7 +74,8 @@ def test_equal_work_is_hardly_ever_called_different():
 
 def test_a_real_function_that_works_twice_is_called_slower(monkeypatch):
     # by the time this thread got, which no other program's work is in
-    monkeypatch.setattr(timing, "perf_counter", time.thread_time)
+    for clock in ("perf_counter", "wall_clock"):
+        monkeypatch.setattr(timing, clock, time.thread_time)
     x = torch.randn(200, 200)
 
     def once():
@@ -108,6 +113,50 @@ def test_time_is_kept_but_for_the_least_rounds(seed, seconds, least):
     before_the_last = sum(found.samples["a"][:-1]) + sum(found.again[:-1])
     assert found.rounds >= least
     assert found.rounds == least or before_the_last < seconds
+
+
+@given(
+    seeds,
+    st.sets(st.integers(0, 14), max_size=timing.MOST_JUMPS),
+    st.floats(1, 1e9) | st.floats(-1e9, -1),
+)
+def test_a_round_in_which_a_clock_jumps_is_thrown_away_and_counted(seed, at, jump):
+    machine = Machine(seed, noise=0)
+    machine.generator = np.random.default_rng(0)
+    work, warm_up = machine.work(1e-3), 2
+    calls = 0
+
+    def jumps():
+        nonlocal calls
+        calls += 1
+        before = machine.now
+        work()
+        turn = (calls - warm_up - 1) / 2  # two calls a round: there is one function, and its twin
+        if turn in at:
+            machine.ahead += jump
+            machine.now = before + 77.0  # a time nobody should see
+
+    budget = Budget(1e9, least=15, most=15, warm_up=warm_up)
+    found = machine.measure({"a": jumps}, budget)
+    assert (found.jumps, found.rounds) == (len(at), 15)
+    assert max(*found.samples["a"], *found.again) < 77
+
+
+def test_a_clock_that_jumps_again_and_again_is_refused_and_small_drift_is_not():
+    machine = Machine(0)
+
+    def jumps(by: float):
+        def call() -> None:
+            machine.now += 10.0
+            machine.ahead += by
+
+        return call
+
+    drift = machine.measure({"a": jumps(timing.DRIFT * 9)}, ROUNDS)
+    assert (drift.jumps, drift.rounds) == (0, 15)
+    with pytest.raises(InputError, match="the clock jumped in 6 rounds"):
+        machine.measure({"a": jumps(3600.0)}, ROUNDS)
+    assert gc.isenabled()
 
 
 @given(times, st.floats(0.1, 10))
