@@ -127,6 +127,8 @@ def test_what_cannot_be_is_named() -> None:
         CiderD([])
     with pytest.raises(ValueError, match="image 1 has no references"):
         CiderD([[[1]], []])
+    with pytest.raises(ValueError, match="sigma is 0"):
+        CiderD([[[1]]], sigma=0.0)
     with pytest.raises(ValueError, match="n is 5"):
         CiderD([[[1]]], n=5)
     with pytest.raises(ValueError, match="a token id is below 0"):

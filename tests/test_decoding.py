@@ -329,6 +329,16 @@ class Synchronisations(TorchDispatchMode):
         return sum(self.counts[name] for name in self.names)
 
 
+@given(captioners(), st.booleans())
+def test_no_images_have_no_captions(case: tuple[Captioner, Tensor, Tensor], training: bool) -> None:
+    model, features, lengths = case
+    none = features[:0], lengths[:0]
+    model.train(training)
+    assert decoding.greedy(model, *none, max_length=4) == []
+    assert decoding.beam_search(model, *none, beam_size=2, max_length=4) == []
+    assert decoding.sample(model, *none, num_samples=2, max_length=4) == []
+
+
 @given(captioners(), st.integers(1, 3))
 def test_the_host_waits_for_the_device_once_a_step(
     case: tuple[Captioner, Tensor, Tensor], beam_size: int

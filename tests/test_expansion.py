@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -413,3 +414,32 @@ def test_other_bad_input_is_named() -> None:
     vectors = torch.zeros(3, 4)
     with pytest.raises(ValueError, match=r"groups \(1, 1\) must add up to 3"):
         static_expansion(vectors, vectors, x, x, x, x, (1, 1))
+    with pytest.raises(ValueError, match="groups is 3, expected the coefficients"):
+        static_expansion(vectors, vectors, x, x, x, x, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shape", "message"),
+    [
+        ("keys", (5, 4), r"keys has shape \(5, 4\), expected \(B, L, d\)"),
+        ("query_vectors", (3, 5), r"query_vectors has shape \(3, 5\), expected \(N, 4\)"),
+        ("bias_vectors", (1, 4), r"bias_vectors has shape \(1, 4\), expected \(3, 4\)"),
+        ("values_1", (1, 5, 4), r"values_1 has shape \(1, 5, 4\), expected \(2, 5, 4\)"),
+        ("selectors", (2, 5, 1), r"selectors has shape \(2, 5, 1\)"),
+        ("mask", (2, 5), r"mask is torch.float32 of shape \(2, 5\), expected booleans"),
+    ],
+)
+@pytest.mark.parametrize("implementation", ["literal", "factored"])
+@pytest.mark.parametrize("operator", [static_expansion, dynamic_expansion])
+def test_the_operators_broadcast_nothing(
+    operator: Any, implementation: str, wrong: str, shape: tuple[int, ...], message: str
+) -> None:
+    names = ["keys", "values_1", "values_2", "selectors"]
+    if operator is dynamic_expansion:
+        names.append("conditions")
+    inputs = {name: torch.zeros(2, 5, 4) for name in names}
+    inputs |= {name: torch.zeros(3, 4) for name in ("query_vectors", "bias_vectors")}
+    if operator is static_expansion:
+        operator = partial(operator, groups=(3,))
+    with pytest.raises(ValueError, match=message):
+        operator(**(inputs | {wrong: torch.zeros(shape)}), implementation=implementation)

@@ -107,3 +107,5 @@ def test_what_cannot_be_is_named() -> None:
         self_critical(model, features, None, images, reward, num_samples=1, max_length=4)
     with pytest.raises(ValueError, match="images must lie between 0 and 0"):
         self_critical(model, features, None, images + 1, reward, num_samples=2, max_length=4)
+    with pytest.raises(ValueError, match=r"images has shape \(2,\), expected \(1,\)"):
+        self_critical(model, features, None, [0, 0], reward, num_samples=2, max_length=4)

@@ -41,7 +41,7 @@ def multi_head(
     if mask is None:
         context = F.scaled_dot_product_attention(Q, K, V, is_causal=causal)
     else:
-        visible = mask.view(len(mask), 1, -1, mask.shape[-1])
+        visible = (mask[:, None] if mask.dim() == 2 else mask)[:, None]
         if causal:
             square = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
             visible = visible & square.tril()

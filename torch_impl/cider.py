@@ -50,7 +50,7 @@ class CiderD(nn.Module):
 
     Raises:
         ValueError: no images, an image without references, a token id below 0, more than
-            ``MOST_WORDS`` different words, n not in 1 to 4.
+            ``MOST_WORDS`` different words, n not in 1 to 4, sigma not above 0.
     """
 
     words: Tensor
@@ -63,6 +63,8 @@ class CiderD(nn.Module):
         super().__init__()
         if not 1 <= n <= 4:
             raise ValueError(f"n is {n}, expected 1 to 4: four tokens fill the 64 bits of a key")
+        if not sigma > 0:
+            raise ValueError(f"sigma is {sigma}, expected above 0")
         if not references:
             raise ValueError("no images, expected the references of at least one")
         if not all(references):

@@ -299,7 +299,7 @@ def rescore(model: Model, features: Tensor, lengths: Lengths | None, tokens: Ten
     memory, memory_lengths = _repeated(model, features, lengths, tokens.shape[1])
     log_p = model.decode(tokens[..., :-1].flatten(0, 1), memory, memory_lengths)
     chosen = log_p.gather(-1, tokens[..., 1:].flatten(0, 1).unsqueeze(-1))
-    return chosen.view(*tokens.shape[:2], -1)
+    return chosen.view(*tokens.shape[:2], tokens.shape[-1] - 1)
 
 
 @torch.no_grad()
@@ -358,7 +358,7 @@ def _next_log_probs(
 
     def recompute(tokens: Tensor, order: Tensor | None) -> Tensor:
         log_p = model.decode(tokens.flatten(0, 1), memory, memory_lengths)[:, -1]
-        return log_p.view(*tokens.shape[:2], -1)
+        return log_p.view(*tokens.shape[:2], log_p.shape[-1])
 
     return recompute
 

@@ -111,7 +111,7 @@ def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
         out: Tensor = linear(x)
         return out
     columns = torch.addmm(linear.bias.unsqueeze(1), linear.weight, x.view(B * K, d).mT)
-    return columns.mT.contiguous().view(B, K, -1)
+    return columns.mT.contiguous().view(B, K, linear.out_features)
 
 
 class _Layer:
@@ -223,7 +223,7 @@ class _ExpansionPast:
             W = by_node.flatten(3) @ R.flatten(2, 3)
             W = W.new_zeros(B, 2, K, nodes).scatter_(3, onto, W)
         biases = by_node.sum(-1).flatten(1, 2).to(V.dtype) @ KC[:, 1]
-        biases = biases.view(B, 2, K, -1) + R_bw.sum(3).to(V.dtype) @ e.bias_vectors
+        biases = biases.view(B, 2, K, x.shape[-1]) + R_bw.sum(3).to(V.dtype) @ e.bias_vectors
         streams = W.to(V.dtype) @ V + biases
         gate = _linear(x, e.selector).sigmoid()
         return gate * streams[:, 0] + (1 - gate) * streams[:, 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ def self_critical(
     model: Model,
     features: Tensor,
     lengths: Lengths | None,
-    images: Tensor,
+    images: Tensor | Sequence[int],
     reward: Reward,
     *,
     num_samples: int,
@@ -57,8 +57,12 @@ def self_critical(
         generator: of ``decoding.draw``.
 
     Raises:
-        ValueError: as ``decoding.draw``, ``objectives.self_critical`` and ``reward`` do.
+        ValueError: not one of ``images`` for each image; as ``decoding.draw``,
+            ``objectives.self_critical`` and ``reward`` do.
     """
+    images = torch.as_tensor(images, device=features.device)
+    if images.shape != features.shape[:1]:
+        raise ValueError(f"images has shape {tuple(images.shape)}, expected ({len(features)},)")
     options = {"max_length": max_length, "num_samples": num_samples}
     samples = draw(model, features, lengths, **options, generator=generator)
     words = samples.tokens[..., 1:].masked_fill(~samples.mask, PAD)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -55,13 +56,17 @@ def static_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: groups that are not positive or do not add up to N, an unknown implementation
-            or kind of dropout, dropout outside [0, 1], what "fused" has no kernel for.
+        ValueError: groups that are not positive or do not add up to N, shapes that do not fit, a
+            mask that is not boolean, an unknown implementation or kind of dropout, dropout outside
+            [0, 1], what "fused" has no kernel for.
     """
     groups = coefficients(groups)
     N = len(query_vectors)
     if sum(groups) != N:
         raise ValueError(f"groups {groups} must add up to {N}, the query vectors")
+    _check_vectors(query_vectors, bias_vectors, keys)
+    _check_alike(keys, {"values_1": values_1, "values_2": values_2, "selectors": selectors})
+    _check_mask(mask, keys)
     check_dropout(dropout, dropout_of)
     form = choose(implementation)
     key_bias = None
@@ -117,9 +122,13 @@ def dynamic_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: an unknown implementation or kind of dropout, dropout outside [0, 1], what
-            "fused" has no kernel for.
+        ValueError: shapes that do not fit, a mask that is not boolean, an unknown implementation
+            or kind of dropout, dropout outside [0, 1], what "fused" has no kernel for.
     """
+    _check_vectors(query_vectors, bias_vectors, keys)
+    others = {"conditions": conditions, "values_1": values_1, "values_2": values_2}
+    _check_alike(keys, {**others, "selectors": selectors})
+    _check_mask(mask, keys)
     check_dropout(dropout, dropout_of)
     # a token's M takes L + N_E products in two parts and L N_E at once; where parts are more, that
     # form has nothing left to win
@@ -131,6 +140,33 @@ def dynamic_expansion(
         return kernels.dynamic_expansion(query_vectors, bias_vectors, *tokens, mask, causal=causal)
     run = factored.dynamic if form == "factored" else literal.dynamic
     return run(query_vectors, bias_vectors, *tokens, mask, causal, dropout, dropout_of)
+
+
+def _check_vectors(query_vectors: Tensor, bias_vectors: Tensor, keys: Tensor) -> None:
+    """Raise ValueError unless the keys are tokens and the vectors are of their size."""
+    if keys.dim() != 3:
+        raise ValueError(f"keys has shape {tuple(keys.shape)}, expected (B, L, d)")
+    d = keys.shape[-1]
+    if query_vectors.dim() != 2 or query_vectors.shape[-1] != d:
+        raise ValueError(f"query_vectors has shape {tuple(query_vectors.shape)}, expected (N, {d})")
+    _check_alike(query_vectors, {"bias_vectors": bias_vectors})
+
+
+def _check_alike(first: Tensor, others: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless the others have the shape of the first."""
+    for name, tensor in others.items():
+        if tensor.shape != first.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}, expected {tuple(first.shape)}"
+            )
+
+
+def _check_mask(mask: Tensor | None, keys: Tensor) -> None:
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != keys.shape[:2]):
+        raise ValueError(
+            f"mask is {mask.dtype} of shape {tuple(mask.shape)}, expected booleans of shape "
+            f"{tuple(keys.shape[:2])}"
+        )
 
 
 def _without_dropout(dropout: float) -> None:
@@ -167,6 +203,8 @@ def positive(value: int, what: str) -> int:
 
 def coefficients(groups: Sequence[int]) -> tuple[int, ...]:
     """``groups`` as positive ints, at least one, else ValueError."""
+    if isinstance(groups, int):
+        raise ValueError(f"groups is {groups}, expected the coefficients of one or more groups")
     if len(groups) == 0:
         raise ValueError("groups must name at least one expansion coefficient")
     return tuple(positive(size, "an expansion coefficient of groups") for size in groups)

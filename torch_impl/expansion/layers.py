@@ -84,7 +84,8 @@ class StaticExpansion(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings that the parameters' shapes do not show."""
-        return f"groups={self.groups}, dropout={self.dropout}, {self.implementation}"
+        dropout = f"dropout={self.dropout} of {self.dropout_of}"
+        return f"groups={self.groups}, {dropout}, {self.implementation}"
 
 
 class DynamicExpansion(nn.Module):
@@ -159,5 +160,5 @@ class DynamicExpansion(nn.Module):
         """The settings that the parameters' shapes do not show."""
         return (
             f"num_expansions={self.num_expansions}, causal={self.causal}, "
-            f"dropout={self.dropout}, {self.implementation}"
+            f"dropout={self.dropout} of {self.dropout_of}, {self.implementation}"
         )
