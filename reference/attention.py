@@ -1,4 +1,4 @@
-"""Attention (ExpansionNet v1, eqs. 1-2), multi-head attention, the Attention-on-Attention gate."""
+"""Attention (ExpansionNet v1, 1-2; ARNet 4; Middle-Out 2-4), multi-head attention, the AoA gate."""
 
 from __future__ import annotations
 
@@ -27,6 +27,59 @@ def attend(hd: Array, he: Array, f: Callable[[Array, Array], float]) -> Array:
     alpha = softmax(e, axis=0)
     v: Array = alpha.T @ he
     return v
+
+
+Score = Callable[[Array, Array], float]
+"""How relevant a state s_i is to a decoder's state h: of (h, s_i)."""
+
+
+def additive_score(h: Array, s_i: Array, parameters: Parameters) -> float:
+    """``w^T tanh(W_s s_i + W_h h + b)``: ARNet's multilayer perceptron (Bahdanau et al., 2015).
+
+    Args:
+        h: (d,), the decoder's state.
+        s_i: (d_s,), one local information vector.
+        parameters: ``w`` (d_a,), ``W_s`` (d_a, d_s), ``W_h`` (d_a, d), ``b`` (d_a,).
+    """
+    hidden = np.tanh(parameters["W_s"] @ s_i + parameters["W_h"] @ h + parameters["b"])
+    return float(parameters["w"] @ hidden)
+
+
+@equation("middle_out", 4)
+def general_score(h: Array, s_i: Array, W_a: Array) -> float:
+    """``h_{t-1} W_a h_i`` (Luong et al., 2015), of (d,), (d_s,) and (d, d_s)."""
+    return float(h @ W_a @ s_i)
+
+
+@equation("middle_out", 3)
+def alignment_weights(h: Array, states: Array, score: Score) -> Array:
+    """``alpha_i = exp(score(h, h_i)) / sum_k exp(score(h, h_k))``: (n,).
+
+    Args:
+        h: (d,), the decoder's h_{t-1}.
+        states: (n, d_s), n >= 1.
+        score: of h and one of them.
+    """
+    return softmax(np.array([score(h, h_i) for h_i in states]))
+
+
+@equation("middle_out", 2)
+def context_vector(alpha: Array, states: Array) -> Array:
+    """``c = sum_i alpha_i h_i``: (d_s,), of (n,) weights and (n, d_s) states."""
+    c: Array = alpha @ states
+    return c
+
+
+@equation("arnet", 4)
+def soft_attention(h: Array, s: Array, score: Score) -> Array:
+    """``z_t = sum_i exp(alpha(s_i, h_{t-1})) s_i / sum_j exp(alpha(s_j, h_{t-1}))``: (d_s,).
+
+    Args:
+        h: (d,), h_{t-1}.
+        s: (n, d_s), the local information vectors, n >= 1.
+        score: alpha.
+    """
+    return context_vector(alignment_weights(h, s, score), s)
 
 
 def scaled_dot_product(Q: Array, K: Array, V: Array, mask: Mask | None = None) -> Array:

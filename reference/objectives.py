@@ -1,4 +1,7 @@
-"""The training objectives: cross-entropy and the self-critical loss (v1 13-15, v2 13-14)."""
+"""The training objectives: cross-entropy and the self-critical loss.
+
+v1 13-15, v2 13-14; ARNet 8 and the read-only LSTM's 15.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,18 @@ def cross_entropy(log_p: Array, y_star: Sequence[int]) -> float:
     for t, word in enumerate(y_star):
         L -= log_p[t, word]
     return float(L)
+
+
+@equation("arnet", 8)
+@equation("lstm_readonly", 15)
+def negative_log_likelihood(log_p: Array, y: Sequence[int]) -> float:
+    """L_NLL = - sum_{t=2}^N log p(y_t | y_{1:t-1}), where y_1 is the start sign; read-only: S_0.
+
+    Args:
+        log_p: (N - 1, V), its rows the log-probabilities of y_2 ... y_N.
+        y: N words, the start sign first.
+    """
+    return cross_entropy(log_p, y[1:])
 
 
 def smoothed_cross_entropy(
