@@ -123,7 +123,7 @@ class PaperTables:
         """
         wanted = name.strip().upper().removeprefix("TABLE").strip()
         for table in self.tables:
-            if table.name == wanted:
+            if table.name.upper() == wanted:
                 return table
         known = ", ".join(table.name for table in self.tables)
         raise InputError(f"{self.paper} has no table {name!r}, expected one of {known}")
