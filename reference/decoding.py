@@ -1,4 +1,4 @@
-"""Decoding by readable loops: greedy, multinomial sampling, beam search, exhaustive search.
+"""Decoding by readable loops: greedy, sampling, scheduled sampling, beam search, exhaustive search.
 
 A model is here a function from a prefix (token ids, the start token first) to the log-probabilities
 (V,) of the next token: v1 eq. 12 at one time step. ``max_length`` counts the start token.
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from reference.equations import equation
 
 Array = npt.NDArray[np.float64]
 NextLogProbs = Callable[[tuple[int, ...]], Array]
@@ -60,7 +62,7 @@ def greedy(next_log_probs: NextLogProbs, *, start: int, end: int, max_length: in
     Raises:
         ValueError: ``max_length`` < 2.
     """
-    _check(max_length)
+    check_length(max_length)
     hypothesis = Hypothesis((start,))
     while not hypothesis.finished(end) and len(hypothesis.tokens) < max_length:
         log_p = next_log_probs(hypothesis.tokens)
@@ -98,6 +100,37 @@ def sample(
     return hypothesis
 
 
+def scheduled_sampling(
+    next_log_probs: NextLogProbs,
+    y: Sequence[int],
+    epsilon: float,
+    coins: Sequence[float],
+    uniforms: Sequence[float],
+) -> list[int]:
+    """The words that a decoder in training reads instead of ``y`` (Bengio et al., 2015).
+
+    Each word after the first is with probability epsilon one sampled from the model's distribution
+    at the step before, which has read the words so chosen; else it is y's.
+
+    Args:
+        next_log_probs: the model.
+        y: T words of the ground truth, the start token first.
+        epsilon: the sampling rate, in [0, 1].
+        coins: T - 1 uniform draws of [0, 1): a word is replaced where its coin is below epsilon.
+        uniforms: T - 1 uniform draws of [0, 1), those of the samples.
+
+    Raises:
+        ValueError: ``epsilon`` out of range.
+    """
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon is {epsilon}, expected in [0, 1]")
+    read = [y[0]]
+    for word, coin, u in zip(y[1:], coins, uniforms, strict=True):
+        sampled = coin < epsilon
+        read.append(inverse_cdf(next_log_probs(tuple(read)), u) if sampled else word)
+    return read
+
+
 def beam_search(
     next_log_probs: NextLogProbs,
     *,
@@ -117,7 +150,7 @@ def beam_search(
     Raises:
         ValueError: ``max_length`` < 2, or not 1 <= num_return <= beam_size.
     """
-    _check(max_length)
+    check_length(max_length)
     if not 1 <= num_return <= beam_size:
         raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     beam = [Hypothesis((start,))]
@@ -127,10 +160,37 @@ def beam_search(
             if hypothesis.finished(end):
                 candidates.append(hypothesis)
             else:
-                candidates.extend(_continuations(next_log_probs, hypothesis))
+                candidates.extend(continuations(next_log_probs, hypothesis))
         candidates.sort(key=lambda candidate: -candidate.total)
         beam = candidates[:beam_size]
     return sorted(beam, key=lambda hypothesis: -hypothesis.score)[:num_return]
+
+
+@equation("lstm_readonly", "beam search")
+def printed_beam_search(
+    next_log_probs: NextLogProbs, *, start: int, end: int, beam_size: int, max_length: int
+) -> list[Hypothesis]:
+    """Beam search as the listing has it: the ``beam_size`` sequences, best summed score first.
+
+    A sequence that has ended is not processed later: it keeps its place, so that one continuation
+    less is taken from then on, and nothing that comes later can take the place from it. In
+    ``beam_search`` it competes. ``max_length`` is not in the listing, which goes on until all have
+    ended. Ties keep the order of sequences, then of token ids.
+
+    Raises:
+        ValueError: ``max_length`` < 2 or ``beam_size`` < 1.
+    """
+    check_length(max_length)
+    if beam_size < 1:
+        raise ValueError(f"beam_size is {beam_size}, expected at least 1")
+    ended: list[Hypothesis] = []
+    live = [Hypothesis((start,))]
+    while live and len(live[0].tokens) < max_length:
+        new = [longer for sequence in live for longer in continuations(next_log_probs, sequence)]
+        top = sorted(new, key=lambda sequence: -sequence.total)[: beam_size - len(ended)]
+        ended += [sequence for sequence in top if sequence.finished(end)]
+        live = [sequence for sequence in top if not sequence.finished(end)]
+    return sorted(ended + live, key=lambda sequence: -sequence.total)
 
 
 def exhaustive_search(
@@ -141,23 +201,25 @@ def exhaustive_search(
     Raises:
         ValueError: ``max_length`` < 2.
     """
-    _check(max_length)
+    check_length(max_length)
 
     def complete(hypothesis: Hypothesis) -> Iterator[Hypothesis]:
         if hypothesis.finished(end) or len(hypothesis.tokens) == max_length:
             return iter([hypothesis])
-        continuations = _continuations(next_log_probs, hypothesis)
-        return itertools.chain.from_iterable(map(complete, continuations))
+        longer = continuations(next_log_probs, hypothesis)
+        return itertools.chain.from_iterable(map(complete, longer))
 
     return sorted(complete(Hypothesis((start,))), key=lambda hypothesis: -hypothesis.score)
 
 
-def _continuations(next_log_probs: NextLogProbs, hypothesis: Hypothesis) -> Iterator[Hypothesis]:
+def continuations(next_log_probs: NextLogProbs, hypothesis: Hypothesis) -> Iterator[Hypothesis]:
+    """The hypothesis with each next token of probability above zero."""
     for token, log_prob in enumerate(next_log_probs(hypothesis.tokens)):
         if log_prob > -np.inf:
             yield hypothesis.extended(token, float(log_prob))
 
 
-def _check(max_length: int) -> None:
+def check_length(max_length: int) -> None:
+    """Raise ValueError unless ``max_length`` leaves room for a token after the start token."""
     if max_length < 2:
         raise ValueError(f"max_length is {max_length}, expected at least 2: the start token counts")

@@ -1,4 +1,4 @@
-"""Caption metrics on tokens: BLEU and ROUGE-L, as the papers' scores were computed.
+"""Caption metrics on tokens: BLEU, self-BLEU, ROUGE-L; the errors of de-noised sequences.
 
 A caption is a sequence of words; a corpus has one candidate and one or more references an image.
 The definitions are those of the cited papers; the constants and edge cases are those of the COCO
@@ -17,6 +17,7 @@ import numpy.typing as npt
 Caption = Sequence[str]
 NGram = tuple[str, ...]
 Scores = npt.NDArray[np.float64]
+Values = npt.NDArray[np.float64]
 
 TINY, SMALL = 1e-15, 1e-9
 """Added above and below BLEU's fractions, so that no match is nearly 0 and no guess is no error."""
@@ -83,6 +84,24 @@ def bleu(
     )
 
 
+def self_bleu(captions: Sequence[Caption], n: int = 4) -> Scores:
+    """Self-BLEU-1 to -n of a set of captions: (n,), 0 to 1, less where they are more diverse.
+
+    The mean of each caption's BLEU with all the others as its references (Zhu et al. 2018,
+    "Texygen: a benchmarking platform for text generation models").
+
+    Raises:
+        ValueError: fewer than two captions.
+    """
+    if len(captions) < 2:
+        raise ValueError(f"{len(captions)} captions of an image, expected at least 2 to compare")
+    scores = [
+        bleu([caption], [[*captions[:i], *captions[i + 1 :]]], n)
+        for i, caption in enumerate(captions)
+    ]
+    return np.mean(scores, axis=0)
+
+
 # ROUGE-L: Lin 2004, "ROUGE: a package for automatic evaluation of summaries", section 3
 
 
@@ -120,3 +139,29 @@ def rouge_l(
         R = max(lcs / len(target) for lcs, target in zip(common, targets, strict=True))
         scores.append((1 + beta**2) * R * P / (R + beta**2 * P) if R and P else 0.0)
     return np.array(scores)
+
+
+# De-noising: Middle-Out section 4.1; the error of a set of sequences is the mean of theirs
+
+
+def mse(y_hat: Values, y: Values) -> float:
+    """The mean squared error of a de-noised sequence: both (n,).
+
+    Raises:
+        ValueError: different lengths.
+    """
+    if y_hat.shape != y.shape:
+        raise ValueError(f"{y_hat.shape} values for a target of {y.shape}")
+    return float(np.mean((y_hat - y) ** 2))
+
+
+def symmetric_mse(y_hat: Values) -> float:
+    """The mean squared error between the two halves of a sequence (2 N + 1,), one mirrored.
+
+    Raises:
+        ValueError: an even length, or a single value.
+    """
+    N = len(y_hat) // 2
+    if N < 1 or len(y_hat) != 2 * N + 1:
+        raise ValueError(f"{len(y_hat)} values have no two halves, expected 2 N + 1 of them")
+    return mse(y_hat[:N][::-1], y_hat[N + 1 :])

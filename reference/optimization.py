@@ -1,4 +1,6 @@
-"""The optimiser and the learning rates: RAdam as run, and the two readings of the warm-up.
+"""Gradients and what is done with them: descent, clipping, RAdam as run, learning rates.
+
+The read-only LSTM's 18, 19 and its listing; of the ExpansionNets the warm-up in its two readings.
 
 Iterations count the updates already made: the first update has iteration 0.
 """
@@ -11,7 +13,57 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from reference.equations import equation
+
 Array = npt.NDArray[np.float64]
+
+
+@equation("lstm_readonly", 18)
+def chain_rule(dz_dy: Sequence[Array], dy_dx: Sequence[Array]) -> Array:
+    """``dz/dx = sum_i dz/dy_i dy_i/dx``: a node's gradient from those of its n successors.
+
+    Args:
+        dz_dy: for each successor (d_i,), the gradient of the scalar z by it.
+        dy_dx: for each successor its derivative by the node, (d_i, d).
+
+    Returns:
+        (d,).
+    """
+    dz_dx: Array = sum(
+        (dz_dy_i @ dy_i_dx for dz_dy_i, dy_i_dx in zip(dz_dy, dy_dx, strict=True)),
+        start=np.zeros(dy_dx[0].shape[1]),
+    )
+    return dz_dx
+
+
+@equation("lstm_readonly", 19)
+def gradient_descent(theta_old: Array, gradients: Array, alpha: float) -> Array:
+    """``theta_new = theta_old - alpha grad L_{t:t+B}(theta)``, of one mini-batch.
+
+    Args:
+        theta_old: the parameters, any shape.
+        gradients: (B, ...), the gradient of each example's loss; that of the batch is their mean.
+        alpha: the learning rate.
+    """
+    return theta_old - alpha * gradients.mean(axis=0)
+
+
+@equation("lstm_readonly", "gradient clipping")
+def clip_gradients(g: Sequence[Array], threshold: float) -> list[Array]:
+    """``if ||g|| >= threshold: g = threshold / ||g|| g``: one norm, of all parameters' gradients.
+
+    Args:
+        g: the gradient of each parameter, any shapes.
+        threshold: the largest norm to leave as it is, above zero.
+
+    Raises:
+        ValueError: a threshold that is not above zero.
+    """
+    if not threshold > 0:
+        raise ValueError(f"threshold is {threshold}, expected above 0")
+    norm = math.sqrt(sum(float((part**2).sum()) for part in g))
+    scale = threshold / norm if norm >= threshold else 1.0
+    return [scale * part for part in g]
 
 
 def rectification(t: int, beta_2: float) -> float | None:

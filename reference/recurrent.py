@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from reference.attention import Score, soft_attention
 from reference.equations import equation
 from reference.primitives import Array, Mask, Parameters, select, sigmoid
 
@@ -92,6 +93,17 @@ def attentive_lstm(x: Array, z: Array, state: State, T: Parameters) -> State:
         T: ``weight`` (4 d, d_x + d + d_z) and, if there, ``bias`` (4 d,), as ``lstm`` has them.
     """
     return _gated(T, [x, state.h, z], state.c)
+
+
+def attentive_cell(s: Array, score: Score, T: Parameters) -> Cell:
+    """The attentive LSTM that reads s by soft attention from its h_{t-1} (ARNet 3 with 4).
+
+    Args:
+        s: (n, d_s), the local information vectors.
+        score: how relevant one of them is to a state, ``attention.additive_score`` say.
+        T: as ``attentive_lstm`` has it.
+    """
+    return lambda x, state: attentive_lstm(x, soft_attention(state.h, s, score), state, T)
 
 
 def bidirectional_lstm(X: Array, parameters: Parameters) -> tuple[Array, State]:
@@ -263,3 +275,22 @@ def memory_block(x: Array, state: State, W: Parameters, read: Array | None = Non
     else:
         c = read_only_memory_cell(f, i, read_only_gate(x, m, W), c, x, m, read, W)
     return State(memory_output(o, c), c)
+
+
+def memory_blocks(
+    xs: Sequence[Array] | Array, W: Parameters, reading: ReadOnly | None = None
+) -> list[State]:
+    """``memory_block`` along a sequence, from zeros.
+
+    Args:
+        xs: T inputs, (N_e,) each, the image's embedding x_{-1} first.
+        W: the matrices.
+        reading: of eq. 17, or None for the LSTM without the unit.
+    """
+    state = zero_state(len(W["W_im"]))
+    reads = read_only_inputs(xs, reading) if reading else [None for _ in xs]
+    states = []
+    for x, read in zip(xs, reads, strict=True):
+        state = memory_block(x, state, W, read)
+        states.append(state)
+    return states

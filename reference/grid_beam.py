@@ -1,0 +1,113 @@
+"""Grid beam search: decoding with words that must appear (Hokamp and Liu, 2017).
+
+"Lexically constrained decoding for sequence generation using grid beam search". The beams form a
+grid, one for each number of constraint tokens covered; a hypothesis moves up when it takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reference.decoding import Hypothesis, NextLogProbs, check_length, continuations
+
+Constraints = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Constrained:
+    """A hypothesis and how many tokens of each constraint it has covered, from the first on."""
+
+    hypothesis: Hypothesis
+    covered: tuple[int, ...]
+
+    def open(self, constraints: Constraints) -> bool:
+        """Whether it is between constraints: inside one it must go on with it."""
+        return all(
+            n in (0, len(constraint))
+            for n, constraint in zip(self.covered, constraints, strict=True)
+        )
+
+
+def grid_beam_search(
+    next_log_probs: NextLogProbs,
+    constraints: Constraints,
+    *,
+    start: int,
+    end: int,
+    beam_size: int,
+    max_length: int,
+    num_return: int = 1,
+) -> list[Hypothesis]:
+    """The ``num_return`` best captions with every constraint, a run of tokens, in them.
+
+    At each step the beam of c covered tokens is filled from what its open hypotheses generate, and
+    from the beam of c - 1: open hypotheses start a constraint that they have not, others continue
+    theirs. The ``beam_size`` with the largest sums of log-probabilities go on. A hypothesis ends
+    only when it has all; ended, it competes unchanged. Generating a constraint's token by chance
+    covers nothing. The same tokens with the same cover are kept once. Ties keep the order: what is
+    generated, by hypothesis and token id; then what is started or continued, by hypothesis and
+    constraint. The final order is by ``Hypothesis.score``. Without constraints it is
+    ``decoding.beam_search``.
+
+    Args:
+        next_log_probs: the model.
+        constraints: runs of token ids, in no order.
+        start, end: the start and end tokens.
+        beam_size: hypotheses kept in each beam.
+        max_length: the longest caption, start and end tokens included.
+        num_return: hypotheses returned, of the last beam; fewer where fewer exist.
+
+    Raises:
+        ValueError: an empty constraint or one with the end token; more of their tokens than
+            ``max_length`` has room for; not 1 <= num_return <= beam_size.
+    """
+    check_length(max_length)
+    if not 1 <= num_return <= beam_size:
+        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
+    for constraint in constraints:
+        if not constraint or end in constraint:
+            raise ValueError(f"constraint {list(constraint)}: expected words, no end token")
+    C = sum(map(len, constraints))
+    if max_length - 1 < C:
+        raise ValueError(f"{C} constraint tokens do not fit into max_length {max_length}")
+
+    def candidates(grid: list[list[Constrained]], c: int) -> Iterator[Constrained]:
+        for constrained in grid[c]:
+            if constrained.hypothesis.finished(end):
+                yield constrained
+            elif constrained.open(constraints):
+                for longer in continuations(next_log_probs, constrained.hypothesis):
+                    if c == C or not longer.finished(end):
+                        yield Constrained(longer, constrained.covered)
+        for constrained in grid[c - 1] if c else []:
+            yield from _taking_a_token(next_log_probs, constrained, constraints)
+
+    grid: list[list[Constrained]] = [[] for _ in range(C + 1)]
+    grid[0] = [Constrained(Hypothesis((start,)), (0,) * len(constraints))]
+    for _ in range(max_length - 1):
+        grid = [_best(candidates(grid, c), beam_size) for c in range(C + 1)]
+    complete = [constrained.hypothesis for constrained in grid[C]]
+    return sorted(complete, key=lambda hypothesis: -hypothesis.score)[:num_return]
+
+
+def _taking_a_token(
+    next_log_probs: NextLogProbs, constrained: Constrained, constraints: Constraints
+) -> Iterator[Constrained]:
+    """The hypothesis with the next token of the constraint it is in, or of any it has not begun."""
+    is_open = constrained.open(constraints)
+    log_p = next_log_probs(constrained.hypothesis.tokens)
+    for i, constraint in enumerate(constraints):
+        n = constrained.covered[i]
+        if n < len(constraint) and is_open == (n == 0) and log_p[constraint[n]] > -float("inf"):
+            covered = (*constrained.covered[:i], n + 1, *constrained.covered[i + 1 :])
+            longer = constrained.hypothesis.extended(constraint[n], float(log_p[constraint[n]]))
+            yield Constrained(longer, covered)
+
+
+def _best(candidates: Iterator[Constrained], beam_size: int) -> list[Constrained]:
+    """The ``beam_size`` largest sums among those of different tokens or cover."""
+    once: dict[tuple[tuple[int, ...], tuple[int, ...]], Constrained] = {}
+    for candidate in candidates:
+        once.setdefault((candidate.hypothesis.tokens, candidate.covered), candidate)
+    return sorted(once.values(), key=lambda candidate: -candidate.hypothesis.total)[:beam_size]

@@ -1,0 +1,163 @@
+"""Searching captions from the middle outwards: an alternating beam, and all of them one by one.
+
+A model is here a function from the halves written so far and the side whose turn it is to the
+log-probabilities (V,) of that side's next word. ``max_length`` counts the words of one half and the
+middle word, which begins both as a start token does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.decoding import check_length
+from reference.middle_out import LEFT_FIRST, SelfAttention, Side, middle_out, turns
+from reference.primitives import Array, Parameters
+from reference.recurrent import State
+
+NextLogProbs = Callable[["Halves", Side], npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A caption under way: the words to the left and the right of its middle, from there outwards,
+    the end token among them, and one log-probability for each in the order they came."""
+
+    middle: int
+    left: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+    log_probs: tuple[float, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """The summed log-probability plus the number of tokens, middle and ends included."""
+        return sum(self.log_probs) + len(self.left) + 1 + len(self.right)
+
+    def half(self, side: Side) -> tuple[int, ...]:
+        """The words on one side."""
+        return self.left if side == "left" else self.right
+
+    def extended(self, side: Side, token: int, log_prob: float) -> Halves:
+        """One word longer on one side."""
+        log_probs = (*self.log_probs, log_prob)
+        if side == "left":
+            return Halves(self.middle, (*self.left, token), self.right, log_probs)
+        return Halves(self.middle, self.left, (*self.right, token), log_probs)
+
+    def finished(self, side: Side, end: int) -> bool:
+        """Whether the last word on one side is ``end``."""
+        return self.half(side)[-1:] == (end,)
+
+    def caption(self, end: int) -> list[int]:
+        """The words from left to right, without the ends."""
+        words = (*reversed(self.left), self.middle, *self.right)
+        return [word for word in words if word != end]
+
+
+def word_model(
+    H_e: Array,
+    state: State,
+    parameters: Parameters,
+    self_attention: SelfAttention = "none",
+    order: Sequence[Side] = LEFT_FIRST,
+) -> NextLogProbs:
+    """The middle-out decoder as a function of the halves so far; arguments as ``middle_out``'s."""
+
+    def next_log_probs(halves: Halves, side: Side) -> npt.NDArray[np.float64]:
+        # the row of a word is computed before the word is read, so that any will do
+        longer = halves.extended(side, 0, 0.0)
+        words = (longer.left, longer.middle, longer.right)
+        log_p = middle_out(*words, H_e, state, parameters, self_attention, order)
+        return log_p[side][-1]
+
+    return next_log_probs
+
+
+def teacher_forced(
+    next_log_probs: NextLogProbs,
+    left: Sequence[int],
+    middle: int,
+    right: Sequence[int],
+    order: Sequence[Side] = LEFT_FIRST,
+) -> Halves:
+    """Score given halves, each word read after the given ones before its turn."""
+    words = {"left": left, "right": right}
+    halves = Halves(middle)
+    for side in turns(len(left), len(right), order):
+        token = words[side][len(halves.half(side))]
+        halves = halves.extended(side, token, float(next_log_probs(halves, side)[token]))
+    return halves
+
+
+def beam_search(
+    next_log_probs: NextLogProbs,
+    middle: int,
+    *,
+    end: int,
+    beam_size: int,
+    max_length: int,
+    num_return: int = 1,
+    order: Sequence[Side] = LEFT_FIRST,
+) -> list[Halves]:
+    """The ``num_return`` best of the ``beam_size`` hypotheses left after the last turn.
+
+    The sides of ``order`` take turns. At each turn a hypothesis offers its continuations on that
+    side, or itself, unchanged, if that side has ended; the ``beam_size`` with the largest scores go
+    on, the length bonus included. Ties keep the order of hypotheses, then of token ids.
+    Continuations of probability zero are none. With the side "right" alone and the start token for
+    a middle it is left-to-right beam search with the length bonus.
+
+    Raises:
+        ValueError: ``max_length`` < 2, or not 1 <= num_return <= beam_size.
+    """
+    check_length(max_length)
+    if not 1 <= num_return <= beam_size:
+        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
+    beam = [Halves(middle)]
+    for _ in range(max_length - 1):
+        for side in order:
+            candidates = []
+            for halves in beam:
+                if halves.finished(side, end):
+                    candidates.append(halves)
+                else:
+                    candidates.extend(_continuations(next_log_probs, halves, side))
+            beam = sorted(candidates, key=lambda halves: -halves.score)[:beam_size]
+    return beam[:num_return]
+
+
+def exhaustive_search(
+    next_log_probs: NextLogProbs,
+    middle: int,
+    *,
+    end: int,
+    max_length: int,
+    order: Sequence[Side] = LEFT_FIRST,
+) -> list[Halves]:
+    """All captions whose sides end or reach ``max_length``, best score first, of a tiny model.
+
+    Raises:
+        ValueError: ``max_length`` < 2.
+    """
+    check_length(max_length)
+    turns = [side for _ in range(max_length - 1) for side in order]
+
+    def complete(halves: Halves, turn: int) -> Iterator[Halves]:
+        if turn == len(turns):
+            yield halves
+        elif halves.finished(turns[turn], end):
+            yield from complete(halves, turn + 1)
+        else:
+            for longer in _continuations(next_log_probs, halves, turns[turn]):
+                yield from complete(longer, turn + 1)
+
+    return sorted(complete(Halves(middle), 0), key=lambda halves: -halves.score)
+
+
+def _continuations(next_log_probs: NextLogProbs, halves: Halves, side: Side) -> Iterator[Halves]:
+    for token, log_prob in enumerate(next_log_probs(halves, side)):
+        if log_prob > -np.inf:
+            yield halves.extended(side, token, float(log_prob))
