@@ -129,14 +129,14 @@ def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 
 
 def padded_features(store: FeatureStore, image_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The features (B, L, d_feature) of some images, zeros after each one's length, and lengths.
+    """The features (B, L, ...) of some images, zeros after each one's length, and lengths.
 
     Raises:
         InputError: an image is not in the store, or its features are damaged.
     """
     rows = [store.features(image_id) for image_id in image_ids]
     lengths = [len(row) for row in rows]
-    features = np.zeros((len(rows), max(lengths), store.d_feature), np.float32)
+    features = np.zeros((len(rows), max(lengths), *rows[0].shape[1:]), rows[0].dtype)
     for row, target in zip(rows, features, strict=True):
         target[: len(row)] = row
     return torch.from_numpy(features), torch.tensor(lengths)

@@ -12,14 +12,17 @@ import numpy.typing as npt
 from benchmarks.datasets.vocabulary import Vocabulary
 
 Features = npt.NDArray[np.float32]
+"""Of an image, (L, d_feature)."""
+Ids = npt.NDArray[np.int64]
+"""Of a text that is captioned, the ids (L,) of its tokens."""
 
 
 class FeatureStore(Protocol):
-    """The features of a set of images: (L, d_feature) each, L free to vary."""
+    """The features of a set of images, or what else is captioned: L of each, free to vary."""
 
     @property
     def d_feature(self) -> int:
-        """The width of a feature row."""
+        """The width of a feature row; of tokens, how many ids there are."""
 
     @property
     def fingerprint(self) -> str:
@@ -32,8 +35,8 @@ class FeatureStore(Protocol):
     def __len__(self) -> int:
         """How many images the store holds."""
 
-    def features(self, image_id: int) -> Features:
-        """One image's features, (L, d_feature) float32.
+    def features(self, image_id: int) -> Features | Ids:
+        """One image's features.
 
         Raises:
             InputError: the store has no such image, or its features are damaged.
