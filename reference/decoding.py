@@ -71,6 +71,17 @@ def greedy(next_log_probs: NextLogProbs, *, start: int, end: int, max_length: in
     return hypothesis
 
 
+def ensemble(members: Sequence[NextLogProbs]) -> NextLogProbs:
+    """Several models as one: the log of the mean of their probabilities (the ensembles of v1
+    Table 4 and v2 Tables II to IV)."""
+
+    def next_log_probs(prefix: tuple[int, ...]) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log(np.mean([np.exp(member(prefix)) for member in members], axis=0))
+
+    return next_log_probs
+
+
 def inverse_cdf(log_p: Array, u: float) -> int:
     """The token whose interval of the cumulated probabilities contains u, 0 <= u < 1.
 
