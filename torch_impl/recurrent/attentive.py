@@ -1,0 +1,144 @@
+"""Attention by a multilayer perceptron, and the LSTM that attends at every step (ARNet 3, 4)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_impl.expansion import positive
+from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
+from torch_impl.recurrent.cell import Masks, State, cell
+from torch_impl.recurrent.lstm import LSTM
+
+
+class Local(NamedTuple):
+    """The local information vectors as attention reads them, projected once for all steps."""
+
+    memory: Tensor
+    """(B, L, d_s), zero in padding."""
+    keys: Tensor
+    """(B, L, d_a), W_s s_i + b."""
+    mask: Tensor | None
+    """(B, L), True for valid rows; all if None."""
+
+
+class SoftAttention(nn.Module):
+    """z_t = sum_i softmax_i(w^T tanh(W_s s_i + W_h h_{t-1} + b)) s_i (ARNet 4).
+
+    The score is the additive one of Bahdanau et al. (2015).
+
+    Args:
+        d_memory: d_s, of the local information vectors s_i.
+        d_state: d, of h.
+        d_attention: d_a, of the perceptron's hidden layer.
+
+    Raises:
+        ValueError: a size below 1.
+    """
+
+    def __init__(self, d_memory: int, d_state: int, d_attention: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(positive(d_memory, "d_memory"), positive(d_attention, "d_attention"))
+        self.query = nn.Linear(positive(d_state, "d_state"), d_attention, bias=False)
+        self.score = nn.Linear(d_attention, 1, bias=False)
+
+    def project(self, memory: Tensor, lengths: Lengths | None = None) -> Local:
+        """What does not depend on the step, of a memory (B, L, d_s).
+
+        Raises:
+            ValueError: the memory is not (B, L, d_s) or lengths do not fit it.
+        """
+        check_tokens(memory, self.key.in_features, "memory")
+        mask = padding_mask(lengths, memory)
+        memory = zero_padding(memory, mask)
+        return Local(memory, self.key(memory), mask)
+
+    def forward(self, h: Tensor, local: Local) -> Tensor:
+        """The contexts (B, K, d_s) of K states (B, K, d) of each sequence; zeros without rows."""
+        hidden = (local.keys[:, None] + self.query(h)[:, :, None]).tanh()
+        scores = self.score(hidden).squeeze(-1)
+        if local.mask is not None:
+            # a softmax over nothing would be NaN: it sees all rows, which are zero then
+            blind = ~local.mask.any(-1, keepdim=True)
+            scores = scores.masked_fill(~(local.mask | blind)[:, None], -torch.inf)
+        return scores.softmax(-1) @ local.memory
+
+
+class AttentiveLSTM(nn.Module):
+    """The LSTM whose gates also see a context of its memory: T [x_t; h_{t-1}; z_t] (ARNet 3).
+
+    The columns of ``lstm.weight_x`` are those of x_t, then those of z_t.
+
+    Args:
+        input_size: d_x.
+        hidden_size: d.
+        d_memory: d_s.
+        d_attention: of the score; d if None.
+        options: keywords of ``LSTM`` but ``read_only`` and ``squash``; "library" is not possible.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        d_memory: int,
+        d_attention: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.input_size = positive(input_size, "input_size")
+        d_memory = positive(d_memory, "d_memory")
+        self.lstm = LSTM(input_size + d_memory, hidden_size, **options)
+        self.attention = SoftAttention(d_memory, hidden_size, d_attention or hidden_size)
+
+    def step(self, x: Tensor, state: State, local: Local, masks: Masks | None = None) -> State:
+        """One step of x (B, d_x), from the state before it and the projected memory.
+
+        There may be K states to each sequence of the memory: x (B K, d_x), state (B K, d).
+        """
+        B = len(local.memory)
+        z = self.attention(state.h.view(B, len(x) // max(B, 1), -1), local)
+        return self.lstm.step(torch.cat([x, z.flatten(0, 1)], -1), state, masks=masks)
+
+    def forward(
+        self,
+        xs: Tensor,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        state: State | None = None,
+        masks: Masks | None = None,
+    ) -> tuple[Tensor, State]:
+        """The whole sequence, what x gives to the gates computed for all steps at once.
+
+        Args:
+            xs: (B, T, d_x), T >= 1.
+            memory: (B, L, d_s).
+            memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
+            state: before the first step; zeros if None.
+            masks: (T, B, d) each; drawn if None.
+
+        Returns:
+            h of every step (B, T, d) and the last state.
+
+        Raises:
+            ValueError: xs are not (B, T, d_x) or without steps; a memory that does not fit.
+        """
+        check_tokens(xs, self.input_size, "xs")
+        B, T, _ = xs.shape
+        if not T:
+            raise ValueError(f"xs has shape {tuple(xs.shape)}, expected at least 1 step")
+        local = self.attention.project(memory, memory_lengths)
+        lstm = self.lstm
+        state = lstm.zero_state(B) if state is None else state
+        masks = lstm.masks(T, B) if masks is None else masks
+        of_x, of_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
+        steps, hs = F.linear(xs.transpose(0, 1), of_x, lstm.bias), []
+        for t, inputs in enumerate(steps):
+            z = self.attention(state.h[:, None], local).squeeze(1)
+            inputs = inputs + F.linear(z, of_z)
+            state = cell(inputs, state, lstm.weight_h, None, masks.at(t), lstm.squash)
+            hs.append(state.h)
+        return torch.stack(hs, 1), state

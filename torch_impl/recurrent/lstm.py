@@ -1,0 +1,264 @@
+"""LSTM layers, one direction or both, of ragged batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from torch_impl.dropout import keep, scale
+from torch_impl.expansion import positive
+from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
+from torch_impl.recurrent.cell import Masks, State, cell, unroll
+from torch_impl.recurrent.scan import lstm_scan
+
+IMPLEMENTATIONS = ("auto", "literal", "scan", "library")
+
+
+class LSTM(nn.Module):
+    """An LSTM (ARNet 1, 2) and what the papers change in it.
+
+    The rows of ``weight_x`` (G d, d_x), ``weight_h`` (G d, d) and ``bias`` (G d) are the gates', in
+    the order i, f, o, r with a read-only unit, g; all start uniform within 1 / sqrt(d).
+
+    Args:
+        input_size: d_x.
+        hidden_size: d.
+        bias: whether the gates have one.
+        zoneout: the probabilities that a unit of the memory cell and of the hidden state keeps its
+            previous value (Krueger et al., 2017); in evaluation the mixture of both.
+        recurrent_dropout: the probability that a unit of h_{t-1} is not read by the gates.
+        read_only: a fifth gate lets what is read pass into the memory cell (read-only 16, 17).
+        squash: whether h_t = o * tanh(c_t), or o * c_t (read-only 10).
+        implementation: "literal", a loop of steps; "scan", the same with its backward written by
+            hand; "library", PyTorch's LSTM, cuDNN's on a GPU, which knows neither masks that are
+            not lengths nor what the papers change; "auto", the library's where it can, else the
+            scan. May be set later.
+
+    Raises:
+        ValueError: a size below 1, a probability out of range, an unknown implementation, or
+            "library" with what it does not compute.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bias: bool = True,
+        zoneout: tuple[float, float] = (0.0, 0.0),
+        recurrent_dropout: float = 0.0,
+        read_only: bool = False,
+        squash: bool = True,
+        implementation: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.input_size = positive(input_size, "input_size")
+        self.hidden_size = positive(hidden_size, "hidden_size")
+        for rate in zoneout:
+            if not 0 <= rate <= 1:
+                raise ValueError(f"zoneout is {zoneout}, expected probabilities in [0, 1]")
+        if not 0 <= recurrent_dropout < 1:
+            raise ValueError(f"recurrent_dropout is {recurrent_dropout}, expected in [0, 1)")
+        self.zoneout, self.recurrent_dropout = zoneout, recurrent_dropout
+        self.read_only, self.squash = read_only, squash
+        self.implementation = implementation
+        rows = (5 if read_only else 4) * hidden_size
+        self.weight_x = nn.Parameter(torch.empty(rows, input_size))
+        self.weight_h = nn.Parameter(torch.empty(rows, hidden_size))
+        self.bias = nn.Parameter(torch.empty(rows)) if bias else None
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
+        self._choose(None)
+
+    def zero_state(self, batch: int) -> State:
+        """h and c (B, d) of zeros, from which a network starts where nothing else is said."""
+        zeros = self.weight_h.new_zeros(batch, self.hidden_size)
+        return State(zeros, zeros)
+
+    def masks(self, steps: int, batch: int) -> Masks:
+        """What regularises so many steps, (T, B, d): drawn in training, the rates in evaluation."""
+        shape = steps, batch, self.hidden_size
+        weight = self.weight_h
+
+        def zoneout(rate: float) -> Tensor | None:
+            if not rate:
+                return None
+            if not self.training:
+                return weight.new_full((1, 1, 1), rate).expand(steps, batch, 1)
+            return (~keep(shape, rate, weight.device)).to(weight.dtype)
+
+        recurrent, p = None, self.recurrent_dropout
+        if self.training and p:
+            recurrent = keep(shape, p, weight.device).to(weight.dtype) * scale(p)
+        return Masks(zoneout(self.zoneout[0]), zoneout(self.zoneout[1]), recurrent)
+
+    def step(
+        self, x: Tensor, state: State, read: Tensor | None = None, masks: Masks | None = None
+    ) -> State:
+        """One step: x (B, d_x) and the state before it to the state after it.
+
+        Args:
+            x: the input.
+            state: (B, d) each.
+            read: (B, d), what the read-only unit reads.
+            masks: of this step; ``self.masks(1, B)`` if None.
+        """
+        masks = self.masks(1, len(x)).at(0) if masks is None else masks
+        inputs = nn.functional.linear(x, self.weight_x, self.bias)
+        return cell(inputs, state, self.weight_h, read, masks, self.squash)
+
+    def forward(
+        self,
+        xs: Tensor,
+        state: State | None = None,
+        lengths: Lengths | None = None,
+        *,
+        read: Tensor | None = None,
+        masks: Masks | None = None,
+    ) -> tuple[Tensor, State]:
+        """The whole sequence (ARNet 1): a padded step leaves the state as it is.
+
+        Args:
+            xs: (B, T, d_x), T >= 1.
+            state: before the first step; zeros if None.
+            lengths: (B,) steps of each, or (B, T) True where there is one; all if None.
+            read: (B, T, d), what the read-only unit reads at each step.
+            masks: (T, B, d) each; ``self.masks(T, B)`` if None.
+
+        Returns:
+            h of every step (B, T, d), zero in padding, and the last state of each.
+
+        Raises:
+            ValueError: xs are not (B, T, d_x) or have no steps, lengths do not fit them, what is
+                read is not (B, T, d) or is there without a read-only unit, or the other way round;
+                an implementation that cannot.
+        """
+        check_tokens(xs, self.input_size, "xs")
+        B, T, _ = xs.shape
+        if not T:
+            raise ValueError(f"xs has shape {tuple(xs.shape)}, expected at least 1 step")
+        self._check_read(read, (B, T, self.hidden_size))
+        mask = padding_mask(lengths, xs)
+        steps = zero_padding(xs, mask).to(self.weight_x.dtype).transpose(0, 1)
+        state = self.zero_state(B) if state is None else state
+        implementation = self._choose(mask)
+        if implementation == "library":
+            hs, state = self._library(steps, state, mask)
+            return hs.transpose(0, 1), state
+        masks = self.masks(T, B) if masks is None else masks
+        if mask is not None:
+            padding = ~mask.T[..., None]
+            masks = masks._replace(
+                z_c=_or(masks.z_c, padding, steps), z_h=_or(masks.z_h, padding, steps)
+            )
+        weights = self.weight_x, self.weight_h, self.bias
+        read = None if read is None else zero_padding(read, mask).transpose(0, 1)
+        if implementation == "literal":
+            hs, state = unroll(steps, state, *weights, read, masks, self.squash)
+        else:
+            tensors = [steps, *weights, *state, read, *masks]
+            graded = any(x is not None and x.requires_grad for x in tensors)
+            back = torch.is_grad_enabled() and graded
+            hs, c, *_ = lstm_scan(steps, *weights, *state, read, *masks, self.squash, back)
+            state = State(hs[-1], c)
+        return zero_padding(hs.transpose(0, 1), mask), state
+
+    def _check_read(self, read: Tensor | None, shape: tuple[int, ...]) -> None:
+        if (read is None) == self.read_only:
+            raise ValueError(
+                "a read-only unit needs what it reads"
+                if self.read_only
+                else "nothing can be read without a read-only unit"
+            )
+        if read is not None and read.shape != shape:
+            raise ValueError(f"read has shape {tuple(read.shape)}, expected {shape}")
+
+    def _choose(self, mask: Tensor | None) -> str:
+        """The implementation that a call with this padding gets."""
+        if self.implementation not in IMPLEMENTATIONS:
+            raise ValueError(
+                f"implementation is {self.implementation!r}, "
+                f"expected one of {', '.join(IMPLEMENTATIONS)}"
+            )
+        if self.implementation in ("literal", "scan"):
+            return self.implementation
+        changed = self.read_only or not self.squash or any(self.zoneout) or self.recurrent_dropout
+        if self.implementation == "auto":
+            # the library's cannot be compiled, nor packed where a mask cannot be looked into
+            packable = mask is None or (can_check_values() and _is_prefix(mask))
+            possible = packable and not changed and not torch.compiler.is_compiling()
+            return "library" if possible else "scan"
+        if changed:
+            raise ValueError("the library's LSTM has no zoneout, dropout, read-only unit or m = oc")
+        if mask is not None and not _is_prefix(mask):
+            raise ValueError("the library's LSTM pads at the end only, expected lengths")
+        return "library"
+
+    def _library(self, xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+        """``forward`` of xs (T, B, d_x) by PyTorch's, whose gates are in the order i, f, g, o."""
+        ordered = []
+        for weight in (self.weight_x, self.weight_h, self.bias):
+            if weight is not None:
+                i, f, o, g = weight.chunk(4)
+                ordered.append(torch.cat([i, f, g, o]))
+        if self.bias is not None:
+            ordered.append(torch.zeros_like(self.bias))
+        before = [x.unsqueeze(0).contiguous() for x in state]
+        options = self.bias is not None, 1, 0.0, self.training, False
+        if mask is None:
+            hs, h, c = torch.lstm(xs, before, ordered, *options, False)
+            return hs, State(h[0], c[0])
+        # PyTorch knows no sequence without steps: it takes one, and is not listened to
+        lengths = mask.sum(1)
+        packed = pack_padded_sequence(xs, lengths.clamp(min=1).cpu(), enforce_sorted=False)
+        order = packed.sorted_indices
+        assert order is not None and packed.unsorted_indices is not None
+        before = [x.index_select(1, order) for x in before]
+        data, h, c = torch.lstm(packed.data, packed.batch_sizes, before, ordered, *options)
+        hs, _ = pad_packed_sequence(packed._replace(data=data), total_length=len(xs))
+        after = (x[0].index_select(0, packed.unsorted_indices) for x in (h, c))
+        listened = (lengths > 0)[:, None]
+        h, c = (new.where(listened, old) for new, old in zip(after, state, strict=True))
+        return zero_padding(hs, mask.T), State(h, c)
+
+
+class BidirectionalLSTM(nn.Module):
+    """One LSTM from the first step to the last, another back, their states side by side.
+
+    Keywords are those of ``LSTM``; of each direction there are ``hidden_size`` units.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, **options: Any) -> None:
+        super().__init__()
+        self.forwards = LSTM(input_size, hidden_size, **options)
+        self.backwards = LSTM(input_size, hidden_size, **options)
+
+    def forward(self, xs: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, State]:
+        """xs (B, T, d_x) to h of every step (B, T, 2 d), zero in padding, and the final states.
+
+        The final state (B, 2 d) is that after the last step beside that, backwards, after the
+        first.
+
+        Raises:
+            ValueError: as ``LSTM.forward``.
+        """
+        mask = padding_mask(lengths, xs)
+        # backwards, padding comes first, and leaves the zeros that all begin with as they are
+        flipped = None if mask is None else mask.flip(1)
+        ahead, last = self.forwards(xs, lengths=mask)
+        back, first = self.backwards(xs.flip(1), lengths=flipped)
+        state = State(*(torch.cat(pair, -1) for pair in zip(last, first, strict=True)))
+        return torch.cat([ahead, back.flip(1)], -1), state
+
+
+def _or(z: Tensor | None, padding: Tensor, like: Tensor) -> Tensor:
+    """What a unit keeps of its previous value when it keeps all of it in padding (T, B, 1)."""
+    return padding.to(like.dtype) if z is None else z.masked_fill(padding, 1)
+
+
+def _is_prefix(mask: Tensor) -> bool:
+    """Whether what is valid (B, T) stands before all padding."""
+    return not bool((~mask[:, :-1] & mask[:, 1:]).any())
