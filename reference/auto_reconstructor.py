@@ -68,7 +68,7 @@ def joint_loss(L_NLL: float, L_AR: Sequence[float] | Array, lambda_: float) -> f
     Raises:
         ValueError: a negative lambda.
     """
-    if lambda_ < 0:
+    if not lambda_ >= 0:
         raise ValueError(f"lambda is {lambda_}, expected at least 0")
     return float(L_NLL + lambda_ * sum(L_AR))
 

@@ -25,7 +25,7 @@ def most_likely(
     pairs: Iterable[tuple[Image, Sequence[int]]],
     log_p: Callable[[Sequence[int], Image, Theta], float],
 ) -> Theta:
-    """``theta* = argmax sum_{(I, S)} log p(S | I; theta)`` among finitely many, the first of equals.
+    """``theta* = argmax sum_{(I, S)} log p(S | I; theta)`` among finitely many, the first at a tie.
 
     Args:
         thetas: the parameters to choose from.
