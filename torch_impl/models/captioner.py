@@ -6,25 +6,23 @@ own pairings, and every field of the configuration may be changed by name.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.dropout import Dropout
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, positive
 from torch_impl.expansion.functional import check_dropout, choose
 from torch_impl.incremental import Incremental
-from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
+from torch_impl.models.common import Fields, check_words, log_probabilities
+from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
 from torch_impl.transformer import Decoder, Encoder, Mixer
 
 
 @dataclass(frozen=True)
-class Configuration:
+class Configuration(Fields):
     """A captioner's sizes and mixers; ``to_dict`` and ``from_dict`` are plain JSON values.
 
     Raises:
@@ -59,32 +57,7 @@ class Configuration:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
         check_dropout(self.dropout, self.dropout_of)
-        for name in ("start_id", "end_id", "pad_id"):
-            if not 0 <= getattr(self, name) < self.vocabulary_size:
-                raise ValueError(
-                    f"{name} {getattr(self, name)} is outside a vocabulary of "
-                    f"{self.vocabulary_size} words"
-                )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every field by name."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Configuration:
-        """What ``to_dict`` wrote.
-
-        Raises:
-            ValueError: a field is missing or unknown.
-        """
-        fields = dataclasses.fields(cls)
-        names = {field.name for field in fields}
-        required = {field.name for field in fields if field.default is dataclasses.MISSING}
-        if wrong := set(values) - names:
-            raise ValueError(f"unknown fields of a configuration: {', '.join(sorted(wrong))}")
-        if missing := required - set(values):
-            raise ValueError(f"missing fields of a configuration: {', '.join(sorted(missing))}")
-        return cls(**values)
+        self.check_special_tokens()
 
 
 class Captioner(nn.Module):
@@ -167,8 +140,9 @@ class Captioner(nn.Module):
             ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
                 the vocabulary, memory not (B, L, d_model) or lengths that do not fit it.
         """
-        self._check(tokens, memory)
         d_model = self.configuration.d_model
+        check_tokens(memory, d_model, "memory")
+        check_words(tokens, len(memory), self.configuration)
         words = self.dropout(self.embedding(tokens)) * d_model**0.5
         words = words + self.positions.weight[: tokens.shape[1]]
         states: Tensor = self.decoder(words, memory, None, memory_lengths)
@@ -184,8 +158,11 @@ class Captioner(nn.Module):
         Raises:
             ValueError: as ``states``.
         """
-        logits = self.vocabulary(self.states(tokens, memory, memory_lengths))
-        return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        return self.predict(self.states(tokens, memory, memory_lengths))
+
+    def predict(self, states: Tensor) -> Tensor:
+        """States (..., d_model) to the log-probabilities of the next word, (..., V)."""
+        return log_probabilities(self.vocabulary(states))
 
     def incremental(
         self,
@@ -206,16 +183,6 @@ class Captioner(nn.Module):
     def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
         """``decode`` what ``encode`` makes of the features: (B, T, V)."""
         return self.decode(tokens, self.encode(features, lengths), lengths)
-
-    def _check(self, tokens: Tensor, memory: Tensor) -> None:
-        check_tokens(memory, self.configuration.d_model, "memory")
-        if tokens.dim() != 2 or len(tokens) != len(memory):
-            raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected ({len(memory)}, T)")
-        if tokens.shape[1] > self.max_length:
-            raise ValueError(f"{tokens.shape[1]} tokens are more than max_length {self.max_length}")
-        size = self.configuration.vocabulary_size
-        if can_check_values() and ((tokens < 0) | (tokens >= size)).any():
-            raise ValueError(f"token ids must lie between 0 and {size - 1}")
 
 
 class ExpansionNet(Captioner):
