@@ -3,12 +3,14 @@
 A record is a plain dictionary:
 
     schema      1
-    kind        equations | verification | flops | score | ablation | training | timing
+    kind        equations | verification | flops | score | ablation | training | timing | comparison
+                | prediction | scaling
     what        {"paper", "table", "row"}: the line of a table that the values belong to
     values      {column: number}
     n           how many images (cases, rounds of calls) the values are over
     seeds       the seeds of training
     status      same data | recorded means (FLOPs without the data) | other data | embedded
+                | predicted (never measured)
     details     whatever else the report shows (per-image scores, captions, rows)
     data        {"name", "fingerprint", "split"}
     signature   how captions were scored (tokeniser, metric, references)
@@ -44,8 +46,23 @@ PUBLISHED = ROOT / "reports" / "records"
 LOCAL = ROOT / "reports" / "local" / "records"
 
 SCHEMA = 1
-KINDS = ("equations", "verification", "flops", "score", "ablation", "training", "timing")
-STATUSES = ("same data", "recorded means", "other data", "embedded")
+KINDS = (
+    "equations",
+    "verification",
+    "flops",
+    "score",
+    "ablation",
+    "training",
+    "timing",
+    "comparison",
+    "prediction",
+    "scaling",
+)
+PREDICTED = "predicted"
+"""The status of a number that nobody measured, and of every record of a prediction."""
+STATUSES = ("same data", "recorded means", "other data", "embedded", PREDICTED)
+_OF_A_DEVICE = ("timing", "prediction", "scaling")
+"""Kinds whose numbers are one device's, and replace no other's."""
 _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
 _OPTIONAL = ("triton",)
 
@@ -188,14 +205,60 @@ def validate(record: Any, where: str) -> Record:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value):
             raise InputError(f"{where}: value {name!r} is {value!r}, expected a finite number")
-    if record["kind"] == "timing":
-        names = {"case", "row", "implementation", "baseline", "verdict"}
-        if missing := names - set(record.get("details") or {}):
-            raise InputError(f"{where}: details must name {', '.join(sorted(missing))}")
     for name in ("key", "time", "command"):
         if not isinstance(record.get(name), str):
             raise InputError(f"{where}: field {name!r} must be text")
+    for name, kinds, expected in _FIELDS:
+        if not isinstance(record.get(name), kinds):
+            raise InputError(f"{where}: field {name!r} must be {expected}")
+    device = record["device"]
+    if not isinstance(device.get("kind"), str) or not isinstance(device.get("name"), str):
+        raise InputError(f"{where}: field 'device' must have a kind and a name")
+    if record["kind"] == "prediction" and record["status"] != PREDICTED:
+        raise InputError(f"{where}: status {record['status']!r} of a prediction, not {PREDICTED!r}")
+    if record["kind"] == "timing":
+        _validate_timing(record["details"], device, where)
+    if record["kind"] == "comparison":
+        _validate_comparison(record["details"], where)
     return record
+
+
+_FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("device", dict, "an object"),
+    ("versions", dict, "an object"),
+    ("details", dict, "an object"),
+    ("seeds", list, "a list"),
+    ("data", dict | None, "an object or null"),
+    ("commit", str | None, "text or null"),
+    ("clean", bool | None, "true, false or null"),
+    ("wall_s", int | float | None, "a number or null"),
+)
+
+
+def _validate_timing(details: Record, device: Record, where: str) -> None:
+    names = {"case", "row", "implementation", "baseline", "verdict"}
+    if missing := names - set(details):
+        raise InputError(f"{where}: details must name {', '.join(sorted(missing))}")
+    case = details["case"]
+    if not isinstance(case, dict) or not {"subject", "sizes", "precision"} <= set(case):
+        raise InputError(f"{where}: details.case must have a subject, sizes and a precision")
+    if device["kind"] == "cpu" and not isinstance(device.get("threads"), int):
+        raise InputError(f"{where}: field 'device' of a timing on a CPU must say how many threads")
+
+
+def _validate_comparison(details: Record, where: str) -> None:
+    for name in ("benchmark", "implementation", "verdict"):
+        if not isinstance(details.get(name), str):
+            raise InputError(f"{where}: details.{name} of a comparison must be text")
+    for name in ("revision", "against"):
+        of = details.get(name)
+        alone = name == "against" and of is None and name in details
+        if not alone and not (
+            isinstance(of, dict)
+            and isinstance(of.get("commit"), str)
+            and isinstance(of.get("dirty"), bool)
+        ):
+            raise InputError(f"{where}: details.{name} must have a commit and say if it is dirty")
 
 
 def append(records: Iterable[Record], path: Path) -> None:
@@ -208,6 +271,8 @@ def append(records: Iterable[Record], path: Path) -> None:
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             end = file.seek(0, os.SEEK_END)
+            if end and (file.seek(end - 1), file.read(1))[1] != b"\n":
+                lines = "\n" + lines  # a cut line stays one line, and spoils no other
             try:
                 file.write(lines.encode())
                 file.flush()
@@ -219,20 +284,56 @@ def append(records: Iterable[Record], path: Path) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
 
 
+def check_writable(path: Path) -> None:
+    """Find out before hours of work, not after.
+
+    Raises:
+        InputError: records could not be appended to ``path``.
+    """
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not os.access(existing, os.W_OK) or (existing != path and not existing.is_dir()):
+        raise InputError(f"{path}: cannot be written, expected a place for records")
+
+
 def read(path: Path) -> list[Record]:
     """All records of one file.
 
     Raises:
         InputError: a line is no valid record; the message names file and line.
     """
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)  # no line that another run is writing just now
+            return parse(file.read(), str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def parse(data: bytes, where: str, first: int = 1) -> list[Record]:
+    """Records from JSON lines, the first of which is line ``first`` of ``where``.
+
+    Raises:
+        InputError: a line is no valid record; the message names it.
+    """
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: not UTF-8 text, expected records as JSON lines") from None
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        where = f"{path}: line {number}"
+    for number, line in enumerate(lines, start=first):
+        if not line and number == first + len(lines) - 1:
+            break  # what follows the last line's end
+        place = f"{where}: line {number}"
         try:
             value = json.loads(line)
         except json.JSONDecodeError as error:
-            raise InputError(f"{where}: not valid JSON ({error.msg})") from None
-        records.append(validate(value, where))
+            raise InputError(
+                f"{place}: not valid JSON ({error.msg}), cut off? Delete that line: all others "
+                "stand for themselves"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{place}: not valid JSON ({error})") from None
+        records.append(validate(value, place))
     return records
 
 
@@ -243,9 +344,9 @@ def load(*folders: Path) -> list[Record]:
 
 
 def slot(record: Record) -> tuple[Any, ...]:
-    """What a later record of the same measurement replaces."""
+    """What a later record of the same measurement replaces; a comparison is replaced by none."""
     what, data = record["what"], record["data"] or {}
-    device = record["device"] if record["kind"] == "timing" else {}
+    device = record["device"] if record["kind"] in _OF_A_DEVICE else {}
     return (
         record["kind"],
         *(what[name] for name in ("paper", "table", "row")),
@@ -254,6 +355,7 @@ def slot(record: Record) -> tuple[Any, ...]:
         data.get("split"),
         device.get("name"),
         device.get("threads"),
+        record["key"] if record["kind"] == "comparison" else None,
     )
 
 

@@ -188,15 +188,19 @@ def measure(
     device: torch.device | str,
     budget: Budget,
     refused: dict[str, Exception] | None = None,
+    *,
+    flush: bool = True,
 ) -> Measurement:
     """Time the functions against the first of them.
 
     Args:
         functions: what to call, by name; each call does the whole work anew.
-        device: where they compute: what is waited for, and whose cache is emptied.
+        device: where they compute: what is waited for.
         budget: of all the rounds together.
         refused: takes what any but the first raises in its first call, which then is not timed;
             without it, that is raised.
+        flush: empty a CUDA device's cache before each call. A CPU's stays as the call before left
+            it, which was another function's: too large for it, or warm for all alike.
 
     Raises:
         ValueError: there are no functions.
@@ -204,7 +208,7 @@ def measure(
     """
     if not functions:
         raise ValueError("no functions, expected at least one to time")
-    seconds_of = _stopwatch(torch.device(device))
+    seconds_of = _stopwatch(torch.device(device), flush)
     first_calls, usual = {}, {}
     for name, function in functions.items():
         try:
@@ -259,10 +263,10 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _stopwatch(device: torch.device) -> Callable[[Function], float]:
+def _stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:
     """What calls a function and gives its seconds on ``device``, waited for."""
     if device.type == "cuda":
-        return _cuda_stopwatch(device)
+        return _cuda_stopwatch(device, flush)
 
     def seconds(function: Function) -> float:
         began = perf_counter()
@@ -272,14 +276,15 @@ def _stopwatch(device: torch.device) -> Callable[[Function], float]:
     return seconds
 
 
-def _cuda_stopwatch(device: torch.device) -> Callable[[Function], float]:
-    """By events, from an idle device with an empty cache: what launching costs is in it."""
+def _cuda_stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:
+    """By events, from an idle device, its cache empty if so told; what launching costs is in it."""
     cache = torch.cuda.get_device_properties(device).L2_cache_size
     filler = torch.empty(2 * cache, dtype=torch.int8, device=device)
 
     def seconds(function: Function) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        filler.zero_()
+        if flush:
+            filler.zero_()
         torch.cuda.synchronize(device)
         start.record()
         function()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -19,9 +21,10 @@ from benchmarks.cli import main
 from benchmarks.errors import InputError
 from benchmarks.report import build, markdown
 from benchmarks.report import command as report
-from benchmarks.speed import command, drawn, layers, run, suites, targets
+from benchmarks.speed import drawn, layers, options, plot, run, suites, targets, threads
 from benchmarks.speed.case import COMPILED, PRECISIONS, Case, Sizes
 from benchmarks.speed.ceilings import COPY, PRODUCT
+from benchmarks.speed.session import Session
 from benchmarks.speed.subjects import SUBJECTS
 from benchmarks.speed.targets import BEST, TARGETS, Target, judge
 from tests.tolerances import COUNTED, SAME_WORK, error
@@ -180,14 +183,136 @@ def test_of_tiny_sizes_nothing_is_kept_unless_told(tmp_path, monkeypatch, capsys
 def test_coefficients_are_all_paired_and_what_does_not_matter_is_timed_once(tmp_path):
     words = ["--groups", "none", "64", "128x2", "--num-expansions", "none", "4", "--only"]
     names = {
-        "greedy": 3 * 2, "encoder forward+": 3, "decoder forward+": 2, "reward": 1,
+        "greedy": 3 * 2, "encoder forward+backward": 3, "decoder forward+backward": 2, "reward": 1,
     }  # fmt: skip
-    for only, count in names.items():
-        options = ["time", "--suite", "gpu", "--dtype", "float32", *words, only]
-        cases = command.chosen(cli.parser_for("time").parse_args(options), CPU)
-        assert len({case.row for case in cases}) == count
-        attends = [case for case in cases if case.implementations == ("attention",)]
-        assert len({case.row for case in attends}) == (1 if "forward" in only else 0)
+    line = ["time", "--suite", "gpu", "--dtype", "float32", *words, *names]
+    cases = options.chosen(cli.parser_for("time").parse_args(line), CPU)
+    for name, count in names.items():
+        of = [case for case in cases if case.subject.name == name]
+        assert len({case.row for case in of}) == count
+        attends = [case for case in of if case.implementations == ("attention",)]
+        assert len({case.row for case in attends}) == (1 if "forward" in name else 0)
+
+
+def test_every_number_of_threads_is_timed_and_pinned_to_as_many_cores(tmp_path):
+    before = os.sched_getaffinity(0)
+    made = timed(tmp_path, "--only", "dynamic-layer forward+", "--threads", "1", "all", "1")
+    assert [r["device"]["threads"] for r in made] == [
+        n for n in dict.fromkeys([1, threads.usable()]) for _ in range(2)
+    ]
+    for one in made:
+        pinned = one["device"]["pinned"]
+        assert len(pinned) == one["device"]["threads"]
+        assert set(pinned) <= before
+    assert os.sched_getaffinity(0) == before
+
+
+def test_work_of_every_thread_stays_on_the_cores_it_is_pinned_to():
+    before = os.sched_getaffinity(0)
+    barrier, seen = threading.Barrier(2), []
+
+    def look() -> None:
+        barrier.wait()
+        seen.append(os.sched_getaffinity(0))
+        barrier.wait()
+
+    there = threading.Thread(target=look)
+    there.start()
+    cores = threads.cores(1)
+    with pytest.raises(KeyboardInterrupt), threads.pinned(cores):
+        barrier.wait()
+        barrier.wait()
+        raise KeyboardInterrupt
+    there.join()
+    assert seen == [set(cores)]
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize(
+    ("listed", "count", "expected"),
+    [
+        ({0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}, 2, [0, 2]),
+        ({0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}, 2, [0, 1]),
+        ({0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}, 3, [0, 1, 3]),
+        ({}, 2, [2, 3]),
+        ({0: "none"}, 4, [0, 1, 2, 3]),
+    ],
+)
+def test_physical_cores_come_before_second_threads_of_any(
+    listed, count, expected, tmp_path, monkeypatch
+):
+    for core, siblings in listed.items():
+        folder = tmp_path / f"cpu{core}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(siblings + "\n")
+    monkeypatch.setattr(threads, "TOPOLOGY", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert threads.cores(count) == expected
+
+
+def test_a_cut_line_is_named_and_spoils_no_other(tmp_path, capsys):
+    words = ["--only", "dynamic-layer forward"]
+    path = tmp_path / "r.jsonl"
+    whole = timed(tmp_path, *words)
+    path.write_bytes(path.read_bytes()[:-30])
+    cut = path.read_bytes()
+    assert main(["time", *QUICK, "--out", str(path), *words]) == 2
+    assert re.search(r"r.jsonl: line 4: not valid JSON .*Delete that line", capsys.readouterr().err)
+    assert path.read_bytes() == cut
+    records.append(whole[:1], path)  # another run, that had read it before
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{line}\n" for n, line in enumerate(lines) if n != 3))
+    assert records.read(path) == [*whole[:3], whole[0]]
+
+
+def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(tmp_path, capsys):
+    drawing = tmp_path / "a" / "p.svg"
+    words = ["--only", "encoder forward+backward", "decoder forward+backward", "--suite", "grid"]
+    coefficients = ["--groups", "none", "64", "128", "64,192", "--num-expansions", "64", "192"]
+    made = timed(tmp_path, *words, *coefficients, "--plot", str(drawing))
+    assert "time and memory over expansion coefficients" in capsys.readouterr().out
+    encoder, decoder = reversed(plot.curves(made))
+    assert (encoder.half, decoder.half) == ("encoder", "decoder")
+    for curve, sums in ((encoder, [1, 2, 4]), (decoder, [1, 3])):
+        panel = curve.panel("seconds")
+        assert list(panel.lines) == ["literal", "factored"]
+        for name, (x, y, low, high) in panel.lines.items():
+            assert list(x) == sums
+            assert all(a <= b <= c for a, b, c in zip(low, y, high, strict=True))
+            values = [
+                r["values"]["seconds"]
+                for r in made
+                if r["details"]["implementation"] == name and r in curve.made
+            ]
+            assert sorted(values) == sorted(y)
+    assert [list(curve.panel("peak bytes").levels) for curve in (encoder, decoder)] == [
+        ["attention"],
+        [],
+    ]
+    text = drawing.read_text()
+    assert text == plot.draw(plot.curves(made))
+    for word in ("sum of G", "N_E", "literal", "factored", "peak bytes"):
+        assert word in text
+    files = markdown.files(build.document(made))
+    assert "Over expansion coefficients: encoder forward+backward, B=2" in files["README.md"]
+    assert files["figures/speed-coefficients-2.svg"] == plot.draw([encoder])
+
+
+def test_curves_hold_the_other_half_at_v2_s(tmp_path):
+    made = []
+    for groups in (16, 64):
+        for vectors in (4, 16):
+            sizes = {"encoder": f"static:{groups}", "decoder": f"dynamic:{vectors}"}
+            case = suites.case("xe-step", (), **sizes)
+            times = {"seconds": 1.0, "seconds low": 1.0, "seconds high": 1.0}
+            made.append(record(case, "literal", times))
+    by_half = {curve.half: curve for curve in plot.curves(made)}
+    sizes = [r["details"]["case"]["sizes"] for r in by_half["encoder"].made]
+    assert {s["decoder"] for s in sizes} == {"dynamic:16"}
+    assert {s["encoder"] for s in sizes} == {"static:16", "static:64"}
+    # no record has v2's encoder: either will do, but one alone
+    assert len({r["details"]["case"]["sizes"]["encoder"] for r in by_half["decoder"].made}) == 1
+    assert plot.curves(made[:1]) == []
 
 
 def test_no_time_left_says_so(tmp_path, capsys):
@@ -223,13 +348,26 @@ def test_no_time_left_says_so(tmp_path, capsys):
         (["--out", ".", "--only", "reward"], "--out .: is a folder, expected a file of records"),
         (["--threads", "none"], "--threads none: expected a number from 1 to"),
         (["--seconds", "0"], "--seconds: seconds is 0"),
-        (["--minutes", "0"], "--minutes 0.0: expected above 0"),
-        (["--only", "reward", "--dtype", "bfloat16"], "no case of --suite cpu is left"),
+        (["--minutes", "0"], "--minutes 0.0: expected a finite number above 0"),
+        (["--seconds", "nan"], "--seconds: seconds is nan, expected a finite number"),
+        (["--seconds", "inf"], "--seconds: seconds is inf, expected a finite number"),
+        (["--minutes", "nan"], "--minutes nan: expected a finite number"),
+        (["--only", ""], "--only (empty): no such case"),
+        (["--only", "reward", "--dtype", "bfloat16"], "--dtype bfloat16: makes no difference"),
+        (["--only", "reward", "--groups", "64"], "--groups: makes no difference to any of reward"),
+        (["--only", "static", "--num-expansions", "4"], "--num-expansions: makes no difference"),
+        (["--only", "reward", "--batch", "4"], "--batch: makes no difference to any of reward"),
+        (["--only", "dynamic-layer", "--length", "4"], "--length: makes no difference"),
+        (["--only", "reward", "--seed", "4"], "--seed: nothing is drawn in any of reward"),
+        (["--no-flush"], "--no-flush: makes no difference on a CPU"),
+        (["--threads", "1", "0"], "--threads 0: expected a number from 1 to"),
+        (["--out", "/dev/null/r.jsonl"], "/dev/null/r.jsonl: cannot be written"),
+        (["--only", "reward", "--plot", "p.svg"], "--plot: nothing is timed at two sums of"),
         (["--suite", "gpu", "--only", "drawn"], "no case of --suite gpu is left"),
     ],
 )
 def test_what_cannot_be_timed_is_one_line(words, said, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "_verified", lambda *_: [])
+    monkeypatch.setattr(Session, "verify", lambda _: True)
     assert main(["time", "--tiny", "--out", str(tmp_path / "r.jsonl"), *words]) == 2
     error = capsys.readouterr().err
     assert f"captionbench: error: {said}" in error or said in error.splitlines()[-1]
@@ -287,7 +425,7 @@ def test_what_fails_at_work_is_left_out_and_named(tmp_path, monkeypatch, capsys)
         return compiled
 
     monkeypatch.setattr(torch, "compile", fails)
-    monkeypatch.setattr(command, "_verified", lambda *_: [])
+    monkeypatch.setattr(Session, "verify", lambda _: True)
     only = ["--suite", "gpu", "--only", "dynamic-layer forward+", "--dtype", "float32"]
     made = timed(tmp_path, *only)
     assert {r["details"]["implementation"] for r in made} == {"literal", "factored"}
@@ -340,6 +478,7 @@ def record(case: Case, implementation: str, values: dict, **details):
 
 
 STATIC = suites.case("static-layer forward+backward", ())
+GPU = {"kind": "cuda", "name": "a GPU of theirs", "cores": 16, "threads": 1}
 
 
 @pytest.mark.parametrize(
@@ -459,7 +598,7 @@ def test_the_report_of_a_gpu_names_its_roofline():
         record(ceilings, "device", {COPY: 60.0, PRODUCT: 40.0}),
     ]
     for one in made:
-        one["device"] = {"kind": "cuda", "name": "a GPU of theirs", "cores": 16, "threads": 1}
+        one["device"] = GPU
     text = section(made)
     assert "at least 0.5 of its roofline | 0.5 | a GPU of theirs | met |" in text
     assert "a GPU of theirs." in text
@@ -467,7 +606,7 @@ def test_the_report_of_a_gpu_names_its_roofline():
 
 def test_what_was_timed_here_is_in_the_next_report(tmp_path):
     timing = record(STATIC, "literal", {})
-    there = {**record(STATIC, "x", {}), "kind": "verification", "device": {"kind": "cuda"}}
+    there = {**record(STATIC, "x", {}), "kind": "verification", "device": GPU}
     other = {**record(STATIC, "y", {}), "kind": "equations"}
     records.append([timing, there, other], tmp_path / "timing.jsonl")
     assert report.measure([], tmp_path) == [timing, there]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -69,4 +70,51 @@ def curves(
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.legend(frameon=False, fontsize=9)
+    return _svg(figure)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing of several: curves with intervals, and levels that are the same at every x.
+
+    Args:
+        title: above it.
+        lines: name -> (x, y, low, high); names keep their colour in all panels.
+        levels: name -> y.
+        xlabel: below it.
+        ylabel: beside it.
+    """
+
+    title: str
+    lines: Mapping[str, tuple[Sequence[float], ...]]
+    levels: Mapping[str, float]
+    xlabel: str
+    ylabel: str
+
+
+def panels(rows: Sequence[Sequence[Panel]]) -> str:
+    """Panels in rows and columns, all of log-log axes."""
+    columns = max(len(row) for row in rows)
+    size = (5 * columns, 3.6 * len(rows))
+    figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
+    names = dict.fromkeys(
+        name for row in rows for panel in row for name in (*panel.lines, *panel.levels)
+    )
+    colours = {name: f"C{place % 10}" for place, name in enumerate(names)}
+    for row, drawn in zip(rows, grid, strict=True):
+        for axes in drawn[len(row) :]:
+            axes.set_visible(False)
+        for panel, axes in zip(row, drawn, strict=False):
+            for name, (x, y, low, high) in panel.lines.items():
+                axes.plot(x, y, marker=".", label=name, color=colours[name])
+                axes.fill_between(x, low, high, alpha=0.2, color=colours[name], linewidth=0)
+            for name, level in panel.levels.items():
+                axes.axhline(level, linestyle="--", linewidth=1, label=name, color=colours[name])
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_title(panel.title, fontsize=9)
+            axes.set_xlabel(panel.xlabel)
+            axes.set_ylabel(panel.ylabel)
+            axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
     return _svg(figure)

@@ -15,18 +15,22 @@ from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.records import Record
 from benchmarks.speed import resources
+from benchmarks.speed import threads as cpu_threads
 from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Work, settings
 from benchmarks.timing import Budget, Measurement, measure
 from benchmarks.verify import table
 
 TABLE = "speed"
+WARM = "cache warm"
+"""Added to the row of what is timed on CUDA with its cache left as it is."""
 Values = dict[str, float]
 
 
-def describe(device: torch.device, threads: int) -> dict[str, Any]:
-    """The device that numbers belong to."""
+def describe(device: torch.device, threads: int, *, pinned: bool = False) -> dict[str, Any]:
+    """The device that numbers belong to; with ``pinned``, on a CPU, the cores they were made on."""
     if device.type != "cuda":
-        return {**records.environment()["device"], "threads": threads}
+        cores = {"pinned": cpu_threads.cores(threads)} if pinned else {}
+        return {**records.environment()["device"], "threads": threads, **cores}
     properties = torch.cuda.get_device_properties(device)
     return {
         "kind": "cuda",
@@ -50,54 +54,62 @@ def _driver() -> str | None:
     return done.stdout.split("\n")[0].strip() or None
 
 
-def key(case: Case, budget: Budget, described: Mapping[str, Any]) -> str:
+def key(case: Case, budget: Budget, described: Mapping[str, Any], flush: bool = True) -> str:
     """Equal for what need not be measured again."""
-    return records.key_of("timing", case.to_dict(), budget, described)
+    return records.key_of("timing", case.to_dict(), budget, described, flush)
 
 
 def time_case(
-    case: Case, device: torch.device, threads: int, budget: Budget, *, strict: bool
+    case: Case,
+    device: torch.device,
+    threads: int,
+    budget: Budget,
+    *,
+    strict: bool,
+    flush: bool = True,
 ) -> list[Record]:
     """A record for each of the case's implementations that can be had.
 
     Args:
         case: what.
         device: where.
-        threads: of the CPU.
+        threads: of the CPU; where that computes, they are pinned to as many cores.
         budget: of the rounds.
         strict: an implementation that cannot be had is bad input; else, as one that fails in its
             first call, it is left out, and the records say why.
+        flush: empty a CUDA device's cache before each call; without, the row says so.
 
     Raises:
-        InputError: the baseline cannot be had, or with ``strict`` any.
+        InputError: the baseline cannot be had, or with ``strict`` any; or the clock jumps.
     """
     began = time.perf_counter()
     torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
-    with settings(case.precision, threads):
+    described = describe(device, threads, pinned=True)
+    with settings(case.precision, threads), cpu_threads.pinned(described.get("pinned", [])):
         if case.subject.count:
             values, unavailable = _counted(case, device)
             details: dict[str, dict[str, Any]] = {name: {"verdict": "counted"} for name in values}
         else:
-            values, details, unavailable = _timed(case, device, budget)
+            values, details, unavailable = _timed(case, device, budget, flush)
     gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
     if unavailable and (strict or case.implementations[0] in unavailable):
         name, why = next(iter(unavailable.items()))
         raise InputError(f"{case.row}: implementation {name} cannot be had ({why})")
-    described = describe(device, threads)
+    row = case.row if flush or case.subject.count else f"{case.row}, {WARM}"
     return [
         records.make(
             "timing",
             paper="all",
             table=TABLE,
-            row=f"{case.row}: {_against(case, name)}",
+            row=f"{row}: {_against(case, name)}",
             values=values[name],
             status="embedded",
-            key=key(case, budget, described),
+            key=key(case, budget, described, flush),
             n=details[name].get("rounds"),
             device=described,
             details={
                 "case": case.to_dict(),
-                "row": case.row,
+                "row": row,
                 "implementation": name,
                 "baseline": case.implementations[0],
                 "unavailable": unavailable,
@@ -129,7 +141,7 @@ def _counted(case: Case, device: torch.device) -> tuple[dict[str, Values], dict[
 
 
 def _timed(
-    case: Case, device: torch.device, budget: Budget
+    case: Case, device: torch.device, budget: Budget, flush: bool
 ) -> tuple[dict[str, Values], dict[str, dict[str, Any]], dict[str, str]]:
     works: dict[str, Work] = {}
     unavailable = {}
@@ -145,7 +157,7 @@ def _timed(
         return {}, {}, unavailable
     refused: dict[str, Exception] = {}
     calls = {name: work.call for name, work in works.items()}
-    measured = measure(calls, device, budget, refused)
+    measured = measure(calls, device, budget, refused, flush=flush)
     unavailable |= {name: _one_line(error) for name, error in refused.items()}
     timed = list(measured.samples)
     taken = {name: _taken(case, works[name], name, device) for name in timed}
@@ -160,6 +172,8 @@ def _timed(
             "samples": _rounded(measured.samples[name]),
             "again": _rounded(measured.again) if name == measured.twin else None,
             "first_call_s": measured.first_calls[name],
+            "jumps": measured.jumps,
+            "cache": "emptied" if flush and device.type == "cuda" else "warm",
         }
     return values, details, unavailable
 

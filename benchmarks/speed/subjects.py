@@ -20,9 +20,9 @@ def named(beginning: str) -> list[Subject]:
         InputError: there are none.
     """
     found = [subject for name, subject in SUBJECTS.items() if name.startswith(beginning)]
-    if not found:
+    if not found or not beginning:
         raise InputError(
-            f"--only {beginning}: no such case, expected the beginning of one of "
+            f"--only {beginning or '(empty)'}: no such case, expected the beginning of one of "
             f"{', '.join(SUBJECTS)}"
         )
     return found

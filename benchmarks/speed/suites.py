@@ -36,6 +36,7 @@ def case(
 def cpu(seed: int = drawn.SEED) -> list[Case]:
     """What the targets on a CPU need, and shapes drawn by ``seed``."""
     return [
+        case("ceilings", ("device",)),
         case("static-layer forward+backward", FORMS),
         case("dynamic-operator forward", FORMS),
         case("dynamic-operator forward+backward", FORMS),
@@ -111,4 +112,6 @@ def _attending(one: Case) -> Case:
     expands = any(not Mixer.parse(getattr(one.sizes, half)).attends for half in halves)
     if expands or "literal" not in one.subject.implementations:
         return one
-    return replace(one, implementations=(ATTENTION,))
+    # the model's other half, which does not matter, attends too
+    sizes = replace(one.sizes, encoder=ATTENTION, decoder=ATTENTION)
+    return replace(one, implementations=(ATTENTION,), sizes=sizes)

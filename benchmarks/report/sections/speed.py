@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.speed import plot
 from benchmarks.speed.targets import device_name, judge, roofline
 
 TIMED = (
@@ -76,6 +77,11 @@ def speed(records: Sequence[Record]) -> Section:
             for name, value in r["values"].items()
         ]
         blocks.append(Table("speed-counted", "Ceilings and growth", COUNTED, rows, folded=True))
+    for n, curve in enumerate(plot.curves(made)):
+        name = f"speed-coefficients-{n + 1}"
+        blocks.append(
+            Figure(name, f"Over expansion coefficients: {curve.about}", plot.draw([curve]))
+        )
     blocks.append(provenance(made))
     return Section("Speed", blocks)
 
