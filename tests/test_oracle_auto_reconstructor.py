@@ -19,6 +19,12 @@ from tests.tolerances import assert_close
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 6)
+EIGHTHS = st.integers(0, 24).map(lambda n: n / 8)
+
+
+def assert_same(actual, expected, what="output"):
+    """To rounding of 1, the scale of a cosine: a distance itself may cancel to nothing."""
+    assert_close([1, *actual], [1, *expected], what)
 
 
 def reconstructor_parameters(rng, d, d_prime):
@@ -68,7 +74,7 @@ def test_states_that_never_change_can_be_reconstructed(seed, length, d):
 
 
 @covers(arnet=[7])
-@given(SEEDS, SIZES, st.floats(-3, 3))
+@given(SEEDS, SIZES, EIGHTHS)
 def test_the_error_is_the_square_of_a_distance(seed, d, factor):
     h, h_hat, shift = np.random.default_rng(seed).standard_normal((3, d))
     error = arnet.reconstruction_error(h, h_hat)
@@ -90,7 +96,7 @@ def test_the_likelihood_is_the_product_over_all_words_but_the_first(seed, N, V):
 
 
 @covers(arnet=[9])
-@given(st.floats(0, 10), st.lists(st.floats(0, 10), max_size=4), st.floats(0, 1), st.floats(0, 1))
+@given(EIGHTHS, st.lists(EIGHTHS, max_size=4), EIGHTHS, EIGHTHS)
 def test_the_joint_loss_is_linear_in_lambda_from_the_likelihood_on(L_NLL, L_AR, a, b):
     assert arnet.joint_loss(L_NLL, L_AR, 0.0) == L_NLL
     both = arnet.joint_loss(L_NLL, L_AR, a + b)
@@ -116,20 +122,20 @@ def test_the_cosine_distance_sees_the_angle_alone(seed, d, a, b):
     h_1, h_2 = rng.standard_normal((2, d))
     distance = arnet.cosine_distance(h_1, h_2)
     R = rotation(rng, d)
-    assert_close([distance], [arnet.cosine_distance(h_2, h_1)], "symmetric")
+    assert_same([distance], [arnet.cosine_distance(h_2, h_1)], "symmetric")
     same = [arnet.cosine_distance(a * h_1, b * h_2), arnet.cosine_distance(R @ h_1, R @ h_2)]
-    assert_close(same, [distance, distance], "scaled, turned")
+    assert_same(same, [distance, distance], "scaled, turned")
     extremes = [arnet.cosine_distance(h_1, a * h_1), arnet.cosine_distance(h_1, -a * h_1)]
-    assert_close(extremes, [0, 2], "extremes")
+    assert_same(extremes, [0, 2], "extremes")
     opposite = arnet.cosine_distance(h_1, -h_2)
-    assert_close([distance + opposite], [2], "opposites")
+    assert_same([distance + opposite], [2], "opposites")
 
 
 @covers(arnet=[10])
 @given(st.floats(0, math.pi))
 def test_the_cosine_distance_of_an_angle(angle):
     turned = np.array([math.cos(angle), math.sin(angle)])
-    assert_close([1 - arnet.cosine_distance(np.array([1.0, 0.0]), turned)], [math.cos(angle)])
+    assert_same([arnet.cosine_distance(np.array([1.0, 0.0]), turned)], [1 - math.cos(angle)])
 
 
 def test_a_state_without_direction_and_other_images_are_refused():
@@ -148,8 +154,8 @@ def test_both_discrepancies_ignore_rotation_and_the_images_order(seed, N, d):
     for distance in (arnet.mean_centroid_distance, arnet.point_wise_distance):
         plain = distance(U, V)
         same = [distance(V, U), distance(U @ R, V @ R), distance(U[order], V[order])]
-        assert_close(same, [plain] * 3)
-        assert_close([1 - distance(U, U)], [1], "of themselves")
+        assert_same(same, [plain] * 3)
+        assert_same([distance(U, U)], [0], "of themselves")
 
 
 @covers(arnet=[11])
@@ -158,9 +164,9 @@ def test_the_centroid_does_not_know_whose_state_is_whose(seed, N, d):
     rng = np.random.default_rng(seed)
     U, V = rng.standard_normal((2, N, d))
     plain = arnet.mean_centroid_distance(U, V)
-    assert_close([arnet.mean_centroid_distance(U, V[rng.permutation(N)])], [plain])
-    assert_close([arnet.mean_centroid_distance(3 * U, 0.1 * V)], [plain], "scaled as a whole")
-    assert_close([arnet.mean_centroid_distance(U, np.r_[V, V])], [plain], "every image twice")
+    assert_same([arnet.mean_centroid_distance(U, V[rng.permutation(N)])], [plain])
+    assert_same([arnet.mean_centroid_distance(3 * U, 0.1 * V)], [plain], "scaled as a whole")
+    assert_same([arnet.mean_centroid_distance(U, np.r_[V, V])], [plain], "every image twice")
 
 
 @covers(arnet=[12])
@@ -170,6 +176,6 @@ def test_the_point_wise_distance_is_the_mean_over_images_and_ignores_each_norm(s
     U, V = rng.standard_normal((2, N, d))
     plain = arnet.point_wise_distance(U, V)
     each = [arnet.mean_centroid_distance(u[None], v[None]) for u, v in zip(U, V, strict=True)]
-    assert_close([plain], [sum(each) / N])
+    assert_same([plain], [sum(each) / N])
     norms = rng.uniform(0.1, 10, (N, 1))
-    assert_close([arnet.point_wise_distance(norms * U, V)], [plain], "scaled one by one")
+    assert_same([arnet.point_wise_distance(norms * U, V)], [plain], "scaled one by one")
