@@ -13,6 +13,7 @@ from benchmarks.report.document import Document
 from benchmarks.report.sections import (
     ablation,
     equations,
+    history,
     operations,
     photographs,
     released,
@@ -47,6 +48,7 @@ def document(
             equations.verification(made),
             operations.operations(made),
             speed.speed(made),
+            *history.history(made),
             released.released(made, quick=quick),
             ablation.ablation(made),
             photographs.photographs(made, jpegs or {}),

@@ -97,9 +97,9 @@ def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
 
 
 def _of_its_own(record: Record) -> bool:
-    """Whether another command made it: `evaluate`, or `time`, which verifies too."""
+    """Whether another command made it: `evaluate`, `track`, or `time`, which verifies too."""
     elsewhere = record["kind"] == "verification" and record["device"]["kind"] != "cpu"
-    return elsewhere or record["kind"] in ("training", "timing")
+    return elsewhere or record["kind"] in ("training", "timing", "comparison")
 
 
 def check() -> int:

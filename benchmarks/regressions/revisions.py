@@ -1,0 +1,157 @@
+"""Revisions of a git repository, checked out into scratch worktrees and removed again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.errors import InputError
+
+PACKAGE = "torch_impl"
+"""What is measured of a revision: everything else is the running checkout's."""
+SHOWN = 9
+"""Characters of a commit that are enough to name it."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit, or the working tree on top of it.
+
+    Args:
+        name: as it was asked for.
+        commit: the whole hash.
+        dirty: whether the measured code is not the commit's.
+        working: whether the working tree is meant, not the commit.
+    """
+
+    name: str
+    commit: str
+    dirty: bool = False
+    working: bool = False
+
+    @property
+    def label(self) -> str:
+        """The commit's first characters, with a plus where the code is not the commit's."""
+        return label(self.commit, self.dirty)
+
+
+def label(commit: str, dirty: bool) -> str:
+    """See `Revision.label`."""
+    return commit[:SHOWN] + ("+" if dirty else "")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A revision's files: ``folder`` has its ``torch_impl``."""
+
+    revision: Revision
+    folder: Path
+
+
+def git(repository: Path, *arguments: str) -> str:
+    """What git prints.
+
+    Raises:
+        InputError: no git, no repository there, or git refuses.
+    """
+    # within a hook, these would name another repository; and a hook is none of our affair
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    command = ["git", "-C", str(repository), "-c", f"core.hooksPath={os.devnull}", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    except FileNotFoundError:
+        raise InputError("git: no such program, expected it to check revisions out") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"git {arguments[0]}: {error}") from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise InputError(f"git {arguments[0]}: {said.removeprefix('fatal: ')}")
+    return done.stdout.strip()
+
+
+def check_repository(repository: Path) -> None:
+    """Raises InputError where ``repository`` is no git checkout of its own."""
+    try:
+        top = git(repository, "rev-parse", "--show-toplevel")
+    except InputError as error:
+        if "no such program" in str(error):
+            raise
+        top = ""
+    if not top or Path(top).resolve() != repository.resolve():
+        raise InputError(f"{repository}: not a git checkout, expected one to take revisions from")
+
+
+def resolve(repository: Path, name: str | None) -> Revision:
+    """The revision called so; None is the working tree.
+
+    Raises:
+        InputError: the repository has none of that name, or is none.
+    """
+    check_repository(repository)
+    try:
+        of = "HEAD" if name is None else name
+        commit = git(
+            repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{of}^{{commit}}"
+        )
+    except InputError:
+        raise InputError(
+            f"{name or 'HEAD'}: no such revision, expected a commit, a tag or a branch"
+        ) from None
+    if name is not None:
+        return Revision(name[:SHOWN] if name == commit else name, commit)
+    changes = git(repository, "status", "--porcelain", "--untracked-files=all", "--", PACKAGE)
+    return Revision("the working tree", commit, bool(changes), working=True)
+
+
+@contextmanager
+def checked_out(repository: Path, revisions: Sequence[Revision]) -> Iterator[list[Tree]]:
+    """The revisions' files in scratch folders, until the block ends, however it does.
+
+    The working tree is copied, so that who edits it meanwhile changes no measurement. All paths are
+    of one length: what an environment's size does to a process's memory is the same for all.
+
+    Raises:
+        InputError: git refuses, or a revision has no ``torch_impl``.
+    """
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="captionbench-")))
+        trees = []
+        for i, revision in enumerate(revisions):
+            folder = scratch / "abcdefgh"[i]
+            if revision.working:
+                _copy(repository / PACKAGE, folder / PACKAGE)
+            else:
+                stack.callback(_remove, repository, folder)  # before: adding may be interrupted
+                git(repository, "worktree", "add", "--detach", str(folder), revision.commit)
+            if not (folder / PACKAGE / "__init__.py").is_file():
+                raise InputError(f"{revision.name}: has no {PACKAGE}, expected a package to time")
+            trees.append(Tree(revision, folder))
+        yield trees
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _remove(repository: Path, folder: Path) -> None:
+    """Forget a worktree; one that was never added is none to forget."""
+    try:
+        git(repository, "worktree", "remove", "--force", "--force", str(folder))
+    except InputError:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def order(repository: Path) -> list[str]:
+    """All commits that HEAD has behind it, the oldest first; none without git."""
+    try:
+        check_repository(repository)
+        return git(repository, "rev-list", "--topo-order", "--reverse", "HEAD").split()
+    except InputError:
+        return []

@@ -1,0 +1,61 @@
+"""The section on revisions: each benchmark over those tracked, and how far to trust that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from benchmarks.records import Record
+from benchmarks.regressions.history import COLUMNS, cells, drawing, slug
+from benchmarks.regressions.series import is_test, series
+from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.sections.evidence import of, provenance
+from benchmarks.speed.targets import device_name
+
+VERDICTS = ("slower", "faster", "same", "not settled")
+TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
+
+
+def history(records: Sequence[Record]) -> list[Section]:
+    """Every series, by time, and the tests of the tester; no section where there is neither.
+
+    The order is that of measurement, as a report knows no repository.
+    """
+    made = of(records, "comparison")
+    if not made:
+        return []
+    blocks: list[Block] = [
+        Paragraph(
+            "Revisions of this project against each other: several fresh processes of each, in "
+            "turn, and as many again of the first, whose difference from it is the A/A floor. "
+            "Intervals are over processes, at 99 %. **slower** and **faster** are beyond doubt and "
+            "floor, **same** is within the smallest change that matters. Times of two sessions do "
+            "not compare: a curve is the product of ratios, each measured in one session."
+        )
+    ]
+    found = series(made)
+    for name, entries in found.items():
+        about = f"{name[0]} on {name[1]}"
+        blocks.append(
+            Table(f"history-{slug(name)}", about, COLUMNS, [cells(e) for e in entries], folded=True)
+        )
+        if sum(entry.level is not None for entry in entries) > 1:
+            blocks.append(Figure(f"history-{slug(name)}", about, drawing(entries)))
+    if tests := [record for record in made if is_test(record)]:
+        about = "The comparison itself tested: a revision against itself, as it is and slowed down"
+        blocks.append(Table("history-tests", about, TESTED, _tested(tests)))
+    blocks.append(provenance(made))
+    return [Section("Revisions", blocks)]
+
+
+def _tested(records: Sequence[Record]) -> list[list[Cell]]:
+    counted: dict[tuple[str, str, float], Counter[str]] = {}
+    for record in records:
+        details = record["details"]
+        planted = (details.get("planted") or 1.0) - 1
+        name = details["benchmark"], device_name(record), planted
+        counted.setdefault(name, Counter())[details["verdict"]] += 1
+    return [
+        [name, device, f"{planted:.0%}", counter.total(), *(counter[v] for v in VERDICTS)]
+        for (name, device, planted), counter in sorted(counted.items())
+    ]
