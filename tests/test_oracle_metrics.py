@@ -1,4 +1,4 @@
-"""The oracle's BLEU, ROUGE-L and CIDEr-D: the published implementation, and their own laws."""
+"""The oracle's BLEU, self-BLEU, ROUGE-L, CIDEr-D: the published programs', and their own laws."""
 
 from __future__ import annotations
 
@@ -236,6 +236,46 @@ def test_cider_d_of_a_worked_example():
     # 2: unigrams 1*2 / (sqrt(1+1) * 2); bigrams "a cat" of "a cat", "cat dog" / "cat cat": 1/2
     expected = [5.0, 10 * (2 / (math.sqrt(2) * 2) + 1 / 2) / 4]
     assert cider.cider_d(candidates, references) == pytest.approx(expected, abs=METRIC)
+
+
+SETS = st.lists(captions(WORDS), min_size=2, max_size=5)
+
+
+@given(SETS)
+def test_self_bleu_is_the_mean_of_the_published_bleu_of_each_against_the_others(group):
+    others = [[*group[:i], *group[i + 1 :]] for i in range(len(group))]
+    _, image_scores = published(Bleu(4), (group, others), verbose=0)
+    assert error(metrics.self_bleu(group), np.mean(image_scores, axis=1)) <= METRIC
+
+
+@given(SETS, st.randoms())
+def test_self_bleu_has_no_order_and_lies_in_its_range(group, random):
+    shuffled = random.sample(group, len(group))
+    scores = metrics.self_bleu(group)
+    assert error(metrics.self_bleu(shuffled), scores) <= METRIC
+    assert (scores >= 0).all()
+    assert (scores <= 1).all()
+
+
+@given(captions(WORDS, min_size=4), st.integers(2, 5))
+def test_equal_captions_are_as_like_each_other_as_can_be(caption, size):
+    assert metrics.self_bleu([caption] * size) == pytest.approx(1, abs=SMOOTHED)
+
+
+@given(captions(WORDS, min_size=4), captions(WORDS, min_size=4), st.integers(2, 3))
+def test_every_caption_twice_is_as_like_each_other_as_can_be(a, b, times):
+    assert metrics.self_bleu([a, b] * times) == pytest.approx(1, abs=SMOOTHED)
+
+
+def test_captions_without_a_common_word_are_not_alike_at_all():
+    captions = [["a", "man", "rides", "on"], ["the", "dog", "barks", "loudly"]]
+    assert (metrics.self_bleu(captions) <= metrics.TINY / metrics.SMALL).all()
+
+
+@pytest.mark.parametrize("captions", [[], [["a"]]])
+def test_captions_that_have_none_to_compare_with_are_named(captions):
+    with pytest.raises(ValueError, match=f"{len(captions)} captions of an image, expected at le"):
+        metrics.self_bleu(captions)
 
 
 @pytest.mark.parametrize("metric", [metrics.bleu, metrics.rouge_l, cider.cider_d])
