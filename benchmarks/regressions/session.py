@@ -19,8 +19,9 @@ from benchmarks.regressions.revisions import Tree
 from benchmarks.regressions.statistics import LEAST_ROUNDS, Comparison, compare
 from benchmarks.regressions.suite import Benchmark
 
-TURN = 0.03
-"""Seconds that a process computes in a round."""
+TURN = 0.01
+"""Seconds that a process computes in a round: rather many rounds than long ones, as a busy machine
+takes turns too, and its are longer."""
 EXAMPLES = 5
 """Cases of each property that a revision is held to."""
 MOST_ROUNDS = 1000
@@ -172,11 +173,11 @@ def time(
     if len(trees) > 1:
         sides["B"] = trees[1]
     progress(f"{settings.processes * len(sides)} processes started")
-    of = [tree for tree in sides.values() for _ in range(settings.processes)]
+    # one of each side after the other: whichever is started last is no side's
+    of = [tree for _ in range(settings.processes) for tree in sides.values()]
     try:
         with started(of, settings.device, settings.threads) as processes:
-            at = iter(processes)
-            groups = {side: [next(at) for _ in range(settings.processes)] for side in sides}
+            groups = {side: processes[i :: len(sides)] for i, side in enumerate(sides)}
             for outcome in sound:
                 progress(f"{outcome.benchmark.name}: timed")
                 try:
@@ -193,22 +194,23 @@ def _timed(
     groups: Mapping[str, Sequence[Process]], outcome: Outcome, settings: Settings
 ) -> Comparison:
     name = outcome.benchmark.name
-    usual = {
-        side: [p.ask("prepare", name=name, implementation=outcome.implementation) for p in of]
-        for side, of in groups.items()
-    }
-    calls = max(1, round(TURN / min(usual["A"])))
-    planted = settings.plant.get(name, 0.0)
-    asked = [
-        (process, planted if side == "B" else 0.0) for side, of in groups.items() for process in of
+    # in the order of starting: one of each side after the other
+    usual = [
+        (side, process, process.ask("prepare", name=name, implementation=outcome.implementation))
+        for of in zip(*groups.values(), strict=True)
+        for side, process in zip(groups, of, strict=True)
     ]
+    calls = max(1, round(TURN / min(seconds for side, _, seconds in usual if side == "A")))
+    planted = settings.plant.get(name, 0.0)
+    asked = [(process, planted if side == "B" else 0.0) for side, process, _ in usual]
     rounds, thrown = _rounds(asked, calls, settings.seconds)
     if len(rounds) < LEAST_ROUNDS:
         raise ProcessError(
             f"the clock jumped: {thrown} of {len(rounds) + thrown} rounds were thrown away"
         )
-    split = np.split(np.array(rounds).T, len(groups))
-    return compare(dict(zip(groups, split, strict=True)), thrown, settings.smallest)
+    times = np.array(rounds).T
+    sides = {side: times[i :: len(groups)] for i, side in enumerate(groups)}
+    return compare(sides, thrown, settings.smallest)
 
 
 def _rounds(

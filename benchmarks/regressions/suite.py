@@ -57,7 +57,7 @@ BENCHMARKS = {
             "static-operator forward+backward",
             "auto",
             ("static_expansion",),
-            {"batch": 1},
+            {"batch": 1, "length": 49},
         ),
         Benchmark(
             "static-layer",
@@ -65,7 +65,7 @@ BENCHMARKS = {
             "static-layer forward",
             "auto",
             ("static_expansion",),
-            {"batch": 1},
+            {"batch": 1, "length": 49},
         ),
         Benchmark(
             "dynamic-operator",
