@@ -17,11 +17,11 @@ from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.run_folder import load_captioner
 from torch_impl.decoding import beam_search
-from torch_impl.models import Captioner
+from torch_impl.models import AnyCaptioner
 
 
 def caption(
-    model: Captioner,
+    model: AnyCaptioner,
     vocabulary: Vocabulary,
     split: Split,
     beam_size: int = 3,

@@ -17,7 +17,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import read_json, sha256
 from benchmarks.records import Record
 from benchmarks.run_folder import RunFolder, load_captioner
-from torch_impl.models import Captioner
+from torch_impl.models import AnyCaptioner, Configuration
 
 PAPER, TABLE = "expansionnet_v2", "I"
 """The table that a model trained by cross-entropy is a row of."""
@@ -29,7 +29,7 @@ def row_name(encoder: str, decoder: str) -> str:
     return f"{encoder} | {decoder}"
 
 
-def weights_sha256(model: Captioner) -> str:
+def weights_sha256(model: AnyCaptioner) -> str:
     """A hash of the weights, names and order included."""
     parts = (
         name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes()
@@ -40,7 +40,7 @@ def weights_sha256(model: Captioner) -> str:
 
 def evaluate(
     kind: str,
-    model: Captioner,
+    model: AnyCaptioner,
     vocabulary: Vocabulary,
     data: CaptionData,
     *,
@@ -109,7 +109,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     data_options.configure(parser)
     parser.add_argument("--split", default="test", help="the images to caption (default: test)")
     parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
-    parser.add_argument("--tokeniser", choices=quality.TOKENISERS, default="ptb")
+    parser.add_argument(
+        "--tokeniser",
+        choices=quality.TOKENISERS,
+        help="what scores are of (default: ptb, or the vocabulary's tokens if they are no words)",
+    )
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
 
@@ -129,7 +133,13 @@ def run(arguments: argparse.Namespace) -> int:
     validations = [entry for entry in log if entry["kind"] == "validation"]
     steps = [entry for entry in log if entry["kind"] == "steps"]
     mixers = model.configuration
+    if not isinstance(mixers, Configuration):
+        raise InputError(f"{place}: a {mixers.family} model, expected one of {PAPER} Table {TABLE}")
     row = row_name(mixers.encoder, mixers.decoder)
+    own = vocabulary.tokeniser
+    if data.vocabulary.tokeniser != own:
+        tokens = data.vocabulary.tokeniser
+        raise InputError(f"{place}: trained on {own}, but {data.name} is captioned in {tokens}")
     if arguments.mean_features:
         row += ", features replaced by their mean"
     record = evaluate(
@@ -143,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=config["seed"],
         split=arguments.split,
         beam_size=arguments.beam_size,
-        tokeniser=arguments.tokeniser,
+        tokeniser=arguments.tokeniser or ("ptb" if own == "words" else own),
         details={
             "config": config,
             "epochs": validations[-1]["epoch"] + 1 if validations else 0,

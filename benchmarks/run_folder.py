@@ -14,7 +14,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, read_json, write_atomically
 from torch_impl import checkpoints
 from torch_impl.checkpoints import Checkpoint, CheckpointError
-from torch_impl.models import Captioner
+from torch_impl.models import AnyCaptioner
 
 # more epochs of the same training is the same training
 _FREE = {"settings.recipe.epochs"}
@@ -141,7 +141,7 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
     return leaves
 
 
-def save(path: Path, model: Captioner, state: Mapping[str, Any]) -> None:
+def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any]) -> None:
     """`checkpoints.save`, its errors the user's.
 
     Raises:
@@ -165,7 +165,7 @@ def load(path: Path) -> Checkpoint:
         raise InputError(str(error)) from error
 
 
-def load_captioner(path: Path) -> tuple[Captioner, Vocabulary]:
+def load_captioner(path: Path) -> tuple[AnyCaptioner, Vocabulary]:
     """The model and the words of a run: ``path`` is its folder (its best), or one checkpoint in it.
 
     Raises:

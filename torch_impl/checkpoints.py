@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from torch_impl.models import Captioner, Configuration
+from torch_impl.models import AnyCaptioner, build, configuration
 
 FORMAT = "captionbench checkpoint"
 VERSION = 1
@@ -42,14 +42,14 @@ class Checkpoint:
     weights: dict[str, Tensor]
     state: dict[str, Any]
 
-    def model(self) -> Captioner:
+    def model(self) -> AnyCaptioner:
         """The model of this checkpoint, in evaluation mode.
 
         Raises:
             CheckpointError: the configuration is not one of ours, or the weights do not fit it.
         """
         try:
-            model = Captioner(Configuration.from_dict(self.configuration))
+            model = build(configuration(self.configuration))
         except (TypeError, ValueError, KeyError) as error:
             raise CheckpointError(
                 f"{self.path}: the configuration is not valid: {error}"
@@ -58,7 +58,7 @@ class Checkpoint:
         return model.eval()
 
 
-def save(path: Path, model: Captioner, state: Mapping[str, Any] | None = None) -> None:
+def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None) -> None:
     """Write ``model`` and ``state`` to ``path``, whole or not at all.
 
     Args:

@@ -153,12 +153,17 @@ def draw(
         generator=generator,
     ).to(features.device)
 
-    def inverse_cdf(log_probs: Tensor, step: int) -> Tensor:
-        cumulated = log_probs.double().exp().cumsum(-1)
-        # a float64 below 1 is at most 1 - 2^-53, and its product with the total below the total
-        return (cumulated <= uniforms[..., step, None] * cumulated[..., -1:]).sum(-1)
+    def choose(log_probs: Tensor, step: int) -> Tensor:
+        return inverse_cdf(log_probs, uniforms[..., step])
 
-    return _roll_out(model, features, lengths, num_samples, max_length, inverse_cdf)
+    return _roll_out(model, features, lengths, num_samples, max_length, choose)
+
+
+def inverse_cdf(log_probs: Tensor, uniforms: Tensor) -> Tensor:
+    """The token (...) that a uniform draw of [0, 1) means by log-probabilities (..., V)."""
+    cumulated = log_probs.double().exp().cumsum(-1)
+    # a float64 below 1 is at most 1 - 2^-53, and its product with the total below the total
+    return (cumulated <= uniforms.double()[..., None] * cumulated[..., -1:]).sum(-1)
 
 
 def sample(

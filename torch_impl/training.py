@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from torch_impl.auto_reconstructor import AutoReconstructor, check_lambda, joint_loss
 from torch_impl.checkpoints import CheckpointError, load_weights
-from torch_impl.models import Captioner
+from torch_impl.models import AnyCaptioner
 from torch_impl.objectives import cross_entropy
 from torch_impl.optimization import Recipe
+from torch_impl.scheduled_sampling import sampled_inputs
 
 _ORDER, _DROPOUT = range(2)
+_RECONSTRUCTOR = "reconstructor"
 
 
 class Batch(NamedTuple):
@@ -85,28 +88,47 @@ def data_generator(seed: int, epoch: int) -> np.random.Generator:
 class CrossEntropyTraining:
     """The training of ``model`` on ``batches``: weights, optimiser, and where it stands.
 
+    ARNet's two stages (section 4.2) are two trainings of one model: the first without a
+    reconstructor until it converges, the second with it, and with a recipe of its own.
+
     Args:
         model: is put into training mode at each step, on the device it is on.
         batches: the data.
         recipe: the optimiser, learning rates and label smoothing; its dropout is the model's own
             affair, its batch size the batches'.
         seed: of dropout; the order of the data is the batches' own affair.
+        reconstructor: is trained with the model, which knows nothing of it; on the same device.
+        lambda_: the weight of what it adds to the loss (ARNet 9); with 0 the training is that
+            without it, to the bit.
+        sampling: of a step, from 0, the probability that a word which the model reads is one that
+            it sampled itself (scheduled sampling); with 0 nothing is drawn.
+
+    Raises:
+        ValueError: lambda below 0, or above it without a reconstructor.
     """
 
     def __init__(
         self,
-        model: Captioner,
+        model: AnyCaptioner,
         batches: Batches,
         recipe: Recipe,
         *,
         seed: int = 0,
+        reconstructor: AutoReconstructor | None = None,
+        lambda_: float = 0.0,
+        sampling: Callable[[int], float] | None = None,
     ) -> None:
         """Start at step 0 of epoch 0."""
+        if check_lambda(lambda_) and reconstructor is None:
+            raise ValueError(f"lambda is {lambda_}, but there is no reconstructor")
         self.model = model
+        self.reconstructor = reconstructor
+        self.lambda_ = lambda_
+        self.sampling = sampling
         self.batches = batches
         self.recipe = recipe
         self.seed = seed
-        self.optimiser = recipe.optimiser(model.parameters())
+        self.optimiser = recipe.optimiser(self._parameters().values())
         self.step = self.epoch = self.position = 0
 
     def run(self, epochs: int) -> Generator[Step, None, None]:
@@ -150,23 +172,57 @@ class CrossEntropyTraining:
             loss = self.loss(batch)
         self._check("loss", loss.item())
         torch.autograd.backward(loss)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self._parameters().values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients).item()
         self._check("gradient", norm)
         self.optimiser.step()
         return loss.item(), norm, rate
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean cross-entropy of the batch's next words, teacher-forced."""
+        """The mean cross-entropy of the batch's next words, teacher-forced but for what is sampled.
+
+        With a reconstructor its errors are added, by the same number of words as the cross-entropy
+        is a mean over: ARNet 9 over that number.
+
+        Raises:
+            ValueError: a sampling rate outside [0, 1].
+        """
         batch = Batch(*(tensor.to(self._device) for tensor in batch))
         memory = self.model.encode(batch.features, batch.lengths)
         # not memory[images], whose gradient adds in no fixed order on several threads
         memory = memory.index_select(0, batch.images)
         lengths = batch.lengths.index_select(0, batch.images)
-        log_probs = self.model.decode(batch.tokens[:, :-1], memory, lengths)
-        return cross_entropy(
-            log_probs, batch.tokens[:, 1:], self.model.pad_id, self.recipe.label_smoothing
+        targets = batch.tokens[:, 1:]
+        states = self.model.states(
+            self._read(batch.tokens[:, :-1], memory, lengths), memory, lengths
         )
+        nll = cross_entropy(
+            self.model.predict(states), targets, self.model.pad_id, self.recipe.label_smoothing
+        )
+        if self.reconstructor is None or not self.lambda_:
+            return nll
+        valid = targets != self.model.pad_id
+        errors = self.reconstructor(states, valid) / valid.sum().clamp(min=1)
+        return joint_loss(nll, errors.flatten(), self.lambda_)
+
+    def _read(self, tokens: Tensor, memory: Tensor, lengths: Tensor) -> Tensor:
+        """What the model reads of the true words (P, T)."""
+        rate = self.sampling(self.step) if self.sampling else 0.0
+        if not 0 <= rate <= 1:
+            raise ValueError(f"the sampling rate of step {self.step} is {rate}, expected in [0, 1]")
+        if not rate:
+            return tokens
+        shape = len(tokens), tokens.shape[1] - 1
+        coins = torch.rand(shape, device=tokens.device) < rate
+        uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
+        return sampled_inputs(self.model, tokens, memory.detach(), lengths, coins, uniforms)
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        """Everything that is trained, by name."""
+        named = dict(self.model.named_parameters())
+        if self.reconstructor is not None:
+            named |= dict(self.reconstructor.named_parameters(prefix=_RECONSTRUCTOR))
+        return named
 
     @property
     def _device(self) -> torch.device:
@@ -187,17 +243,20 @@ class CrossEntropyTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """All that resuming needs beside the weights: what `checkpoints.save` takes as state."""
-        return {
+        state: dict[str, Any] = {
             "step": self.step,
             "epoch": self.epoch,
             "position": self.position,
             "seed": self.seed,
             "optimiser": {
                 name: dict(self.optimiser.state[parameter])
-                for name, parameter in self.model.named_parameters()
+                for name, parameter in self._parameters().items()
                 if parameter in self.optimiser.state
             },
         }
+        if self.reconstructor is not None:
+            state[_RECONSTRUCTOR] = dict(self.reconstructor.state_dict())
+        return state
 
     def load_state_dict(
         self, weights: Mapping[str, Tensor], state: Mapping[str, Any], where: str = "checkpoint"
@@ -212,11 +271,16 @@ class CrossEntropyTraining:
             raise CheckpointError(f"{where}: has no training state ({', '.join(sorted(missing))})")
         if state["seed"] != self.seed:
             raise CheckpointError(f"{where}: seed {state['seed']}, expected {self.seed}")
-        parameters = dict(self.model.named_parameters())
+        if (_RECONSTRUCTOR in state) != (self.reconstructor is not None):
+            here, there = ("a", "none") if self.reconstructor else ("no", "one")
+            raise CheckpointError(f"{where}: expected {here} reconstructor, it has {there}")
+        parameters = self._parameters()
         unknown = sorted(set(state["optimiser"]) - set(parameters))
         if unknown:
             raise CheckpointError(f"{where}: optimiser state of unknown {', '.join(unknown)}")
         load_weights(self.model, weights, where)
+        if self.reconstructor is not None:
+            load_weights(self.reconstructor, state[_RECONSTRUCTOR], where)
         self.optimiser.state.clear()
         for name, moments in state["optimiser"].items():
             self.optimiser.state[parameters[name]] = {

@@ -1,4 +1,12 @@
-"""Captioners: image features in, log-probabilities of the next word out."""
+"""Captioners: image features in, log-probabilities of the next word out.
+
+All have ``start_id``, ``end_id``, ``pad_id``, ``max_length`` and a ``configuration``; ``encode``
+makes the memory, ``states`` and ``predict`` are the two halves of ``decode``, and ``incremental``
+decodes by single steps.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from torch_impl.models.captioner import (
     Captioner,
@@ -9,13 +17,57 @@ from torch_impl.models.captioner import (
     transformer,
     transformer_aoa,
 )
+from torch_impl.models.recurrent import (
+    RecurrentCaptioner,
+    RecurrentConfiguration,
+    SequenceClassifier,
+    attentive_nic,
+    code_captioner,
+    nic,
+    read_only_nic,
+)
+
+AnyCaptioner = Captioner | RecurrentCaptioner
+AnyConfiguration = Configuration | RecurrentConfiguration
+
+
+def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
+    """What a configuration's ``to_dict`` wrote; without a family, of a ``Captioner``.
+
+    Raises:
+        ValueError: an unknown family, or a field is missing, unknown or out of range.
+    """
+    family = values.get("family", "")
+    for kind in (Configuration, RecurrentConfiguration):
+        if kind.family == family:
+            return kind.from_dict(values)
+    raise ValueError(f"unknown family {family!r} of a configuration")
+
+
+def build(configuration: AnyConfiguration) -> AnyCaptioner:
+    """The captioner of this configuration, with new weights."""
+    if isinstance(configuration, RecurrentConfiguration):
+        return RecurrentCaptioner(configuration)
+    return Captioner(configuration)
+
 
 __all__ = [
+    "AnyCaptioner",
+    "AnyConfiguration",
     "Captioner",
     "Configuration",
     "ExpansionNet",
+    "RecurrentCaptioner",
+    "RecurrentConfiguration",
+    "SequenceClassifier",
+    "attentive_nic",
+    "build",
+    "code_captioner",
+    "configuration",
     "expansionnet_v1",
     "expansionnet_v2",
+    "nic",
+    "read_only_nic",
     "transformer",
     "transformer_aoa",
 ]

@@ -1,0 +1,372 @@
+"""Recurrent captioners: NIC, its attentive form, the read-only unit's, and captioners of code.
+
+What the source gives is the decoder's first input x_{-1}; the words follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from torch_impl.expansion import positive
+from torch_impl.models.common import Fields, check_words, log_probabilities
+from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
+from torch_impl.recurrent import LSTM, READINGS, AttentiveLSTM, State, read_only_inputs
+from torch_impl.recurrent.attentive import Local
+
+SOURCES = ("features", "tokens")
+
+
+@dataclass(frozen=True)
+class RecurrentConfiguration(Fields):
+    """A recurrent captioner's sizes, and what its decoder has.
+
+    ``source`` is "features", rows of d_feature numbers, or "tokens", ids below d_feature.
+    ``bias`` and ``squash`` are of the decoder, False as the read-only LSTM's paper prints them;
+    ``read_only`` is its reading of eq. 17. ``dropout`` falls on inputs and outputs of the decoder
+    (Zaremba et al., 2014).
+
+    Raises:
+        ValueError: a size below 1, a probability out of range, an unknown source or reading,
+            a read-only unit with attention or where d_embedding is not hidden_size, a special token
+            outside the vocabulary.
+    """
+
+    family: ClassVar[str] = "recurrent"
+
+    vocabulary_size: int
+    d_feature: int
+    source: str = "features"
+    d_embedding: int = 512
+    hidden_size: int = 512
+    attentive: bool = False
+    read_only: str | None = None
+    bias: bool = True
+    squash: bool = True
+    zoneout_cell: float = 0.0
+    zoneout_hidden: float = 0.0
+    recurrent_dropout: float = 0.0
+    dropout: float = 0.0
+    max_length: int = 74
+    start_id: int = 1
+    end_id: int = 2
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "d_feature", "d_embedding", "hidden_size", "max_length"):
+            positive(getattr(self, name), name)
+        if self.source not in SOURCES:
+            raise ValueError(f"source is {self.source!r}, expected one of {', '.join(SOURCES)}")
+        for name in ("zoneout_cell", "zoneout_hidden"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected in [0, 1]")
+        for name in ("recurrent_dropout", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected in [0, 1)")
+        if self.read_only is not None:
+            self._check_read_only()
+        self.check_special_tokens()
+
+    def _check_read_only(self) -> None:
+        if self.read_only not in READINGS:
+            raise ValueError(
+                f"read_only is {self.read_only!r}, expected None or one of {', '.join(READINGS)}"
+            )
+        if self.attentive:
+            raise ValueError("read_only and attentive: expected one of them at most")
+        if self.d_embedding != self.hidden_size:
+            raise ValueError(
+                f"a memory of hidden_size {self.hidden_size} reads vectors of d_embedding "
+                f"{self.d_embedding}, expected as many"
+            )
+
+    @property
+    def d_model(self) -> int:
+        """The width of the memory."""
+        return self.d_embedding if self.source == "features" else self.hidden_size
+
+
+class RecurrentCaptioner(nn.Module):
+    """An encoder of features or of tokens, and an LSTM that reads x_{-1} and then the words.
+
+    Of features the memory is W_i f + b_i of every row, and x_{-1} the mean over the rows, which is
+    eq. 4 of the average-pooled rows since the map is affine. Of tokens the memory is an LSTM's
+    hidden states, and x_{-1} an affine map of the last one (ARNet 3.1).
+
+    Raises:
+        ValueError: see ``RecurrentConfiguration``.
+    """
+
+    def __init__(self, configuration: RecurrentConfiguration) -> None:
+        super().__init__()
+        c = self.configuration = configuration
+        self.start_id, self.end_id, self.pad_id = c.start_id, c.end_id, c.pad_id
+        self.max_length = c.max_length
+        if c.source == "features":
+            self.input = nn.Linear(c.d_feature, c.d_embedding)
+        else:
+            self.source_embedding = nn.Embedding(c.d_feature, c.d_embedding)
+            self.source = LSTM(c.d_embedding, c.hidden_size)
+            self.input = nn.Linear(c.hidden_size, c.d_embedding)
+        self.embedding = nn.Embedding(c.vocabulary_size, c.d_embedding)
+        options: dict[str, Any] = {
+            "bias": c.bias,
+            "squash": c.squash,
+            "zoneout": (c.zoneout_cell, c.zoneout_hidden),
+            "recurrent_dropout": c.recurrent_dropout,
+        }
+        self.decoder: LSTM | AttentiveLSTM
+        if c.attentive:
+            self.decoder = AttentiveLSTM(c.d_embedding, c.hidden_size, c.d_model, **options)
+        else:
+            read_only = c.read_only is not None
+            self.decoder = LSTM(c.d_embedding, c.hidden_size, read_only=read_only, **options)
+        self.dropout = nn.Dropout(c.dropout)
+        self.vocabulary = nn.Linear(c.hidden_size, c.vocabulary_size, bias=c.bias)
+
+    def implement(self, implementation: str) -> RecurrentCaptioner:
+        """Let every LSTM compute by this implementation; returns itself."""
+        for module in self.modules():
+            if isinstance(module, LSTM):
+                module.implementation = implementation
+        return self
+
+    def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """The source, (B, L, d_feature) or ids (B, L), to memory (B, L, d_model), 0 in padding.
+
+        Raises:
+            ValueError: features are not (B, L, d_feature); ids are not (B, L), out of range, or
+                none at all; or lengths do not fit.
+        """
+        c = self.configuration
+        if c.source == "features":
+            check_tokens(features, c.d_feature, "features")
+            mask = padding_mask(lengths, features)
+            return zero_padding(self.input(zero_padding(features, mask)), mask)
+        if features.dim() != 2 or features.is_floating_point():
+            raise ValueError(
+                f"features are {features.dtype} of shape {tuple(features.shape)}, "
+                "expected token ids (B, L)"
+            )
+        mask = padding_mask(lengths, features)
+        ids = features if mask is None else features.masked_fill(~mask, 0)
+        if can_check_values():
+            if ((ids < 0) | (ids >= c.d_feature)).any():
+                raise ValueError(f"ids of the source must lie between 0 and {c.d_feature - 1}")
+            if not features.shape[1] or (mask is not None and not mask.any(1).all()):
+                raise ValueError("a source is empty, expected at least 1 token")
+        memory: Tensor = self.source(self.source_embedding(ids), lengths=mask)[0]
+        return memory
+
+    def begin(self, memory: Tensor, memory_lengths: Lengths | None = None) -> Tensor:
+        """x_{-1} (B, d_embedding) of a memory (B, L, d_model); zeros where an image has no rows."""
+        mask = padding_mask(memory_lengths, memory)
+        if self.configuration.source == "features":
+            if mask is None:
+                return memory.mean(1)
+            rows = mask.sum(1, keepdim=True).clamp(min=1)
+            return zero_padding(memory, mask).sum(1) / rows.to(memory.dtype)
+        if mask is None:
+            last = memory[:, -1]
+        else:
+            place = torch.arange(mask.shape[1], device=mask.device).where(mask, 0).amax(1)
+            last = memory[torch.arange(len(memory), device=mask.device), place]
+        out: Tensor = self.input(last)
+        return out
+
+    def states(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+    ) -> Tensor:
+        """Words so far (B, T) to the decoder's hidden state after each, (B, T, hidden_size).
+
+        Raises:
+            ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
+                the vocabulary, memory not (B, L, d_model) or lengths that do not fit it.
+        """
+        c = self.configuration
+        check_tokens(memory, c.d_model, "memory")
+        check_words(tokens, len(memory), c)
+        first = self.begin(memory, memory_lengths)[:, None]
+        xs = self.dropout(torch.cat([first, self.embedding(tokens)], 1))
+        if isinstance(self.decoder, AttentiveLSTM):
+            hs, _ = self.decoder(xs, memory, memory_lengths)
+        else:
+            read = None if c.read_only is None else read_only_inputs(xs, c.read_only)
+            hs, _ = self.decoder(xs, read=read)
+        return hs[:, 1:]
+
+    def predict(self, states: Tensor) -> Tensor:
+        """States (..., hidden_size) to the log-probabilities of the next word, (..., V)."""
+        return log_probabilities(self.vocabulary(self.dropout(states)))
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+    ) -> Tensor:
+        """Words so far (B, T) to log p(next word | words up to t, source), (B, T, V), at every t.
+
+        Log-probabilities are in float32 at least.
+
+        Raises:
+            ValueError: as ``states``.
+        """
+        return self.predict(self.states(tokens, memory, memory_lengths))
+
+    def incremental(
+        self,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
+    ) -> RecurrentState:
+        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
+
+        Raises:
+            ValueError: in training mode; memory not (B, L, d_model) or lengths that do not fit it;
+                copies or max_length below 1, or max_length above the model's.
+        """
+        check_tokens(memory, self.configuration.d_model, "memory")
+        return RecurrentState(self, memory, memory_lengths, copies, max_length)
+
+    def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """``decode`` what ``encode`` makes of the source: (B, T, V)."""
+        return self.decode(tokens, self.encode(features, lengths), lengths)
+
+
+class RecurrentState:
+    """Hypotheses of a batch of sources that grow by a token a step: h, c and the last input.
+
+    Args:
+        model: the captioner, in evaluation mode.
+        memory: (B, L, d), of ``model.encode``.
+        memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
+        copies: K, the hypotheses of each source.
+        max_length: how many tokens a hypothesis can have; the model's if None.
+
+    Raises:
+        ValueError: the model is in training mode, lengths do not fit the memory, copies or
+            max_length below 1, or max_length more than the model's.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        model: RecurrentCaptioner,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
+    ) -> None:
+        if model.training:
+            raise ValueError("incremental decoding has no dropout, expected model.eval()")
+        positive(copies, "copies")
+        self.max_length = positive(
+            model.max_length if max_length is None else max_length, "max_length"
+        )
+        if self.max_length > model.max_length:
+            raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
+        self.model, self.length = model, 0
+        decoder, B = model.decoder, len(memory)
+        self._shape = B, copies
+        self._local: Local | None = None
+        lstm = decoder.lstm if isinstance(decoder, AttentiveLSTM) else decoder
+        if isinstance(decoder, AttentiveLSTM):
+            self._local = decoder.attention.project(memory, memory_lengths)
+        self._rates = lstm.masks(1, 1).at(0)
+        first = model.begin(memory, memory_lengths)
+        self._image = first.repeat_interleave(copies, 0)
+        self._last = torch.zeros_like(first)
+        state = self._next(first, lstm.zero_state(B), first)
+        self._state = State(*(x.repeat_interleave(copies, 0) for x in state))
+        self._last = self._image
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor) -> Tensor:
+        """The next token of each hypothesis (B, K) to log p of the one after it, (B, K, V).
+
+        Raises:
+            ValueError: tokens are not (B, K), or max_length tokens were read already.
+            IndexError: a token id outside the vocabulary.
+        """
+        if tokens.shape != self._shape:
+            raise ValueError(
+                f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._shape)}"
+            )
+        if self.length == self.max_length:
+            raise ValueError(f"{self.length} tokens were read, as many as max_length")
+        words = self.model.embedding(tokens.flatten())
+        self._state = self._next(words, self._state, self._image)
+        self._last, self.length = words, self.length + 1
+        return self.model.predict(self._state.h).view(*self._shape, -1)
+
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis k of source b go on from its present hypothesis ``hypotheses[b, k]``."""
+        B, K = self._shape
+        rows = hypotheses + torch.arange(B, device=hypotheses.device)[:, None] * K
+        self._state = State(*(x.index_select(0, rows.flatten()) for x in self._state))
+        self._last = self._last.index_select(0, rows.flatten())
+
+    def _next(self, x: Tensor, state: State, image: Tensor) -> State:
+        decoder, reading = self.model.decoder, self.model.configuration.read_only
+        if isinstance(decoder, AttentiveLSTM):
+            assert self._local is not None
+            return decoder.step(x, state, self._local, self._rates)
+        read = {None: None, "image": image, "previous_input": self._last}[reading]
+        return decoder.step(x, state, read, self._rates)
+
+
+def nic(vocabulary_size: int, d_feature: int, **fields: Any) -> RecurrentCaptioner:
+    """ARNet's encoder-decoder: NIC (Vinyals et al., 2015), 512 units."""
+    return RecurrentCaptioner(RecurrentConfiguration(vocabulary_size, d_feature, **fields))
+
+
+def attentive_nic(vocabulary_size: int, d_feature: int, **fields: Any) -> RecurrentCaptioner:
+    """ARNet's attentive encoder-decoder (ARNet 3, 4)."""
+    return nic(vocabulary_size, d_feature, **{"attentive": True, **fields})
+
+
+def code_captioner(vocabulary_size: int, d_feature: int, **fields: Any) -> RecurrentCaptioner:
+    """ARNet 5.2's encoder-decoder of code, 256 units; ``attentive=True`` for the other."""
+    return nic(vocabulary_size, d_feature, **{"source": "tokens", "hidden_size": 256, **fields})
+
+
+def read_only_nic(
+    vocabulary_size: int, d_feature: int, reading: str | None = "image", **fields: Any
+) -> RecurrentCaptioner:
+    """NIC of the read-only LSTM's paper, as printed; with ``reading`` None its plain LSTM."""
+    printed = {"bias": False, "squash": False, "read_only": reading}
+    return nic(vocabulary_size, d_feature, **{**printed, **fields})
+
+
+class SequenceClassifier(nn.Module):
+    """Which of the classes a sequence is, by an LSTM's last state (ARNet 5.3).
+
+    Args:
+        input_size: the width of a step.
+        hidden_size: of the LSTM.
+        num_classes: how many classes.
+        options: of the ``LSTM``.
+
+    Raises:
+        ValueError: a size below 1, or as ``LSTM``.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, num_classes: int, **options: Any) -> None:
+        super().__init__()
+        self.lstm = LSTM(input_size, hidden_size, **options)
+        self.classes = nn.Linear(hidden_size, positive(num_classes, "num_classes"))
+
+    def states(self, xs: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor]:
+        """xs (B, T, input_size) to the hidden states (B, T, d) and the last of each, (B, d)."""
+        hs, last = self.lstm(xs, lengths=lengths)
+        return hs, last.h
+
+    def predict(self, last: Tensor) -> Tensor:
+        """Last states (B, d) to the log-probabilities of the classes (B, num_classes)."""
+        return log_probabilities(self.classes(last))
+
+    def forward(self, xs: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """xs (B, T, input_size) to the log-probabilities of the classes (B, num_classes)."""
+        return self.predict(self.states(xs, lengths)[1])
