@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.datasets import CaptionData, Features, FeatureStore, Split
-from benchmarks.datasets.vocabulary import PAD_ID, Vocabulary, tokenise
+from benchmarks.datasets.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
 from torch_impl.training import Batch, data_generator
@@ -70,7 +70,9 @@ class CaptionBatches:
         self._captions_per_image = captions_per_image
         self._window = window
         self._tokens = {
-            image: [vocabulary.encode(tokenise(text))[: max_length + 1] for text in texts]
+            image: [
+                vocabulary.encode(vocabulary.tokenise(text))[: max_length + 1] for text in texts
+            ]
             for image in split.image_ids
             if (texts := split.references.get(image))
         }
@@ -194,4 +196,10 @@ def without_images(data: CaptionData) -> CaptionData:
     mean = MeanFeatures(train.features, train.image_ids)
     splits = {name: replace(split, features=mean) for name, split in data.splits.items()}
     fingerprint = sha256(f"{data.fingerprint} {mean.fingerprint}".encode())
-    return replace(data, name=f"{data.name}, mean features", fingerprint=fingerprint, splits=splits)
+    return replace(
+        data,
+        name=f"{data.name}, mean features",
+        fingerprint=fingerprint,
+        splits=splits,
+        backbone={},
+    )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.batches import without_images
 from benchmarks.datasets import CaptionData, Split, karpathy, scenes
 from benchmarks.errors import InputError
+from benchmarks.run_folder import load_captioner
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,3 +76,30 @@ def split(data: CaptionData, name: str) -> Split:
     if not data.splits[name].image_ids:
         raise InputError(f"{data.name}: the split {name!r} has no images")
     return data.splits[name]
+
+
+def with_words_of(data: CaptionData, checkpoint: Path) -> CaptionData:
+    """``data`` with the vocabulary of a run, and a line on stderr on what that does not know.
+
+    Raises:
+        InputError: no such run; its tokens are not the data's, or it knows none of them.
+    """
+    _, vocabulary = load_captioner(checkpoint)
+    if vocabulary.tokeniser != data.vocabulary.tokeniser:
+        raise InputError(
+            f"{checkpoint}: a vocabulary of {vocabulary.tokeniser}, "
+            f"but {data.name} is captioned in {data.vocabulary.tokeniser}"
+        )
+    texts = [text for texts in data.splits["train"].references.values() for text in texts]
+    total = sum(len(vocabulary.tokenise(text)) for text in texts)
+    unknown = vocabulary.unknown(texts)
+    if unknown.total() == total:
+        raise InputError(f"{checkpoint}: its vocabulary has none of the words of {data.name}")
+    if unknown:
+        often = ", ".join(word for word, _ in unknown.most_common(5))
+        print(
+            f"captionbench: {checkpoint} does not know {unknown.total():,} of {total:,} words to "
+            f"train on, {len(unknown):,} different, most often {often}",
+            file=sys.stderr,
+        )
+    return replace(data, vocabulary=vocabulary)

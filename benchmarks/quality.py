@@ -12,23 +12,25 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from benchmarks import java
-from benchmarks.datasets.vocabulary import tokenise
+from benchmarks.datasets import vocabulary
 from benchmarks.errors import InputError
 
 BLEU = ("B1", "B2", "B3", "B4")
 METRICS = (*BLEU, "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
 
 
-def _words(captions: Sequence[str]) -> list[str]:
-    return [" ".join(tokenise(caption)) for caption in captions]
+def _by(split: Callable[[str], list[str]]) -> Callable[[Sequence[str]], list[str]]:
+    """The tokens of each caption, spaces between them."""
+    return lambda captions: [" ".join(split(caption)) for caption in captions]
 
 
 TOKENISERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "ptb": java.ptb_tokenise,
-    "words": _words,
+    **{name: _by(split) for name, (split, _) in vocabulary.TOKENISERS.items()},
 }
-"""``ptb``: the Penn Treebank tokens that published scores are of, needs Java. ``words``: lower case
-without punctuation, as models are trained; its scores are its own, and compare with no paper's."""
+"""``ptb``: the Penn Treebank tokens that published scores are of, needs Java. The others, ``words``
+and ``characters``: tokens as models are trained on; their scores are their own, and compare with no
+paper's."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,10 @@ class _Fit:
         except InputError as error:
             raise InputError(f"validation after step {self.training.step}: {error}") from error
         scores = quality.score(
-            self.validation.references, captions, tokeniser="words", metrics=[METRIC]
+            self.validation.references,
+            captions,
+            tokeniser=self.data.vocabulary.tokeniser,
+            metrics=[METRIC],
         )
         record = {
             "kind": "validation",
@@ -211,6 +214,7 @@ def fit(
         folder.prepare(
             {
                 "data": {"name": data.name, "fingerprint": data.fingerprint},
+                "backbone": dict(data.backbone),
                 "vocabulary": data.vocabulary.fingerprint,
                 "model": configuration.to_dict(),
                 "settings": asdict(settings),
@@ -313,6 +317,12 @@ def _verdict(validation: Mapping[str, Any]) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     data_options.configure(parser)
+    parser.add_argument(
+        "--vocabulary-of",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="keep the words of another run in place of the data's own",
+    )
     model = parser.add_argument_group("model")
     model.add_argument("--encoder", help="attention, aoa, static:64, static:8,16,32, dynamic:16")
     model.add_argument("--decoder", help="attention, aoa, dynamic:16")
@@ -370,6 +380,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
     check_device(arguments.device)
     data = data_options.load(arguments)
+    if arguments.vocabulary_of:
+        data = data_options.with_words_of(data, arguments.vocabulary_of)
     result = fit(
         data,
         configuration(data, settings.recipe, model),

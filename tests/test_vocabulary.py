@@ -1,6 +1,7 @@
 """Words and ids: the tokeniser's properties, round trips, and what the order of ids depends on."""
 
 import string
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from benchmarks.datasets.vocabulary import (
     START_ID,
     UNKNOWN_ID,
     Vocabulary,
+    characters,
     tokenise,
 )
 
@@ -100,3 +102,60 @@ def test_a_word_twice_and_a_count_below_one_are_named():
         Vocabulary(("a", "b", "a"))
     with pytest.raises(ValueError, match="min_count is 0"):
         Vocabulary.from_captions(["a"], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Une fenêtre, l'été.", ["une", "fenêtre", "lété"]),
+        ("Une fene\u0302tre", ["une", "fene\u0302tre"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("Über 3 Straßen!", ["über", "3", "straßen"]),
+    ],
+)
+def test_words_of_any_language_keep_their_letters_marks(text, tokens):
+    assert tokenise(text) == tokens
+
+
+def test_characters_are_letters_with_their_marks():
+    assert characters("一只狗,在跑。") == list("一只狗在跑")
+    assert characters("में 2") == ["में", "2"]
+    assert characters("a e\u0302") == ["a", "e\u0302"]
+
+
+@given(st.text())
+def test_characters_lose_nothing_of_the_words_and_are_stable(text):
+    tokens = characters(text)
+    assert "".join(tokens) == "".join(tokenise(text))
+    assert characters("".join(tokens)) == tokens
+    assert sum(character.isalnum() for token in tokens for character in token) == sum(
+        any(character.isalnum() for character in token) for token in tokens
+    )
+
+
+@given(st.lists(st.text("狗猫跑在一只", min_size=1), min_size=1), st.integers(1, 3))
+def test_a_vocabulary_of_characters_reads_and_writes_captions_without_spaces(texts, min_count):
+    vocabulary = Vocabulary.from_captions(texts, min_count, "characters")
+    assert all(len(word) == 1 for word in vocabulary.words)
+    for text in texts:
+        known = vocabulary.unknown([text]).total() == 0
+        written = vocabulary.decode(vocabulary.encode(vocabulary.tokenise(text)))
+        assert (written == text) == known
+    by_words = Vocabulary(vocabulary.words, min_count)
+    assert vocabulary.fingerprint != by_words.fingerprint, "the same ids of other tokens"
+    assert Vocabulary(**asdict(vocabulary)) == vocabulary
+
+
+@given(captions, st.integers(1, 4))
+def test_unknown_words_are_those_too_rare_to_be_kept(texts, min_count):
+    vocabulary = Vocabulary.from_captions(texts, min_count)
+    unknown = vocabulary.unknown(texts)
+    assert not set(unknown) & set(vocabulary.words)
+    assert all(0 < count < min_count for count in unknown.values())
+    ids = [i for text in texts for i in vocabulary.encode(vocabulary.tokenise(text))]
+    assert unknown.total() == ids.count(UNKNOWN_ID)
+
+
+def test_an_unknown_tokeniser_is_named():
+    with pytest.raises(ValueError, match="tokeniser is 'syllables', expected one of words, chara"):
+        Vocabulary(("a",), tokeniser="syllables")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -60,3 +60,5 @@ class CaptionData:
     fingerprint: str
     vocabulary: Vocabulary
     splits: dict[str, Split]
+    backbone: Mapping[str, str] = field(default_factory=dict)
+    """The signature of the backbone that made the features out of pictures; empty if none did."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from benchmarks.files import read_bytes, read_json, sha256
 
 LAYOUT = "captions and splits in Karpathy's layout"
 MIN_COUNT = 5
-"""Rarer words are unknown (ExpansionNet v1 section 4, v2 section IV-A)."""
+"""Rarer words are unknown (ExpansionNet v1 section 4, v2 section IV-A), unless the file has a
+``min_count`` of its own, as it may name its ``tokeniser``."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,23 @@ def load(path: Path, features: Path) -> CaptionData:
         references.setdefault(merged, {}).update(read_references(path, name))
     if "train" not in references:
         raise InputError(f"{path}: no split 'train', expected one to take the vocabulary from")
-    captions = (text for texts in references["train"].values() for text in texts)
     return CaptionData(
         name=path.stem.removeprefix("dataset_"),
         fingerprint=sha256(f"{sha256(read_bytes(path, LAYOUT))} {store.fingerprint}".encode()),
-        vocabulary=Vocabulary.from_captions(captions, MIN_COUNT),
+        vocabulary=_vocabulary(path, references["train"]),
         splits={name: Split(list(texts), texts, store) for name, texts in references.items()},
+        backbone={k: v for k, v in store.index.signature.items() if k != "photographs"},
     )
+
+
+def _vocabulary(path: Path, references: Mapping[int, list[str]]) -> Vocabulary:
+    """The words of ``references``, tokenised and counted as the file at ``path`` says."""
+    layout = read_json(path, LAYOUT)
+    min_count, tokeniser = layout.get("min_count", MIN_COUNT), layout.get("tokeniser", "words")
+    if type(min_count) is not int or type(tokeniser) is not str:
+        raise InputError(f"{path}: expected an integer min_count and a tokeniser's name")
+    captions = (text for texts in references.values() for text in texts)
+    try:
+        return Vocabulary.from_captions(captions, min_count, tokeniser)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error

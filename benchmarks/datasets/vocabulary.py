@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,15 +14,33 @@ PAD_ID, START_ID, END_ID, UNKNOWN_ID = range(4)
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unknown>")
 
 _NOT_A_WORD = re.compile(r"[^\w\s]|_")
+_CHARACTER = re.compile(r"\w[^\w\s]*|[^\w\s]+")
 
 
 def tokenise(text: str) -> list[str]:
-    """The words of ``text``: lower case, everything but letters and digits removed.
+    """The words of ``text``: lower case, everything but letters, their marks and digits removed.
 
     Punctuation is removed, not replaced by a space: "t-shirt" is "tshirt", as in the published
     tokens of the Karpathy splits (ExpansionNet v1 section 4, v2 section IV-A).
     """
-    return _NOT_A_WORD.sub("", text.lower()).split()
+    return _NOT_A_WORD.sub(_mark, text.lower()).split()
+
+
+def _mark(match: re.Match[str]) -> str:
+    """What Python takes for no letter but is part of one: vowel signs, accents, tones."""
+    return match[0] if unicodedata.category(match[0])[0] == "M" else ""
+
+
+def characters(text: str) -> list[str]:
+    """The letters of ``text``'s words, each with its marks: for scripts that write no spaces."""
+    return _CHARACTER.findall("".join(tokenise(text)))
+
+
+TOKENISERS: dict[str, tuple[Callable[[str], list[str]], str]] = {
+    "words": (tokenise, " "),
+    "characters": (characters, ""),
+}
+"""How captions become tokens, by name, and what stands between tokens in a caption."""
 
 
 @dataclass(frozen=True)
@@ -29,35 +48,43 @@ class Vocabulary:
     """The ids of the words that models read and write.
 
     Ids: pad 0, start 1, end 2, unknown 3, then ``words`` in order. Make one from captions with
-    `from_captions`, which orders by falling frequency, then by alphabet; ``words`` and
-    ``min_count`` are what a checkpoint keeps.
+    `from_captions`, which orders by falling frequency, then by alphabet; the fields are what a
+    checkpoint keeps. The "words" are those of the ``tokeniser``, characters if it says so.
 
     Raises:
-        ValueError: a word stands twice.
+        ValueError: a word stands twice, or an unknown tokeniser.
     """
 
     words: tuple[str, ...]
     min_count: int = 1
+    tokeniser: str = "words"
 
     def __post_init__(self) -> None:
         """Freeze the words and refuse duplicates."""
         object.__setattr__(self, "words", tuple(self.words))
+        if self.tokeniser not in TOKENISERS:
+            known = ", ".join(TOKENISERS)
+            raise ValueError(f"tokeniser is {self.tokeniser!r}, expected one of {known}")
         if len(self._ids) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
             raise ValueError(f"vocabulary: {twice!r} stands twice, expected each word once")
 
     @classmethod
-    def from_captions(cls, captions: Iterable[str], min_count: int = 5) -> Vocabulary:
+    def from_captions(
+        cls, captions: Iterable[str], min_count: int = 5, tokeniser: str = "words"
+    ) -> Vocabulary:
         """The words that occur at least ``min_count`` times in the raw ``captions``.
 
         Raises:
-            ValueError: ``min_count`` is below 1.
+            ValueError: ``min_count`` is below 1, or an unknown tokeniser.
         """
         if min_count < 1:
             raise ValueError(f"min_count is {min_count}, expected at least 1")
-        counts = Counter(word for caption in captions for word in tokenise(caption))
+        empty = cls((), min_count, tokeniser)
+        counts = Counter(word for caption in captions for word in empty.tokenise(caption))
         kept = [word for word, count in counts.items() if count >= min_count]
-        return cls(tuple(sorted(kept, key=lambda word: (-counts[word], word))), min_count)
+        words = tuple(sorted(kept, key=lambda word: (-counts[word], word)))
+        return cls(words, min_count, tokeniser)
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -69,8 +96,19 @@ class Vocabulary:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the words in their order: equal for the same ids."""
-        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+        """SHA-256 of the words in their order: equal for the same ids of the same tokens."""
+        other = () if self.tokeniser == "words" else (f"by {self.tokeniser}",)
+        return hashlib.sha256("\n".join([*other, *self.words]).encode()).hexdigest()
+
+    def tokenise(self, caption: str) -> list[str]:
+        """The tokens of a raw caption, known to the vocabulary or not."""
+        split, _ = TOKENISERS[self.tokeniser]
+        return split(caption)
+
+    def unknown(self, captions: Iterable[str]) -> Counter[str]:
+        """How often each token that has no id stands in raw ``captions``."""
+        tokens = (token for caption in captions for token in self.tokenise(caption))
+        return Counter(token for token in tokens if token not in self._ids)
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """The ids of ``tokens`` between start and end."""
@@ -92,4 +130,5 @@ class Vocabulary:
                 tokens.append("unk")
             elif i >= len(SPECIAL_TOKENS):
                 tokens.append(self.words[i - len(SPECIAL_TOKENS)])
-        return " ".join(tokens)
+        _, between = TOKENISERS[self.tokeniser]
+        return between.join(tokens)
