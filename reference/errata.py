@@ -320,9 +320,9 @@ ERRATA: tuple[Erratum, ...] = (
     ),
     Erratum(
         MIDDLE_OUT,
-        "4.2, Self-BLEU",
+        "4.2, Self-BLEU, Self-METEOR",
         "assess similarity between the different captions in a generated set",
-        "the mean over captions of the BLEU of each with all the others as references, then over "
+        "the mean over captions of the score of each with all the others as references, then over "
         "sets",
         "the work that the paper cites",
     ),
