@@ -1,0 +1,338 @@
+"""The Swin Transformer against what its paper says, written out token by token."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.attention import multi_head_attention
+from reference.primitives import Parameters, layer_norm, linear, select, softmax
+from tests import strategies
+from tests.covers import covers
+from tests.parity import Array, assert_gradients, gradients, numpy, tensor
+from tests.strategies import fill
+from tests.tolerances import assert_close
+from torch_impl import swin
+from torch_impl.swin import SwinConfiguration, SwinTransformer
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> SwinConfiguration:
+    """Small ones of one or two stages, with one window or more, or a last grid below the window."""
+    stages, window = draw(st.integers(1, 2)), draw(st.sampled_from((2, 3, 4)))
+    grid = window * draw(st.integers(1, 2)) * 2 ** (stages - 1)
+    if window == 4 and draw(st.booleans()):
+        grid = window
+    patch, heads = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    return SwinConfiguration(
+        image_size=grid * patch,
+        patch_size=patch,
+        in_channels=draw(st.integers(1, 3)),
+        embed_dim=heads * draw(st.integers(1, 3)),
+        depths=tuple(draw(st.integers(1, 3)) for _ in range(stages)),
+        num_heads=tuple(draw(st.sampled_from((1, heads))) for _ in range(stages)),
+        window_size=window,
+        mlp_ratio=draw(st.integers(1, 3)),
+    )
+
+
+def filled(model: torch.nn.Module, generator: np.random.Generator) -> dict[str, Array]:
+    """Normal parameters in float64; they are returned with the buffers as they are."""
+    model.double().eval()
+    parameters = {
+        name: fill(generator, value.shape) / math.sqrt(value[0].numel())
+        for name, value in model.named_parameters()
+    }
+    model.load_state_dict({n: torch.from_numpy(x) for n, x in parameters.items()}, strict=False)
+    return parameters
+
+
+def images_of(c: SwinConfiguration, batch: int, generator: np.random.Generator) -> Array:
+    return generator.standard_normal((batch, c.in_channels, c.image_size, c.image_size))
+
+
+# the paper, one image at a time
+
+
+def literal(image: Array, parameters: Parameters, c: SwinConfiguration) -> Array:
+    """An image (C, H, W) to its features (L, d), every token spelt out."""
+    p, grid = c.patch_size, c.image_size // c.patch_size
+    kernel = parameters["patch_embed.proj.weight"].reshape(c.embed_dim, -1)
+    embed = {"weight": kernel, "bias": parameters["patch_embed.proj.bias"]}
+    tokens = {
+        (y, x): linear(image[:, y * p : (y + 1) * p, x * p : (x + 1) * p].ravel(), embed)
+        for y, x in itertools.product(range(grid), repeat=2)
+    }
+    X = np.stack(list(tokens.values()))
+    X = layer_norm(X, select(parameters, "patch_embed.norm."))
+    for i, depth in enumerate(c.depths):
+        stage = select(parameters, f"layers.{i}.")
+        window = min(c.window_size, grid)
+        for j in range(depth):
+            shift = window // 2 if j % 2 and grid > window else 0
+            block = select(stage, f"blocks.{j}.")
+            X = literal_block(X, block, grid, window, shift, c.num_heads[i])
+        if i + 1 < len(c.depths):
+            places = [y * grid + x for y in range(0, grid, 2) for x in range(0, grid, 2)]
+            merged = [X[[k, k + grid, k + 1, k + grid + 1]].ravel() for k in places]
+            normed = layer_norm(np.stack(merged), select(stage, "downsample.norm."))
+            X, grid = normed @ stage["downsample.reduction.weight"].T, grid // 2
+    return layer_norm(X, select(parameters, "norm."))
+
+
+def literal_block(
+    X: Array, parameters: Parameters, grid: int, window: int, shift: int, num_heads: int
+) -> Array:
+    normed = layer_norm(X, select(parameters, "norm1."))
+    X = X + literal_attention(normed, select(parameters, "attn."), grid, window, shift, num_heads)
+    hidden = linear(layer_norm(X, select(parameters, "norm2.")), select(parameters, "mlp.fc1."))
+    gelu = hidden * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2))) / 2
+    return X + linear(gelu, select(parameters, "mlp.fc2."))
+
+
+def literal_attention(
+    X: Array, parameters: Parameters, grid: int, window: int, shift: int, num_heads: int
+) -> Array:
+    """Every token of the grid attends to those in its window that are near it in the image."""
+    place = np.stack(np.divmod(np.arange(grid * grid), grid), axis=1)
+    displaced = place[:, None] - place
+    its_window = ((place - shift) % grid) // window
+    together = (its_window[:, None] == its_window).all(-1)
+    visible = together & (np.abs(displaced) < window).all(-1)
+
+    table = parameters["relative_position_bias_table"].reshape(2 * window - 1, -1, num_heads)
+    near = np.where(visible[..., None], displaced, 0) + window - 1
+    bias = table[near[..., 0], near[..., 1]]
+    QKV = np.split(linear(X, select(parameters, "qkv.")), 3, axis=1)
+    heads = []
+    for h, (Q, K, V) in enumerate(zip(*(np.split(A, num_heads, 1) for A in QKV), strict=True)):
+        logits = Q @ K.T / math.sqrt(K.shape[1]) + bias[..., h]
+        heads.append(softmax(np.where(visible, logits, -np.inf)) @ V)
+    return linear(np.concatenate(heads, axis=1), select(parameters, "proj."))
+
+
+@covers(expansionnet_v2=[10])
+@given(configurations(), strategies.generators())
+def test_features_are_the_paper_s_token_by_token(
+    c: SwinConfiguration, generator: np.random.Generator
+) -> None:
+    model = SwinTransformer(c)
+    parameters = filled(model, generator)
+    images = images_of(c, 2, generator)
+    features = numpy(model(tensor(images)))
+    assert features.shape == (2, model.num_features, model.d_feature)
+    for image, found in zip(images, features, strict=True):
+        assert_close(found, literal(image, parameters, c))
+
+
+@given(st.sampled_from((2, 3, 4)), st.integers(2, 3), st.booleans(), strategies.generators())
+def test_a_mask_is_attention_region_by_region(
+    window: int, n: int, shifted: bool, generator: np.random.Generator
+) -> None:
+    """Tokens that a shifted window brings together from two edges of the image do not meet."""
+    stage = swin.Stage(4, 2, 2, window * n, window)
+    shift = stage.shift if shifted else 0
+    block = swin.SwinBlock(stage, 2, shift)
+    parameters = filled(block, generator)
+    x = generator.standard_normal((1, stage.resolution, stage.resolution, 4))
+    expected = literal_block(x.reshape(-1, 4), parameters, stage.resolution, window, shift, 2)
+    assert_close(numpy(block(tensor(x))).reshape(-1, 4), expected)
+    mask = swin.shift_mask(stage.resolution, window, stage.shift)
+    assert set(mask.unique().tolist()) == {0.0, -100.0}
+
+
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(1, 3), strategies.generators())
+def test_one_window_without_bias_is_multi_head_attention(
+    size: int, num_heads: int, width: int, generator: np.random.Generator
+) -> None:
+    attention = swin.WindowAttention(num_heads * width, size, num_heads)
+    parameters = filled(attention, generator)
+    torch.nn.init.zeros_(attention.relative_position_bias_table)
+    x = generator.standard_normal((2, size * size, num_heads * width))
+    plain = {f"out.{name}": parameters[f"proj.{name}"] for name in ("weight", "bias")}
+    for name in ("weight", "bias"):
+        for part, values in zip(
+            ("query", "key", "value"), np.split(parameters[f"qkv.{name}"], 3), strict=True
+        ):
+            plain[f"{part}.{name}"] = values
+    for found, one in zip(numpy(attention(tensor(x))), x, strict=True):
+        assert_close(found, multi_head_attention(one, one, plain, num_heads))
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), strategies.generators())
+def test_windows_are_squares_of_the_grid_and_go_back(
+    size: int, n: int, batch: int, generator: np.random.Generator
+) -> None:
+    grid = tensor(generator.standard_normal((batch, n * size, n * size, 2)))
+    cut = swin.windows(grid, size)
+    squares = [
+        one[y : y + size, x : x + size].reshape(-1, 2)
+        for one in grid
+        for y in range(0, n * size, size)
+        for x in range(0, n * size, size)
+    ]
+    assert torch.equal(cut, torch.stack(squares))
+    assert torch.equal(swin.from_windows(cut, n * size), grid)
+
+
+@given(st.integers(1, 6))
+def test_the_bias_of_two_tokens_is_that_of_their_displacement(size: int) -> None:
+    """Displacements are numbered in the order of their rows, then of their columns."""
+    order = list(itertools.product(range(1 - size, size), repeat=2))
+    places = list(itertools.product(range(size), repeat=2))
+    expected = [[order.index((y - v, x - u)) for v, u in places] for y, x in places]
+    assert swin.relative_position_index(size).tolist() == expected
+
+
+@given(configurations(), st.integers(0, 5), st.integers(0, 5), strategies.generators())
+def test_patches_that_move_are_tokens_that_move(
+    c: SwinConfiguration, down: int, right: int, generator: np.random.Generator
+) -> None:
+    embed = SwinTransformer(c).patch_embed
+    filled(embed, generator)
+    images = tensor(images_of(c, 2, generator))
+    moved = embed(images.roll((down * c.patch_size, right * c.patch_size), (2, 3)))
+    assert_close(numpy(moved), numpy(embed(images).roll((down, right), (1, 2))))
+
+
+@settings(max_examples=10)
+@given(configurations(), strategies.generators())
+def test_gradients_are_the_paper_s_differences(
+    c: SwinConfiguration, generator: np.random.Generator
+) -> None:
+    c = dataclasses.replace(c, patch_size=1, image_size=c.image_size // c.patch_size)
+    model = SwinTransformer(c)
+    parameters = filled(model, generator)
+    images = images_of(c, 1, generator)
+    x = tensor(images, grad=True)
+    out = model(x)
+    dO = generator.standard_normal(out.shape)
+    torch.autograd.backward(out, tensor(dO))
+
+    def loss(arrays: Any) -> float:
+        return float((dO[0] * literal(arrays["images"][0], arrays, c)).sum())
+
+    found = {**gradients(model), "images": numpy(x.grad)}
+    arrays = {**parameters, "images": images}
+    assert_gradients(loss, arrays, found, generator, directions=2)
+
+
+@given(configurations(), strategies.generators())
+def test_an_image_does_not_feel_its_neighbours(
+    c: SwinConfiguration, generator: np.random.Generator
+) -> None:
+    model = SwinTransformer(c)
+    filled(model, generator)
+    images = tensor(images_of(c, 3, generator))
+    whole = numpy(model(images))
+    order = torch.from_numpy(generator.permutation(3))
+    assert_close(numpy(model(images[order])), whole[order.numpy()])
+    for b in range(3):
+        assert_close(numpy(model(images[b : b + 1]))[0], whole[b])
+    assert model(images[:0]).shape == (0, *whole.shape[1:])
+
+
+def published_names(depths: tuple[int, ...], with_masks: tuple[int, ...]) -> set[str]:
+    """The published names, written out; the stages ``with_masks`` have shifted blocks."""
+    both = [f"{name}.{part}" for name in ("norm1", "norm2") for part in ("weight", "bias")]
+    linears = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
+    both += [f"{name}.{part}" for name in linears for part in ("weight", "bias")]
+    both += ["attn.relative_position_bias_table", "attn.relative_position_index"]
+    names = {"norm.weight", "norm.bias"}
+    names |= {f"patch_embed.{n}.{part}" for n in ("proj", "norm") for part in ("weight", "bias")}
+    for i, depth in enumerate(depths):
+        for j in range(depth):
+            names |= {f"layers.{i}.blocks.{j}.{name}" for name in both}
+            if j % 2 and i in with_masks:
+                names.add(f"layers.{i}.blocks.{j}.attn_mask")
+        if i + 1 < len(depths):
+            names |= {f"layers.{i}.downsample.norm.{part}" for part in ("weight", "bias")}
+            names.add(f"layers.{i}.downsample.reduction.weight")
+    return names
+
+
+def test_swin_l_has_the_published_tensors_and_parameters() -> None:
+    """362 tensors; 195 million parameters, and with a head of 1,000 classes 197 million."""
+    with torch.device("meta"):
+        model = SwinTransformer(SwinConfiguration())
+    state = model.state_dict()
+    assert set(state) == published_names((2, 2, 18, 2), with_masks=(0, 1, 2))
+    assert len(state) == 362
+    assert state["layers.0.blocks.1.attn_mask"].shape == (64, 144, 144)
+    assert state["layers.2.blocks.17.attn_mask"].shape == (4, 144, 144)
+    count = 48 * 192 + 192 + 2 * 192
+    for i, (depth, heads) in enumerate(zip((2, 2, 18, 2), (6, 12, 24, 48), strict=True)):
+        d = 192 * 2**i
+        attention, mlp = 4 * d * d + 4 * d + 23 * 23 * heads, 8 * d * d + 5 * d
+        count += depth * (attention + mlp + 4 * d)
+        count += 8 * d * d + 8 * d if i < 3 else 2 * d
+    assert sum(p.numel() for p in model.parameters()) == count == 195_198_516
+    assert round((count + 1536 * 1000 + 1000) / 1e6) == 197
+    assert (model.num_features, model.d_feature) == (144, 1536)
+
+
+@given(configurations())
+def test_names_are_the_published_ones_at_any_size(c: SwinConfiguration) -> None:
+    grids = [c.image_size // c.patch_size // 2**i for i in range(len(c.depths))]
+    shifted = tuple(i for i, grid in enumerate(grids) if grid > c.window_size)
+    assert set(SwinTransformer(c).state_dict()) == published_names(c.depths, shifted)
+
+
+def test_the_last_norm_is_the_last_thing_done() -> None:
+    """A fresh norm makes every row's mean 0 and variance 1."""
+    c = SwinConfiguration(16, 2, 3, 4, (2, 1), (1, 2), 2)
+    features = SwinTransformer(c).double()(torch.randn(2, 3, 16, 16).double()).detach()
+    assert_close(features.mean(-1), np.zeros((2, 16)))
+    assert (features.var(-1, correction=0) > 0.9).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lower_precision_keeps_its_dtype_and_compiles_whole(dtype: torch.dtype) -> None:
+    c = SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2)
+    model = SwinTransformer(c).to(dtype).eval()
+    images = torch.randn(2, 3, 8, 8, dtype=dtype)
+    with torch.no_grad():
+        features = model(images)
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        assert torch.equal(compiled(images), features)
+    assert features.dtype == dtype
+    assert features.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 8, 10), (1, 3, 10, 8), (1, 3, 16, 16), (1, 1, 8, 8), (3, 8, 8)]
+)
+def test_images_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    model = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (1,), (2,), 2))
+    with pytest.raises(ValueError, match=r"expected \(B, 3, 8, 8\)"):
+        model(torch.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image_size": 0}, "image_size must be at least 1"),
+        ({"image_size": 9}, "image_size 9 is not divisible by patch_size 2"),
+        ({"depths": (1, 1)}, r"depths \(1, 1\) and num_heads \(2,\): expected one of each a stage"),
+        ({"depths": (), "num_heads": ()}, "expected one of each a stage"),
+        ({"depths": (0,)}, "the depth of stage 0 must be at least 1"),
+        ({"num_heads": (3,)}, "stage 0: width 4 is not divisible by 3 heads"),
+        ({"num_heads": (0,)}, "num_heads of stage 0 must be at least 1"),
+        ({"window_size": 3}, "a grid of 4 x 4 tokens cannot be cut into windows of 3"),
+        (
+            {"image_size": 6, "window_size": 3, "depths": (1, 1), "num_heads": (1, 1)},
+            "stage 0: a grid of 3 x 3 tokens cannot be halved",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SwinConfiguration(8, 2, 3, 4, (1,), (2,), 2), **changes)
