@@ -228,10 +228,10 @@ def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options: dict[str,
 
 def test_recipes_are_the_papers_and_as_run() -> None:
     for name, recipe in {
-        "v1-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "momentum"),
-        "v1-as-run": Recipe(2e-4, 20_000, "hyperbolic", 0.8, 2, 25, 48, 0.1, 0.3, "skipped"),
-        "v2-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 8, 48, 0.0, 0.1, "momentum"),
-        "v2-as-run": Recipe(2e-4, 10_000, "hyperbolic", 0.8, 2, 8, 48, 0.1, 0.3, "skipped"),
+        "v1-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "radam"),
+        "v1-as-run": Recipe(2e-4, 20_000, "hyperbolic", 0.8, 2, 25, 48, 0.1, 0.3, "radam-as-run"),
+        "v2-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 8, 48, 0.0, 0.1, "radam"),
+        "v2-as-run": Recipe(2e-4, 10_000, "hyperbolic", 0.8, 2, 8, 48, 0.1, 0.3, "radam-as-run"),
     }.items():
         assert RECIPES[name] == recipe
 
@@ -262,7 +262,8 @@ def test_a_recipe_makes_its_optimiser_and_learning_rates() -> None:
         ("batch_size", 0),
         ("label_smoothing", 1.0),
         ("dropout", -0.1),
-        ("early_steps", "none"),
+        ("algorithm", "none"),
+        ("clip", 0.0),
     ],
 )
 def test_a_recipe_names_the_field_that_is_wrong(field: str, value: Any) -> None:

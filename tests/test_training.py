@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.tolerances import assert_close
 from torch_impl.checkpoints import CheckpointError, load, save
 from torch_impl.models import Captioner, Configuration
-from torch_impl.optimization import RECIPES
+from torch_impl.optimization import ALGORITHMS, RECIPES
 from torch_impl.training import Batch, CrossEntropyTraining, NonFiniteError, data_generator
 
 RECIPE = replace(RECIPES["v2-as-run"], lr=3e-3, warmup=3, schedule="linear", dropout=0.2)
@@ -75,13 +75,13 @@ def numbers(step):
     )
 
 
-@pytest.mark.parametrize("early_steps", ["skipped", "momentum"])
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 @settings(max_examples=8)
 @given(kills=st.lists(st.integers(1, 11), min_size=1, max_size=3), disturbed=st.booleans())
 def test_a_training_killed_anywhere_and_resumed_gives_the_same_numbers_bit_for_bit(
-    tmp_path_factory, early_steps, kills, disturbed
+    tmp_path_factory, algorithm, kills, disturbed
 ):
-    recipe = replace(RECIPE, early_steps=early_steps)
+    recipe = replace(RECIPE, algorithm=algorithm)
     whole = training(recipe)
     expected = [numbers(step) for step in whole.run(3)]
     assert len(expected) == 12

@@ -9,7 +9,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from functools import partial
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -162,6 +163,16 @@ SCHEDULES: dict[str, Callable[..., float]] = {
 }
 
 
+ALGORITHMS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "radam": partial(torch.optim.RAdam, betas=(0.9, 0.98), eps=1e-9),
+    "radam-as-run": partial(RAdam, betas=(0.9, 0.98), eps=1e-9),
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
+"""ExpansionNet's RAdam with its papers' betas, as published (Liu et al. 2019) and as run; the Adam
+of ARNet and Middle-Out; the descent of the read-only LSTM (19)."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How a model is trained with cross-entropy; ``dataclasses.replace`` overrides a field.
@@ -177,8 +188,8 @@ class Recipe:
         label_smoothing: probability moved from the target to all other words.
         dropout: probability.
         dropout_of: what an expansion drops going forward: "values", as run, or whole "vectors".
-        early_steps: what RAdam does before its rectification is defined: "momentum" (Liu et al.) or
-            "skipped" (as run).
+        algorithm: a name in ``ALGORITHMS``: RAdam, as published or as run, Adam, or plain descent.
+        clip: the norm that a gradient is scaled down to where it is larger; None for no limit.
 
     Raises:
         ValueError: a field out of its range.
@@ -193,8 +204,9 @@ class Recipe:
     batch_size: int
     label_smoothing: float
     dropout: float
-    early_steps: Literal["momentum", "skipped"]
+    algorithm: str
     dropout_of: str = "values"
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         """Hold every field to its range."""
@@ -213,10 +225,10 @@ class Recipe:
             raise ValueError(f"warmup is {self.warmup}, expected at least 0")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}, expected {' or '.join(SCHEDULES)}")
-        if self.early_steps not in ("momentum", "skipped"):
-            raise ValueError(
-                f"early_steps is {self.early_steps!r}, expected 'momentum' or 'skipped'"
-            )
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm is {self.algorithm!r}, expected {' or '.join(ALGORITHMS)}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}, expected more than 0")
 
     def learning_rate(self, iteration: int, batches_per_epoch: int) -> float:
         """The learning rate of the update that ``iteration`` others precede."""
@@ -230,9 +242,8 @@ class Recipe:
         )
 
     def optimiser(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
-        """RAdam with the papers' betas; its learning rate is to be set before each update."""
-        kind = RAdam if self.early_steps == "skipped" else torch.optim.RAdam
-        return kind(parameters, lr=self.lr, betas=(0.9, 0.98), eps=1e-9)
+        """The recipe's algorithm; its learning rate is to be set before each update."""
+        return ALGORITHMS[self.algorithm](parameters, lr=self.lr)
 
 
 # v1 section 4.3, the fast convergence step ("approximately 12 epochs"); v2 section IV-A3, step A.
@@ -248,10 +259,10 @@ _V2_PAPER = Recipe(
     batch_size=48,
     label_smoothing=0.0,
     dropout=0.1,
-    early_steps="momentum",
+    algorithm="radam",
 )
 _V2_AS_RUN = replace(
-    _V2_PAPER, schedule="hyperbolic", label_smoothing=0.1, dropout=0.3, early_steps="skipped"
+    _V2_PAPER, schedule="hyperbolic", label_smoothing=0.1, dropout=0.3, algorithm="radam-as-run"
 )
 
 RECIPES: dict[str, Recipe] = {
