@@ -52,6 +52,13 @@ COUNTERPARTS: dict[Key, str] = {
 
 WITHOUT_COUNTERPART: dict[Key, str] = {
     ("expansionnet_v2", 10): "no Swin-Transformer here: any network may give the features",
+    ("lstm_readonly", 1): "what training by gradient descent is for, not a computation",
+    ("lstm_readonly", 12): "no Inception here: any network may give the features",
+    ("lstm_readonly", 18): "PyTorch's own: autograd",
+    ("lstm_readonly", 19): "PyTorch's own: torch.optim.SGD",
+    ("lstm_readonly", "gradient clipping"): "PyTorch's own: torch.nn.utils.clip_grad_norm_",
+    ("lstm_readonly", "beam search"): "torch_impl.decoding.beam_search, in which those that ended "
+    "compete, decodes every model",
 }
 """Why an oracled equation has no counterpart, where one would make no sense."""
 

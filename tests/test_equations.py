@@ -28,6 +28,15 @@ def test_the_inventory_is_68_equations_and_two_listings():
     assert len(equations.entries()) == 70
 
 
+def test_every_equation_and_listing_has_an_oracle_and_a_property():
+    for entry in equations.entries():
+        assert entry["oracle"], entry
+        assert entry["properties"], entry
+    assert equations.summary(equations.entries()) == (
+        "68 of 68 numbered equations and 2 of 2 listings covered"
+    )
+
+
 def test_the_expansionnet_papers_are_complete():
     assert {paper for paper, _ in COMPLETE} >= {"expansionnet_v1", "expansionnet_v2"}
 
