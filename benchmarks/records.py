@@ -4,7 +4,7 @@ A record is a plain dictionary:
 
     schema      1
     kind        equations | verification | flops | score | ablation | training | timing | comparison
-                | prediction | scaling
+                | prediction | scaling | denoising
     what        {"paper", "table", "row"}: the line of a table that the values belong to
     values      {column: number}
     n           how many images (cases, rounds of calls) the values are over
@@ -22,11 +22,14 @@ A record is a plain dictionary:
 from __future__ import annotations
 
 import fcntl
+import getpass
 import hashlib
 import json
 import math
 import os
 import platform
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,6 +60,7 @@ KINDS = (
     "comparison",
     "prediction",
     "scaling",
+    "denoising",
 )
 PREDICTED = "predicted"
 """The status of a number that nobody measured, and of every record of a prediction."""
@@ -131,10 +135,35 @@ def _optional_versions() -> dict[str, str]:
     return found
 
 
+_PATH = re.compile(r"""(?<![\w.])(?:~|\.\.)?(?:/[^\s/:;,'"()\[\]]+)+/?""")
+
+
+def anonymous(text: str) -> str:
+    """The text without what tells whose machine this is.
+
+    Of paths only the last name stays; the user's and the host's names, as words, become "user" and
+    "host".
+    """
+    home = Path.home()
+    if home.name:
+        text = text.replace(str(home), "~")
+    text = _PATH.sub(lambda path: path[0].rstrip("/").rpartition("/")[2], text)
+    for name, instead in ((_user(), "user"), (home.name, "user"), (socket.gethostname(), "host")):
+        if name:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", instead, text)
+    return text
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        return ""
+
+
 def _command() -> str:
     """This process's command line; of a path on this machine only the name."""
-    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
-    return " ".join(["captionbench", *words])
+    return " ".join(["captionbench", *map(anonymous, sys.argv[1:])])
 
 
 def make(

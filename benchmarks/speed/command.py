@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     options.configure(parser)
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
-    configure_measuring(parser, ["1"])
+    configure_measuring(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
     )
@@ -41,15 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="print what can be timed")
 
 
-def configure_measuring(parser: argparse.ArgumentParser, default_threads: list[str]) -> None:
+def configure_measuring(parser: argparse.ArgumentParser) -> None:
     """Add the options of how to measure, whatever is measured."""
     parser.add_argument(
         "--threads",
         nargs="+",
         metavar="N",
-        default=default_threads,
-        help="of the CPU: numbers or all, pinned to as many cores where it computes (default: "
-        f"{' '.join(default_threads)})",
+        help="of the CPU: numbers or all, pinned to as many cores where it computes",
     )
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help=f"for a case's rounds (default: {SECONDS:g})"
@@ -66,7 +65,12 @@ def configure_measuring(parser: argparse.ArgumentParser, default_threads: list[s
 
 
 def session(
-    arguments: argparse.Namespace, device: torch.device, path: Path | None, *, quiet: bool = False
+    arguments: argparse.Namespace,
+    device: torch.device,
+    path: Path | None,
+    *,
+    usual_threads: Sequence[str] = ("1",),
+    quiet: bool = False,
 ) -> Session:
     """The run that the options of `configure_measuring` ask for.
 
@@ -84,7 +88,7 @@ def session(
     return Session(
         device,
         path,
-        threads.parse(arguments.threads),
+        threads.parse(arguments.threads or usual_threads),
         budget,
         not arguments.no_flush,
         arguments.minutes,
@@ -93,7 +97,7 @@ def session(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what has no record yet, and print it; 1 if an implementation is not right."""
+    """Measure what has no record yet, and print it; 1 if something is not right or fails."""
     if arguments.list:
         _list(arguments.json)
         return 0
@@ -112,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
             file.write(plot.draw(curves))
     if arguments.json:
         print(json.dumps(measuring.made, indent=2))
-        return int(not right)
+        return int(bool(not right or measuring.failed))
     print_outcomes([o for o in judge(measuring.made) if o.verdict != "not run"])
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
@@ -120,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{arguments.plot}: {drawn}")
     if measuring.left:
         print(f"{measuring.left} cases are left, run again")
-    return int(not right)
+    return int(bool(not right or measuring.failed))
 
 
 def _list(as_json: bool) -> None:

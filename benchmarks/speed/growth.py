@@ -1,4 +1,4 @@
-"""How the memory of dynamic expansion grows with N_E: by vectors of d numbers, or without the d."""
+"""What memory grows with: dynamic expansion's with N_E, a training step's with the batch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.speed import layers, resources
+from benchmarks.speed import layers, models, resources
 from benchmarks.speed.case import Case, Subject
 from torch_impl.transformer import Mixer
 
 _LAYER = next(s for s in layers.SUBJECTS if s.name == "dynamic-layer forward+backward")
+_STEP = next(s for s in models.SUBJECTS if s.name == "xe-step")
 
 
 def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
@@ -38,6 +39,24 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
     }
 
 
+def _images(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
+    """What a training step holds for each further image, and for none: at B and at 2 B."""
+
+    def held(batch: int) -> dict[str, float]:
+        step = replace(case, subject=_STEP, sizes=replace(case.sizes, batch=batch))
+        assert _STEP.make is not None
+        work = _STEP.make(step, implementation, device)
+        return resources.count(work.call, work.given, device)
+
+    B = case.sizes.batch
+    one, two = held(B), held(2 * B)
+    values = {}
+    for name in ("saved bytes", "peak bytes"):
+        values[name] = one[name]
+        values[f"{name} an image"] = (two[name] - one[name]) / B
+    return values
+
+
 SUBJECTS = [
     Subject(
         "dynamic-memory",
@@ -45,5 +64,12 @@ SUBJECTS = [
         ("batch", "tokens", "d_model", "decoder"),
         layers.EXPANSIONS,
         count=_growth,
-    )
+    ),
+    Subject(
+        "step-memory",
+        "activations kept and peak memory of a training step, and of each further image",
+        ("batch", "length", "tokens", *models.MODEL, "dropout"),
+        (*layers.EXPANSIONS, layers.ATTENTION),
+        count=_images,
+    ),
 ]

@@ -135,8 +135,10 @@ def _counted(case: Case, device: torch.device) -> tuple[dict[str, Values], dict[
     for name in case.implementations:
         try:
             values[name] = case.subject.count(case, name, device)
-        except UNAVAILABLE as error:
-            unavailable[name] = _one_line(error)
+        except Exception as error:
+            if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
+                raise
+            unavailable[name] = one_line(error)
     return values, unavailable
 
 
@@ -152,13 +154,13 @@ def _timed(
         except Exception as error:
             if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
                 raise
-            unavailable[name] = _one_line(error)
+            unavailable[name] = one_line(error)
     if case.implementations[0] in unavailable:
         return {}, {}, unavailable
     refused: dict[str, Exception] = {}
     calls = {name: work.call for name, work in works.items()}
     measured = measure(calls, device, budget, refused, flush=flush)
-    unavailable |= {name: _one_line(error) for name, error in refused.items()}
+    unavailable |= {name: one_line(error) for name, error in refused.items()}
     timed = list(measured.samples)
     taken = {name: _taken(case, works[name], name, device) for name in timed}
     values, details = {}, {}
@@ -223,8 +225,9 @@ def _rounded(seconds: Sequence[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in seconds]
 
 
-def _one_line(error: Exception) -> str:
-    said = (str(error).splitlines() or [""])[0]
+def one_line(error: Exception) -> str:
+    """What it says, in one line that can be sent; the kind of error too, where it is unexpected."""
+    said = records.anonymous((str(error).splitlines() or [""])[0])
     return said if isinstance(error, UNAVAILABLE) else f"{type(error).__name__}: {said}"
 
 

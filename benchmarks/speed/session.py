@@ -37,6 +37,7 @@ class Session:
     Attributes:
         made: all records of this run, found or measured.
         left: how many cases there was no time for.
+        failed: what the baseline of a case raised (no memory, say), by row; it has no record.
 
     Raises:
         InputError: ``path`` is no file of records, or cannot be written.
@@ -51,6 +52,7 @@ class Session:
     quiet: bool = False
     made: list[Record] = field(default_factory=list, init=False)
     left: int = field(default=0, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
@@ -118,9 +120,14 @@ class Session:
                 self.left += 1
                 continue
             if not found:
-                found = running.time_case(
-                    case, self.device, threads, self.budget, strict=strict, flush=self.flush
-                )
+                try:
+                    found = running.time_case(
+                        case, self.device, threads, self.budget, strict=strict, flush=self.flush
+                    )
+                except (RuntimeError, MemoryError) as error:
+                    self.failed[case.row] = running.one_line(error)
+                    bar.write(f"\n{case.row}: FAILED ({self.failed[case.row]})", file=sys.stderr)
+                    continue
                 self.keep(found)
             if not self.quiet:
                 bar.write("\n".join(printed.lines(found, self.made)), file=sys.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.speed import drawn
 from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case, Sizes
@@ -27,10 +28,10 @@ DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
 
 
 def case(
-    subject: str, implementations: Sequence[str], precision: str = "float32", **sizes: int | float
+    subject: str, implementations: Sequence[str], precision: str = "float32", **sizes: Any
 ) -> Case:
     """A case by its subject's name; the sizes that are not given are v2's."""
-    return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)  # type: ignore[arg-type]
+    return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)
 
 
 def cpu(seed: int = drawn.SEED) -> list[Case]:
@@ -90,7 +91,20 @@ def grid(seed: int = drawn.SEED) -> list[Case]:
     return over([*halves, *whole], ENCODERS, DECODERS)
 
 
-SUITES: dict[str, Callable[[int], list[Case]]] = {"cpu": cpu, "gpu": gpu, "grid": grid}
+def memory(seed: int = drawn.SEED) -> list[Case]:
+    """What memory grows with, for every encoder and decoder of the ablations."""
+    step = case("step-memory", EAGER, batch=4, dropout=RECIPE.dropout)
+    steps = over([step], ENCODERS, [Sizes().decoder])
+    vectors = [case("dynamic-memory", EAGER, decoder=mixer) for mixer in DECODERS[1:]]
+    return [*vectors, *steps]
+
+
+SUITES: dict[str, Callable[[int], list[Case]]] = {
+    "cpu": cpu,
+    "gpu": gpu,
+    "grid": grid,
+    "memory": memory,
+}
 """Each draws by a seed what it draws, if anything."""
 
 

@@ -1,0 +1,50 @@
+"""What a device record is made of, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from benchmarks.speed import suites
+from benchmarks.speed.case import Case
+from benchmarks.speed.session import Session
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a device record.
+
+    Args:
+        name: as in the manifest.
+        about: what it measures.
+        run: session, tiny -> measures what has no record there yet, while there is time.
+    """
+
+    name: str
+    about: str
+    run: Callable[[Session, bool], None]
+
+
+def _timed(name: str, about: str, suite: str) -> Stage:
+    def run(session: Session, tiny: bool) -> None:
+        session.time(_cases(suite, session, tiny))
+
+    return Stage(name, about, run)
+
+
+def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
+    cases = suites.SUITES[suite](suites.drawn.SEED)
+    if session.device.type != "cuda":
+        cases = [case for case in cases if case.precision != "tf32"]
+    if tiny:
+        cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
+    return list(dict.fromkeys(cases))
+
+
+def stages(suite: str) -> list[Stage]:
+    """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
+    return [
+        _timed("timing", "what the targets need, and more", suite),
+        _timed("memory", "what memory grows with", "memory"),
+        _timed("grid", "every expansion coefficient of the ablations", "grid"),
+    ]

@@ -1,0 +1,292 @@
+"""``captionbench record`` and ``import``: one file, whole or refused, that names nobody."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import publish, records
+from benchmarks.cli import main
+from benchmarks.errors import InputError
+from benchmarks.recording import archive, command, stages
+from benchmarks.speed import run, suites, threads
+from benchmarks.speed.subjects import SUBJECTS
+from tests.test_records import example as incomplete
+from tests.test_speed_command import STATIC, record
+
+ROW = {
+    "operator": "static_expansion", "what": "output", "implementation": "literal",
+    "numbers": "2", "dtype": "float32", "device": "cpu", "cases": 3, "worst": 0.0, "bound": 1.0,
+}  # fmt: skip
+QUICK = ["--seconds", "0.001", "--threads", "1"]
+
+
+def example(implementation: str = "literal", **values: float):
+    """A record that the report can show."""
+    return record(STATIC, implementation, values)
+
+
+def small(subject: str, *implementations: str):
+    case = suites.case(subject, implementations)
+    return replace(case, sizes=case.sizes.tiny())
+
+
+def verifies(monkeypatch, *, passed: bool) -> None:
+    row = {**ROW, "passed": passed}
+    fields = SimpleNamespace(**row, to_dict=lambda: row)
+    monkeypatch.setattr(run.table, "rows", lambda device, examples: iter([fields]))
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """A device that is quickly verified and timed: a case a stage."""
+    verifies(monkeypatch, passed=True)
+    layer = small("dynamic-layer forward", "literal", "factored")
+    short = {
+        "cpu": [layer, small("reward", "pycocoevalcap", "tensors")],
+        "memory": [small("dynamic-memory", "factored")],
+        "grid": [small("dynamic-layer forward+backward", "factored")],
+    }
+    monkeypatch.setattr(
+        suites, "SUITES", {name: lambda seed, of=of: of for name, of in short.items()}
+    )
+
+
+def recorded(folder: Path, *words: str, code: int = 0) -> Path:
+    """The packed file of a recording."""
+    assert main(["record", "--suite", "cpu", "--out", str(folder), *QUICK, *words]) == code
+    (packed,) = folder.glob("*.captionbench.jsonl.gz")
+    return packed
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """The folder that `import` publishes into."""
+    folder = tmp_path / "reports" / "records"
+    monkeypatch.setattr(publish, "PUBLISHED", folder)
+    monkeypatch.setattr(publish, "REPORTS", folder.parent)
+    return folder
+
+
+def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys):
+    packed = recorded(tmp_path / "d", "--threads", "1", "all")
+    made = archive.read(packed)
+    assert made == records.newest(records.read(tmp_path / "d" / "records.jsonl"))
+    numbers = {r["device"]["threads"] for r in made if r["kind"] == "timing"}
+    assert numbers == {1, threads.usable()}
+    assert {r["details"]["case"]["subject"] for r in made if r["kind"] == "timing"} == {
+        case.subject.name for suite in suites.SUITES.values() for case in suite(0)
+    }
+    manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
+    assert manifest["stages"] == {"timing": True, "memory": True, "grid": True}
+    assert manifest["records"] == len(made)
+    capsys.readouterr()
+    assert main(["import", str(packed), str(tmp_path / "d" / "records.jsonl")]) == 0
+    n = len(made)
+    assert f"{n} of {2 * n} records published, {n} were already" in capsys.readouterr().out
+    assert sorted(map(str, records.load(published))) == sorted(map(str, made))
+    assert "dynamic-layer forward" in (published.parent / "tables" / "speed.md").read_text()
+    assert main(["import", str(packed)]) == 0
+    assert f"0 of {n} records published, {n} were already" in capsys.readouterr().out
+    assert len(records.load(published)) == n
+
+
+def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsys):
+    packed = recorded(tmp_path, "--minutes", "1e-9")
+    assert {r["kind"] for r in archive.read(packed)} == {"verification"}
+    assert "4 cases are left (timing, memory, grid), run again" in capsys.readouterr().out
+    recorded(tmp_path)
+    whole = archive.read(packed)
+    assert len(whole) > 5
+    monkeypatch.setattr(run, "time_case", None)
+    monkeypatch.setattr(run, "verify", None)
+    assert archive.read(recorded(tmp_path)) == whole
+
+
+def test_nothing_is_timed_of_what_is_not_right(device, tmp_path, monkeypatch, capsys):
+    verifies(monkeypatch, passed=False)
+    assert main(["record", "--suite", "cpu", "--out", str(tmp_path), *QUICK]) == 1
+    assert "nothing is timed" in capsys.readouterr().err
+    assert list(tmp_path.glob("*.gz")) == []
+    assert [r["kind"] for r in records.read(tmp_path / "records.jsonl")] == ["verification"]
+
+
+def test_what_a_device_cannot_do_is_named_and_the_rest_is_measured(device, tmp_path, monkeypatch):
+    def fails(*_):
+        raise torch.OutOfMemoryError("no memory for this\nat all")
+
+    case = small("encoder forward", "literal")
+    case = replace(case, subject=replace(case.subject, make=fails))
+    monkeypatch.setitem(suites.SUITES, "memory", lambda seed: [case])
+    packed = recorded(tmp_path)
+    manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
+    assert manifest["failed"] == {case.row: "OutOfMemoryError: no memory for this"}
+    subjects = {r["details"].get("case", {}).get("subject") for r in archive.read(packed)}
+    assert {"reward", "dynamic-layer forward+backward"} <= subjects
+
+
+def test_the_file_names_neither_user_nor_host_nor_folder(device, tmp_path, monkeypatch):
+    user, host = "beatrice", "workstation-7"
+    home = tmp_path / "people" / user
+    monkeypatch.setattr(Path, "home", lambda: home)
+    monkeypatch.setattr(records.getpass, "getuser", lambda: user)
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+
+    def fails(*_):
+        raise RuntimeError(f"{host}: {home}/lib/cuda.so of {user} (see ~/x/y.txt, /opt/z/w.h)")
+
+    layer = small("dynamic-layer forward", "literal", "factored")
+    made = SUBJECTS["dynamic-layer forward"].make
+    broken = replace(layer.subject, make=lambda *a: made(*a) if a[1] == "literal" else fails())
+    monkeypatch.setitem(suites.SUITES, "cpu", lambda seed: [replace(layer, subject=broken)])
+    folder = home / "out"
+    words = ["captionbench", "record", "--out", str(folder), f"--x={home}", f"../{user}/y", user]
+    monkeypatch.setattr("sys.argv", words)
+    text = gzip.decompress(recorded(folder).read_bytes()).decode()
+    for personal in (user, host, str(tmp_path), "people", "/opt", "~/"):
+        assert personal not in text
+    assert "captionbench record --out out --x=" in text
+    assert "RuntimeError: host: cuda.so of user (see y.txt, w.h)" in text
+
+
+def packed(**changes) -> bytes:
+    options = {"suite": "cpu", "device": {"name": "x"}, "stages": {}, "failed": {}, "tiny": False}
+    return archive.pack([example("a"), example("b")], **{**options, **changes})
+
+
+@given(st.floats(0, 1, exclude_max=True), st.integers(0, 7))
+def test_a_changed_file_is_refused_or_gives_the_same_records(tmp_path_factory, where, bit):
+    whole = packed()
+    path = tmp_path_factory.mktemp("packed") / "x.captionbench.jsonl.gz"
+    path.write_bytes(whole)
+    expected = archive.read(path)
+    at = int(where * len(whole))
+    changed = bytearray(whole)
+    changed[at] ^= 1 << bit
+    for damaged in (whole[:at], bytes(changed), whole + bytes(changed[at:])):
+        path.write_bytes(damaged)
+        try:
+            assert archive.read(path) == expected
+        except InputError as error:
+            assert str(error).startswith(str(path))
+            assert "\n" not in str(error)
+
+
+def forged(**changes) -> bytes:
+    """A file whose manifest says something else."""
+    first, _, lines = gzip.decompress(packed()).partition(b"\n")
+    manifest = {**json.loads(first), **changes}
+    manifest = {name: value for name, value in manifest.items() if value is not None}
+    return gzip.compress(json.dumps(manifest).encode() + b"\n" + lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (lambda: packed()[:-9], "cut off or damaged"),
+        (lambda: forged(sha256="0" * 64), "SHA-256 differs"),
+        (lambda: forged(records=3), "2 records, its manifest says 3"),
+        (lambda: forged(schema=2), "schema 2, expected 1"),
+        (lambda: forged(captionbench="a song"), "no manifest, expected a file from"),
+        (lambda: forged(sha256=None, tiny=None), "its manifest does not say sha256, tiny"),
+        (lambda: packed(tiny=True), "made with --tiny"),
+        (lambda: gzip.compress(b"hello\n"), "no manifest"),
+        (lambda: gzip.compress(b""), "no manifest"),
+        (lambda: gzip.compress(b"[" * 10**5), "no manifest"),
+        (lambda: b"\x1f\x8b", "cut off or damaged"),
+        (lambda: b"\x89PNG\xff", "not UTF-8 text, expected records"),
+        (lambda: b"", "is empty, expected records"),
+        (lambda: b"hello", "line 1: not valid JSON"),
+        (lambda: b"[1]\n", "line 1: not a record"),
+        (lambda: b'{"schema": 9}\n', "line 1: schema 9, expected 1"),
+        (lambda: json.dumps(example()).encode()[:-5], "line 1: not valid JSON"),
+        (
+            lambda: json.dumps({**example(), "device": {"name": "x"}}).encode(),
+            "line 1: field 'device' must have a kind and a name",
+        ),
+        (lambda: json.dumps({**example(), "seeds": 1}).encode(), "field 'seeds' must be a list"),
+        (lambda: json.dumps(incomplete()).encode(), "no report can be made of these records"),
+    ],
+)
+def test_of_a_bad_file_nothing_is_published(data, said, tmp_path, published, capsys):
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad"
+    records.append([example()], good)
+    bad.write_bytes(data())
+    assert main(["import", str(good), str(bad)]) == 2
+    error = capsys.readouterr().err
+    assert f"{bad}: " in error
+    assert said in error
+    assert error.count("\n") == 1
+    assert not published.parent.exists()
+
+
+def test_too_large_a_file_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "x.gz"
+    path.write_bytes(packed())
+    monkeypatch.setattr(archive, "LARGEST", 100)
+    with pytest.raises(InputError, match="over 100 bytes unpacked"):
+        archive.read(path)
+
+
+def test_a_missing_file_is_named(tmp_path, published, capsys):
+    assert main(["import", str(tmp_path / "none.gz")]) == 2
+    assert "none.gz: no such file, expected records" in capsys.readouterr().err
+
+
+def test_of_a_slot_the_newest_is_published(tmp_path, published, capsys):
+    old, new = example(growth=1.0), example(growth=2.0)
+    old["time"] = "2026-01-01T00:00:00+00:00"
+    path = tmp_path / "r.jsonl"
+    records.append([new, old], path)
+    assert main(["import", str(path)]) == 0
+    assert "1 of 2 records published, 0 were already, 1 are replaced" in capsys.readouterr().out
+    assert records.load(published) == [new]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--suite", "gpu", "--device", "cpu"], "--device cpu: expected one of kind cuda"),
+        (["--suite", "gpu", "--device", "cuda:99"], "--device cuda:99: PyTorch cannot use it"),
+        (["--suite", "cpu", "--device", "meta"], "--device meta: "),
+        (["--suite", "cpu", "--seconds", "nan"], "--seconds: seconds is nan"),
+        (["--suite", "cpu", "--no-flush"], "--no-flush: makes no difference on a CPU"),
+        (["--suite", "cpu", "--threads", "none"], "--threads none: expected a number"),
+    ],
+)
+def test_what_cannot_be_recorded_is_one_line(words, said, tmp_path, capsys):
+    assert main(["record", "--out", str(tmp_path / "d"), *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"captionbench: error: {said}")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["record", "--suite", "cpu", "--out", str(file)]) == 2
+    assert f"--out {file}: is a file, expected a folder" in capsys.readouterr().err
+    folder = tmp_path / "d"
+    folder.mkdir()
+    with (folder / f".{command.RECORDS}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["record", "--suite", "cpu", "--out", str(folder)]) == 2
+    assert "another recording is at work there" in capsys.readouterr().err
+    recorded(folder)
+
+
+@pytest.mark.parametrize("suite", command.DEVICES)
+def test_every_suite_has_all_stages(suite):
+    names = [stage.name for stage in stages.stages(suite)]
+    assert names == ["timing", "memory", "grid"]
