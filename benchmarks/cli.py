@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("benchmarks.verify.command", "hold an implementation, ours or yours, to the oracle"),
     "flops": ("benchmarks.flops", "count FLOPs by closed form, and regenerate v2's Table VI"),
     "time": ("benchmarks.speed.command", "time our implementations against each other"),
+    "record": ("benchmarks.recording.command", "measure a whole device, into one file to send"),
     "compare": ("benchmarks.regressions.compare", "is a revision slower than another, and where"),
     "track": ("benchmarks.regressions.track", "keep this revision's record, for the history"),
     "history": ("benchmarks.regressions.history", "each benchmark over the tracked revisions"),
