@@ -18,19 +18,19 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_impl.models import AnyCaptioner, build, configuration
+from torch_impl.released import load_released
+from torch_impl.weights import CheckpointError, load_weights, shape_text
+
+__all__ = ["Checkpoint", "CheckpointError", "load", "load_released", "load_weights", "save"]
 
 FORMAT = "captionbench checkpoint"
 VERSION = 1
 
 _STATE = "state."
 _TENSOR = "$tensor"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be read, written, or put into this model; says which and why."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Checkpoint:
     state: dict[str, Any]
 
     def model(self) -> AnyCaptioner:
-        """The model of this checkpoint, in evaluation mode.
+        """The model of this checkpoint, in evaluation mode and in the precision it was saved in.
 
         Raises:
             CheckpointError: the configuration is not one of ours, or the weights do not fit it.
@@ -54,6 +54,9 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.path}: the configuration is not valid: {error}"
             ) from error
+        precisions = {t.dtype for t in self.weights.values() if t.is_floating_point()}
+        if len(precisions) == 1:
+            model.to(dtype=precisions.pop())
         load_weights(model, self.weights, self.path)
         return model.eval()
 
@@ -116,33 +119,6 @@ def load(path: Path) -> Checkpoint:
     )
 
 
-def load_weights(
-    module: nn.Module, weights: Mapping[str, Tensor], where: Path | str = "checkpoint"
-) -> None:
-    """Copy ``weights`` into ``module``: all of them, or none.
-
-    Raises:
-        CheckpointError: lists every missing, extra and misshapen key; the module is untouched.
-    """
-    expected = module.state_dict()
-    problems = [
-        f"missing {name} {_shape(t)}" for name, t in expected.items() if name not in weights
-    ]
-    problems += [f"extra {name} {_shape(t)}" for name, t in weights.items() if name not in expected]
-    problems += [
-        f"misshapen {name} {_shape(weights[name])}, expected {_shape(t)}"
-        for name, t in expected.items()
-        if name in weights and weights[name].shape != t.shape
-    ]
-    if problems:
-        raise CheckpointError(f"{where}: does not fit the model: " + "; ".join(problems))
-    module.load_state_dict(dict(weights))
-
-
-def _shape(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "scalar"
-
-
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous()
 
@@ -174,7 +150,7 @@ def _digest(description: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(description.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {_shape(tensor)}".encode())
+        digest.update(f"{name} {tensor.dtype} {shape_text(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 

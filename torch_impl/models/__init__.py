@@ -17,6 +17,7 @@ from torch_impl.models.captioner import (
     transformer,
     transformer_aoa,
 )
+from torch_impl.models.end_to_end import EndToEnd, EndToEndConfiguration
 from torch_impl.models.recurrent import (
     RecurrentCaptioner,
     RecurrentConfiguration,
@@ -27,8 +28,8 @@ from torch_impl.models.recurrent import (
     read_only_nic,
 )
 
-AnyCaptioner = Captioner | RecurrentCaptioner
-AnyConfiguration = Configuration | RecurrentConfiguration
+AnyCaptioner = Captioner | EndToEnd | RecurrentCaptioner
+AnyConfiguration = Configuration | EndToEndConfiguration | RecurrentConfiguration
 
 
 def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
@@ -38,7 +39,7 @@ def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
         ValueError: an unknown family, or a field is missing, unknown or out of range.
     """
     family = values.get("family", "")
-    for kind in (Configuration, RecurrentConfiguration):
+    for kind in (Configuration, EndToEndConfiguration, RecurrentConfiguration):
         if kind.family == family:
             return kind.from_dict(values)
     raise ValueError(f"unknown family {family!r} of a configuration")
@@ -48,6 +49,8 @@ def build(configuration: AnyConfiguration) -> AnyCaptioner:
     """The captioner of this configuration, with new weights."""
     if isinstance(configuration, RecurrentConfiguration):
         return RecurrentCaptioner(configuration)
+    if isinstance(configuration, EndToEndConfiguration):
+        return EndToEnd.build(configuration)
     return Captioner(configuration)
 
 
@@ -56,6 +59,8 @@ __all__ = [
     "AnyConfiguration",
     "Captioner",
     "Configuration",
+    "EndToEnd",
+    "EndToEndConfiguration",
     "ExpansionNet",
     "RecurrentCaptioner",
     "RecurrentConfiguration",
