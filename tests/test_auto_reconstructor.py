@@ -1,0 +1,190 @@
+"""The auto-reconstructor against the oracle; the distances between training and inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference import auto_reconstructor as oracle
+from tests import strategies
+from tests.covers import covers
+from tests.parity import Array, assert_gradients, flat, gradients, load, numpy, tensor
+from tests.recurrent_parity import reconstructor_map
+from tests.tolerances import assert_close
+from torch_impl.auto_reconstructor import (
+    AutoReconstructor,
+    cosine_distance,
+    joint_loss,
+    last_states,
+    mean_centroid_distance,
+    point_wise_distance,
+)
+from torch_impl.models import (
+    Captioner,
+    RecurrentCaptioner,
+    RecurrentConfiguration,
+    nic,
+    transformer,
+)
+
+LENGTHS = st.lists(st.integers(0, 5), min_size=1, max_size=4)
+
+
+@covers(arnet=[5, 6, 7])
+@given(LENGTHS, st.integers(1, 4), strategies.generators(), st.sampled_from([0.0, np.nan]))
+def test_errors_of_a_padded_batch_are_the_oracle_s(
+    lengths: list[int], d: int, generator: np.random.Generator, filling: float
+) -> None:
+    """Of every step but the first, 0 in padding, whatever it holds; of any size of its own."""
+    reconstructor = AutoReconstructor(d, int(generator.integers(1, 5)))
+    parameters = reconstructor_map(load(reconstructor, generator))
+    hs = generator.standard_normal((len(lengths), 6, d))
+    mask = np.arange(6) < np.array(lengths)[:, None]
+    errors = reconstructor(tensor(np.where(mask[..., None], hs, filling)), lengths)
+    torch.autograd.backward(errors.sum())
+    assert np.isfinite(flat(gradients(reconstructor))).all()
+    for b, length in enumerate(lengths):
+        expected = oracle.reconstruction_errors(hs[b, :length], parameters)
+        assert_close(numpy(errors)[b, : max(length - 1, 0)], expected)
+        assert (numpy(errors)[b, max(length - 1, 0) :] == 0).all()
+
+
+@settings(max_examples=10)
+@given(strategies.generators(), st.sampled_from(["literal", "scan", "library"]))
+def test_gradients_are_the_oracle_s_differences(
+    generator: np.random.Generator, implementation: str
+) -> None:
+    """By the states, each of them reconstructed and reconstructing, and by every parameter."""
+    reconstructor = AutoReconstructor(3, implementation=implementation)
+    parameters, hs = load(reconstructor, generator), generator.standard_normal((2, 4, 3))
+    x, lengths = tensor(hs, grad=True), [4, 3]
+    torch.autograd.backward(reconstructor(x, lengths).sum())
+
+    def loss(arrays: Any) -> float:
+        p = reconstructor_map(arrays)
+        states = zip(arrays["hs"], lengths, strict=True)
+        return sum(float(oracle.reconstruction_errors(h[:n], p).sum()) for h, n in states)
+
+    found = {**gradients(reconstructor), "hs": numpy(x.grad)}
+    assert_gradients(loss, {**parameters, "hs": hs}, found, generator, directions=2)
+
+
+@covers(arnet=[9])
+@given(strategies.generators(), st.integers(0, 5), st.floats(0, 10))
+def test_the_joint_loss_is_the_oracle_s(
+    generator: np.random.Generator, T: int, lambda_: float
+) -> None:
+    nll, errors = generator.random(3), generator.random((3, T))
+    found = numpy(joint_loss(tensor(nll), tensor(errors), lambda_))
+    expected = [oracle.joint_loss(n, e, lambda_) for n, e in zip(nll, errors, strict=True)]
+    assert_close(found, expected)
+
+
+def test_without_lambda_the_loss_is_the_likelihood_s_own() -> None:
+    nll = torch.tensor(2.5)
+    assert joint_loss(nll, torch.tensor([float("nan")]), 0.0) is nll
+
+
+@covers(arnet=[10, 11, 12])
+@given(strategies.generators(), st.integers(1, 6), st.integers(1, 5))
+def test_distances_are_the_oracle_s(generator: np.random.Generator, N: int, d: int) -> None:
+    U, V = generator.standard_normal((2, N, d))
+    u, v = tensor(U), tensor(V)
+    apart = [oracle.cosine_distance(a, b) for a, b in zip(U, V, strict=True)]
+    assert_close(numpy(cosine_distance(u, v)), apart)
+    assert_close(mean_centroid_distance(u, v).item(), oracle.mean_centroid_distance(U, V))
+    assert_close(point_wise_distance(u, v).item(), oracle.point_wise_distance(U, V))
+
+
+@given(strategies.generators(), st.floats(1e-3, 1e3))
+def test_distances_know_directions_only(generator: np.random.Generator, factor: float) -> None:
+    """Scaled, rotated and exchanged states are as far apart; a state is at 0 from itself."""
+    U, V = generator.standard_normal((2, 4, 3))
+    rotation = np.linalg.qr(generator.standard_normal((3, 3)))[0]
+    u, v, r = tensor(U), tensor(V), tensor(rotation)
+    for distance in (mean_centroid_distance, point_wise_distance):
+        expected = distance(u, v).item()
+        assert_close(distance(factor * u, v).item() + 1, expected + 1, "scaled")
+        assert_close(distance(u @ r, v @ r).item() + 1, expected + 1, "rotated")
+        assert_close(distance(v, u).item() + 1, expected + 1, "exchanged")
+        assert_close(distance(u, u).item() + 1, 1, "itself")
+    # points may change places with others, centroids do not care
+    shuffled = v[torch.tensor([3, 0, 1, 2])]
+    assert_close(
+        mean_centroid_distance(u, shuffled).item() + 1, mean_centroid_distance(u, v).item() + 1
+    )
+
+
+SIZES: dict[str, Any] = {"vocabulary_size": 7, "d_feature": 3, "max_length": 6}
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "mixers"])
+@settings(max_examples=10)
+@given(
+    st.lists(st.integers(2, 6), min_size=1, max_size=4),
+    strategies.generators(),
+)
+def test_last_states_are_those_that_emit_the_last_token(
+    kind: str, sizes: list[int], generator: np.random.Generator
+) -> None:
+    """Of any captioner; each caption alone, cut before its last token, has the same last state."""
+    model: RecurrentCaptioner | Captioner
+    if kind == "recurrent":
+        model = nic(**SIZES, d_embedding=4, hidden_size=5)
+    else:
+        model = transformer(**SIZES, d_model=4, d_ff=5, num_heads=2)
+    load(model.eval(), generator)
+    B = len(sizes)
+    features = tensor(generator.standard_normal((B, 3, 3)))
+    lengths = torch.from_numpy(generator.integers(1, 4, B))
+    tokens = torch.from_numpy(generator.integers(0, 7, (B, 6)))
+    found = last_states(model, features, lengths, tokens, torch.tensor(sizes))
+    for b, size in enumerate(sizes):
+        memory = model.encode(features[b : b + 1, : lengths[b]])
+        states = model.states(tokens[b : b + 1, : size - 1], memory)
+        assert_close(numpy(found)[b], numpy(states)[0, -1])
+
+
+@given(strategies.generators())
+def test_the_reconstructor_is_no_part_of_the_captioner(generator: np.random.Generator) -> None:
+    """Its gradient reaches the captioner, its parameters are not among the captioner's."""
+    model = RecurrentCaptioner(RecurrentConfiguration(7, 3, d_embedding=4, hidden_size=5)).double()
+    reconstructor = AutoReconstructor(5).double()
+    features, tokens = tensor(generator.standard_normal((2, 3, 3))), torch.ones(2, 4, dtype=int)
+    torch.autograd.backward(reconstructor(model.states(tokens, model.encode(features))).sum())
+    grads: dict[str, Array] = {
+        n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
+    }
+    assert set(model.state_dict()) - set(grads) == {"vocabulary.weight", "vocabulary.bias"}
+    assert all(gradient.any() for gradient in grads.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: AutoReconstructor(0), "input_size must be at least 1, not 0"),
+        (lambda: AutoReconstructor(3, 0), "hidden_size must be at least 1, not 0"),
+        (lambda: AutoReconstructor(3)(torch.zeros(2, 4, 2)), r"xs has shape \(2, 4, 2\)"),
+        (lambda: AutoReconstructor(3)(torch.zeros(2, 4, 3), [5, 1]), r"lengths \[5, 1\]"),
+        (lambda: joint_loss(torch.ones(1), torch.ones(1, 2), -0.1), "lambda is -0.1, expected"),
+        (lambda: joint_loss(torch.ones(1), torch.ones(1, 2), float("nan")), "lambda is nan"),
+        (lambda: cosine_distance(torch.zeros(2), torch.ones(2)), "norm 0 has no cosine distance"),
+        (lambda: point_wise_distance(torch.ones(2, 2), torch.ones(3, 2)), r"\(2, 2\) and \(3, 2\)"),
+    ],
+)
+def test_bad_input_is_named(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("sizes", [[1, 3], [2, 5], [3]])
+def test_captions_without_a_state_are_named(sizes: list[int]) -> None:
+    model = nic(**SIZES).eval()
+    tokens = torch.ones(2, 4, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"expected 2 of 2 to 4"):
+        last_states(model, torch.zeros(2, 3, 3), None, tokens, torch.tensor(sizes))

@@ -1,0 +1,531 @@
+"""LSTM layers: every implementation against the oracle, and what must hold of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from reference import attention as oracle_attention
+from reference import recurrent as oracle
+from tests import strategies, tolerances
+from tests.covers import covers
+from tests.parity import (
+    Array,
+    Errors,
+    assert_gradients,
+    flat,
+    gradients,
+    in_precision,
+    load,
+    nudge,
+    numpy,
+    tensor,
+)
+from tests.recurrent_parity import attentive_map, gates_map, score_map, through_the_oracle
+from tests.tolerances import assert_close
+from torch_impl.recurrent import (
+    LSTM,
+    READINGS,
+    AttentiveLSTM,
+    BidirectionalLSTM,
+    Masks,
+    State,
+    read_only_inputs,
+    scan,
+)
+
+IMPLEMENTATIONS = ("literal", "scan", "library")
+
+
+@dataclass
+class Case:
+    """A layer, what its parameters are, a padded batch for it, and the masks of all steps."""
+
+    lstm: LSTM
+    parameters: dict[str, Array]
+    batch: strategies.Tokens
+    start: tuple[Array, Array]
+    read: Array | None
+    masks: Masks
+
+    def run(self, x: Tensor, start: tuple[Tensor, Tensor], read: Tensor | None) -> Any:
+        mask = torch.from_numpy(self.batch.mask)
+        return self.lstm(x, State(*start), mask, read=read, masks=self.masks)
+
+    def graded(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Outputs and gradients, of a loss that every output has a part in."""
+        generator = np.random.default_rng(0)
+        x, start = tensor(self.batch.x, grad=True), tuple(tensor(s, grad=True) for s in self.start)
+        read = None if self.read is None else tensor(self.read, grad=True)
+        self.lstm.zero_grad()
+        hs, (h, c) = self.run(x, (start[0], start[1]), read)
+        factors = (tensor(generator.standard_normal(s.shape)) for s in self.start)
+        final = sum((s * factor).sum() for s, factor in zip((h, c), factors, strict=True))
+        torch.autograd.backward((hs * tensor(self.dO)).sum() + final)
+        found = {**gradients(self.lstm), "x": numpy(x.grad), "h": numpy(start[0].grad)}
+        found |= {"c": numpy(start[1].grad)} | ({} if read is None else {"read": numpy(read.grad)})
+        return {"hs": numpy(hs), "h": numpy(h), "c": numpy(c)}, found
+
+    @property
+    def dO(self) -> Array:
+        """The gradient by the states, of their width."""
+        shape = (*self.batch.mask.shape, self.lstm.hidden_size)
+        return np.random.default_rng(1).standard_normal(shape)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, plain: bool = False, kinds: Any = strategies.KINDS, empty: bool = True
+) -> Case:
+    """Every kind of cell, in training and in evaluation; padding anywhere; T from 1."""
+    d_x, d = draw(strategies.widths(4)), draw(strategies.widths(4))
+    rate = st.just(0.0) if plain else st.sampled_from([0.0, 0.3, 1.0])
+    printed = not plain and draw(st.booleans())
+    lstm = LSTM(
+        d_x,
+        d,
+        bias=not printed,
+        squash=not printed,
+        read_only=printed and draw(st.booleans()),
+        zoneout=(draw(rate), draw(rate)),
+        recurrent_dropout=min(draw(rate), 0.5),
+    )
+    lstm.train(draw(st.booleans()))
+    batch = draw(strategies.tokens(d_x, kinds=kinds, empty=empty))
+    B, T = batch.mask.shape
+    generator = draw(strategies.generators())
+    parameters = load(lstm, generator)
+    start = generator.standard_normal((2, B, d))
+    read = generator.standard_normal((B, T, d)) if lstm.read_only else None
+    torch.manual_seed(int(generator.integers(2**31)))
+    return Case(lstm, parameters, batch, (start[0], start[1]), read, lstm.masks(T, B))
+
+
+@covers(arnet=[1, 2], lstm_readonly=[3, 6, 7, 8, 9, 10, 16, 17])
+@given(cases(), st.sampled_from(strategies.FILLINGS), st.sampled_from(IMPLEMENTATIONS[:2]))
+def test_a_padded_batch_is_each_sequence_through_the_oracle(
+    case: Case, filling: float, implementation: str
+) -> None:
+    """Every state and the last one, whatever padding holds; padded steps come out zero."""
+    case.lstm.implementation = implementation
+    x, start = tensor(case.batch.filled(filling)), (tensor(case.start[0]), tensor(case.start[1]))
+    read = None if case.read is None else tensor(case.read)
+    hs, last = case.run(x, start, read)
+    for b, valid in enumerate(case.batch.mask):
+        masks = [
+            None if m is None else numpy(m.expand(*m.shape[:2], case.lstm.hidden_size))[valid, b]
+            for m in case.masks
+        ]
+        reads = None if case.read is None else case.read[b][valid]
+        begin = oracle.State(case.start[0][b], case.start[1][b])
+        xs = case.batch.x[b][valid]
+        states = through_the_oracle(case.lstm, case.parameters, xs, begin, reads, *masks)
+        end = states[-1] if states else begin
+        if states:
+            assert_close(numpy(hs)[b, valid], [state.h for state in states], "states")
+        assert_close(numpy(last.h)[b], end.h, "last h")
+        assert_close(numpy(last.c)[b], end.c, "last c")
+    assert (numpy(hs)[~case.batch.mask] == 0).all()
+
+
+@settings(max_examples=60)
+@given(cases(), st.integers(1, 2000))
+def test_the_scan_and_its_gradients_are_the_literal_form_s(case: Case, chunk: int) -> None:
+    """By inputs, both states, what is read, and every parameter; in chunks of any size."""
+    case.lstm.implementation = "literal"
+    expected, by_autograd = case.graded()
+    case.lstm.implementation = "scan"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "CHUNK", chunk)
+        found, by_hand = case.graded()
+    for name, value in expected.items():
+        assert_close(found[name], value, name)
+    assert_close(flat(by_hand), flat(by_autograd), "gradients")
+
+
+@given(cases(plain=True))
+def test_the_library_s_lstm_and_its_gradients_are_the_literal_form_s(case: Case) -> None:
+    """Of lengths, 0 included; of a mask with holes it says that it cannot."""
+    lengths = case.batch.mask.sum(1)
+    prefix = (np.arange(case.batch.mask.shape[1]) < lengths[:, None]) == case.batch.mask
+    case.lstm.implementation = "library"
+    if not prefix.all():
+        with pytest.raises(ValueError, match="pads at the end only"):
+            case.graded()
+        return
+    found, by_library = case.graded()
+    case.lstm.implementation = "literal"
+    expected, by_autograd = case.graded()
+    for name, value in expected.items():
+        assert_close(found[name], value, name)
+    assert_close(flat(by_library), flat(by_autograd), "gradients")
+
+
+@settings(max_examples=10)
+@given(cases(kinds=("normal",)), strategies.generators())
+def test_gradients_are_the_oracle_s_differences(case: Case, generator: np.random.Generator) -> None:
+    case.lstm.implementation = "scan"
+    x, start = tensor(case.batch.x, grad=True), (tensor(case.start[0]), tensor(case.start[1]))
+    hs, _ = case.run(x, start, None if case.read is None else tensor(case.read))
+    torch.autograd.backward(hs, tensor(case.dO))
+
+    def loss(arrays: Any) -> float:
+        total = 0.0
+        for b, valid in enumerate(case.batch.mask):
+            masks = [
+                None
+                if m is None
+                else numpy(m.expand(*m.shape[:2], case.lstm.hidden_size))[valid, b]
+                for m in case.masks
+            ]
+            reads = None if case.read is None else case.read[b][valid]
+            begin = oracle.State(case.start[0][b], case.start[1][b])
+            states = through_the_oracle(
+                case.lstm, arrays, arrays["x"][b][valid], begin, reads, *masks
+            )
+            weights = case.dO[b][valid]
+            total += sum(float(s.h @ w) for s, w in zip(states, weights, strict=True))
+        return total
+
+    found = {**gradients(case.lstm), "x": numpy(x.grad)}
+    assert_gradients(loss, {**case.parameters, "x": case.batch.x}, found, generator, directions=2)
+
+
+@given(cases(), st.sampled_from(IMPLEMENTATIONS[:2]), strategies.generators())
+def test_a_sequence_in_two_parts_is_the_whole_and_steps_are_too(
+    case: Case, implementation: str, generator: np.random.Generator
+) -> None:
+    """The state carries over: so does what comes after change nothing before."""
+    lstm, masks = case.lstm, case.masks
+    lstm.implementation = implementation
+    x, read = tensor(case.batch.x), None if case.read is None else tensor(case.read)
+    start = State(tensor(case.start[0]), tensor(case.start[1]))
+    T = x.shape[1]
+    whole, last = lstm(x, start, read=read, masks=masks)
+    state, by_steps = start, []
+    for t in range(T):
+        state = lstm.step(x[:, t], state, None if read is None else read[:, t], masks.at(t))
+        by_steps.append(state.h)
+    assert_close(numpy(torch.stack(by_steps, 1)), numpy(whole), "steps")
+    assert_close(numpy(state.c), numpy(last.c), "c after the steps")
+    cut = int(generator.integers(T))
+    if not cut:
+        return
+    state, parts = start, []
+    for part in (slice(None, cut), slice(cut, None)):
+        some = Masks(*(None if m is None else m[part] for m in masks))
+        reads = None if read is None else read[:, part]
+        hs, state = lstm(x[:, part], state, read=reads, masks=some)
+        parts.append(hs)
+    assert_close(numpy(torch.cat(parts, 1)), numpy(whole), "parts")
+    assert_close(numpy(state.c), numpy(last.c), "c after the parts")
+
+
+@given(cases(), st.sampled_from(IMPLEMENTATIONS[:2]), strategies.generators())
+def test_sequences_of_a_batch_know_nothing_of_each_other(
+    case: Case, implementation: str, generator: np.random.Generator
+) -> None:
+    case.lstm.implementation = implementation
+    whole = case.graded()[0]["hs"]
+    B = len(case.batch.mask)
+    order = generator.permutation(B)[: int(generator.integers(1, B + 1))]
+    part = strategies.Tokens(case.batch.x[order], case.batch.mask[order], case.batch.dO[order])
+    masks = Masks(*(None if m is None else m[:, order] for m in case.masks))
+    start = case.start[0][order], case.start[1][order]
+    read = None if case.read is None else case.read[order]
+    some = Case(case.lstm, case.parameters, part, start, read, masks)
+    assert_close(some.graded()[0]["hs"], whole[order])
+
+
+@given(cases(plain=True), st.sampled_from(IMPLEMENTATIONS[:2]))
+def test_zoneout_has_its_limits(case: Case, implementation: str) -> None:
+    """0 is the plain LSTM to the bit, in training too; 1 leaves the state as it began."""
+    case.lstm.implementation = implementation
+    plain = case.graded()
+    case.lstm.zoneout = (0.0, 0.0)
+    zeros = torch.zeros(case.batch.mask.shape[1], len(case.batch.mask), 1, dtype=torch.float64)
+    for masks in (case.lstm.masks(*case.batch.mask.T.shape), Masks(zeros, zeros)):
+        case.masks = masks
+        for found, expected in zip(case.graded(), plain, strict=True):
+            assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    case.lstm.zoneout = (1.0, 1.0)
+    case.masks = case.lstm.masks(*case.batch.mask.T.shape)
+    outputs, found = case.graded()
+    assert np.array_equal(outputs["h"], case.start[0])
+    assert np.array_equal(outputs["c"], case.start[1])
+    assert not found["weight_x"].any()
+    assert not found["x"].any()
+
+
+@covers(lstm_readonly=[16, 17])
+@given(strategies.generators(), st.sampled_from(IMPLEMENTATIONS[:2]), st.integers(1, 5))
+def test_a_closed_read_only_gate_leaves_the_plain_lstm(
+    generator: np.random.Generator, implementation: str, T: int
+) -> None:
+    """And so does a vector of zeros that is read; an open gate adds all of it."""
+    unit = LSTM(3, 2, bias=False, squash=False, read_only=True, implementation=implementation)
+    plain = LSTM(3, 2, bias=False, squash=False, implementation=implementation).double()
+    load(unit, generator)
+    kept = [0, 1, 2, 3, 4, 5, 8, 9]  # without the rows of r
+    x, read = (tensor(generator.standard_normal((2, T, d))) for d in (3, 2))
+    x[..., 0] = 1
+    with torch.no_grad():
+        plain.weight_x.copy_(unit.weight_x[kept])
+        plain.weight_h.copy_(unit.weight_h[kept])
+        assert_close(numpy(unit(x, read=torch.zeros_like(read))[0]), numpy(plain(x)[0]), "zeros")
+        unit.weight_x[6:8], unit.weight_h[6:8] = tensor([-800.0, 0, 0]), 0
+        assert_close(numpy(unit(x, read=read)[0]), numpy(plain(x)[0]), "closed")
+        unit.weight_x[6:8, 0] = 800.0
+        state = unit.step(x[:, 0], unit.zero_state(2), read[:, 0])
+        expected = plain.step(x[:, 0], plain.zero_state(2)).c + read[:, 0]
+        assert_close(numpy(state.c), numpy(expected), "open")
+
+
+@given(strategies.generators(), st.sampled_from(READINGS), st.integers(1, 5))
+def test_what_is_read_is_the_oracle_s(generator: np.random.Generator, reading: Any, T: int) -> None:
+    xs = generator.standard_normal((2, T, 3))
+    found = numpy(read_only_inputs(tensor(xs), reading))
+    for b in range(2):
+        assert np.array_equal(found[b], oracle.read_only_inputs(xs[b], reading))
+
+
+def test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation() -> None:
+    lstm = LSTM(2, 50, zoneout=(0.2, 0.6), recurrent_dropout=0.25)
+    z_c, z_h, factors = lstm.masks(40, 20)
+    assert z_c is not None
+    assert z_h is not None
+    assert factors is not None
+    for mask, rate in ((z_c, 0.2), (z_h, 0.6), ((factors == 0).float(), 0.25)):
+        assert set(mask.unique().tolist()) == {0.0, 1.0}
+        deviation = (rate * (1 - rate) / mask.numel()) ** 0.5
+        assert abs(mask.mean().item() - rate) < tolerances.DEVIATIONS * deviation
+    assert not torch.equal(z_c[0], z_c[1])
+    scaled = factors.unique()
+    assert abs(scaled[1].item() * 0.75 - 1) < torch.finfo(torch.float32).eps * 4
+    z_c, z_h, factors = lstm.eval().masks(4, 3)
+    assert z_c is not None
+    assert z_h is not None
+    assert factors is None
+    assert z_c.unique().tolist() == [torch.tensor(0.2).item()]
+    assert z_h.unique().tolist() == [torch.tensor(0.6).item()]
+
+
+@pytest.mark.parametrize("implementation", ["scan", "library"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_lower_precision_is_as_good_as_the_literal_form(
+    implementation: str, precision: str
+) -> None:
+    errors, dtype = Errors(precision), getattr(torch, precision)
+
+    @settings(max_examples=40)
+    @given(strategies.generators(), strategies.widths(6), st.integers(1, 8))
+    def collect(generator: np.random.Generator, d: int, T: int) -> None:
+        lstm = LSTM(3, d, implementation=implementation)
+        arrays = {**load(lstm, generator), "x": generator.standard_normal((T, 3))}
+        exact, low = in_precision(arrays, precision)
+        nudged = ({name: nudge(x, precision, generator) for name, x in exact.items()},)
+        names = [name for name in arrays if name != "x"]
+        lstm.load_state_dict({name: tensor(exact[name]) for name in names})
+        out, _ = lstm.to(dtype)(tensor(exact["x"], dtype)[None])
+
+        def states(a: Any) -> Array:
+            zeros = np.zeros_like(a["weight_h"][0])
+            T_ = gates_map(a)
+            steps = oracle.unroll(
+                lambda x, s: oracle.lstm(x, s, T_), a["x"], oracle.State(zeros, zeros)
+            )
+            return np.array([step.h for step in steps], dtype=np.float64)
+
+        errors.add(numpy(out[0]), states(low), states(exact), [states(a) for a in nudged])
+
+    collect()
+    errors.check(f"{implementation} in {precision}")
+
+
+@pytest.mark.parametrize("implementation", ["literal", "scan"])
+def test_layers_compile_whole(implementation: str) -> None:
+    lstm = LSTM(3, 4, zoneout=(0.2, 0.5), implementation=implementation).double().eval()
+    x, lengths = torch.randn(2, 3, 3, dtype=torch.float64), torch.tensor([3, 1])
+    compiled = torch.compile(lstm, backend="aot_eager", fullgraph=True)
+    outs, found = [], []
+    for form in (compiled, lstm):
+        lstm.zero_grad()
+        hs, state = form(x, lengths=lengths)
+        torch.autograd.backward(hs.square().sum() + state.c.sum())
+        outs.append(hs.detach())
+        found.append(flat(gradients(lstm)))
+    assert_close(outs[0], outs[1])
+    assert_close(found[0], found[1], "gradients")
+
+
+def test_auto_compiles_whole_too() -> None:
+    lstm, x = LSTM(3, 4).double(), torch.randn(2, 5, 3, dtype=torch.float64)
+    compiled = torch.compile(lstm, backend="aot_eager", fullgraph=True)
+    for lengths in (None, torch.tensor([5, 2])):
+        expected = numpy(lstm(x, lengths=lengths)[0])
+        assert_close(numpy(compiled(x, lengths=lengths)[0]), expected)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_scan_is_an_operator_that_pytorch_accepts(masked: bool) -> None:
+    lstm = LSTM(2, 3, read_only=True, zoneout=(0.5, 0.5), recurrent_dropout=0.5).double()
+    xs, read = torch.randn(4, 2, 2, dtype=torch.float64), torch.randn(4, 2, 3, dtype=torch.float64)
+    masks = lstm.masks(4, 2) if masked else Masks()
+    state = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    tensors = (xs.requires_grad_(), lstm.weight_x, lstm.weight_h, lstm.bias, *state, read, *masks)
+    torch.library.opcheck(scan.lstm_scan, (*tensors, True, True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("implementation", ["literal", "scan", "library"])
+def test_layers_work_under_autocast(implementation: str, dtype: torch.dtype) -> None:
+    lstm = LSTM(3, 4, implementation=implementation)
+    with torch.autocast("cpu", dtype):
+        hs, _ = lstm(torch.randn(2, 5, 3), lengths=[5, 2])
+    torch.autograd.backward(hs.float().sum())
+    assert np.isfinite(numpy(hs)).all()
+    assert all(np.isfinite(gradient).all() for gradient in gradients(lstm).values())
+
+
+def test_operations_are_counted_as_the_literal_form_s() -> None:
+    """Forward and backward; the first state is a constant, whose gradient the scan makes too."""
+    counts = []
+    for implementation in ("literal", "scan"):
+        lstm = LSTM(3, 4, implementation=implementation)
+        x = torch.randn(2, 5, 3, requires_grad=True)
+        start = State(*(torch.zeros(2, 4, requires_grad=True) for _ in range(2)))
+        with FlopCounterMode(display=False) as counter:
+            torch.autograd.backward(lstm(x, start)[0].sum())
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] == 3 * 2 * 2 * 5 * 16 * (3 + 4)
+
+
+@given(strategies.generators(), st.booleans())
+def test_both_directions_are_the_oracle_s(generator: np.random.Generator, ragged: bool) -> None:
+    layer = BidirectionalLSTM(3, 2)
+    parameters = load(layer, generator)
+    lengths = [4, 1, 3] if ragged else [4, 4, 4]
+    x = generator.standard_normal((3, 4, 3))
+    hs, last = layer(tensor(x), lengths if ragged else None)
+    p = {
+        f"{mine}{name}": value
+        for mine, theirs in (("forward.", "forwards."), ("backward.", "backwards."))
+        for name, value in gates_map(
+            {n.removeprefix(theirs): v for n, v in parameters.items() if n.startswith(theirs)}
+        ).items()
+    }
+    for b, length in enumerate(lengths):
+        H, final = oracle.bidirectional_lstm(x[b, :length], p)
+        assert_close(numpy(hs)[b, :length], H, "states")
+        assert (numpy(hs)[b, length:] == 0).all()
+        assert_close(numpy(last.h)[b], final.h, "final h")
+        assert_close(numpy(last.c)[b], final.c, "final c")
+
+
+@covers(arnet=[3, 4])
+@given(strategies.generators(), strategies.masks(max_batch=2, empty=True), st.integers(1, 4))
+def test_the_attentive_lstm_is_the_oracle_s(
+    generator: np.random.Generator, mask: Array, T: int
+) -> None:
+    """Whatever padding of the memory holds; without rows the context is zero."""
+    (B, L), d_x, d, d_s = mask.shape, 3, 2, 4
+    layer = AttentiveLSTM(d_x, d, d_s, 5)
+    parameters = load(layer, generator)
+    xs, memory = (generator.standard_normal(shape) for shape in ((B, T, d_x), (B, L, d_s)))
+    padded = tensor(np.where(mask[..., None], memory, np.nan))
+    hs, last = layer(tensor(xs), padded, torch.from_numpy(mask))
+    torch.autograd.backward(hs.sum())
+    assert np.isfinite(flat(gradients(layer))).all()
+    of_lstm = {n.removeprefix("lstm."): v for n, v in parameters.items() if "lstm" in n}
+    of_score = {n.removeprefix("attention."): v for n, v in parameters.items() if "attention" in n}
+    T_map, scores = attentive_map(of_lstm, d_x), score_map(of_score)
+
+    def score(h: Array, s: Array) -> float:
+        return oracle_attention.additive_score(h, s, scores)
+
+    for b in range(B):
+        s, state = memory[b][mask[b]], oracle.zero_state(d)
+        for t in range(T):
+            z = oracle_attention.soft_attention(state.h, s, score) if len(s) else np.zeros(d_s)
+            state = oracle.attentive_lstm(xs[b, t], z, state, T_map)
+            assert_close(numpy(hs)[b, t], state.h, f"step {t}")
+        assert_close(numpy(last.c)[b], state.c, "last c")
+
+
+@given(strategies.generators(), st.integers(1, 3))
+def test_steps_of_several_states_attend_to_one_memory(
+    generator: np.random.Generator, K: int
+) -> None:
+    """K hypotheses of each sequence by steps: as many sequences with their memory repeated."""
+    layer = AttentiveLSTM(3, 2, 4, zoneout=(0.2, 0.1)).eval()
+    load(layer, generator)
+    memory, lengths = tensor(generator.standard_normal((2, 5, 4))), torch.tensor([5, 2])
+    xs = tensor(generator.standard_normal((2 * K, 3, 3)))
+    local = layer.attention.project(memory, lengths)
+    state = layer.lstm.zero_state(2 * K)
+    whole, _ = layer(xs, memory.repeat_interleave(K, 0), lengths.repeat_interleave(K))
+    for t in range(3):
+        state = layer.step(xs[:, t], state, local)
+        assert_close(numpy(state.h), numpy(whole)[:, t], f"step {t}")
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: LSTM(0, 2), "input_size must be at least 1, not 0"),
+        (lambda: LSTM(2, -1), "hidden_size must be at least 1, not -1"),
+        (
+            lambda: LSTM(2, 2, zoneout=(0.1, 1.5)),
+            r"zoneout is \(0.1, 1.5\), expected prob.*\[0, 1\]",
+        ),
+        (lambda: LSTM(2, 2, zoneout=(-0.1, 0)), r"zoneout is \(-0.1, 0\)"),
+        (lambda: LSTM(2, 2, zoneout=(float("nan"), 0)), r"zoneout is \(nan, 0\)"),
+        (lambda: LSTM(2, 2, recurrent_dropout=1.0), r"recurrent_dropout is 1.0, expected in \[0"),
+        (lambda: LSTM(2, 2, implementation="fast"), "'fast', expected one of auto, literal, scan"),
+        (
+            lambda: LSTM(2, 2, implementation="library", zoneout=(0.1, 0)),
+            "library's LSTM has no zoneout",
+        ),
+        (lambda: LSTM(2, 2, implementation="library", squash=False), "library's LSTM has no"),
+        (lambda: AttentiveLSTM(2, 2, 0), "d_memory must be at least 1, not 0"),
+    ],
+)
+def test_bad_settings_are_named(build: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((2, 5, 4), {}, r"xs has shape \(2, 5, 4\), expected \(B, L, 3\)"),
+        ((2, 0, 3), {}, r"xs has shape \(2, 0, 3\), expected at least 1 step"),
+        ((2, 5, 3), {"lengths": [5, 6]}, r"lengths \[5, 6\] must lie between 0 and 5"),
+        ((2, 5, 3), {"read": torch.zeros(2, 5, 2)}, "nothing can be read without a read-only"),
+    ],
+)
+def test_bad_input_is_named(shape: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LSTM(3, 2)(torch.zeros(shape), **options)
+
+
+def test_other_bad_input_is_named() -> None:
+    unit = LSTM(3, 2, read_only=True)
+    with pytest.raises(ValueError, match="a read-only unit needs what it reads"):
+        unit(torch.zeros(2, 5, 3))
+    with pytest.raises(ValueError, match=r"read has shape \(2, 4, 2\), expected \(2, 5, 2\)"):
+        unit(torch.zeros(2, 5, 3), read=torch.zeros(2, 4, 2))
+    with pytest.raises(ValueError, match="reading is 'both', expected one of image, previous"):
+        read_only_inputs(torch.zeros(2, 5, 3), "both")
+    with pytest.raises(ValueError, match="at least 1 step"):
+        AttentiveLSTM(3, 2, 4)(torch.zeros(2, 0, 3), torch.zeros(2, 5, 4))
+    with pytest.raises(ValueError, match="memory has shape"):
+        AttentiveLSTM(3, 2, 4)(torch.zeros(2, 1, 3), torch.zeros(2, 5, 5))
