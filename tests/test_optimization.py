@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import optimization as oracle
+from tests.covers import covers
 from tests.tolerances import assert_close
 from torch_impl import optimization
 from torch_impl.optimization import RECIPES, SCHEDULES, RAdam, Recipe
@@ -224,6 +225,19 @@ def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options: dict[str,
         assert rates == sorted(rates)
         assert max(rates[:top], default=0.0) < options["lr"]
         assert_close(rates[top:], np.full(10, options["lr"]))
+
+
+@covers(lstm_readonly=["gradient clipping"])
+@given(runs(), st.floats(1e-3, 1e3))
+def test_gradients_are_clipped_as_the_listing_has_it(run: Run, threshold: float) -> None:
+    g = run[1][0]
+    expected = oracle.clip_gradients(g, threshold)
+    ours = [torch.tensor(part) for part in g]
+    norm = optimization.clip_gradients(ours, threshold)
+    assert_close(norm, np.linalg.norm(np.concatenate([part.ravel() for part in g])))
+    for part, of in zip(ours, expected, strict=True):
+        assert_close(part, of)
+    assert optimization.clip_gradients([torch.tensor([3.0, 4.0])], None) == 5
 
 
 def test_recipes_are_the_papers_and_as_run() -> None:

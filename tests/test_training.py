@@ -63,6 +63,12 @@ def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURA
     return CrossEntropyTraining(model, batches or RandomBatches(4), recipe, seed=seed)
 
 
+class DoubleBatches(RandomBatches):
+    def _batch(self, random: np.random.Generator) -> Batch:
+        batch = super()._batch(random)
+        return batch._replace(features=batch.features.double())
+
+
 def numbers(step):
     return (
         step.step,
@@ -107,6 +113,19 @@ def test_a_training_killed_anywhere_and_resumed_gives_the_same_numbers_bit_for_b
     assert actual == expected
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(current.model.state_dict()[name], tensor), name
+
+
+def test_a_step_of_descent_is_no_longer_than_its_clipped_gradient():
+    for clip in (None, 0.1):
+        recipe = replace(RECIPE, algorithm="sgd", warmup=0, lr=1.0, clip=clip)
+        run = training(recipe, DoubleBatches(4))
+        run.model.double()
+        before = {name: t.clone() for name, t in run.model.state_dict().items()}
+        step = next(run.run(1))
+        moved = [before[name] - t for name, t in run.model.state_dict().items()]
+        length = torch.nn.utils.get_total_norm(moved)
+        assert step.gradient_norm > 0.1
+        assert_close(length, step.gradient_norm if clip is None else clip)
 
 
 def test_training_leaves_the_random_numbers_of_its_caller_alone():

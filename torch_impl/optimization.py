@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, overload
@@ -161,6 +161,26 @@ SCHEDULES: dict[str, Callable[..., float]] = {
     "hyperbolic": hyperbolic_warmup,
     "linear": linear_warmup,
 }
+
+
+@torch.no_grad()
+def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> float:
+    """Scale all gradients, in place, to the norm ``threshold`` if theirs is larger.
+
+    The listing "gradient clipping" of the read-only LSTM's paper. PyTorch's own adds 1e-6 to the
+    norm.
+
+    Args:
+        gradients: one of each parameter, on one device.
+        threshold: above 0; None for no limit.
+
+    Returns:
+        Their norm before, of all of them together. One that is not finite scales nothing.
+    """
+    norm = torch.nn.utils.get_total_norm(gradients).item()
+    if threshold is not None and threshold <= norm < math.inf:
+        torch._foreach_mul_(list(gradients), threshold / norm)
+    return norm
 
 
 ALGORITHMS: dict[str, Callable[..., torch.optim.Optimizer]] = {

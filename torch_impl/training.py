@@ -22,7 +22,7 @@ from torch_impl.auto_reconstructor import AutoReconstructor, check_lambda, joint
 from torch_impl.checkpoints import CheckpointError, load_weights
 from torch_impl.models import AnyCaptioner
 from torch_impl.objectives import cross_entropy
-from torch_impl.optimization import Recipe
+from torch_impl.optimization import Recipe, clip_gradients
 from torch_impl.scheduled_sampling import sampled_inputs
 
 _ORDER, _DROPOUT = range(2)
@@ -173,7 +173,7 @@ class CrossEntropyTraining:
         self._check("loss", loss.item())
         torch.autograd.backward(loss)
         gradients = [p.grad for p in self._parameters().values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients).item()
+        norm = clip_gradients(gradients, self.recipe.clip)
         self._check("gradient", norm)
         self.optimiser.step()
         return loss.item(), norm, rate
