@@ -24,6 +24,7 @@ from benchmarks.regressions.processes import ended_in_order
 from benchmarks.regressions.revisions import Revision, Tree, checked_out, resolve
 from benchmarks.regressions.session import Outcome, Settings
 from benchmarks.regressions.suite import BENCHMARKS, chosen
+from benchmarks.regressions.worker import CLOCKS
 from benchmarks.speed.run import describe
 
 TABLE = "revisions"
@@ -76,7 +77,13 @@ def configure_measurement(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=float,
         default=USUAL.seconds,
-        help=f"of rounds for each benchmark (default: {USUAL.seconds:g})",
+        help=f"that are computed for each benchmark (default: {USUAL.seconds:g})",
+    )
+    parser.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        help="cpu: the time that a process computed (default, on one thread of a CPU); wall: also "
+        "what it waited, for others too",
     )
     parser.add_argument(
         "--processes",
@@ -155,10 +162,23 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
         arguments.device,
         arguments.threads,
         arguments.seconds,
+        _clock(arguments),
         arguments.processes,
         arguments.smallest / 100,
         plant,
     )
+
+
+def _clock(arguments: argparse.Namespace) -> str:
+    """What is asked for, or what leaves out most noise and nothing of the work.
+
+    Raises:
+        InputError: the CPU's time is asked for, where it is not what the work takes.
+    """
+    alone = arguments.device == "cpu" and arguments.threads == 1
+    if arguments.clock == "cpu" and not alone:
+        raise InputError("--clock cpu: expected one thread of a CPU, which then does all the work")
+    return arguments.clock or ("cpu" if alone else "wall")
 
 
 def _plants(texts: Sequence[str]) -> dict[str, float]:
@@ -280,6 +300,7 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
         "processes": settings.processes,
         "thrown": compared.thrown if compared else 0,
         "smallest": settings.smallest,
+        "clock": settings.clock,
         "planted": 1 + planted if planted else None,
     }
     return records.make(

@@ -19,6 +19,7 @@ from benchmarks.regressions.revisions import Tree
 PATIENCE = 300.0
 """Seconds for one answer."""
 WORKER = ("-P", "-m", "benchmarks.regressions.worker")
+"""What Python runs, followed by the pipe's descriptor, the tree, the device and the threads."""
 LACKING = ("ImportError", "ModuleNotFoundError", "AttributeError")
 """What a revision raises that has no such thing yet, or no longer."""
 
@@ -34,19 +35,16 @@ class Process:
         tree: whose ``torch_impl`` it has.
         device: where it computes.
         threads: of the CPU.
-        command: what Python runs, followed by the pipe's descriptor and the arguments above.
     """
 
-    def __init__(
-        self, tree: Tree, device: str, threads: int, command: Sequence[str] = WORKER
-    ) -> None:
+    def __init__(self, tree: Tree, device: str, threads: int) -> None:
         self.tree = tree
         self.pipe, other = Pipe()
         # what it says on stderr, to be quoted if it dies
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
         arguments = [str(other.fileno()), str(tree.folder), device, str(threads)]
         self.process = subprocess.Popen(
-            [sys.executable, *command, *arguments],
+            [sys.executable, *WORKER, *arguments],
             pass_fds=[other.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -19,12 +20,14 @@ from benchmarks.regressions.revisions import Tree
 from benchmarks.regressions.statistics import LEAST_ROUNDS, Comparison, compare
 from benchmarks.regressions.suite import Benchmark
 
-TURN = 0.01
-"""Seconds that a process computes in a round: rather many rounds than long ones, as a busy machine
-takes turns too, and its are longer."""
+TURN = 0.003
+"""Seconds that a process computes in a round, or one call: many short rounds settle more than few
+long ones, as what disturbs one call of a busy machine disturbs the next one too."""
 EXAMPLES = 5
 """Cases of each property that a revision is held to."""
 MOST_ROUNDS = 1000
+LONGEST = 10
+"""How many times as long as it computes a benchmark may take, on a machine that others use too."""
 JUMP = 0.02, 0.1
 """How far the clock of the day may be from the monotonic one: seconds, and part of a turn."""
 
@@ -38,7 +41,8 @@ class Settings:
     Args:
         device: where revisions compute.
         threads: of the CPU.
-        seconds: of rounds, for each benchmark.
+        seconds: that are computed in rounds, for each benchmark.
+        clock: "cpu", the time that a process computed, or "wall", which others' work is in too.
         processes: a side, at least 2.
         smallest: the smallest change that matters, 0.02 being 2 %.
         plant: of a benchmark, by what part of itself each of B's calls is made to take longer. It
@@ -48,6 +52,7 @@ class Settings:
     device: str = "cpu"
     threads: int = 1
     seconds: float = 10.0
+    clock: str = "cpu"
     processes: int = 4
     smallest: float = 0.02
     plant: Mapping[str, float] = field(default_factory=dict)
@@ -128,7 +133,7 @@ def check(
             checked = [Checked() for _ in trees]
             what = {"name": benchmark.name, "implementation": implementation}
             _step(running, checked, "verify", "wrong", **what, examples=EXAMPLES)
-            _step(running, checked, "prepare", "", **what)
+            _step(running, checked, "prepare", "", **what, clock=settings.clock)
             _step(running, checked, "count", "counts")
             outcomes.append(Outcome(benchmark, implementation, checked))
     finally:
@@ -194,16 +199,17 @@ def _timed(
     groups: Mapping[str, Sequence[Process]], outcome: Outcome, settings: Settings
 ) -> Comparison:
     name = outcome.benchmark.name
+    what = {"name": name, "implementation": outcome.implementation, "clock": settings.clock}
     # in the order of starting: one of each side after the other
     usual = [
-        (side, process, process.ask("prepare", name=name, implementation=outcome.implementation))
+        (side, process, process.ask("prepare", **what))
         for of in zip(*groups.values(), strict=True)
         for side, process in zip(groups, of, strict=True)
     ]
     calls = max(1, round(TURN / min(seconds for side, _, seconds in usual if side == "A")))
     planted = settings.plant.get(name, 0.0)
     asked = [(process, planted if side == "B" else 0.0) for side, process, _ in usual]
-    rounds, thrown = _rounds(asked, calls, settings.seconds)
+    rounds, thrown = _rounds(asked, calls, settings)
     if len(rounds) < LEAST_ROUNDS:
         raise ProcessError(
             f"the clock jumped: {thrown} of {len(rounds) + thrown} rounds were thrown away"
@@ -214,23 +220,24 @@ def _timed(
 
 
 def _rounds(
-    asked: Sequence[tuple[Process, float]], calls: int, seconds: float
+    asked: Sequence[tuple[Process, float]], calls: int, settings: Settings
 ) -> tuple[list[list[float]], int]:
-    """The seconds of each process in each round, and how many rounds were thrown away."""
+    """The median call's seconds of each process in each round, and how many rounds were thrown."""
     order = np.random.default_rng(0)
     kept: list[list[float]] = []
     thrown = 0
-    began = perf_counter()
+    computed, began = 0.0, perf_counter()
     while len(kept) + thrown < MOST_ROUNDS:
-        enough = len(kept) >= LEAST_ROUNDS or thrown >= LEAST_ROUNDS
-        if enough and perf_counter() - began >= seconds:
+        waited = perf_counter() - began > LONGEST * settings.seconds
+        if max(len(kept), thrown) >= LEAST_ROUNDS and (computed >= settings.seconds or waited):
             break
-        answers = [(0.0, 0.0, 0.0)] * len(asked)
+        answers = [([0.0], 0.0, 0.0)] * len(asked)
         for i in order.permutation(len(asked)):
             process, planted = asked[i]
-            answers[i] = process.ask("turn", calls=calls, planted=planted)
+            answers[i] = process.ask("turn", calls=calls, clock=settings.clock, planted=planted)
+        computed += sum(sum(seconds) for seconds, _, _ in answers)
         if all(steady(monotonic, day) for _, monotonic, day in answers):
-            kept.append([median for median, _, _ in answers])
+            kept.append([median(seconds) for seconds, _, _ in answers])
         else:
             thrown += 1
     return kept, thrown

@@ -1,10 +1,12 @@
 """When one revision is slower than another: intervals over processes, and a verdict.
 
 Two processes of the same program differ, by where their memory lies and what ran beside them, and
-no number of rounds within them shows by how much. So the process is the unit: each gives one
-number, the median over rounds of its (median) call's time relative to the round's, and Student's
-interval is over those. Their variance is pooled over A, A again and B: if nothing changed, all are
-the same program, which is exactly when a verdict must not be given.
+no number of rounds within them shows by how much. So the process is the unit. It gives one number:
+the mean, over all other processes, of the median over rounds of how much longer its calls took.
+Differences of equal processes are symmetric whatever the noise is, so their median is not biased
+by it; and a change of B shifts all of its differences from A alike, so it is measured whole.
+Student's interval is over those numbers. Their variance is pooled over A, A again and B: if nothing
+changed, all are the same program, which is exactly when a verdict must not be given.
 
 A bootstrap over so few processes would be too narrow: resampling k of them underestimates the
 variance by (k - 1) / k, and knows nothing of how uncertain the variance is.
@@ -67,8 +69,10 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
         if times.ndim != 2 or times.shape[0] < 2 or times.shape[1] < 1:
             raise ValueError(f"{side} is {times.shape}, expected (processes >= 2, rounds >= 1)")
     logs = {side: np.log(times) for side, times in sides.items()}
-    round_effect = np.median(np.concatenate(list(logs.values())), axis=0)
-    of = {side: np.median(x - round_effect, axis=1) for side, x in logs.items()}
+    every = np.concatenate(list(logs.values()))
+    longer = np.median(every[:, None] - every, axis=2).mean(axis=1)
+    ends = np.cumsum([len(x) for x in logs.values()])
+    of = dict(zip(logs, np.split(longer, ends[:-1]), strict=True))
     freedom = sum(len(x) - 1 for x in of.values())
     deviation = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in of.values()) / freedom)
 
@@ -79,12 +83,12 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
         low, value, high = np.exp([difference - half, difference, difference + half])
         return Estimate(float(value), float(low), float(high))
 
-    usual = float(np.median(round_effect))
+    usual = float(np.median(every))
     seconds = {side: interval(usual + float(x.mean()), len(x)) for side, x in of.items()}
     a, again = of["A"], of["A again"]
     same = interval(float(a.mean() - again.mean()), len(a), len(again), confidence=OF_FLOOR)
     floor = max(same.high, 1 / same.low)
-    rounds = len(round_effect)
+    rounds = every.shape[1]
     if "B" not in of:
         return Comparison(seconds, floor, None, "first", rounds, thrown)
     both, b = np.concatenate([a, again]), of["B"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 
 
 class ForeignCodeError(Exception):
@@ -40,6 +40,10 @@ class Worker:
         sys.path.insert(0, str(tree))
         importlib.import_module("torch_impl")
         sys.path.remove(str(tree))
+        # an editable installation would find in its own checkout what the revision lacks
+        sys.meta_path[:] = [
+            f for f in sys.meta_path if "__editable__" not in getattr(f, "__module__", "")
+        ]
         self.tree = tree
         import torch
 
@@ -58,7 +62,7 @@ class Worker:
         self._check_origin()
         return found
 
-    def prepare(self, name: str, implementation: str) -> float:
+    def prepare(self, name: str, implementation: str, clock: str) -> float:
         """Make the benchmark's work, and call it until it is warm: the seconds of a call."""
         from benchmarks.regressions import suite
 
@@ -68,7 +72,7 @@ class Worker:
         assert case.subject.make is not None
         self.work = case.subject.make(case, implementation, self.device)
         self._check_origin()
-        seconds = [self.turn(1, 0.0)[0] for _ in range(4)]
+        seconds, _, _ = self.turn(4, clock, 0.0)
         gc.collect()
         gc.freeze()  # what is there now stays: later collections are quick
         gc.disable()
@@ -80,27 +84,31 @@ class Worker:
 
         return counts.count(self.work, self.device)
 
-    def turn(self, calls: int, planted: float) -> tuple[float, float, float]:
-        """So many calls, each timed: the median, and what all took by the monotonic clock and the
-        day's, to be held against each other.
+    def turn(self, calls: int, clock: str, planted: float) -> tuple[list[float], float, float]:
+        """So many calls: the seconds of each, and what all took by the monotonic and the day's
+        clock, to be held against each other.
 
-        ``planted`` is a part of each call's time that is worked on for nothing: a slower revision.
+        Args:
+            calls: how many.
+            clock: "cpu", the time that this process computed, or "wall".
+            planted: a part of each call's time that is worked on for nothing: a slower revision.
         """
         gc.collect()
+        now = CLOCKS[clock]
         wait = self._wait()
         wait()
         seconds = []
         began, day = time.perf_counter(), time.time()
         for _ in range(calls):
-            start = time.perf_counter()
+            start = now()
             self.work.call()
             wait()
-            end = time.perf_counter()
+            end = now()
             until = end + planted * (end - start)
             while end < until:
-                end = time.perf_counter()
+                end = now()
             seconds.append(end - start)
-        return statistics.median(seconds), time.perf_counter() - began, time.time() - day
+        return seconds, time.perf_counter() - began, time.time() - day
 
     def _wait(self) -> Callable[[], None]:
         if self.device.type != "cuda":

@@ -1,0 +1,486 @@
+"""``captionbench compare``: honest verdicts, exact counts, nothing wrong timed, no traces."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import records
+from benchmarks.cli import main
+from benchmarks.errors import InputError
+from benchmarks.records import ROOT
+from benchmarks.regressions import processes, session
+from benchmarks.regressions.counts import differences
+from benchmarks.regressions.processes import Process, ProcessError
+from benchmarks.regressions.revisions import Revision, Tree, checked_out, order, resolve
+from benchmarks.regressions.session import Settings, steady
+from benchmarks.regressions.statistics import LEAST_ROUNDS, compare, quantile, verdict
+from benchmarks.regressions.suite import BENCHMARKS
+from benchmarks.timing import Estimate
+from tests.regressions import Repository, git, repository
+
+__all__ = ["repository"]
+
+seeds = st.integers(0, 10_000)
+SMALLEST = 0.02
+
+
+def machine(seed, slowed=1.0, *, between=0.01, within=0.05, processes=4, rounds=30, sides=3):
+    """Rounds on a noisy machine: each process has a speed of its own, each round another load,
+    and now and then somebody else takes half of the time."""
+    random = np.random.default_rng(seed)
+    load = np.exp(np.cumsum(random.normal(0, 0.1, rounds)))
+    found = {}
+    for side in ("A", "A again", "B")[:sides]:
+        own = random.lognormal(0, between, (processes, 1))
+        busy = np.where(random.random((processes, rounds)) < 0.2, 2, 1)
+        times = own * load * busy * random.lognormal(0, within, (processes, rounds))
+        found[side] = times * (slowed if side == "B" else 1.0)
+    return found
+
+
+def verdicts(count, *parameters, **noise):
+    return [compare(machine(i, *parameters, **noise), 0, SMALLEST).verdict for i in range(count)]
+
+
+@pytest.mark.parametrize("between", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("processes", [2, 4])
+def test_equal_revisions_are_hardly_ever_called_slower(between, processes):
+    # 1 % two-sided, so 0.5 % are slower, less what is within the floor: 4 of 300 are unheard of
+    found = verdicts(300, between=between, processes=processes)
+    assert found.count("slower") <= 4
+    assert found.count("faster") <= 4
+
+
+def test_a_tenth_is_found_where_processes_differ_by_a_hundredth():
+    assert verdicts(100, 1.1).count("slower") >= 95
+    assert verdicts(100, 1 / 1.1).count("faster") >= 95
+
+
+def test_what_processes_differ_by_hides_what_is_smaller():
+    # rounds without end do not help: the process is the unit
+    found = verdicts(40, 1.02, between=0.1, within=0.001, rounds=200)
+    assert found.count("slower") <= 1
+
+
+@given(seeds)
+def test_same_is_said_only_within_the_smallest_change(seed):
+    found = compare(machine(seed, between=0.001, within=0.005, rounds=60), 0, SMALLEST)
+    assert found.verdict == "same"
+    assert compare(machine(seed, between=0.001, within=0.005, rounds=60), 0, 0.0).verdict != "same"
+
+
+@given(seeds, st.floats(0.5, 2.0))
+def test_a_slowdown_of_all_calls_is_the_ratio_s(seed, factor):
+    plain = compare(machine(seed), 0, SMALLEST).ratio
+    slowed = compare(machine(seed, factor), 0, SMALLEST).ratio
+    for name in ("low", "value", "high"):
+        assert getattr(slowed, name) * factor == pytest.approx(getattr(plain, name), rel=1e-9)
+
+
+@given(seeds, st.floats(1e-6, 1e6))
+def test_what_all_have_in_common_cancels(seed, factor):
+    sides = machine(seed)
+    shared = np.random.default_rng(seed).lognormal(0, 1, 30) * factor
+    moved = {side: times * shared for side, times in sides.items()}
+    before, after = compare(sides, 0, SMALLEST), compare(moved, 0, SMALLEST)
+    assert after.ratio.value == pytest.approx(before.ratio.value, rel=1e-9)
+    assert after.floor == pytest.approx(before.floor, rel=1e-9)
+
+
+@given(seeds)
+def test_neither_the_order_of_rounds_nor_of_processes_matters(seed):
+    sides, random = machine(seed), np.random.default_rng(seed)
+    rounds = random.permutation(30)
+    moved = {side: times[random.permutation(4)][:, rounds] for side, times in sides.items()}
+    before, after = compare(sides, 0, SMALLEST), compare(moved, 0, SMALLEST)
+    assert after.ratio.low == pytest.approx(before.ratio.low, rel=1e-9)
+    assert after.verdict == before.verdict
+
+
+@given(seeds, st.integers(2, 3))
+def test_intervals_hold_their_values_and_the_floor_is_at_least_1(seed, sides):
+    found = compare(machine(seed, sides=sides), 0, SMALLEST)
+    for estimate in (*found.seconds.values(), *([found.ratio] if found.ratio else [])):
+        assert 0 < estimate.low <= estimate.value <= estimate.high
+    assert found.floor >= 1
+    assert (found.verdict == "first") == (sides == 2)
+
+
+def test_too_few_rounds_and_a_clock_that_mostly_jumps_settle_nothing():
+    sides = machine(0, 2.0)
+    assert compare(sides, 30, SMALLEST).verdict == "slower"
+    assert compare(sides, 31, SMALLEST).verdict == "not settled"
+    few = {side: times[:, : LEAST_ROUNDS - 1] for side, times in sides.items()}
+    assert compare(few, 0, SMALLEST).verdict == "not settled"
+
+
+@pytest.mark.parametrize(
+    ("interval", "floor", "expected"),
+    [
+        ((0.9, 0.85, 0.95), 1.05, "slower"),
+        ((0.9, 0.85, 0.95), 1.2, "not settled"),
+        ((0.9, 0.75, 1.05), 1.01, "not settled"),
+        ((1.2, 1.1, 1.3), 1.05, "faster"),
+        ((1.2, 1.1, 1.3), 1.25, "not settled"),
+        ((0.99, 0.985, 0.995), 1.001, "same"),
+        ((1.01, 0.999, 1.03), 1.0, "not settled"),
+    ],
+)
+def test_a_verdict_needs_the_interval_beyond_1_and_the_ratio_beyond_the_floor(
+    interval, floor, expected
+):
+    assert verdict(Estimate(*interval), floor, SMALLEST) == expected
+
+
+@pytest.mark.parametrize(
+    ("freedom", "confidence", "expected"),
+    [(2, 95, 4.303), (3, 99, 5.841), (9, 99, 3.250), (9, 95, 2.262), (30, 99, 2.750)],
+)
+def test_student_s_quantile_is_the_one_in_every_table(freedom, confidence, expected):
+    assert quantile(freedom, confidence) == pytest.approx(expected, rel=0.01)
+
+
+def test_one_process_says_nothing_of_processes():
+    with pytest.raises(ValueError, match=r"B is \(1, 30\), expected \(processes >= 2"):
+        compare({**machine(0), "B": np.ones((1, 30))}, 0, SMALLEST)
+
+
+counts = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9))
+
+
+@given(counts, counts)
+def test_counts_are_compared_exactly_and_only_where_both_have_them(before, after):
+    found = differences(before, after)
+    assert all(before[name] + by == after[name] and by for name, by in found.items())
+    equal = {name for name in before if before[name] == after.get(name)}
+    assert set(found) == (set(before) & set(after)) - equal
+
+
+@given(st.floats(1e-3, 10), st.floats(-0.05, 0.05))
+def test_clocks_that_agree_are_steady_and_a_jump_is_not(seconds, drift):
+    assert steady(seconds, seconds * (1 + drift))
+    assert not steady(seconds, seconds * 1.2 + 0.1)
+    assert not steady(seconds, seconds - 3600)
+    assert not steady(-seconds, -seconds)
+    assert not steady(0.0, 0.0)
+
+
+def test_both_revisions_are_timed_and_a_slower_one_exits_with_1(repository, capsys, tmp_path):
+    repository.commit(SECONDS=0.001)
+    repository.commit(SECONDS=0.0012)
+    before = (
+        git(repository.folder, "status", "--porcelain"),
+        git(repository.folder, "rev-parse", "HEAD"),
+    )
+    out = tmp_path / "records.jsonl"
+    words = ["--only", "reward", "--seconds", "0.3", "--processes", "3", "--out", str(out)]
+    assert main(["compare", "HEAD~1", "HEAD", *words]) == 1
+    said = capsys.readouterr().out
+    assert "reward (tensors): slower" in said
+    assert "A/A floor" in said
+    assert main(["compare", "HEAD", "HEAD~1", *words]) == 0
+    assert "reward (tensors): faster" in capsys.readouterr().out
+    assert main(["compare", "HEAD", *words, "--json"]) == 0
+    (printed,) = json.loads(capsys.readouterr().out)
+    kept = records.read(out)
+    assert [r["details"]["verdict"] for r in kept] == [
+        "slower",
+        "faster",
+        printed["details"]["verdict"],
+    ]
+    assert printed["details"]["verdict"] in ("same", "not settled")
+    ratio = kept[0]["values"]["ratio"]
+    assert ratio == pytest.approx(1 / 1.2, rel=0.02)
+    assert ratio * kept[1]["values"]["ratio"] == pytest.approx(1, rel=0.02)
+    after = (
+        git(repository.folder, "status", "--porcelain"),
+        git(repository.folder, "rev-parse", "HEAD"),
+    )
+    assert after == before
+
+
+def test_a_plant_is_found_again_and_repetitions_are_counted(repository, capsys):
+    repository.commit(SECONDS=0.001)
+    words = ["--only", "reward", "--seconds", "0.1", "--processes", "2", "--repeat", "2"]
+    assert main(["compare", "HEAD", "HEAD", *words, "--plant", "1.5:reward"]) == 1
+    said = capsys.readouterr().out
+    assert "reward: 2 slower of 2" in said
+    assert "0.66" in said or "0.67" in said
+
+
+def test_more_of_what_is_counted_is_a_regression_without_a_clock(repository, capsys):
+    repository.commit(SECONDS=1, COUNTS={"operators": 7, "flops": 100, "only before": 1})
+    repository.commit(SECONDS=1, COUNTS={"operators": 9, "flops": 90, "only after": 1})
+    assert main(["compare", "HEAD~1", "HEAD", "--counts-only", "--only", "reward"]) == 1
+    said = capsys.readouterr().out
+    assert "operators 9 (+2, more than before); flops 90 (-10); only after 1" in said
+    assert "ms" not in said
+    repository.commit(SECONDS=1, COUNTS={"operators": 9, "flops": 80})
+    assert main(["compare", "HEAD~1", "HEAD", "--counts-only", "--only", "reward"]) == 0
+
+
+def test_what_is_wrong_is_not_timed(repository, capsys):
+    repository.commit(SECONDS=0.001)
+    repository.commit(SECONDS=0.0001, WRONG=["cider_d: equals_oracle: off"])
+    words = ["--only", "reward", "--seconds", "0.1", "--processes", "2"]
+    assert main(["compare", "HEAD~1", "HEAD", *words]) == 1
+    said = capsys.readouterr().out
+    assert "reward (tensors): wrong" in said
+    assert "fails verification: cider_d: equals_oracle: off; not timed" in said
+    assert "ms" not in said
+    # a wrong baseline is no measure, and no regression
+    assert main(["compare", "HEAD", "HEAD~1", *words]) == 2
+
+
+def test_what_a_revision_lacks_takes_no_other_benchmark_with_it(repository, capsys):
+    repository.commit(SECONDS=0.001)
+    lacks = "def prepare(name, **what):\n    if name == 'reward':\n        import nowhere\n"
+    repository.commit(SECONDS=0.001)
+    with (repository.package / "__init__.py").open("a") as file:
+        file.write(lacks)
+    words = ["--only", "reward", "beam", "--seconds", "0.1", "--processes", "2", "--smallest", "20"]
+    assert main(["compare", "HEAD", *words]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "the working tree has no such benchmark (ModuleNotFoundError: No module named 'nowhere')"
+        in said
+    )
+    assert "reward (tensors): not run" in said
+    assert "beam-search (incremental): same" in said
+    assert re.search(r"B: the working tree \([0-9a-f]{9}\+\)", said)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("SECONDS = (", "cannot run it (SyntaxError: "),
+        ("raise RuntimeError('no\\nway')", "cannot run it (RuntimeError: no)"),
+        ("import nowhere", "has no such benchmark (ModuleNotFoundError: "),
+        ("import os; os._exit(3)", "its process ended (exit code 3)"),
+        ("import os; os.kill(os.getpid(), 9)", "its process ended (signal SIGKILL)"),
+        ("import sys; print('Aborted', file=sys.stderr); sys.exit(4)", "(exit code 4: Aborted)"),
+    ],
+)
+def test_a_revision_that_does_not_build_is_one_line(repository, capsys, code, said):
+    repository.commit(SECONDS=0.001)
+    repository.commit()
+    (repository.package / "__init__.py").write_text(code)
+    assert main(["compare", "HEAD~1", "--only", "reward"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "nothing could be measured: reward: the working tree" in error
+
+
+def test_a_clock_that_jumps_settles_nothing(repository, capsys):
+    repository.commit(SECONDS=0.001, JUMP=5.0)
+    words = ["--only", "reward", "--seconds", "0.05", "--processes", "2"]
+    assert main(["compare", "HEAD", "HEAD", *words]) == 2
+    assert "the clock jumped: 5 of 5 rounds were thrown away" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "nowhere: no such revision"),
+        (["--", "-x"], "-x: no such revision"),
+        (["HEAD", "nowhere"], "nowhere: no such revision"),
+        (["HEAD", "--only", "no"], "--only no: no such benchmark"),
+        (["HEAD", "--implementation", "no"], "--implementation no: none of these"),
+        (["HEAD", "--device", "nowhere"], "--device nowhere: PyTorch cannot use it"),
+        (["HEAD", "--threads", "0"], "--threads 0: expected a number from 1"),
+        (["HEAD", "--seconds", "nan"], "--seconds nan: expected above 0"),
+        (["HEAD", "--processes", "1"], "--processes 1: expected 2 to"),
+        (["HEAD", "--smallest", "-1"], "--smallest -1.0: expected a percentage"),
+        (["HEAD", "--repeat", "0"], "--repeat 0: expected at least 1"),
+        (["HEAD", "--plant", "0.9:reward"], "--plant 0.9:reward: expected a factor above 1"),
+        (["HEAD", "--plant", "1.1:nothing"], "--plant 1.1:nothing: expected a factor above 1"),
+    ],
+)
+def test_bad_input_is_one_line(repository, capsys, words, said):
+    repository.commit(SECONDS=0.001)
+    assert main(["compare", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_no_git_and_no_checkout_are_said(repository, capsys, monkeypatch, tmp_path):
+    shutil.move(repository.folder / ".git", tmp_path / "kept")
+    assert main(["compare", "HEAD"]) == 2
+    assert "not a git checkout" in capsys.readouterr().err
+    shutil.move(tmp_path / "kept", repository.folder / ".git")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        assert main(["compare", "HEAD"]) == 2
+    assert "git: no such program" in capsys.readouterr().err
+
+
+def test_a_repository_without_commits_or_package_is_said(repository, capsys):
+    assert main(["compare", "HEAD"]) == 2
+    assert "HEAD: no such revision" in capsys.readouterr().err
+    (repository.folder / "readme").write_text("")
+    git(repository.folder, "add", "-A")
+    git(repository.folder, "commit", "-qm", "x")
+    assert main(["compare", "HEAD", "HEAD"]) == 2
+    assert "HEAD: has no torch_impl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, InputError, ZeroDivisionError])
+def test_worktrees_are_gone_whatever_happens(repository: Repository, raised):
+    commits = [repository.commit(SECONDS=i) for i in range(2)]
+    revisions = [resolve(repository.folder, name) for name in (*commits, None)]
+    with pytest.raises(raised), checked_out(repository.folder, revisions) as trees:
+        assert repository.worktrees == 3  # a copy of the working tree is none
+        assert len({len(str(tree.folder)) for tree in trees}) == 1
+        raise raised("x")
+
+
+def test_the_working_tree_is_measured_as_it_was_at_the_start(repository: Repository):
+    repository.commit(SECONDS=1)
+    assert not resolve(repository.folder, None).dirty
+    (repository.folder / "readme").write_text("not measured")
+    assert not resolve(repository.folder, None).dirty
+    repository.write(SECONDS=2)
+    (repository.package / "new.py").write_text("untracked")
+    revision = resolve(repository.folder, None)
+    assert revision.label.endswith("+")
+    with checked_out(repository.folder, [revision]) as (tree,):
+        repository.write(SECONDS=3)
+        assert (tree.folder / "torch_impl" / "__init__.py").read_text() == "SECONDS = 2\n"
+        assert (tree.folder / "torch_impl" / "new.py").exists()
+
+
+def test_hooks_do_not_run_and_another_repository_s_environment_does_not_count(
+    repository: Repository, monkeypatch, tmp_path
+):
+    commit = repository.commit(SECONDS=1)
+    hook = repository.folder / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    with checked_out(repository.folder, [resolve(repository.folder, "main")]):
+        pass
+    assert order(repository.folder) == [commit]
+    monkeypatch.delenv("GIT_DIR")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_process_that_does_not_answer_is_ended(repository, monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "WORKER", ("-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    process = Process(Tree(Revision("x", "x"), tmp_path), "cpu", 1)
+    repository.commit()
+    with pytest.raises(ProcessError, match=r"no answer within 0\.1 s"):
+        process.receive()
+    assert process.process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, number):
+    repository.commit(SECONDS=0.001)
+    script = (
+        "import sys, tempfile\n"
+        "from pathlib import Path\n"
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from benchmarks.regressions import processes, revisions\n"
+        "folder, scratch, fake = map(Path, sys.argv[1:])\n"
+        "tempfile.tempdir, processes.WORKER = str(scratch), (str(fake),)\n"
+        "found = [revisions.resolve(folder, 'HEAD')] * 2\n"
+        "with processes.ended_in_order(), revisions.checked_out(folder, found) as trees:\n"
+        "    with processes.started(trees, 'cpu', 1) as running:\n"
+        "        print(*(p.process.pid for p in running), flush=True)\n"
+        "        running[0].receive()\n"
+    )
+    arguments = [str(repository.folder), str(tmp_path / "scratch"), str(tmp_path / "fake.py")]
+    command = [sys.executable, "-c", script, *arguments]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+    )
+    assert child.stdout is not None
+    started = [int(pid) for pid in child.stdout.readline().split()]
+    assert len(started) == 2
+    assert repository.worktrees == 3
+    child.send_signal(number)
+    assert child.wait(timeout=30) != 0
+    child.stdout.close()
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            for _ in range(100):
+                os.kill(pid, 0)
+                time.sleep(0.05)
+
+
+def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, monkeypatch):
+    """Four trees: as it is, one operator more, another CIDEr-D, none at all."""
+    sources = {
+        "same": lambda text: text,
+        "more": lambda text: text.replace(
+            "    return torch.tensor(rows", "    torch.zeros(1)\n    return torch.tensor(rows"
+        ),
+        "wrong": lambda text: text.replace("sigma: float = 6.0", "sigma: float = 5.0"),
+        "lacking": None,
+    }
+    trees = []
+    for name, edit in sources.items():
+        shutil.copytree(ROOT / "torch_impl", tmp_path / name / "torch_impl")
+        path = tmp_path / name / "torch_impl" / "cider.py"
+        if edit is None:
+            path.unlink()
+        else:
+            text = path.read_text()
+            path.write_text(edit(text))
+            assert (path.read_text() == text) == (name == "same")
+        trees.append(Tree(Revision(name, "x"), tmp_path / name))
+    # a schema of its own changes nothing: its harness is not asked
+    (tmp_path / "same" / "benchmarks").mkdir()
+    (tmp_path / "same" / "benchmarks" / "__init__.py").write_text("raise ImportError")
+    (outcome,) = session.check(
+        trees, [(BENCHMARKS["reward"], "tensors")], Settings(), lambda text: None
+    )
+    same, more, wrong, lacking = outcome.checked
+    assert same.sound
+    assert {"flops", "peak bytes", "operators", "graph breaks"} <= set(same.counts)
+    assert differences(same.counts, more.counts)["operators"] == 1
+    assert wrong.wrong
+    assert not wrong.counts
+    assert "has no such benchmark (ModuleNotFoundError: " in lacking.refused
+
+
+def test_code_from_elsewhere_is_refused(tmp_path):
+    (tmp_path / "torch_impl").mkdir()
+    (tmp_path / "torch_impl" / "__init__.py").write_text(
+        "import importlib.util, sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        f"__path__ = [{str(ROOT / 'torch_impl')!r}]\n"
+    )
+    process = Process(Tree(Revision("x", "x"), tmp_path), "cpu", 1)
+    try:
+        process.receive()
+        with pytest.raises(ProcessError, match=r"ForeignCodeError: torch_impl\.\w+.* is from"):
+            process.ask("prepare", name="reward", implementation="tensors", clock="cpu")
+    finally:
+        process.close()
+
+
+def test_every_benchmark_is_a_subject_and_held_to_an_operator():
+    from benchmarks.verify.operators import OPERATORS
+
+    for benchmark in BENCHMARKS.values():
+        assert benchmark.implementation in benchmark.find().implementations
+        assert benchmark.held_to
+        assert set(benchmark.held_to) <= set(OPERATORS)
+        assert set(benchmark.sizes) <= set(benchmark.find().sizes)
