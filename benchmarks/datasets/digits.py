@@ -40,8 +40,8 @@ class Digits:
         """How many there are."""
         return len(self.labels)
 
-    def first(self, count: int) -> Digits:
-        """The first ``count`` of them."""
+    def first(self, count: int | None) -> Digits:
+        """The first ``count`` of them; all if None."""
         return Digits(self.images[:count], self.labels[:count])
 
     def halved(self) -> Digits:

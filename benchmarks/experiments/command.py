@@ -1,0 +1,113 @@
+"""``captionbench reproduce``: train and score the rows of a paper's tables, and keep records."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import papers, records
+from benchmarks.devices import check_device
+from benchmarks.errors import InputError
+from benchmarks.experiments import digits
+from benchmarks.experiments.experiment import Experiment, Place
+
+EXPERIMENTS: tuple[Experiment, ...] = (digits.EXPERIMENT,)
+WORK = records.LOCAL.parent / "runs"
+KEPT = records.LOCAL / "training.jsonl"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    known = dict.fromkeys(experiment.paper for experiment in EXPERIMENTS)
+    parser.add_argument("paper", metavar="PAPER", help=", ".join(known))
+    parser.add_argument("--table", metavar="NAME", help="one table (default: all that there are)")
+    parser.add_argument("--form", metavar="NAME", help="a size, see --list (default: the smallest)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="how many (default: the form's)")
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="rows whose names begin so")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=os.environ.get("CAPTIONBENCH_DATA") or None,
+        help="the folder of real data (default: $CAPTIONBENCH_DATA)",
+    )
+    parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", default=WORK, help="what unfinished runs keep"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", default=KEPT, help="records (default: your report's)"
+    )
+    parser.add_argument("--minutes", type=float, help="begin no further run after so long")
+    parser.add_argument("--list", action="store_true", help="print the tables and their forms")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do every run that has no record yet.
+
+    Raises:
+        InputError: there is no such paper, table, form or row, or the data is not there.
+    """
+    experiments = _chosen(arguments.paper, arguments.table)
+    if arguments.list:
+        for experiment in experiments:
+            print(f"{experiment.paper}, table {', '.join(experiment.tables)}")
+            for form in experiment.forms:
+                print(f"  {form:10}{experiment.about[form]}")
+        return 0
+    if arguments.seeds is not None and arguments.seeds < 1:
+        raise InputError(f"--seeds {arguments.seeds}: expected at least 1")
+    if arguments.minutes is not None and not arguments.minutes > 0:
+        raise InputError(f"--minutes {arguments.minutes}: expected above 0")
+    if arguments.out.is_dir():
+        raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
+    check_device(arguments.device)
+    place = Place(arguments.data, arguments.work, arguments.device, progress=True)
+    known = {record["key"] for record in records.load(records.PUBLISHED)}
+    if arguments.out.exists():
+        known |= {record["key"] for record in records.read(arguments.out)}
+    began, left = time.perf_counter(), 0
+    for experiment in experiments:
+        form = arguments.form or experiment.forms[0]
+        if form not in experiment.forms:
+            raise InputError(f"--form {form}: expected one of {', '.join(experiment.forms)}")
+        runs = experiment.runs(form, place, range(arguments.seeds or experiment.seeds))
+        rows = dict.fromkeys(run.row for run in runs)
+        if arguments.only:
+            rows = dict.fromkeys(row for row in rows if row.startswith(tuple(arguments.only)))
+            if not rows:
+                raise InputError(f"--only: no row of table {', '.join(experiment.tables)} is so")
+        for run in runs:
+            if run.row not in rows or run.key in known:
+                continue
+            if arguments.minutes and time.perf_counter() - began > 60 * arguments.minutes:
+                left += 1
+                continue
+            print(f"{run.row}, seed {run.seed}, {form}", file=sys.stderr)
+            made = run.make()
+            records.append(made, arguments.out)
+            for record in made:
+                values = ", ".join(f"{name} {v:.4g}" for name, v in record["values"].items())
+                print(f"table {record['what']['table']}: {run.row}, seed {run.seed}: {values}")
+    if left:
+        print(f"{left} runs are left, run again")
+    print(f"{arguments.out}: the records; captionbench tables {arguments.paper} shows them")
+    return 0
+
+
+def _chosen(paper: str, table: str | None) -> list[Experiment]:
+    experiments = [e for e in EXPERIMENTS if e.paper == paper]
+    if not experiments:
+        known = ", ".join(dict.fromkeys(e.paper for e in EXPERIMENTS))
+        raise InputError(f"no experiment of {paper!r}, expected one of {known}")
+    if table is None:
+        return experiments
+    name = papers.load(paper).table(table).name
+    chosen = [e for e in experiments if name in e.tables]
+    if not chosen:
+        known = ", ".join(t for e in experiments for t in e.tables)
+        raise InputError(f"--table {table}: no experiment of it, expected one of {known}")
+    return chosen

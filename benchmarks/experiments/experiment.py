@@ -1,0 +1,64 @@
+"""What an experiment is: the rows of some tables, in forms of different size, a run a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.records import Record
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an experiment works.
+
+    Args:
+        data: the folder of real data, or None.
+        work: a folder for what unfinished runs need to go on.
+        device: where PyTorch computes.
+        progress: whether to show it on stderr.
+    """
+
+    data: Path | None
+    work: Path
+    device: str = "cpu"
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row with one seed.
+
+    Args:
+        row: as the paper's table names it.
+        seed: of everything random.
+        key: hash of all that its numbers depend on.
+        make: do it: the records that it gives, for every table that it is a row of.
+    """
+
+    row: str
+    seed: int
+    key: str
+    make: Callable[[], list[Record]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Some of a paper's tables.
+
+    Args:
+        paper: its name.
+        tables: their names; one run may give values in several.
+        forms: sizes that it can be run in, the smallest first; their names are in its records.
+        about: each form in a line.
+        seeds: how many, unless asked otherwise.
+        runs: form, place, seeds -> the runs, in the order to do them in.
+    """
+
+    paper: str
+    tables: tuple[str, ...]
+    forms: tuple[str, ...]
+    about: dict[str, str]
+    seeds: int
+    runs: Callable[[str, Place, Sequence[int]], list[Run]]
