@@ -299,6 +299,32 @@ def test_operations_of_a_product_are_two_a_multiply_accumulate(m, n, k):
     assert resources.count(lambda: a @ b, (), CPU)["flops"] == 2 * m * n * k
 
 
+@given(sizes, sizes, sizes, st.booleans(), st.booleans())
+def test_attention_s_operations_are_those_of_its_products(T, L, d, trains, masked):
+    """On a CPU one kernel does them all, forward; backward it makes the weights again."""
+    Q, K, V = (torch.randn(2, 3, n, d, requires_grad=trains) for n in (T, L, L))
+    mask = torch.ones(T, L, dtype=torch.bool) if masked else None
+
+    def attend():
+        out = torch.nn.functional.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
+        if trains:
+            out.sum().backward()
+
+    products = 2 * (7 if trains else 2)
+    assert resources.count(attend, (), CPU)["flops"] == 2 * 3 * products * T * L * d
+
+
+@given(sizes, st.integers(1, 5))
+def test_operators_are_counted_by_the_call(n, steps):
+    x = torch.ones(n)
+
+    def chain():
+        for _ in range(steps):
+            x.exp().view(-1, 1)
+
+    assert resources.count(chain, (), CPU)["operators"] == 2 * steps
+
+
 @given(sizes, sizes)
 def test_kept_storages_count_once_and_given_ones_never(m, n):
     x = torch.ones(m, n, requires_grad=True)

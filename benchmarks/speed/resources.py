@@ -1,6 +1,6 @@
 """What a call takes beside time: operations, activations kept for the backward pass, peak memory.
 
-All three are counted, not sampled: one call gives them, and a second call gives the same.
+All are counted, not sampled: one call gives them, and a second call gives the same.
 """
 
 from __future__ import annotations
@@ -13,9 +13,26 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 Function = Callable[[], Any]
+Shape = tuple[int, ...]
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *_: Any, **__: Any) -> int:
+    return int(sdpa_flop_count(query, key, value))
+
+
+def _attention_backward(upstream: Shape, *shapes: Any, **_: Any) -> int:
+    return int(sdpa_backward_flop_count(upstream, *shapes[:3]))
+
+
+_aten = torch.ops.aten
+FORMULAS = {
+    _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}
+"""Of products that PyTorch's counter does not know: attention on a CPU."""
 
 
 def count(function: Function, given: Iterable[Tensor], device: torch.device) -> dict[str, float]:
@@ -29,16 +46,18 @@ def count(function: Function, given: Iterable[Tensor], device: torch.device) -> 
     Returns:
         "flops": of matrix products, two a multiply-accumulate. "saved bytes": what autograd keeps,
         every storage once and whole, however many views of it are kept. "peak bytes": see `peak`.
+        "operators": that PyTorch dispatched, views included.
     """
     storages = _Storages()
     saved = _Saved(given)
-    with saved, storages, FlopCounterMode(display=False) as flops:
+    with saved, storages, FlopCounterMode(display=False, custom_mapping=FORMULAS) as flops:
         function()
     on_cuda = device.type == "cuda"
     return {
         "flops": flops.get_total_flops(),
         "saved bytes": saved.total,
         "peak bytes": peak(function, device) if on_cuda else storages.peak,
+        "operators": storages.operators,
     }
 
 
@@ -85,12 +104,13 @@ class _Storages(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.live: dict[int, int] = {}
-        self.now = self.peak = 0
+        self.now = self.peak = self.operators = 0
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         known = {storage._cdata for storage in _storages((args, kwargs))}
+        self.operators += 1
         result = operation(*args, **(kwargs or {}))
         for storage in _storages(result):
             if storage._cdata not in known and storage._cdata not in self.live:
