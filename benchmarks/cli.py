@@ -24,7 +24,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "flops": ("benchmarks.flops", "count FLOPs by closed form, and regenerate v2's Table VI"),
     "time": ("benchmarks.speed.command", "time our implementations against each other"),
     "counts": ("benchmarks.speed.counts", "count operations and bytes, held to the baseline"),
-    "counts": ("benchmarks.speed.counts", "count operations and bytes, held to the baseline"),
     "record": ("benchmarks.recording.command", "measure a whole device, into one file to send"),
     "compare": ("benchmarks.regressions.compare", "is a revision slower than another, and where"),
     "track": ("benchmarks.regressions.track", "keep this revision's record, for the history"),
