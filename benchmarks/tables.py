@@ -35,6 +35,7 @@ class Cell:
         reason: why not run.
         corrected: the value that the paper must have meant, where the print is wrong.
         note: what is odd about the printed value.
+        interval: of ours, the 95 % interval that its record gives.
     """
 
     table: str
@@ -47,6 +48,7 @@ class Cell:
     reason: str | None = None
     corrected: float | None = None
     note: str | None = None
+    interval: tuple[float, float] | None = None
 
 
 def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
@@ -57,6 +59,26 @@ def cells(paper: str, records: Iterable[Record], table: str | None = None) -> li
     """
     content = papers.load(paper)
     tables = content.tables if table is None else (content.table(table),)
+    measured = _measured(paper, records)
+    return [
+        _cell(entry.name, cell, measured.get((entry.name, cell.row, cell.column)), entry.not_run)
+        for entry in tables
+        for cell in entry.cells
+    ]
+
+
+def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[Cell]:
+    """What was measured for ``table`` in rows that it does not have: the paper gives no value."""
+    rows = {row.name for row in table.rows}
+    return [
+        _cell(name, papers.Cell(row, column, None), made, table.not_run)
+        for (name, row, column), made in _measured(paper, records).items()
+        if name == table.name and row not in rows
+    ]
+
+
+def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """The newest records of ``paper`` by table, row and column."""
     measured: dict[tuple[str, str, str], list[Record]] = {}
     for record in newest(records):
         what = record["what"]
@@ -64,11 +86,7 @@ def cells(paper: str, records: Iterable[Record], table: str | None = None) -> li
             for column in record["values"]:
                 place = what["table"], what["row"], column
                 measured.setdefault(place, []).append(record)
-    return [
-        _cell(entry.name, cell, measured.get((entry.name, cell.row, cell.column)), entry.not_run)
-        for entry in tables
-        for cell in entry.cells
-    ]
+    return measured
 
 
 def _cell(table: str, cell: papers.Cell, made: list[Record] | None, not_run: str) -> Cell:
@@ -93,7 +111,16 @@ def _cell(table: str, cell: papers.Cell, made: list[Record] | None, not_run: str
         status=chosen[0]["status"],
         record=[{name: record[name] for name in PROVENANCE} for record in chosen],
         reason=None,
+        interval=_interval(chosen, cell.column),
     )
+
+
+def _interval(chosen: Sequence[Record], column: str) -> tuple[float, float] | None:
+    """The interval that a single record gives; those of several seeds do not average."""
+    if len(chosen) > 1:
+        return None
+    low_high = chosen[0]["details"].get("interval", {}).get(column)
+    return None if low_high is None else (low_high[0], low_high[1])
 
 
 def _one_measurement(made: Sequence[Record]) -> list[Record]:
@@ -139,6 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
         key = key_of("flops", asdict(table_vi.captions(arguments.data)))
         records += table_vi.make_records(key, arguments.data)
     listed = [cell for table in tables for cell in cells(paper.paper, records, table.name)]
+    listed += [cell for table in tables for cell in beside(paper.paper, records, table)]
     if arguments.json:
         entries = [
             entry
@@ -173,7 +201,11 @@ def _beside(cell: Cell) -> str:
         printed += f" (misprint of {_number(cell.corrected)})"
     if cell.ours is None:
         return f"paper {printed} | {NOT_RUN}: {cell.reason}"
-    return f"paper {printed} | ours {_number(cell.ours)} | {cell.status}"
+    ours = _number(cell.ours)
+    if cell.interval is not None:
+        ours += " [{}, {}]".format(*map(_number, cell.interval))
+    said = f" ({cell.note})" if cell.note and cell.corrected is None else ""
+    return f"paper {printed}{said} | ours {ours} | {cell.status}"
 
 
 def _number(value: Value) -> str:

@@ -1,0 +1,392 @@
+"""``captionbench denoise``: Table 1 of Middle-Out Decoding, on eq. 8's data and trained as printed.
+
+Every seed has its own sequences, initial weights and order; all seeds of a model train side by side
+as one batched computation, one model after the other. A run's folder has a checkpoint a model, so
+that an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.devices import check_device
+from benchmarks.errors import InputError
+from benchmarks.files import read_bytes, read_json, sha256, write_atomically
+from benchmarks.records import Record
+from torch_impl.denoising import Denoiser, Sequences, draw_sequences, mse, orders, symmetric_mse
+
+PAPER, TABLE = "middle_out", "1"
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "seq2seq": (
+        "Sequence-to-Sequence with Attention",
+        {"middle_out": False, "self_attention": "none"},
+    ),
+    "middle-out-dual": (
+        "Middle-Out with Self-Attention",
+        {"middle_out": True, "self_attention": "dual"},
+    ),
+    "middle-out": (
+        "Middle-Out without Self-Attention",
+        {"middle_out": True, "self_attention": "none"},
+    ),
+    "seq2seq-dual": (
+        "Sequence-to-Sequence with Self-Attention",
+        {"middle_out": False, "self_attention": "dual"},
+    ),
+}
+"""The row of the table and the regressor: both readings of section 4.1, for both decoders."""
+
+RATIOS: dict[str, tuple[str, str]] = {
+    "Times smaller": ("seq2seq", "middle-out-dual"),
+    "Times smaller, neither with Self-Attention": ("seq2seq", "middle-out"),
+    "Times smaller, both with Self-Attention": ("seq2seq-dual", "middle-out-dual"),
+}
+"""The rows that compare: the first model's error over the second's."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A training of section 4.1; the defaults are what is printed.
+
+    Raises:
+        InputError: a number out of its range.
+    """
+
+    steps: int = 20_000
+    batch_size: int = 32
+    learning_rate: float = 1e-4
+    hidden_size: int = 100
+    training_sequences: int = 1000
+    test_sequences: int = 100
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0 or value == float("inf"):
+                raise InputError(f"{name} is {value}, expected more than 0")
+        if self.hidden_size % 2:
+            raise InputError(f"hidden_size is {self.hidden_size}, expected even: half a direction")
+
+
+class Training:
+    """One model in S seeds: its data, weights, optimiser and order, all from the seeds."""
+
+    def __init__(
+        self, model: str, seeds: Sequence[int], settings: Settings, device: str = "cpu"
+    ) -> None:
+        """Draw everything; of a seed the same, whichever others train beside it.
+
+        Args:
+            model: one of ``MODELS``.
+            seeds: at least one.
+            settings: the training.
+            device: where it runs; data and weights are drawn on the CPU.
+        """
+        self.seeds, self.settings = tuple(seeds), settings
+        self.model = Denoiser(seeds, hidden_size=settings.hidden_size, **MODELS[model][1])
+        self.model.to(device)
+        # apart from the weights' generators, whose seeds are below 2^32
+        generators = [torch.Generator().manual_seed(2**32 + seed) for seed in seeds]
+        self.data, self.test = (
+            _on(Sequences.stack([draw_sequences(count, one) for one in generators]), device)
+            for count in (settings.training_sequences, settings.test_sequences)
+        )
+        counts = settings.training_sequences, settings.steps, settings.batch_size
+        self.order = torch.stack([orders(*counts, one) for one in generators], 1).to(device)
+        parameters = self.model.parameters()
+        self.optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
+        self.done = 0
+        self.seconds = 0.0
+        self.history: list[dict[str, Any]] = []
+
+    def step(self) -> torch.Tensor:
+        """One step of every seed; the losses (S,).
+
+        Each seed's is the mean over its sequences of each one's mean squared error: the seeds'
+        gradients do not meet.
+        """
+        chosen = self.order[self.done]
+        batch = self.data[torch.arange(len(self.seeds)).unsqueeze(1), chosen]
+        y_hat = self.model(batch.x, batch.lengths, batch.y)
+        losses = mse(y_hat, batch.y, batch.lengths).mean(1)
+        self.optimizer.zero_grad()
+        losses.sum().backward()
+        self.optimizer.step()
+        self.done += 1
+        return losses.detach()
+
+    def evaluate(self) -> dict[str, list[float]]:
+        """The errors on the test sequences, each model fed its own output, for each seed."""
+        y_hat, test = self.model.generate(self.test.x, self.test.lengths), self.test
+        return {
+            "MSE": mse(y_hat, test.y, test.lengths).mean(1).tolist(),
+            "symmetric MSE": symmetric_mse(y_hat, test.lengths).mean(1).tolist(),
+        }
+
+    def fingerprint(self) -> str:
+        """A hash of the training and test sequences."""
+        arrays = (a for data in (self.data, self.test) for a in (data.x, data.y, data.lengths))
+        return sha256(b"".join(a.cpu().numpy().tobytes() for a in arrays))[:16]
+
+    def save(self, path: Path) -> None:
+        """Write what the training goes on from, whole or not at all."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "done": self.done,
+            "seconds": self.seconds,
+            "history": self.history,
+        }
+        with write_atomically(path, "wb") as file:
+            torch.save(state, file)
+
+    def load(self, path: Path) -> None:
+        """Go on from ``save``.
+
+        Raises:
+            InputError: the file is damaged, or of another training.
+        """
+        content = read_bytes(path, "the checkpoint of a de-noising run")
+        try:
+            state = torch.load(BytesIO(content), weights_only=True, map_location="cpu")
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.done, self.seconds = int(state["done"]), float(state["seconds"])
+            self.history = list(state["history"])
+        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.PickleError):
+            raise InputError(
+                f"{path}: not a checkpoint of this de-noising run, or damaged"
+            ) from None
+
+
+def _on(data: Sequences, device: str) -> Sequences:
+    """In single precision, on the device."""
+    return Sequences(data.x.float().to(device), data.y.float().to(device), data.lengths.to(device))
+
+
+def train(
+    training: Training,
+    path: Path,
+    *,
+    evaluate_every: int = 1000,
+    checkpoint_seconds: float = 60,
+    progress: bool = False,
+    name: str = "",
+) -> None:
+    """Train to the end from wherever ``training`` is, with checkpoints at ``path``.
+
+    Raises:
+        InputError: the folder cannot be written, or a loss is not finite.
+    """
+    steps = training.settings.steps
+    interval = 0.5 if sys.stderr.isatty() else 20
+    bar = tqdm(
+        total=steps,
+        initial=training.done,
+        desc=name,
+        unit="step",
+        mininterval=interval,
+        disable=not progress,
+    )
+    began = saved = time.perf_counter() - training.seconds
+    with bar:
+        while training.done < steps:
+            losses = training.step()
+            bar.update()
+            last = training.done == steps
+            if last or training.done % evaluate_every == 0:
+                if not bool(losses.isfinite().all()):
+                    raise InputError(f"step {training.done}: the loss is {losses.tolist()}")
+                entry = {"step": training.done, "loss": losses.tolist()} | training.evaluate()
+                training.history.append(entry)
+            now = time.perf_counter()
+            if last or now - saved >= checkpoint_seconds:
+                training.seconds, saved = now - began, now
+                training.save(path)
+
+
+def interval(values: npt.ArrayLike, baseline: npt.ArrayLike | None = None) -> tuple[float, float]:
+    """The 95 % bootstrap interval, over seeds, of the mean, or of the means' ratio to a baseline.
+
+    Args:
+        values: (seeds,).
+        baseline: (seeds,), the same seeds in the same order; its mean is divided by the values'.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    picked = np.random.default_rng(0).integers(len(x), size=(10_000, len(x)))
+    means = x[picked].mean(1)
+    if baseline is not None:
+        means = np.asarray(baseline, dtype=np.float64)[picked].mean(1) / means
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def make_records(trainings: Mapping[str, Training]) -> list[Record]:
+    """The records of finished trainings: a row a model, and a row a comparison of two."""
+    made = []
+    for name, training in trainings.items():
+        found = training.evaluate()
+        made.append(
+            _record(
+                MODELS[name][0],
+                training,
+                {column: float(np.mean(values)) for column, values in found.items()},
+                {column: interval(values) for column, values in found.items()},
+                {"per_seed": found, "history": training.history},
+                training.seconds,
+            )
+        )
+    for row, (baseline, ours) in RATIOS.items():
+        if baseline in trainings and ours in trainings:
+            pair = trainings[baseline], trainings[ours]
+            a, b = (training.evaluate() for training in pair)
+            made.append(
+                _record(
+                    row,
+                    pair[1],
+                    {column: float(np.mean(a[column]) / np.mean(b[column])) for column in a},
+                    {column: interval(b[column], a[column]) for column in a},
+                    {"of": MODELS[baseline][0], "over": MODELS[ours][0]},
+                    sum(training.seconds for training in pair),
+                )
+            )
+    return made
+
+
+def _record(
+    row: str,
+    training: Training,
+    values: Mapping[str, float],
+    intervals: Mapping[str, tuple[float, float]],
+    details: Mapping[str, Any],
+    wall_s: float,
+) -> Record:
+    settings, seeds = training.settings, list(training.seeds)
+    return records.make(
+        "denoising",
+        paper=PAPER,
+        table=TABLE,
+        row=row,
+        values=values,
+        status="same data" if settings == Settings() else "embedded",
+        key=records.key_of("denoising", row, asdict(settings), seeds),
+        n=settings.test_sequences,
+        seeds=seeds,
+        data={
+            "name": f"equation 8, {len(seeds)} seeds",
+            "fingerprint": training.fingerprint(),
+            "split": "test",
+        },
+        details={"settings": asdict(settings), "interval": dict(intervals), **details},
+        wall_s=wall_s,
+    )
+
+
+def prepare(folder: Path, config: Mapping[str, Any], resume: bool) -> None:
+    """Make a run's folder, or check that what is in it is this run.
+
+    Raises:
+        InputError: there is a run and no ``resume``, or ``resume`` and no run, or the run is
+            another, or the folder cannot be written.
+    """
+    path = folder / "config.json"
+    if path.exists():
+        old = read_json(path, "the configuration of a de-noising run")
+        if old != config:
+            names = config.keys() if isinstance(old, dict) else ()
+            differing = ", ".join(name for name in names if old.get(name) != config[name])
+            raise InputError(f"{path}: another configuration: {differing or 'not one of ours'}")
+        if not resume:
+            raise InputError(f"{folder}: holds a run already, expected --resume to go on")
+    elif resume:
+        raise InputError(f"{path}: no such file, expected a run to resume")
+    else:
+        with write_atomically(path) as file:
+            json.dump(config, file, indent=1)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options; every default is the paper's."""
+    defaults = Settings()
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument(
+        "--models",
+        default=",".join(MODELS),
+        metavar="NAMES",
+        help=f"trained one after the other (default: {','.join(MODELS)})",
+    )
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds 0 to N - 1")
+    for name, value in asdict(defaults).items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=type(value), default=value, metavar="N")
+    parser.add_argument("--evaluate-every", type=int, default=1000, metavar="STEPS")
+    parser.add_argument("--checkpoint-seconds", type=float, default=60, metavar="SECONDS")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--records",
+        type=Path,
+        default=records.LOCAL / "denoising.jsonl",
+        metavar="FILE",
+        help="where the records go (default: your own)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train what is not trained yet, and append the records.
+
+    Raises:
+        InputError: bad input, by name; nothing is recorded then.
+    """
+    settings = Settings(**{name: getattr(arguments, name) for name in asdict(Settings())})
+    names = list(dict.fromkeys(arguments.models.split(",")))
+    if unknown := [name for name in names if name not in MODELS]:
+        raise InputError(f"--models has {unknown[0]!r}, expected some of {', '.join(MODELS)}")
+    for option in ("seeds", "evaluate_every"):
+        if getattr(arguments, option) < 1:
+            given = f"--{option.replace('_', '-')} is {getattr(arguments, option)}"
+            raise InputError(f"{given}, expected at least 1")
+    if not arguments.checkpoint_seconds >= 0:
+        raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
+    check_device(arguments.device)
+    config = {"settings": asdict(settings), "seeds": arguments.seeds}
+    prepare(arguments.out, config, arguments.resume)
+    trainings = {}
+    for name in names:
+        path = arguments.out / f"{name}.pt"
+        training = trainings[name] = Training(
+            name, range(arguments.seeds), settings, arguments.device
+        )
+        if path.exists():
+            training.load(path)
+        train(
+            training,
+            path,
+            evaluate_every=arguments.evaluate_every,
+            checkpoint_seconds=arguments.checkpoint_seconds,
+            progress=True,
+            name=name,
+        )
+    made = make_records(trainings)
+    records.append(made, arguments.records)
+    for record in made:
+        print(record["what"]["row"])
+        for column, value in record["values"].items():
+            low, high = record["details"]["interval"][column]
+            print(f"  {column:14} {value:.4g} [{low:.4g}, {high:.4g}]")
+    return 0

@@ -1,0 +1,164 @@
+"""``captionbench denoise``: records by seed, resumable, exact about what is printed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import cli, records, tables
+from benchmarks.denoise import MODELS, RATIOS, Settings, Training, interval, make_records, train
+from benchmarks.errors import InputError
+
+SMALL = Settings(
+    steps=4, batch_size=3, hidden_size=4, training_sequences=5, test_sequences=3, learning_rate=0.01
+)
+OPTIONS = ["--steps", "4", "--batch-size", "3", "--hidden-size", "4", "--seeds", "2"]
+OPTIONS += ["--training-sequences", "5", "--test-sequences", "3", "--evaluate-every", "2"]
+ERRORS = st.lists(st.floats(1e-6, 10), min_size=1, max_size=6)
+
+
+def command(folder: Path, *options: str) -> int:
+    made = folder / "records" / "denoising.jsonl"
+    return cli.main(
+        ["denoise", "--out", str(folder / "run"), "--records", str(made), *OPTIONS, *options]
+    )
+
+
+def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys):
+    assert command(tmp_path) == 0
+    made = records.read(tmp_path / "records" / "denoising.jsonl")
+    rows = [record["what"]["row"] for record in made]
+    assert rows == [row for row, _ in MODELS.values()] + list(RATIOS)
+    for record in made:
+        assert (record["kind"], record["status"], record["seeds"]) == (
+            "denoising",
+            "embedded",
+            [0, 1],
+        )
+        assert set(record["values"]) == {"MSE", "symmetric MSE"}
+    for row, _ in MODELS.values():
+        (record,) = (one for one in made if one["what"]["row"] == row)
+        for column, value in record["values"].items():
+            each = record["details"]["per_seed"][column]
+            assert value == pytest.approx(np.mean(each))
+            low, high = record["details"]["interval"][column]
+            assert low <= value <= high
+        assert [entry["step"] for entry in record["details"]["history"]] == [2, 4]
+    errors = {record["what"]["row"]: record["values"] for record in made}
+    for row, (baseline, ours) in RATIOS.items():
+        for column, ratio in errors[row].items():
+            a, b = (errors[MODELS[name][0]][column] for name in (baseline, ours))
+            assert ratio == pytest.approx(a / b)
+    filled = tables.cells("middle_out", made, "1")
+    assert len(filled) == 4 and all(cell.ours is not None and cell.interval for cell in filled)
+    capsys.readouterr()
+    words = ["tables", "middle_out", "--table", "1", "--records", str(tmp_path / "records")]
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert "570 times smaller" in out and "Times smaller | symmetric MSE | paper - | ours" in out
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
+    whole = Training("middle-out-dual", [3, 1], SMALL)
+    train(whole, tmp_path / "whole.pt", evaluate_every=2)
+    cut = Training("middle-out-dual", [3, 1], SMALL)
+    cut.step()
+    cut.save(tmp_path / "cut.pt")
+    resumed = Training("middle-out-dual", [3, 1], SMALL)
+    resumed.load(tmp_path / "cut.pt")
+    train(resumed, tmp_path / "cut.pt", evaluate_every=2)
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert whole.history == resumed.history
+
+
+def test_a_seed_trains_on_its_own_data_in_its_own_order_whichever_are_beside_it():
+    together, alone = Training("seq2seq", [5, 7], SMALL), Training("seq2seq", [7], SMALL)
+    assert torch.equal(together.data.x[1], alone.data.x[0])
+    assert torch.equal(together.test.x[1], alone.test.x[0])
+    assert torch.equal(together.order[:, 1], alone.order[:, 0])
+    assert not torch.equal(together.data.x[0], together.data.x[1])
+    other = Training("middle-out", [5, 7], SMALL)
+    assert torch.equal(together.test.x, other.test.x)  # the comparison of two models is paired
+
+
+def test_training_lowers_the_error():
+    training = Training("middle-out", [0], replace(SMALL, steps=60))
+    before = training.evaluate()["MSE"]
+    for _ in range(60):
+        training.step()
+    assert training.evaluate()["MSE"] < before
+
+
+@pytest.mark.parametrize("field", [None, *Settings.__dataclass_fields__])
+def test_same_data_only_as_printed(field):
+    settings = Settings()
+    if field is not None:
+        value = getattr(settings, field)
+        settings = replace(
+            settings, **{field: value / 2 if isinstance(value, float) else value // 2}
+        )
+    training = Training("seq2seq", [0], replace(settings, hidden_size=2))
+    training.settings = settings
+    (made,) = make_records({"seq2seq": training})
+    assert made["status"] == ("embedded" if field else "same data")
+
+
+@given(ERRORS, st.floats(0.1, 10))
+def test_intervals_hold_the_mean_and_scale(errors, factor):
+    low, high = interval(errors)
+    assert min(errors) * (1 - 1e-12) <= low <= high <= max(errors) * (1 + 1e-12)
+    assert interval(np.multiply(errors, factor)) == pytest.approx((factor * low, factor * high))
+    ratio = interval(errors, np.multiply(errors, factor))  # paired: nothing is left to chance
+    assert ratio == pytest.approx((factor, factor))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--models", "seq2seq,neither"], "--models has 'neither', expected some of seq2seq"),
+        (["--seeds", "0"], "--seeds is 0, expected at least 1"),
+        (["--steps", "0"], "steps is 0, expected more than 0"),
+        (["--learning-rate", "nan"], "learning_rate is nan, expected more than 0"),
+        (["--hidden-size", "5"], "hidden_size is 5, expected even"),
+        (["--evaluate-every", "0"], "--evaluate-every is 0, expected at least 1"),
+        (["--checkpoint-seconds", "-1"], "--checkpoint-seconds is -1.0, expected >= 0"),
+        (["--device", "abacus"], "--device abacus: PyTorch cannot use it"),
+        (["--resume"], "no such file, expected a run to resume"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(options, message, tmp_path, capsys):
+    assert command(tmp_path, *options) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_run_and_a_damaged_one_are_named(tmp_path, capsys):
+    assert command(tmp_path, "--models", "seq2seq") == 0
+    for options, message in (
+        ([], "holds a run already, expected --resume"),
+        (["--resume", "--seeds", "3"], "another configuration: seeds"),
+    ):
+        assert command(tmp_path, *options) == 2
+        assert message in capsys.readouterr().err
+    (tmp_path / "run" / "seq2seq.pt").write_bytes(b"no checkpoint")
+    assert command(tmp_path, "--resume", "--models", "seq2seq") == 2
+    assert "not a checkpoint of this de-noising run, or damaged" in capsys.readouterr().err
+    (tmp_path / "run" / "config.json").write_text(json.dumps([]))
+    assert command(tmp_path, "--resume") == 2
+    assert "not one of ours" in capsys.readouterr().err
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
+    training = Training("seq2seq", [0], SMALL)
+    training.data.x[:] = float("nan")
+    with pytest.raises(InputError, match=r"step 1: the loss is \[nan\]"):
+        train(training, tmp_path / "x.pt", evaluate_every=1)
