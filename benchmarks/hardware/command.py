@@ -15,14 +15,12 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.hardware import prediction
-from benchmarks.hardware.descriptions import CPU, Device, described, measured, named
+from benchmarks.hardware.at_hand import at_hand
+from benchmarks.hardware.descriptions import CPU, Device, described, named
 from benchmarks.hardware.roofline import BOUNDS
 from benchmarks.records import Record
-from benchmarks.speed import options, suites
-from benchmarks.speed import run as running
-from benchmarks.speed import threads as cpu_threads
+from benchmarks.speed import options, threads
 from benchmarks.speed.case import COMPILED, Case
-from benchmarks.timing import Budget
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
     if path is not None and path.exists():
         known += records.read(path)
     on_cpu = arguments.device is None or arguments.device.casefold() == CPU
-    device = _this_cpu(known, arguments.threads) if on_cpu else named(arguments.device)
+    if on_cpu:
+        (count,) = threads.parse([arguments.threads])
+        device = at_hand(torch.device(CPU), count, known)
+    else:
+        device = named(arguments.device)
     arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
     made: list[Record] = []
     lines: list[str] = []
@@ -75,20 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
     print("\n".join(lines))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     return 0
-
-
-def _this_cpu(known: Sequence[Record], threads: str) -> Device:
-    """This machine's CPU by its ceilings' records or, where there are none, measured now."""
-    (count,) = cpu_threads.parse([threads])
-    cpu = torch.device(CPU)
-    name = running.describe(cpu, count)["name"]
-    found = measured(known, name, count)
-    if found is None:
-        print("measuring what this CPU can do at best ...", file=sys.stderr)
-        case = suites.case("ceilings", ("device",))
-        found = measured(running.time_case(case, cpu, count, Budget(), strict=True), name, count)
-    assert found is not None
-    return found
 
 
 def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:

@@ -1,0 +1,1 @@
+"""How time and memory grow with a size, against the closed form."""
