@@ -74,6 +74,7 @@ COUNTERPARTS: dict[Key, str] = {
     ("lstm_readonly", 15): "torch_impl.objectives.cross_entropy",
     ("lstm_readonly", 16): "torch_impl.recurrent.cell.cell",
     ("lstm_readonly", 17): "torch_impl.recurrent.cell.cell",
+    ("lstm_readonly", "gradient clipping"): "torch_impl.optimization.clip_gradients",
 }
 """What computes an equation in PyTorch, by dotted name."""
 
@@ -83,7 +84,6 @@ WITHOUT_COUNTERPART: dict[Key, str] = {
     ("lstm_readonly", 12): "no Inception here: any network may give the features",
     ("lstm_readonly", 18): "PyTorch's own: autograd",
     ("lstm_readonly", 19): "PyTorch's own: torch.optim.SGD",
-    ("lstm_readonly", "gradient clipping"): "PyTorch's own: torch.nn.utils.clip_grad_norm_",
     ("lstm_readonly", "beam search"): "torch_impl.decoding.beam_search, in which those that ended "
     "compete, decodes every model",
 }

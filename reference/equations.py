@@ -53,6 +53,7 @@ PAPERS: dict[str, Paper] = {
         "Chen, Ma, Jiang, Yao, Liu",
         2018,
         equations=12,
+        complete=True,
     ),
     "lstm_readonly": Paper(
         "Long Short-Term Memory with Read-only Unit in Neural Image Caption Generator",
@@ -60,6 +61,7 @@ PAPERS: dict[str, Paper] = {
         2017,
         equations=19,
         listings=("gradient clipping", "beam search"),
+        complete=True,
     ),
     "middle_out": Paper("Middle-Out Decoding", "Mehri, Sigal", 2018, equations=8),
 }

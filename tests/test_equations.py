@@ -37,8 +37,8 @@ def test_every_equation_and_listing_has_an_oracle_and_a_property():
     )
 
 
-def test_the_expansionnet_papers_are_complete():
-    assert {paper for paper, _ in COMPLETE} >= {"expansionnet_v1", "expansionnet_v2"}
+def test_complete_papers_stay_complete():
+    assert {paper for paper, _ in COMPLETE} >= PAPERS.keys() - {"middle_out"}
 
 
 @pytest.mark.parametrize("key", COMPLETE, ids=lambda key: f"{key[0]}-{key[1]}")
