@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -19,8 +20,8 @@ from tests import strategies
 from tests.covers import covers
 from tests.parity import Array, assert_gradients, gradients, numpy, tensor
 from tests.strategies import fill
-from tests.tolerances import assert_close
-from torch_impl import swin
+from tests.tolerances import assert_close, error, literal_bound
+from torch_impl import swin, vision
 from torch_impl.swin import SwinConfiguration, SwinTransformer
 
 
@@ -305,6 +306,47 @@ def test_lower_precision_keeps_its_dtype_and_compiles_whole(dtype: torch.dtype) 
         assert torch.equal(compiled(images), features)
     assert features.dtype == dtype
     assert features.isfinite().all()
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([torch.float64, torch.float32]))
+def test_photographs_are_normalised_by_imagenet_s_mean_and_deviation(
+    seed: int, dtype: torch.dtype
+) -> None:
+    network = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2)).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.randint(256, (2, 8, 8, 3), generator=generator, dtype=torch.uint8)
+    channels = ((0.485, 0.229), (0.456, 0.224), (0.406, 0.225))
+
+    def literal_in(precision: type[np.floating]) -> Array:
+        scaled = pixels.numpy().astype(precision) / 255
+        parts = [(scaled[..., c] - mean) / std for c, (mean, std) in enumerate(channels)]
+        return np.stack(parts, axis=1)
+
+    expected = literal_in(np.float64)
+    normalised = vision.normalise(pixels)
+    bound = literal_bound(
+        error(literal_in(np.float32), expected), expected, torch.finfo(torch.float32).eps
+    )
+    assert error(numpy(normalised), expected) <= bound
+    backbone = vision.Swin(network)
+    features = backbone(pixels)
+    with torch.inference_mode():
+        assert torch.equal(features, network(normalised.to(dtype)))
+    assert (backbone.image_size, backbone.d_feature) == (8, features.shape[-1])
+    assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_a_backbone_s_signature_is_of_its_weights() -> None:
+    network = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2))
+    backbone = vision.Swin(network)
+    before = backbone.signature
+    assert before == vision.Swin(copy.deepcopy(network)).signature
+    assert "8 x 8 RGB" in before["preprocessing"]
+    torch.nn.init.ones_(network.norm.bias)
+    after = backbone.signature
+    assert {name for name in before if before[name] != after[name]} == {"weights_sha256"}
+    with pytest.raises(ValueError, match=r"expected \(B, 8, 8, 3\) torch.uint8"):
+        backbone(torch.zeros(1, 3, 8, 8))
 
 
 @pytest.mark.parametrize(

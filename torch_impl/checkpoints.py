@@ -6,7 +6,6 @@ under ``state.``; its metadata holds the rest as JSON, a format version, and a S
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -15,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from torch_impl.models import AnyCaptioner, build, configuration
 from torch_impl.released import load_released
-from torch_impl.weights import CheckpointError, load_weights, shape_text
+from torch_impl.weights import CheckpointError, fingerprint, load_weights
 
 __all__ = ["Checkpoint", "CheckpointError", "load", "load_released", "load_weights", "save"]
 
@@ -79,7 +77,7 @@ def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None
         "format": FORMAT,
         "version": str(VERSION),
         "description": description,
-        "sha256": _digest(description, tensors),
+        "sha256": fingerprint(tensors, description),
     }
     _replace(Path(path), to_bytes(tensors, metadata))
 
@@ -108,7 +106,7 @@ def load(path: Path) -> Checkpoint:
             f"{path}: version {metadata.get('version')} of the format, expected {VERSION}"
         )
     description = metadata.get("description", "")
-    if metadata.get("sha256") != _digest(description, tensors):
+    if metadata.get("sha256") != fingerprint(tensors, description):
         raise CheckpointError(f"{path}: damaged, the contents do not match their SHA-256")
     parts = json.loads(description)
     return Checkpoint(
@@ -144,15 +142,6 @@ def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_put_tensors(v, tensors) for v in value]
     return value
-
-
-def _digest(description: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(description.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {shape_text(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -1,7 +1,8 @@
-"""Image backbones, by the optional extra ``vision``: a photograph becomes a grid of features.
+"""Image backbones: a photograph becomes a grid of features.
 
-The papers' features come from Faster R-CNN and Swin; a backbone that runs in milliseconds on a
-CPU stands in for them where photographs are captioned on any machine.
+The papers' features come from Faster R-CNN and Swin. Swin has no weights here but those of an end
+to end checkpoint; a backbone that runs in milliseconds on a CPU, by the optional extra ``vision``,
+stands in for them where photographs are captioned on any machine.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from torch_impl.swin import SwinTransformer
+from torch_impl.weights import fingerprint
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class EfficientNetLite0(nn.Module):
@@ -77,12 +84,7 @@ class EfficientNetLite0(nn.Module):
         Raises:
             ValueError: another shape or dtype.
         """
-        size = self.image_size
-        if images.ndim != 4 or images.shape[1:] != (size, size, 3) or images.dtype != torch.uint8:
-            raise ValueError(
-                f"images are {tuple(images.shape)} {images.dtype}, "
-                f"expected (B, {size}, {size}, 3) torch.uint8"
-            )
+        _check_pixels(images, self.image_size)
         x = (images.to(torch.float32) - 127) / 128
         # a transposed (B, H, W, C) already lies in memory as channels last
         x = x.permute(0, 3, 1, 2)
@@ -90,7 +92,72 @@ class EfficientNetLite0(nn.Module):
         return grid.flatten(2).transpose(1, 2).contiguous()
 
 
+class Swin(nn.Module):
+    """A Swin Transformer of photographs: (B, size, size, 3) uint8 -> (B, L, d_feature).
+
+    Args:
+        network: with its weights, such as ``load_released(file).backbone`` of an end to end file.
+    """
+
+    name = "swin"
+
+    def __init__(self, network: SwinTransformer) -> None:
+        super().__init__()
+        self.network = network
+        self.image_size = network.configuration.image_size
+        self.d_feature = network.d_feature
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """What the features depend on besides the photograph."""
+        size = self.image_size
+        return {
+            "backbone": self.name,
+            "weights_sha256": fingerprint(self.network.state_dict()),
+            "preprocessing": f"{size} x {size} RGB, (x / 255 - {IMAGENET_MEAN}) / {IMAGENET_STD}",
+        }
+
+    @torch.inference_mode()
+    def forward(self, images: Tensor) -> Tensor:
+        """Features of a batch.
+
+        Args:
+            images: (B, image_size, image_size, 3) uint8, RGB.
+
+        Returns:
+            (B, L, d_feature) in the network's precision.
+
+        Raises:
+            ValueError: another shape or dtype.
+        """
+        _check_pixels(images, self.image_size)
+        features: Tensor = self.network(normalise(images).to(self.network.norm.weight.dtype))
+        return features
+
+
 BACKBONES = {EfficientNetLite0.name: EfficientNetLite0}
+"""Those that have weights of their own, by name."""
+
+
+def normalise(images: Tensor) -> Tensor:
+    """Pixels as Swin's weights expect them (v2 section IV.A): in [0, 1], by ImageNet's deviations.
+
+    Args:
+        images: (B, H, W, 3) uint8, RGB; already resized.
+
+    Returns:
+        (B, 3, H, W) float32: what an end to end captioner encodes.
+    """
+    mean, std = (torch.tensor(x, device=images.device) for x in (IMAGENET_MEAN, IMAGENET_STD))
+    return ((images / 255 - mean) / std).permute(0, 3, 1, 2)
+
+
+def _check_pixels(images: Tensor, size: int) -> None:
+    if images.ndim != 4 or images.shape[1:] != (size, size, 3) or images.dtype != torch.uint8:
+        raise ValueError(
+            f"images are {tuple(images.shape)} {images.dtype}, "
+            f"expected (B, {size}, {size}, 3) torch.uint8"
+        )
 
 
 def _optimise(network: nn.Module) -> nn.Module:

@@ -1,10 +1,12 @@
-"""Weights by name put into a module: all of them, or none."""
+"""Weights by name: put into a module, all of them or none; and known again by a hash."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 
@@ -59,3 +61,13 @@ def refuse(problems: Sequence[str], where: Path | str) -> None:
 def shape_text(shape: Sequence[int | str]) -> str:
     """``(2, 3)`` as ``2x3``."""
     return "x".join(map(str, shape)) or "scalar"
+
+
+def fingerprint(weights: Mapping[str, Tensor], description: str = "") -> str:
+    """A SHA-256 of a description and of every tensor's name, dtype, shape and values."""
+    digest = hashlib.sha256(description.encode())
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {shape_text(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
