@@ -27,6 +27,7 @@ from benchmarks.regressions.revisions import Revision, Tree, checked_out, order,
 from benchmarks.regressions.session import Settings, steady
 from benchmarks.regressions.statistics import LEAST_ROUNDS, compare, quantile, verdict
 from benchmarks.regressions.suite import BENCHMARKS
+from benchmarks.regressions.worker import ForeignCodeError, Worker
 from benchmarks.timing import Estimate
 from tests.regressions import Repository, git, repository
 
@@ -87,6 +88,15 @@ def test_a_slowdown_of_all_calls_is_the_ratio_s(seed, factor):
     slowed = compare(machine(seed, factor), 0, SMALLEST).ratio
     for name in ("low", "value", "high"):
         assert getattr(slowed, name) * factor == pytest.approx(getattr(plain, name), rel=1e-9)
+
+
+@given(st.floats(0.2, 5), st.floats(1e-6, 10), st.integers(2, 5))
+def test_seconds_are_those_of_each_side(factor, seconds, processes):
+    calls = np.full((processes, 9), seconds)
+    found = compare({"A": calls, "A again": calls, "B": calls * factor}, 0, SMALLEST)
+    assert found.floor == 1
+    for side, value in (("A", seconds), ("A again", seconds), ("B", seconds * factor)):
+        assert found.seconds[side].value == pytest.approx(value)
 
 
 @given(seeds, st.floats(1e-6, 1e6))
@@ -461,19 +471,12 @@ def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, 
 
 
 def test_code_from_elsewhere_is_refused(tmp_path):
-    (tmp_path / "torch_impl").mkdir()
-    (tmp_path / "torch_impl" / "__init__.py").write_text(
-        "import importlib.util, sys\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\n"
-        f"__path__ = [{str(ROOT / 'torch_impl')!r}]\n"
-    )
-    process = Process(Tree(Revision("x", "x"), tmp_path), "cpu", 1)
-    try:
-        process.receive()
-        with pytest.raises(ProcessError, match=r"ForeignCodeError: torch_impl\.\w+.* is from"):
-            process.ask("prepare", name="reward", implementation="tensors", clock="cpu")
-    finally:
-        process.close()
+    worker = object.__new__(Worker)
+    worker.tree = ROOT
+    worker.check_origin()
+    worker.tree = tmp_path
+    with pytest.raises(ForeignCodeError, match=r"torch_impl.* is from .*, expected it from"):
+        worker.check_origin()
 
 
 def test_every_benchmark_is_a_subject_and_held_to_an_operator():

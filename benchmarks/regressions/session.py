@@ -132,8 +132,9 @@ def check(
             # both at once: nothing is timed here
             checked = [Checked() for _ in trees]
             what = {"name": benchmark.name, "implementation": implementation}
-            _step(running, checked, "verify", "wrong", **what, examples=EXAMPLES)
+            # made first: what a revision lacks is not wrong
             _step(running, checked, "prepare", "", **what, clock=settings.clock)
+            _step(running, checked, "verify", "wrong", **what, examples=EXAMPLES)
             _step(running, checked, "count", "counts")
             outcomes.append(Outcome(benchmark, implementation, checked))
     finally:

@@ -83,7 +83,7 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
         low, value, high = np.exp([difference - half, difference, difference + half])
         return Estimate(float(value), float(low), float(high))
 
-    usual = float(np.median(every))
+    usual = float(np.median(every, axis=1).mean())
     seconds = {side: interval(usual + float(x.mean()), len(x)) for side, x in of.items()}
     a, again = of["A"], of["A again"]
     same = interval(float(a.mean() - again.mean()), len(a), len(again), confidence=OF_FLOOR)

@@ -59,7 +59,7 @@ class Worker:
         found = correctness.failures(
             suite.BENCHMARKS[name], implementation, str(self.device), examples
         )
-        self._check_origin()
+        self.check_origin()
         return found
 
     def prepare(self, name: str, implementation: str, clock: str) -> float:
@@ -71,7 +71,7 @@ class Worker:
         case = suite.BENCHMARKS[name].case(implementation)
         assert case.subject.make is not None
         self.work = case.subject.make(case, implementation, self.device)
-        self._check_origin()
+        self.check_origin()
         seconds, _, _ = self.turn(4, clock, 0.0)
         gc.collect()
         gc.freeze()  # what is there now stays: later collections are quick
@@ -117,7 +117,7 @@ class Worker:
 
         return torch.cuda.synchronize
 
-    def _check_origin(self) -> None:
+    def check_origin(self) -> None:
         """Raises ForeignCodeError where the harness is not ours or what is timed not the tree's."""
         homes = {
             "torch_impl": self.tree,
