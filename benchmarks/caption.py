@@ -1,4 +1,4 @@
-"""``captionbench caption``: captions of a split by a trained model, in COCO's result format."""
+"""``captionbench caption``: captions of pictures, or of a data set's split in COCO's format."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import data_options
+from benchmarks import caption_pictures, data_options
 from benchmarks.batches import chunks, padded_features
 from benchmarks.datasets import Split
 from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.run_folder import load_captioner
 from torch_impl.decoding import beam_search
 from torch_impl.models import AnyCaptioner
+from torch_impl.vision import BACKBONES
 
 
 def caption(
@@ -74,34 +76,78 @@ def caption(
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
+        "pictures",
+        type=Path,
+        nargs="*",
+        metavar="PICTURE",
+        help="picture files, and folders of them; or name a data set below",
+    )
+    parser.add_argument(
         "--checkpoint",
         type=Path,
         required=True,
         help="a run's folder (its best), or one checkpoint",
     )
-    data_options.configure(parser)
-    parser.add_argument("--split", default="test", help="the images to caption (default: test)")
     parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
     parser.add_argument("--batch-size", type=int, default=50, help="images at a time (default: 50)")
     parser.add_argument(
         "--max-length", type=int, default=20, help="tokens, the start included (default: 20)"
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="the JSON file to write (COCO's result format)"
+    parser.add_argument("--device", default="cpu")
+    with_pictures = parser.add_argument_group("with pictures")
+    with_pictures.add_argument(
+        "--num-return", type=int, metavar="N", help="captions of each, best first (default: 1)"
+    )
+    with_pictures.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the captions and scores; - prints them"
+    )
+    with_pictures.add_argument(
+        "--overlay", type=Path, metavar="DIR", help="draw where the model looked for each word"
+    )
+    with_pictures.add_argument(
+        "--head", type=int, metavar="N", help="of the overlay, counted from 0 (default: their mean)"
+    )
+    with_pictures.add_argument(
+        "--skip-bad", action="store_true", help="go on without files that are no whole pictures"
+    )
+    with_pictures.add_argument(
+        "--backbone", choices=BACKBONES, help="of a checkpoint that does not name its own"
+    )
+    data_options.configure(parser, required=False)
+    with_split = parser.add_argument_group("with a data set")
+    with_split.add_argument("--split", help="the images to caption (default: test)")
+    with_split.add_argument(
+        "--out", type=Path, help="the JSON file to write (COCO's result format)"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Caption a split and write the file.
+    """Caption pictures, or a split.
 
     Raises:
-        InputError: bad input, by name; the file is written whole or not at all.
+        InputError: bad input, by name; a file is written whole or not at all.
     """
+    of_split = ("scenes", "karpathy", "features", "mean_features", "split", "out")
+    of_pictures = ("num_return", "json", "overlay", "head", "skip_bad", "backbone")
+    for name in of_split if arguments.pictures else of_pictures:
+        # a head may be 0
+        if getattr(arguments, name) not in (None, False):
+            other = "a data set" if arguments.pictures else "pictures"
+            raise InputError(f"--{name.replace('_', '-')} goes with {other}")
+    check_device(arguments.device)
+    return (caption_pictures.run if arguments.pictures else _caption_split)(arguments)
+
+
+def _caption_split(arguments: argparse.Namespace) -> int:
+    if not (arguments.scenes or arguments.karpathy):
+        raise InputError("nothing to caption, expected pictures, --scenes or --karpathy")
+    if not arguments.out:
+        raise InputError("a data set needs --out FILE for its captions")
     model, vocabulary = load_captioner(arguments.checkpoint)
     data = data_options.load(arguments)
-    split = data_options.split(data, arguments.split)
+    split = data_options.split(data, arguments.split or "test")
     captions = caption(
-        model,
+        model.to(arguments.device),
         vocabulary,
         split,
         arguments.beam_size,

@@ -13,10 +13,10 @@ from benchmarks.errors import InputError
 from benchmarks.run_folder import load_captioner
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add the options; a data set need not be named unless ``required``."""
     data = parser.add_argument_group("data")
-    source = data.add_mutually_exclusive_group(required=True)
+    source = data.add_mutually_exclusive_group(required=required)
     source.add_argument(
         "--scenes",
         nargs="?",

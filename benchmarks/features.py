@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from benchmarks import backbones
 from benchmarks.batches import chunks
 from benchmarks.datasets import Features, karpathy
 from benchmarks.datasets.features import DTYPES, ShardedFeatures, ShardWriter
@@ -25,6 +26,8 @@ from benchmarks.errors import InputError
 from torch_impl.vision import BACKBONES
 
 DATA_VARIABLE = "CAPTIONBENCH_DATA"
+PER_THREAD = 4
+"""Pictures that a thread gives a backbone at a time: more would leave a CPU's cache."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,7 +56,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where shards go")
     parser.add_argument("--backbone", choices=BACKBONES, default="efficientnet_lite0")
     parser.add_argument(
-        "--batch", type=int, default=4, help="photographs at a time, a thread (default: 4)"
+        "--batch",
+        type=int,
+        default=PER_THREAD,
+        help=f"photographs at a time, a thread (default: {PER_THREAD})",
     )
     parser.add_argument("--dtype", choices=DTYPES, default="float16", help="of the shards")
 
@@ -66,10 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     photographs = karpathy.read_photographs(path)
     images = Photographs(arguments.images or images_beside(path))
     images.require(photograph.filename for photograph in photographs)
-    try:
-        backbone = BACKBONES[arguments.backbone]()
-    except ImportError as error:
-        raise InputError(str(error)) from error
+    backbone = backbones.load(arguments.backbone)
 
     signature = {**backbone.signature, "photographs": karpathy.sources(photographs)}
     writer = ShardWriter(arguments.out, signature, backbone.d_feature, dtype=arguments.dtype)

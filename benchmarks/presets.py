@@ -1,4 +1,4 @@
-"""How a model is trained here, and the two settings that the report uses."""
+"""How a model is trained here: the two settings that the report uses, and one for few pictures."""
 
 from __future__ import annotations
 
@@ -72,6 +72,31 @@ PRESETS = {
             captions_per_image=5,
             validate_every=2,
             validation_images=100,
+        ),
+        MappingProxyType(
+            {
+                "d_model": 64,
+                "d_ff": 128,
+                "num_heads": 4,
+                "num_encoder_layers": 2,
+                "num_decoder_layers": 2,
+            }
+        ),
+    ),
+    "few": Preset(
+        Settings(
+            replace(
+                RECIPES["v2-as-run"],
+                lr=1e-3,
+                warmup=20,
+                schedule="linear",
+                anneal=1.0,
+                epochs=40,
+                batch_size=20,
+                dropout=0.0,
+            ),
+            captions_per_image=5,
+            validate_every=10,
         ),
         MappingProxyType(
             {

@@ -70,7 +70,7 @@ class _Fit:
         )
         self.batches = batches
         self.training = CrossEntropyTraining(model, batches, settings.recipe, seed=seed)
-        self.validation = _first(data.splits["val"], settings.validation_images)
+        self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.best_weights: dict[str, Tensor] = {}
@@ -126,6 +126,7 @@ class _Fit:
             "epoch": self.training.epoch,
             METRIC: scores.values[METRIC],
             "images": len(captions),
+            "split": chosen_by(self.data),
             "beam_size": self.settings.validation_beam,
             "signature": scores.signature,
             "validation_seconds": time.perf_counter() - began,
@@ -182,7 +183,7 @@ def fit(
     checkpoint_seconds: float = 60,
     progress: bool = False,
 ) -> Result:
-    """Train a captioner on the "train" split of ``data``, choosing by CIDEr-D on "val".
+    """Train a captioner on the "train" split of ``data``, choosing by CIDEr-D on `chosen_by`'s.
 
     The numbers are a function of the data, the configuration, the settings, the seed, the device
     and its number of threads: not of kills and resumptions, nor of the options below.
@@ -204,7 +205,7 @@ def fit(
     Raises:
         InputError: data, sizes or a folder that do not fit; a loss that is not finite.
     """
-    for name in ("train", "val"):
+    for name in ("train", chosen_by(data)):
         data_options.split(data, name)
     recipe = settings.recipe
     configuration = replace(configuration, dropout=recipe.dropout, dropout_of=recipe.dropout_of)
@@ -300,6 +301,11 @@ def _new_model(configuration: Configuration, seed: int) -> Captioner:
             raise InputError(f"a model of these sizes cannot be made ({reason})") from error
 
 
+def chosen_by(data: CaptionData) -> str:
+    """The split that validates: "val", or "train" where there is none, to learn that by heart."""
+    return "val" if "val" in data.splits else "train"
+
+
 def _first(split: Split, count: int | None) -> Split:
     """The split's first ``count`` images."""
     image_ids = split.image_ids[:count]
@@ -310,7 +316,7 @@ def _first(split: Split, count: int | None) -> Split:
 def _verdict(validation: Mapping[str, Any]) -> str:
     return (
         f"epoch {validation['epoch'] + 1}: {METRIC} {100 * validation[METRIC]:.1f} on "
-        f"{validation['images']} validation images, beam {validation['beam_size']}"
+        f"{validation['images']} images of {validation['split']}, beam {validation['beam_size']}"
     )
 
 
@@ -382,6 +388,12 @@ def run(arguments: argparse.Namespace) -> int:
     data = data_options.load(arguments)
     if arguments.vocabulary_of:
         data = data_options.with_words_of(data, arguments.vocabulary_of)
+    if chosen_by(data) == "train":
+        print(
+            f"captionbench: {data.name} has no split 'val': validated on the images that are "
+            "trained on, which says nothing of others",
+            file=sys.stderr,
+        )
     result = fit(
         data,
         configuration(data, settings.recipe, model),

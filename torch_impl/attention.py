@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -50,6 +52,25 @@ def multi_head(
         context = F.scaled_dot_product_attention(Q, K, V, attn_mask=visible | blind)
         context = context.masked_fill(blind, 0)
     return context.transpose(1, 2).flatten(2)
+
+
+def attention_weights(
+    queries: Tensor,
+    keys: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """How `multi_head` weighs the values: what it makes of one-hot ones (v1 equation 2).
+
+    Returns:
+        (B, num_heads, T, L); over valid keys a query's weights sum to 1, padded ones have 0, and
+        a query that sees no key has zeros.
+    """
+    B, L, _ = keys.shape
+    one_hot = torch.eye(L, dtype=keys.dtype, device=keys.device).repeat(1, num_heads)
+    weights = multi_head(queries, keys, one_hot.expand(B, -1, -1), num_heads, mask, causal)
+    return weights.unflatten(2, (num_heads, L)).transpose(1, 2)
 
 
 def _check_heads(d_model: int, num_heads: int) -> None:
@@ -107,9 +128,41 @@ class Attention(nn.Module, ABC):
         Q = self.query(queries)
         return self.close(multi_head(Q, keys, values, self.num_heads, mask, causal), Q)
 
+    def weights(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        lengths: Lengths | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """The weights (B, num_heads, T, L) of a call with the same arguments.
+
+        Raises:
+            ValueError: as the call.
+        """
+        check_tokens(queries, self.d_model, "queries")
+        check_tokens(keys_values, self.d_model, "keys_values")
+        mask = padding_mask(lengths, keys_values)
+        keys, _ = self.project(keys_values, mask)
+        return attention_weights(self.query(queries), keys, self.num_heads, mask, causal)
+
     @abstractmethod
     def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
         """What is made of the heads side by side and the projected queries, both (B, T, d)."""
+
+
+@contextmanager
+def watched(attention: Attention) -> Iterator[list[Tensor]]:
+    """The `Attention.weights` of every call of ``attention`` within the block, as they are made."""
+    seen: list[Tensor] = []
+    hook = attention.register_forward_pre_hook(
+        lambda module, arguments, named: seen.append(attention.weights(*arguments, **named)),
+        with_kwargs=True,
+    )
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 class MultiHeadAttention(Attention):

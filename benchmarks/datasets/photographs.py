@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from benchmarks import pictures
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes
-
-SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"}
 
 
 class Photographs:
@@ -46,6 +44,14 @@ class Photographs:
         """How many there are."""
         return len(self._places)
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a photograph of that name."""
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """Their names."""
+        return iter(self._places)
+
     def require(self, names: Iterable[str]) -> None:
         """Check that every one of ``names`` is there.
 
@@ -62,6 +68,14 @@ class Photographs:
         Raises:
             InputError: there is no such photograph, or it is damaged.
         """
+        return pictures.squeeze(self.open(name), size)
+
+    def open(self, name: str) -> Image.Image:
+        """The picture as RGB.
+
+        Raises:
+            InputError: there is no such photograph, or it is damaged.
+        """
         self.require([name])
         source, member = self._places[name]
         if isinstance(source, Path):
@@ -72,16 +86,7 @@ class Photographs:
                 data = source.read(member)
             except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
                 raise InputError(f"{where}: cannot be read ({error})") from error
-        try:
-            with Image.open(io.BytesIO(data)) as image:
-                rgb = image.convert("RGB")
-        except UnidentifiedImageError:
-            raise InputError(f"{where}: not a whole photograph of a known format") from None
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise InputError(f"{where}: not a whole photograph ({error})") from error
-        if rgb.size != (size, size):
-            rgb = rgb.resize((size, size), Image.Resampling.BICUBIC)
-        return np.asarray(rgb)
+        return pictures.decode(data, where)
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
@@ -95,9 +100,5 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 def _members(source: Path | zipfile.ZipFile) -> list[str]:
     if isinstance(source, Path):
-        names = [path.relative_to(source).as_posix() for path in source.rglob("*")]
-    else:
-        names = source.namelist()
-    # names that begin with a dot are an operating system's notes beside the pictures
-    paths = map(PurePosixPath, sorted(names))
-    return [str(p) for p in paths if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
+        return pictures.named_as_pictures(source)
+    return pictures.by_suffix(source.namelist())

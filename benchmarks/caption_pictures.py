@@ -1,0 +1,201 @@
+"""From picture files to captions: a backbone's features of each, then beam search in batches."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks import backbones, overlay, pictures
+from benchmarks.backbones import Backbone
+from benchmarks.batches import chunks
+from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.features import PER_THREAD, in_parallel
+from benchmarks.files import write_atomically
+from benchmarks.run_folder import load_captioner
+from torch_impl.decoding import Hypothesis, Model, beam_search
+from torch_impl.models import Captioner
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Caption picture files, a line each, or as JSON.
+
+    Raises:
+        InputError: bad input, by name; a bad picture only without ``--skip-bad``.
+    """
+    if arguments.batch_size < 1:
+        raise InputError(f"--batch-size is {arguments.batch_size}, expected at least 1")
+    paths = _openable(pictures.find(arguments.pictures), arguments.skip_bad)
+    if arguments.overlay:
+        _check_names(paths)
+    model, vocabulary = load_captioner(arguments.checkpoint)
+    seeing = model if isinstance(model, Captioner) else None
+    if arguments.overlay and not seeing:
+        raise InputError("--overlay: the model has no cross-attention, expected one that does")
+    backbone = backbones.of_run(arguments.checkpoint, arguments.backbone)
+    if backbone.d_feature != model.configuration.d_feature:
+        raise InputError(
+            f"{backbone.name} makes features {backbone.d_feature} wide, "
+            f"{arguments.checkpoint} expects {model.configuration.d_feature}"
+        )
+    model.to(arguments.device)
+    backbone.to(arguments.device)
+
+    results: list[dict[str, Any]] = []
+    as_lines = str(arguments.json) != "-"
+    made = features_of(paths, backbone, arguments.device, arguments.skip_bad)
+    with tqdm(total=len(paths), unit="picture", disable=None) as bar:
+        while batch := list(islice(made, arguments.batch_size)):
+            features = torch.stack([rows for _, rows in batch])
+            found = _search(model, features, arguments)
+            for (path, rows), hypotheses in zip(batch, found, strict=True):
+                results.append(_result(path, hypotheses, vocabulary))
+                if as_lines:
+                    bar.write(as_text(results[-1]), file=sys.stdout)
+                if arguments.overlay and seeing:
+                    _overlay(arguments, seeing, vocabulary, path, rows, hypotheses[0].tokens)
+            bar.update(len(batch))
+    if not results:
+        raise InputError("no picture could be read")
+    if not as_lines:
+        print(json.dumps(results, ensure_ascii=False, indent=1))
+    elif arguments.json:
+        with write_atomically(arguments.json) as file:
+            json.dump(results, file, ensure_ascii=False, indent=1)
+    return 0
+
+
+def features_of(
+    paths: Sequence[Path], backbone: Backbone, device: str = "cpu", skip_bad: bool = False
+) -> Iterator[tuple[Path, Tensor]]:
+    """The features (L, d_feature) of each picture, in their order, a few made ahead.
+
+    Raises:
+        InputError: a picture that turns out to be damaged; with ``skip_bad`` it is left out, with
+            a line on stderr.
+    """
+
+    def extract(batch: Sequence[Path]) -> list[tuple[Path, Tensor | InputError]]:
+        made: dict[Path, Tensor | InputError] = {}
+        pixels = {}
+        for path in batch:
+            try:
+                pixels[path] = pictures.squeeze(pictures.read(path), backbone.image_size)
+            except InputError as error:
+                if not skip_bad:
+                    raise
+                made[path] = error
+        if pixels:
+            images = torch.from_numpy(np.stack(list(pixels.values()))).to(device)
+            made |= zip(pixels, backbone(images), strict=True)
+        return [(path, made[path]) for path in batch]
+
+    for extracted in in_parallel(extract, chunks(paths, PER_THREAD)):
+        for path, features in extracted:
+            if isinstance(features, InputError):
+                _say(f"skipped: {features}")
+            else:
+                yield path, features
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """A picture's captions: a line, or the picture and an indented line for each of several."""
+    lines = [f"{c['caption']} ({c['score']:.3f})" for c in result["captions"]]
+    if len(lines) == 1:
+        return f"{result['image']}: {lines[0]}"
+    return "\n    ".join([f"{result['image']}:", *lines])
+
+
+def _search(
+    model: Model, features: Tensor, arguments: argparse.Namespace
+) -> list[list[Hypothesis]]:
+    try:
+        return beam_search(
+            model,
+            features,
+            beam_size=arguments.beam_size,
+            max_length=arguments.max_length,
+            num_return=arguments.num_return or 1,
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _result(path: Path, hypotheses: Iterable[Hypothesis], vocabulary: Vocabulary) -> dict[str, Any]:
+    captions = [
+        {
+            "caption": vocabulary.decode(hypothesis.tokens),
+            "score": hypothesis.score,
+            "log_prob": sum(hypothesis.log_probs),
+        }
+        for hypothesis in hypotheses
+    ]
+    return {"image": str(path), "captions": captions}
+
+
+def _overlay(
+    arguments: argparse.Namespace,
+    model: Captioner,
+    vocabulary: Vocabulary,
+    path: Path,
+    features: Tensor,
+    tokens: Sequence[int],
+) -> None:
+    """Write the best caption's overlay; the end token has no panel."""
+    weights = overlay.looks(model, features, tokens, arguments.head)
+    words = [vocabulary.decode([token]) for token in tokens[1:] if token != model.end_id]
+    png = overlay.draw(pictures.read(path), words, weights[: len(words)])
+    with write_atomically(arguments.overlay / _overlay_name(path), "wb") as file:
+        file.write(png)
+
+
+def _overlay_name(path: Path) -> str:
+    return f"{path.stem}.png"
+
+
+def _check_names(paths: Sequence[Path]) -> None:
+    """Refuse pictures whose overlays would have one name."""
+    (name, count), *_ = Counter(map(_overlay_name, paths)).most_common(1)
+    if count > 1:
+        raise InputError(f"--overlay: {count} of the pictures would be drawn as {name}")
+
+
+def _openable(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
+    """Those of ``paths`` whose headers are a picture's; what is peculiar is said on stderr.
+
+    Raises:
+        InputError: some are not, and ``skip_bad`` is not given; or none is.
+    """
+    kept, bad = [], []
+    for path in paths:
+        try:
+            header = pictures.header(path)
+        except InputError as error:
+            bad.append(error)
+            continue
+        if header.frames > 1:
+            _say(f"{path}: holds {header.frames} pictures, the first is captioned")
+        kept.append(path)
+    if bad and not skip_bad:
+        others = f"; and {len(bad) - 1} more like it" if len(bad) > 1 else ""
+        raise InputError(f"{bad[0]}{others}; --skip-bad goes on without")
+    for reason in bad:
+        _say(f"skipped: {reason}")
+    if not kept:
+        raise InputError("no picture could be read")
+    return kept
+
+
+def _say(message: str) -> None:
+    tqdm.write(f"captionbench: {message}", file=sys.stderr)
