@@ -43,6 +43,7 @@ COUNTERPARTS: dict[Key, str] = {
     ("expansionnet_v2", 7): "torch_impl.expansion.dynamic_expansion",
     ("expansionnet_v2", 8): "torch_impl.expansion.dynamic_expansion",
     ("expansionnet_v2", 9): "torch_impl.expansion.StaticExpansion",
+    ("expansionnet_v2", 10): "torch_impl.swin.SwinTransformer",
     ("expansionnet_v2", 11): "torch_impl.transformer.EncoderLayer",
     ("expansionnet_v2", 12): "torch_impl.transformer.DecoderLayer",
     ("expansionnet_v2", 13): "torch_impl.objectives.cross_entropy",
@@ -79,7 +80,6 @@ COUNTERPARTS: dict[Key, str] = {
 """What computes an equation in PyTorch, by dotted name."""
 
 WITHOUT_COUNTERPART: dict[Key, str] = {
-    ("expansionnet_v2", 10): "no Swin-Transformer here: any network may give the features",
     ("lstm_readonly", 1): "what training by gradient descent is for, not a computation",
     ("lstm_readonly", 12): "no Inception here: any network may give the features",
     ("lstm_readonly", 18): "PyTorch's own: autograd",
