@@ -10,7 +10,8 @@ from torch import Tensor
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
 from benchmarks.run_folder import RunFolder
-from torch_impl.vision import BACKBONES
+from torch_impl.models import AnyCaptioner, EndToEnd
+from torch_impl.vision import BACKBONES, Swin
 
 
 class Backbone(Protocol):
@@ -45,17 +46,27 @@ def load(name: str) -> Backbone:
         raise InputError(str(error)) from error
 
 
-def of_run(checkpoint: Path, chosen: str | None = None) -> Backbone:
-    """The backbone whose features a run was trained on: as it says, or else the ``chosen`` one.
+def of_run(
+    model: AnyCaptioner, checkpoint: Path, chosen: str | None = None
+) -> tuple[Backbone, AnyCaptioner]:
+    """What a run's model sees with, and the captioner of what that sees.
+
+    An end to end model has its own backbone; another was trained on the features of the one that
+    the run's configuration names, or else of the ``chosen`` one.
 
     Args:
-        checkpoint: a run's folder, or a checkpoint in it.
+        model: the run's.
+        checkpoint: the run's folder, or a checkpoint in it.
         chosen: a backbone's name.
 
     Raises:
         InputError: the run does not say and none is chosen, or another one is; the backbone is not
             as it was, in its weights say, when the run was trained.
     """
+    if isinstance(model, EndToEnd):
+        if chosen:
+            raise InputError(f"{checkpoint}: has a backbone of its own, not {chosen}")
+        return Swin(model.backbone), model.captioner
     folder = RunFolder(checkpoint if checkpoint.is_dir() else checkpoint.parent)
     config = read_json(folder.config, "the configuration of a training run")
     then = config.get("backbone", {}) if isinstance(config, dict) else {}
@@ -75,4 +86,9 @@ def of_run(checkpoint: Path, chosen: str | None = None) -> Backbone:
             raise InputError(
                 f"{folder.config}: trained on features with {field} {was}, not {now.get(field)}"
             )
-    return backbone
+    width = model.configuration.d_feature
+    if backbone.d_feature != width:
+        raise InputError(
+            f"{checkpoint}: expects features {width} wide, {name} makes {backbone.d_feature}"
+        )
+    return backbone, model

@@ -40,16 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.overlay:
         _check_names(paths)
     model, vocabulary = load_captioner(arguments.checkpoint)
-    seeing = model if isinstance(model, Captioner) else None
-    if arguments.overlay and not seeing:
+    backbone, captioner = backbones.of_run(model, arguments.checkpoint, arguments.backbone)
+    attending = captioner if isinstance(captioner, Captioner) else None
+    if arguments.overlay and not attending:
         raise InputError("--overlay: the model has no cross-attention, expected one that does")
-    backbone = backbones.of_run(arguments.checkpoint, arguments.backbone)
-    if backbone.d_feature != model.configuration.d_feature:
-        raise InputError(
-            f"{backbone.name} makes features {backbone.d_feature} wide, "
-            f"{arguments.checkpoint} expects {model.configuration.d_feature}"
-        )
-    model.to(arguments.device)
+    captioner.to(arguments.device)
     backbone.to(arguments.device)
 
     results: list[dict[str, Any]] = []
@@ -58,13 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     with tqdm(total=len(paths), unit="picture", disable=None) as bar:
         while batch := list(islice(made, arguments.batch_size)):
             features = torch.stack([rows for _, rows in batch])
-            found = _search(model, features, arguments)
+            found = _search(captioner, features, arguments)
             for (path, rows), hypotheses in zip(batch, found, strict=True):
                 results.append(_result(path, hypotheses, vocabulary))
                 if as_lines:
                     bar.write(as_text(results[-1]), file=sys.stdout)
-                if arguments.overlay and seeing:
-                    _overlay(arguments, seeing, vocabulary, path, rows, hypotheses[0].tokens)
+                if arguments.overlay and attending:
+                    _overlay(arguments, attending, vocabulary, path, rows, hypotheses[0].tokens)
             bar.update(len(batch))
     if not results:
         raise InputError("no picture could be read")

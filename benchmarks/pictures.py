@@ -28,6 +28,8 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 Image.init()
 # a picture beyond Pillow's Image.MAX_IMAGE_PIXELS is refused, not read with a warning
 warnings.simplefilter("error", Image.DecompressionBombWarning)
+# what is odd but can be read is read
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
 @dataclass(frozen=True)
