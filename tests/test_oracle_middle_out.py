@@ -104,6 +104,31 @@ def test_a_recurrence_that_does_not_look_is_the_one_without(seed, d_e, d_c, d):
     assert_close(dual("dh"), plain, "1 in 7")
 
 
+@covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
+@given(SEEDS, KINDS, SIZES, SIZES, st.integers(0, 4))
+def test_a_step_attends_from_the_state_before_by_a_matrix_for_each(seed, kind, n, outputs, states):
+    rng = np.random.default_rng(seed)
+    parameters, past = decoder_map(rng, kind, D_E, D_C, D), random_state(rng, D)
+    H_e, E = rng.standard_normal((n, D_C)), rng.standard_normal((outputs, D_E))
+    H, e = rng.standard_normal((states, D)), rng.standard_normal(D_E)
+
+    def attended(rows, name):
+        if not len(rows):
+            return np.zeros(rows.shape[1])
+        return softmax(past.h @ parameters[name] @ rows.T) @ rows
+
+    c, d, h_tilde = attended(H_e, "W_a"), attended(E, "W_d"), attended(H, "W_h")
+    T = select(parameters, "lstm.")
+    expected = {
+        "none": lambda: middle_out.attention_recurrence(past, e, c, T),
+        "output": lambda: middle_out.output_attention_recurrence(past, d, c, T),
+        "hidden": lambda: middle_out.hidden_attention_recurrence(past, e, c, h_tilde, T),
+        "dual": lambda: middle_out.dual_attention_recurrence(past, e, d, c, h_tilde, T),
+    }
+    step = middle_out.decoder_step(past, e, H_e, list(E), list(H), parameters, kind)
+    assert_close(step, expected[kind]())
+
+
 @covers(middle_out=[1, 5, 6, 7])
 @given(SEEDS, KINDS, HALVES, st.integers(0, 4))
 def test_left_to_right_is_middle_out_from_the_start_token_with_no_left_half(
