@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks import records, train
+from benchmarks import records
 from benchmarks.datasets import CaptionData, scenes
 from benchmarks.evaluate import evaluate, row_name
+from benchmarks.fit import fit
 from benchmarks.presets import PRESETS, Settings, configuration
 from benchmarks.records import Record
 
@@ -80,7 +81,7 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
     data, preset = scale.data(), PRESETS["scenes"]
     settings = scale.settings
     sizes = {**preset.model, "encoder": row.encoder, "decoder": row.decoder}
-    fitted = train.fit(data, configuration(data, settings.recipe, sizes), settings, seed)
+    fitted = fit(data, configuration(data, settings.recipe, sizes), settings, seed)
     record = evaluate(
         "ablation",
         fitted.model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -27,9 +28,14 @@ class Settings:
         validation_images: how many of the split's first images; None for all.
         validation_beam: 1 is greedy.
         max_length: of a decoded caption, the start included.
+        metric: that the best validation is chosen by.
+        lambda_: the weight of a reconstructor's errors (ARNet 9); 0 for none.
+        sampling: what every epoch adds to the probability that a word which the model reads is its
+            own sample; scheduled sampling, its first epoch has none.
+        most_sampling: where that ends.
 
     Raises:
-        InputError: a number is below 1.
+        InputError: a whole number below 1, lambda below 0, a probability outside [0, 1].
     """
 
     recipe: Recipe
@@ -39,12 +45,25 @@ class Settings:
     validation_images: int | None = None
     validation_beam: int = 1
     max_length: int = 20
+    metric: str = "CIDEr-D"
+    lambda_: float = 0.0
+    sampling: float = 0.0
+    most_sampling: float = 0.25
 
     def __post_init__(self) -> None:
         """Hold every number to its range."""
         for name, value in asdict(self).items():
             if isinstance(value, int) and value < 1:
                 raise InputError(f"{name.replace('_', ' ')} is {value}, expected at least 1")
+        if not 0 <= self.lambda_ < math.inf:
+            raise InputError(f"lambda is {self.lambda_}, expected at least 0")
+        for name in ("sampling", "most_sampling"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}, expected in [0, 1]")
+
+    def sampling_rate(self, epoch: int) -> float:
+        """The probability of reading a sampled word, in the epoch that ``epoch`` others precede."""
+        return min(self.sampling * epoch, self.most_sampling)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from benchmarks import ablation, equations, java, papers, publish, quality, records, train
+from benchmarks import ablation, equations, fit, java, papers, publish, quality, records
 from benchmarks.cli import main
 from benchmarks.report import build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
@@ -321,11 +321,11 @@ def test_counterparts_and_properties_are_counted_from_the_entries():
 
 
 def test_the_work_of_a_row_is_its_training_too(monkeypatch):
-    def fit(*_):
+    def slow(*_):
         time.sleep(0.2)
-        return train.Result(None, [], None, 0.2, True)
+        return fit.Result(None, [], None, 0.2, True)
 
-    monkeypatch.setattr(ablation.train, "fit", fit)
+    monkeypatch.setattr(ablation, "fit", slow)
     monkeypatch.setattr(
         ablation, "evaluate", lambda *_, details, **__: {"wall_s": 0.0, "details": details}
     )

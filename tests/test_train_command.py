@@ -20,9 +20,9 @@ from benchmarks.caption import caption
 from benchmarks.datasets import scenes
 from benchmarks.datasets.captions import read_predictions
 from benchmarks.errors import InputError
+from benchmarks.fit import fit
 from benchmarks.presets import PRESETS, configuration
 from benchmarks.run_folder import RunFolder, load_captioner
-from benchmarks.train import fit
 from torch_impl import checkpoints, training
 
 DATA = ["--scenes", "12,4,3"]

@@ -1,0 +1,347 @@
+"""Training a captioner on a data set: validated, chosen by its best validation, resumable."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from benchmarks import data_options, quality, run_folder
+from benchmarks.batches import CaptionBatches
+from benchmarks.caption import caption
+from benchmarks.datasets import CaptionData, Split
+from benchmarks.errors import InputError
+from benchmarks.presets import Settings
+from benchmarks.run_folder import RunFolder
+from torch_impl.auto_reconstructor import AutoReconstructor
+from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build
+from torch_impl.training import CrossEntropyTraining, NonFiniteError, Step
+
+
+@dataclass(frozen=True)
+class Result:
+    """A trained model, with the weights of its best validation, and how it came about."""
+
+    model: AnyCaptioner
+    history: list[dict[str, Any]]
+    """The log: a record an interval of steps (``kind`` "steps") and a validation ("validation")."""
+    best: dict[str, Any]
+    """The record of the best validation."""
+    seconds: float
+    """Wall-clock time of the training, validations and earlier parts included."""
+    finished: bool
+    """Whether all epochs were done; if not, the time was up."""
+
+
+class _Fit:
+    """One training under way: what `fit` keeps from one validation to the next."""
+
+    def __init__(
+        self,
+        data: CaptionData,
+        model: AnyCaptioner,
+        settings: Settings,
+        seed: int,
+        folder: RunFolder | None,
+    ) -> None:
+        self.data, self.settings, self.folder = data, settings, folder
+        batches = CaptionBatches(
+            data.splits["train"],
+            data.vocabulary,
+            settings.recipe.batch_size,
+            captions_per_image=settings.captions_per_image,
+            max_length=model.max_length,
+            seed=seed,
+            window=settings.window,
+        )
+        self.batches = batches
+        reconstructor = None
+        if settings.lambda_:
+            vocabulary = model.vocabulary
+            assert isinstance(vocabulary, nn.Linear)
+            with seeded(seed):
+                reconstructor = AutoReconstructor(vocabulary.in_features)
+            reconstructor.to(vocabulary.weight.device)
+        self.training = CrossEntropyTraining(
+            model,
+            batches,
+            settings.recipe,
+            seed=seed,
+            reconstructor=reconstructor,
+            lambda_=settings.lambda_,
+            sampling=lambda step: settings.sampling_rate(step // len(batches)),
+        )
+        self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Any] = {}
+        self.best_weights: dict[str, Tensor] = {}
+        self.earlier = 0.0
+        self.began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier + time.perf_counter() - self.began
+
+    def log(self, record: dict[str, Any]) -> None:
+        self.history.append(record)
+        if self.folder:
+            self.folder.append(record)
+
+    def log_steps(self, steps: list[Step]) -> None:
+        last, seconds = steps[-1], sum(step.seconds for step in steps)
+        self.log(
+            {
+                "kind": "steps",
+                "step": last.step,
+                "epoch": last.epoch,
+                "loss": sum(step.loss for step in steps) / len(steps),
+                "gradient_norm": last.gradient_norm,
+                "learning_rate": last.learning_rate,
+                "captions_per_second": sum(step.captions for step in steps) / seconds,
+                "waiting_share": sum(step.waited for step in steps) / seconds,
+                "seconds": self.seconds,
+            }
+        )
+
+    def validate(self) -> None:
+        model, metric, began = self.training.model, self.settings.metric, time.perf_counter()
+        try:
+            captions = caption(
+                model,
+                self.data.vocabulary,
+                self.validation,
+                beam_size=self.settings.validation_beam,
+                max_length=self.settings.max_length,
+            )
+        except InputError as error:
+            raise InputError(f"validation after step {self.training.step}: {error}") from error
+        scores = quality.score(
+            self.validation.references,
+            captions,
+            tokeniser=self.data.vocabulary.tokeniser,
+            metrics=[metric],
+        )
+        record = {
+            "kind": "validation",
+            "step": self.training.step,
+            "epoch": self.training.epoch,
+            metric: scores.values[metric],
+            "metric": metric,
+            "images": len(captions),
+            "split": chosen_by(self.data),
+            "beam_size": self.settings.validation_beam,
+            "signature": scores.signature,
+            "validation_seconds": time.perf_counter() - began,
+            "seconds": self.seconds,
+        }
+        self.log(record)
+        if not self.best or record[metric] > self.best[metric]:
+            self.best = record
+            self.best_weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+            if self.folder:
+                run_folder.save(self.folder.best, model, {**self._identity(), "best": record})
+
+    def _identity(self) -> dict[str, Any]:
+        return {"vocabulary": self.data.vocabulary.fingerprint, "data": self.data.fingerprint}
+
+    def save(self) -> None:
+        if self.folder:
+            state = {
+                **self._identity(),
+                "training": self.training.state_dict(),
+                "best": self.best,
+                "seconds": self.seconds,
+            }
+            run_folder.save(self.folder.last, self.training.model, state)
+
+    def resume(self) -> None:
+        """Go on from the folder's last checkpoint, or start where a kill left none."""
+        assert self.folder
+        if not self.folder.last.exists():
+            self.folder.cut_log(0)
+            return
+        last = run_folder.load(self.folder.last)
+        try:
+            self.training.load_state_dict(last.weights, last.state["training"], str(last.path))
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        self.earlier, self.best = last.state["seconds"], last.state["best"]
+        if self.best:
+            self.best_weights = run_folder.load(self.folder.best).weights
+        self.history = self.folder.cut_log(self.training.step)
+
+
+def fit(
+    data: CaptionData,
+    configuration: AnyConfiguration,
+    settings: Settings,
+    seed: int,
+    out: Path | None = None,
+    *,
+    initial: Mapping[str, Tensor] | None = None,
+    resume: bool = False,
+    minutes: float | None = None,
+    device: str = "cpu",
+    log_every: int = 50,
+    checkpoint_seconds: float = 60,
+    progress: bool = False,
+) -> Result:
+    """Train a captioner on the "train" split of ``data``, choosing by a metric on `chosen_by`'s.
+
+    The numbers are a function of the data, the configuration, the settings, the seed, the device
+    and its number of threads: not of kills and resumptions, nor of the options below.
+
+    Args:
+        data: captions and features.
+        configuration: the model's; its dropout is replaced by the recipe's.
+        settings: the training's.
+        seed: of the initial weights, the order of the data and dropout.
+        out: the folder to keep the run in; None keeps nothing.
+        initial: the weights to begin with, of an earlier stage; drawn by the seed if None.
+        resume: go on with the run in ``out``.
+        minutes: stop at the epoch after which no other would fit into them, or at once when they
+            are over.
+        device: where to train.
+        log_every: steps from one record to the next; an epoch's last step has one too.
+        checkpoint_seconds: between two checkpoints within an epoch, taken after a record.
+        progress: show a bar on stderr.
+
+    Raises:
+        InputError: data, sizes or a folder that do not fit; a loss that is not finite.
+    """
+    for name in ("train", chosen_by(data)):
+        data_options.split(data, name)
+    recipe = settings.recipe
+    configuration = replace(configuration, dropout=recipe.dropout)
+    if isinstance(configuration, Configuration):
+        configuration = replace(configuration, dropout_of=recipe.dropout_of)
+    model = _new_model(configuration, seed)
+    if initial is not None:
+        model.load_state_dict(initial)
+    model.to(device)
+    folder = RunFolder(out) if out else None
+    if folder:
+        folder.prepare(
+            {
+                "data": {"name": data.name, "fingerprint": data.fingerprint},
+                "backbone": dict(data.backbone),
+                "vocabulary": data.vocabulary.fingerprint,
+                "model": configuration.to_dict(),
+                "settings": asdict(settings),
+                "seed": seed,
+            },
+            data.vocabulary,
+            resume,
+        )
+    run = _Fit(data, model, settings, seed, folder)
+    if resume:
+        run.resume()
+    try:
+        finished = _train(run, minutes, log_every, checkpoint_seconds, progress)
+    except (InputError, NonFiniteError) as error:
+        kept = folder is not None and folder.last.exists()
+        if folder and not kept:
+            folder.discard()
+        if isinstance(error, InputError):
+            raise
+        images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
+        what_is_left = f"; {folder.last} is kept" if folder and kept else ""
+        raise InputError(f"{error}, images {images}, ...{what_is_left}") from error
+    model.load_state_dict(run.best_weights)
+    return Result(model.eval(), run.history, run.best, run.seconds, finished)
+
+
+def _train(
+    run: _Fit, minutes: float | None, log_every: int, checkpoint_seconds: float, progress: bool
+) -> bool:
+    """Train to the end, or until the time is up: whether all epochs were done."""
+    training, settings = run.training, run.settings
+    epochs, per_epoch = settings.recipe.epochs, len(run.batches)
+    budget = math.inf if minutes is None else 60 * minutes
+    if run.seconds >= budget and run.best:
+        return training.epoch >= epochs
+    interval: list[Step] = []
+    saved = epoch_began = run.seconds
+    bar = tqdm(
+        total=epochs * per_epoch,
+        initial=training.step,
+        unit="batch",
+        mininterval=0.5 if sys.stderr.isatty() else 20,
+        disable=not progress,
+    )
+    with bar, closing(training.run(epochs)) as steps:
+        for step in steps:
+            interval.append(step)
+            bar.update()
+            ends_epoch = step.position == per_epoch
+            spent, epoch = run.seconds, step.epoch + 1
+            # no time left, or at an epoch's end not enough for another
+            time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
+            if step.position % log_every and not ends_epoch and not time_is_up:
+                continue
+            run.log_steps(interval)
+            bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"])
+            interval = []
+            due = ends_epoch and (epoch == epochs or epoch % settings.validate_every == 0)
+            if due or time_is_up:
+                run.validate()
+                if progress:
+                    bar.write(verdict(run.history[-1]), file=sys.stderr)
+            if ends_epoch or time_is_up or run.seconds - saved >= checkpoint_seconds:
+                run.save()
+                saved = run.seconds
+            if time_is_up:
+                return ends_epoch and epoch == epochs
+            if ends_epoch:
+                epoch_began = run.seconds
+    return True
+
+
+def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
+    """A model whose initial weights are a function of the seed, wherever it will be trained."""
+    with seeded(seed):
+        try:
+            return build(configuration)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"a model of these sizes cannot be made ({reason})") from error
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within, a CPU's random numbers are a function of the seed; nobody else's are disturbed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def chosen_by(data: CaptionData) -> str:
+    """The split that validates: "val", or "train" where there is none, to learn that by heart."""
+    return "val" if "val" in data.splits else "train"
+
+
+def _first(split: Split, count: int | None) -> Split:
+    """The split's first ``count`` images."""
+    image_ids = split.image_ids[:count]
+    references = {image_id: split.references[image_id] for image_id in image_ids}
+    return Split(image_ids, references, split.features)
+
+
+def verdict(validation: Mapping[str, Any]) -> str:
+    """A validation's record in a line."""
+    metric = validation["metric"]
+    return (
+        f"epoch {validation['epoch'] + 1}: {metric} {100 * validation[metric]:.1f} on "
+        f"{validation['images']} images of {validation['split']}, beam {validation['beam_size']}"
+    )
