@@ -29,7 +29,7 @@ from tests.parity import (
 )
 from tests.precision import PRECISIONS
 from tests.tolerances import assert_close
-from torch_impl.attention import AttentionOnAttention, MultiHeadAttention, multi_head
+from torch_impl.attention import AttentionOnAttention, MultiHeadAttention, multi_head, watched
 
 Attention = MultiHeadAttention | AttentionOnAttention
 KINDS = ("normal", "zeros", "nothing", "tiny")
@@ -187,6 +187,41 @@ def test_causal_attention_does_not_see_later_tokens(
     prefix, seen = x[:, : t + 1], mask[:, : t + 1]
     assert_close(module(later, later, mask, causal=True)[:, : t + 1].detach(), whole)
     assert_close(module(prefix, prefix, seen, causal=True).detach(), whole)
+
+
+@given(st.data(), attentions(), st.booleans())
+def test_weights_sum_to_one_over_what_is_seen_and_make_the_output(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], causal: bool
+) -> None:
+    """Whatever padded rows hold; a query that sees no key has no weights."""
+    module, _ = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
+    x, y, mask = tensor(case.x), tensor(case.filled(np.nan)), torch.from_numpy(case.mask)
+    with torch.no_grad(), watched(module) as seen:
+        out = module(x, y, mask, causal=causal)
+    (weights,) = seen
+    visible = case.mask[:, None] & np.ones((x.shape[1],) * 2, dtype=bool)
+    visible = (np.tril(visible) if causal else visible)[:, None]
+    assert (numpy(weights) >= 0).all()
+    assert (numpy(weights)[~np.broadcast_to(visible, weights.shape)] == 0).all()
+    sums = np.broadcast_to(visible.any(-1), weights.shape[:-1]).astype(float)
+    assert_close(weights.sum(-1), sums)
+    with torch.no_grad():
+        _, values = module.project(y, mask)
+        by_head = values.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
+        V_hat = (weights @ by_head).transpose(1, 2).flatten(2)
+        assert_close(module.close(V_hat, module.query(x)), numpy(out))
+
+
+def test_attention_is_watched_within_the_block_alone() -> None:
+    module, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
+    with watched(module) as seen:
+        module(x, x)
+        module(x, x, causal=True)
+    module(x, x)
+    assert [weights.shape for weights in seen] == [(1, 2, 3, 3)] * 2
+    with pytest.raises(ValueError, match="queries has shape"):
+        module.weights(torch.zeros(2, 5, 3), x)
 
 
 @pytest.mark.parametrize("kind", [MultiHeadAttention, AttentionOnAttention])
