@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,7 @@ from torch_impl.recurrent import (
 )
 
 IMPLEMENTATIONS = ("literal", "scan", "library")
+CELLS = ("lstm", "printed", "read only")
 
 
 @dataclass
@@ -83,23 +85,27 @@ class Case:
 
 @st.composite
 def cases(
-    draw: st.DrawFn, plain: bool = False, kinds: Any = strategies.KINDS, empty: bool = True
+    draw: st.DrawFn,
+    plain: bool = False,
+    kinds: Sequence[str] = strategies.KINDS,
+    cells: Sequence[str] = CELLS,
 ) -> Case:
     """Every kind of cell, in training and in evaluation; padding anywhere; T from 1."""
     d_x, d = draw(strategies.widths(4)), draw(strategies.widths(4))
     rate = st.just(0.0) if plain else st.sampled_from([0.0, 0.3, 1.0])
-    printed = not plain and draw(st.booleans())
+    kind = "lstm" if plain else draw(st.sampled_from(cells))
+    printed = kind != "lstm"
     lstm = LSTM(
         d_x,
         d,
         bias=not printed,
         squash=not printed,
-        read_only=printed and draw(st.booleans()),
+        read_only=kind == "read only",
         zoneout=(draw(rate), draw(rate)),
         recurrent_dropout=min(draw(rate), 0.5),
     )
     lstm.train(draw(st.booleans()))
-    batch = draw(strategies.tokens(d_x, kinds=kinds, empty=empty))
+    batch = draw(strategies.tokens(d_x, kinds=kinds, empty=True))
     B, T = batch.mask.shape
     generator = draw(strategies.generators())
     parameters = load(lstm, generator)
@@ -110,11 +116,15 @@ def cases(
 
 
 @covers(arnet=[1, 2], lstm_readonly=[3, 6, 7, 8, 9, 10, 16, 17])
-@given(cases(), st.sampled_from(strategies.FILLINGS), st.sampled_from(IMPLEMENTATIONS[:2]))
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("implementation", ["literal", "scan", "auto"])
+@settings(max_examples=10)
+@given(st.data(), st.sampled_from(strategies.FILLINGS))
 def test_a_padded_batch_is_each_sequence_through_the_oracle(
-    case: Case, filling: float, implementation: str
+    kind: str, implementation: str, data: st.DataObject, filling: float
 ) -> None:
     """Every state and the last one, whatever padding holds; padded steps come out zero."""
+    case = data.draw(cases(cells=(kind,)))
     case.lstm.implementation = implementation
     x, start = tensor(case.batch.filled(filling)), (tensor(case.start[0]), tensor(case.start[1]))
     read = None if case.read is None else tensor(case.read)
@@ -136,10 +146,13 @@ def test_a_padded_batch_is_each_sequence_through_the_oracle(
     assert (numpy(hs)[~case.batch.mask] == 0).all()
 
 
-@settings(max_examples=60)
-@given(cases(), st.integers(1, 2000))
-def test_the_scan_and_its_gradients_are_the_literal_form_s(case: Case, chunk: int) -> None:
+@pytest.mark.parametrize("kind", CELLS)
+@given(st.data(), st.integers(1, 2000))
+def test_the_scan_and_its_gradients_are_the_literal_form_s(
+    kind: str, data: st.DataObject, chunk: int
+) -> None:
     """By inputs, both states, what is read, and every parameter; in chunks of any size."""
+    case = data.draw(cases(cells=(kind,)))
     case.lstm.implementation = "literal"
     expected, by_autograd = case.graded()
     case.lstm.implementation = "scan"

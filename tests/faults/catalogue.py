@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.faults.expansion import EXPANSION
 from tests.faults.plant import Fault
+from tests.faults.recurrent import RECURRENT
+from tests.faults.released import RELEASED
 
 BEAM = "test_decoding.py::test_beam_search_is_the_readable_beam_search_ties_included"
 XE = "test_objectives.py::test_smoothed_cross_entropy_is_the_oracles"
@@ -286,4 +288,12 @@ METRICS = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*EXPANSION, *TRANSFORMER, *DECODING, *TRAINING, *METRICS)
+FAULTS: tuple[Fault, ...] = (
+    *EXPANSION,
+    *TRANSFORMER,
+    *DECODING,
+    *TRAINING,
+    *METRICS,
+    *RELEASED,
+    *RECURRENT,
+)

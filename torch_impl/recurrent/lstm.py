@@ -71,7 +71,7 @@ class LSTM(nn.Module):
         self.bias = nn.Parameter(torch.empty(rows)) if bias else None
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
-        self._choose(None)
+        self._choose(None, self.masks(1, 1))
 
     def zero_state(self, batch: int) -> State:
         """h and c (B, d) of zeros, from which a network starts where nothing else is said."""
@@ -144,11 +144,11 @@ class LSTM(nn.Module):
         mask = padding_mask(lengths, xs)
         steps = zero_padding(xs, mask).to(self.weight_x.dtype).transpose(0, 1)
         state = self.zero_state(B) if state is None else state
-        implementation = self._choose(mask)
+        masks = self.masks(T, B) if masks is None else masks
+        implementation = self._choose(mask, masks)
         if implementation == "library":
             hs, state = self._library(steps, state, mask)
             return hs.transpose(0, 1), state
-        masks = self.masks(T, B) if masks is None else masks
         if mask is not None:
             padding = ~mask.T[..., None]
             masks = masks._replace(
@@ -176,8 +176,8 @@ class LSTM(nn.Module):
         if read is not None and read.shape != shape:
             raise ValueError(f"read has shape {tuple(read.shape)}, expected {shape}")
 
-    def _choose(self, mask: Tensor | None) -> str:
-        """The implementation that a call with this padding gets."""
+    def _choose(self, mask: Tensor | None, masks: Masks) -> str:
+        """The implementation that a call with this padding and these masks gets."""
         if self.implementation not in IMPLEMENTATIONS:
             raise ValueError(
                 f"implementation is {self.implementation!r}, "
@@ -185,7 +185,8 @@ class LSTM(nn.Module):
             )
         if self.implementation in ("literal", "scan"):
             return self.implementation
-        changed = self.read_only or not self.squash or any(self.zoneout) or self.recurrent_dropout
+        masked = any(x is not None for x in masks)
+        changed = masked or self.read_only or not self.squash
         if self.implementation == "auto":
             # the library's cannot be compiled, nor packed where a mask cannot be looked into
             packable = mask is None or (can_check_values() and _is_prefix(mask))
