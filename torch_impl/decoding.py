@@ -240,7 +240,7 @@ def beam_search(
         # a finished hypothesis has one continuation: itself, padded, at no cost
         scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)
         scores[..., model.pad_id] = totals.where(finished, scores[..., model.pad_id])
-        totals, choices = _largest(scores.flatten(1), beam_size)
+        totals, choices = largest(scores.flatten(1), beam_size)
         beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
         finished, sizes = finished.gather(1, beams), sizes.gather(1, beams)
         chosen = log_p.flatten(1).gather(1, choices).double().masked_fill(finished, 0)
@@ -381,7 +381,7 @@ def _on_device(lengths: Lengths | None, features: Tensor) -> Tensor | None:
     return None if lengths is None else torch.as_tensor(lengths, device=features.device)
 
 
-def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The ``k`` largest of each row, with their indices; equal ones by index, -inf past the last.
 
     They are -inf in ``scores`` afterwards.

@@ -27,7 +27,7 @@ SELF_ATTENTION = ("none", "output", "hidden", "dual")
 
 
 class Weights(NamedTuple):
-    """The decoders' weights; the LSTM's gates are in the order i, f, g, o."""
+    """The decoders' weights; the LSTM's gates are in the order i, f, o, g."""
 
     W: Tensor
     """(P, G, in, 4 d): rows for e_{t-1}, d_t (e), c_t (m), h~_t (d) and h_{t-1} (d)."""
@@ -99,8 +99,8 @@ def attend(query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """The next (h, c) from the gates before their non-linearities (..., 4 d), i, f, g, o."""
-    i, f, g, o = gates.chunk(4, -1)
+    """The next (h, c) from the gates before their non-linearities (..., 4 d), i, f, o, g."""
+    i, f, o, g = gates.chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 

@@ -215,9 +215,9 @@ class _Scan(torch.autograd.Function):
                 if attention is not None:
                     mean[:, t, :n] = attention.forward(t, p, h_t)
             a, out = torch.baddbmm(X[:, t, :n], Z[:, t, :n], W[p]), gates[:, t, :n]
-            torch.sigmoid(a, out=out)
-            torch.tanh(a[..., 2 * d : 3 * d], out=out[..., 2 * d : 3 * d])
-            i, f, g, o = out.chunk(4, -1)
+            torch.sigmoid(a[..., : 3 * d], out=out[..., : 3 * d])
+            torch.tanh(a[..., 3 * d :], out=out[..., 3 * d :])
+            i, f, o, g = out.chunk(4, -1)
             torch.mul(i, g, out=c[:, t, :n]).addcmul_(f, c_t)
             torch.tanh(c[:, t, :n], out=tanh_c[:, t, :n])
             torch.mul(o, tanh_c[:, t, :n], out=h[:, t, :n])
@@ -281,13 +281,13 @@ def _cell_backward(
     Args:
         dh: by the step's h.
         dc: by its c, less what comes by h.
-        gates: i, f, g, o after their non-linearities.
+        gates: i, f, o, g after their non-linearities.
         c: of the step before.
         tanh_c: of the step's c.
         da: by the gates before their non-linearities.
     """
-    i, f, g, o = gates.chunk(4, -1)
-    da_i, da_f, da_g, da_o = da.chunk(4, -1)
+    i, f, o, g = gates.chunk(4, -1)
+    da_i, da_f, da_o, da_g = da.chunk(4, -1)
     by_c = dh * o
     by_o = by_c * tanh_c
     torch.addcmul(by_o, by_o, o, value=-1, out=da_o)

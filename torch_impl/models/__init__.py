@@ -18,6 +18,12 @@ from torch_impl.models.captioner import (
     transformer_aoa,
 )
 from torch_impl.models.end_to_end import EndToEnd, EndToEndConfiguration
+from torch_impl.models.middle_out import (
+    MiddleOutCaptioner,
+    MiddleOutConfiguration,
+    middle_out_captioner,
+    sequence_to_sequence,
+)
 from torch_impl.models.recurrent import (
     RecurrentCaptioner,
     RecurrentConfiguration,
@@ -28,8 +34,11 @@ from torch_impl.models.recurrent import (
     read_only_nic,
 )
 
-AnyCaptioner = Captioner | EndToEnd | RecurrentCaptioner
-AnyConfiguration = Configuration | EndToEndConfiguration | RecurrentConfiguration
+AnyCaptioner = Captioner | EndToEnd | MiddleOutCaptioner | RecurrentCaptioner
+AnyConfiguration = (
+    Configuration | EndToEndConfiguration | MiddleOutConfiguration | RecurrentConfiguration
+)
+FAMILIES = (Configuration, EndToEndConfiguration, MiddleOutConfiguration, RecurrentConfiguration)
 
 
 def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
@@ -39,7 +48,7 @@ def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
         ValueError: an unknown family, or a field is missing, unknown or out of range.
     """
     family = values.get("family", "")
-    for kind in (Configuration, EndToEndConfiguration, RecurrentConfiguration):
+    for kind in FAMILIES:
         if kind.family == family:
             return kind.from_dict(values)
     raise ValueError(f"unknown family {family!r} of a configuration")
@@ -49,6 +58,8 @@ def build(configuration: AnyConfiguration) -> AnyCaptioner:
     """The captioner of this configuration, with new weights."""
     if isinstance(configuration, RecurrentConfiguration):
         return RecurrentCaptioner(configuration)
+    if isinstance(configuration, MiddleOutConfiguration):
+        return MiddleOutCaptioner(configuration)
     if isinstance(configuration, EndToEndConfiguration):
         return EndToEnd.build(configuration)
     return Captioner(configuration)
@@ -62,6 +73,8 @@ __all__ = [
     "EndToEnd",
     "EndToEndConfiguration",
     "ExpansionNet",
+    "MiddleOutCaptioner",
+    "MiddleOutConfiguration",
     "RecurrentCaptioner",
     "RecurrentConfiguration",
     "SequenceClassifier",
@@ -71,8 +84,10 @@ __all__ = [
     "configuration",
     "expansionnet_v1",
     "expansionnet_v2",
+    "middle_out_captioner",
     "nic",
     "read_only_nic",
+    "sequence_to_sequence",
     "transformer",
     "transformer_aoa",
 ]

@@ -1,0 +1,450 @@
+"""Middle-out decoders and their left-to-right baseline: the scan, the captioners, the oracle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import middle_out as oracle
+from tests.covers import covers
+from tests.middle_out import oracle_side
+from tests.parity import Array, flat, load, numpy, tensor
+from tests.strategies import fill, generators, masks
+from tests.tolerances import assert_close
+from torch_impl import checkpoints, decoding
+from torch_impl.middle_out import SELF_ATTENTION, Weights, input_entry, run, step, weight_sizes
+from torch_impl.models import (
+    MiddleOutCaptioner,
+    MiddleOutConfiguration,
+    build,
+    configuration,
+    middle_out_captioner,
+    sequence_to_sequence,
+)
+from torch_impl.models.middle_out import commonest, interleave, split
+from torch_impl.objectives import cross_entropy
+
+KINDS = st.sampled_from(SELF_ATTENTION)
+PAD = 0
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Arguments of ``run``, leaves in float64, and the gradients by h and c."""
+
+    weights: Weights
+    state: tuple[Tensor, Tensor]
+    entries: Tensor
+    memory: Tensor | None
+    mask: Tensor | None
+    written: Tensor | None
+    dh: Tensor
+    dc: Tensor
+
+    @property
+    def leaves(self) -> dict[str, Tensor]:
+        """Everything that has a gradient."""
+        named = {**self.weights._asdict(), "entries": self.entries, "memory": self.memory}
+        named |= {"h_0": self.state[0], "c_0": self.state[1]}
+        return {name: x for name, x in named.items() if x is not None}
+
+
+@st.composite
+def loops(draw: st.DrawFn) -> Loop:
+    """Lanes, sides, sequences and steps of any number, with and without memory and holes."""
+    generator, lanes, sides = draw(generators()), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    valid = draw(masks(empty=True))
+    B, d, e = len(valid), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    m, T = draw(st.integers(0, 3)), draw(st.integers(1, 6))
+
+    def leaf(*shape: int) -> Tensor:
+        return tensor(fill(generator, shape), grad=True)
+
+    sizes = weight_sizes(sides, d, m, e, draw(KINDS))
+    weights = {name: leaf(size[0], lanes, *size[1:]) for name, size in sizes.items()}
+    sequences = lanes, B
+    holes = torch.from_numpy(generator.random((*sequences, T)) < 0.6)
+    return Loop(
+        Weights(**weights),
+        (leaf(*sequences, d), leaf(*sequences, d)),
+        leaf(*sequences, T, e),
+        leaf(*sequences, valid.shape[1], m) if m else None,
+        torch.from_numpy(valid).expand(lanes, *valid.shape) if m and draw(st.booleans()) else None,
+        holes if draw(st.booleans()) else None,
+        leaf(*sequences, T, d).detach(),
+        leaf(*sequences, T, d).detach(),
+    )
+
+
+def by_steps(loop: Loop) -> tuple[Tensor, Tensor]:
+    """``run`` one step after the other, under autograd."""
+    P, past = loop.weights.sides, [loop.state] * loop.weights.sides
+    states = loop.state[0].unsqueeze(2)[:, :, :0]
+    for t in range(loop.entries.shape[2]):
+        seen = None if loop.written is None else loop.written[:, :, :t]
+        last, outputs = loop.entries[:, :, input_entry(t, P)], loop.entries[:, :, : t + 1]
+        here = loop.memory, loop.mask, outputs, states
+        past.append(step(loop.weights.side(t % P), past[-P], last, *here, seen))
+        states = torch.cat([states, past[-1][0].unsqueeze(2)], 2)
+    h, c = (torch.stack(x, 2) for x in zip(*past[P:], strict=True))
+    return h, c
+
+
+def results(loop: Loop, h: Tensor, c: Tensor) -> tuple[Array, dict[str, Array]]:
+    """What came out and the gradients; one that nothing reaches is 0."""
+    for x in loop.leaves.values():
+        x.grad = None
+    torch.autograd.backward([h, c], [loop.dh, loop.dc])
+    found = {
+        name: np.zeros(x.shape) if x.grad is None else numpy(x.grad)
+        for name, x in loop.leaves.items()
+    }
+    return numpy(torch.stack([h, c])), found
+
+
+@covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
+@settings(max_examples=100, deadline=None)
+@given(loops())
+def test_the_scan_is_the_steps_forward_and_gradients(loop: Loop) -> None:
+    whole = run(loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
+    out, gradients = results(loop, *whole)
+    expected, gradients_by_steps = results(loop, *by_steps(loop))
+    assert_close(out, expected)
+    assert_close(flat(gradients), flat(gradients_by_steps), "gradients")
+
+
+@settings(max_examples=40, deadline=None)
+@given(loops(), st.data())
+def test_sequences_that_have_ended_are_left_out_of_the_scan(
+    loop: Loop, data: st.DataObject
+) -> None:
+    """The others are as they were; what has ended is 0 and gives no gradient."""
+    B, T = loop.entries.shape[1:3]
+    sizes = st.lists(st.integers(0, T), min_size=B, max_size=B)
+    lengths = torch.tensor(sorted(data.draw(sizes), reverse=True))
+    P = loop.weights.sides
+    lengths = (lengths + P - 1) // P * P  # the sides end together
+    active = torch.arange(T) < lengths[:, None]
+    arguments = (loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
+    counts = active.sum(0).tolist()
+    here = loop.__class__(*arguments, *(x.where(active[..., None], 0) for x in (loop.dh, loop.dc)))
+    out, gradients = results(here, *run(*arguments, active=counts))
+    all_of_them = run(*arguments)
+    expected, gradients_of_all = results(here, *all_of_them)
+    assert_close(out, np.where(numpy(active)[..., None], expected, 0))
+    assert_close(flat(gradients), flat(gradients_of_all), "gradients")
+
+
+@dataclass(frozen=True)
+class Captions:
+    """A captioner, its weights by the oracle's names, padded sources and captions in halves."""
+
+    model: MiddleOutCaptioner
+    parameters: dict[str, Array]
+    features: Tensor
+    lengths: list[int]
+    captions: list[tuple[list[int], int, list[int]]]
+
+    @property
+    def tokens(self) -> Tensor:
+        """The captions in the generated order, padded."""
+        pad, middle_out = self.model.pad_id, self.model.configuration.middle_out
+        rows = [
+            interleave(left, middle, right, pad) if middle_out else [middle, *right]
+            for left, middle, right in self.captions
+        ]
+        longest = max(map(len, rows))
+        return torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
+
+
+SIDES: dict[bool, tuple[Any, ...]] = {True: ("left", "right"), False: ("right",)}
+
+
+def oracle_parameters(model: MiddleOutCaptioner, weights: dict[str, Array]) -> dict[str, Array]:
+    """A captioner's weights by the oracle's names."""
+    parameters = {"embedding.weight": weights["embedding.weight"]}
+    for ours, name in (("forwards", "forward"), ("backwards", "backward")):
+        lstm = torch_lstm(model.encoder.get_submodule(ours))
+        parameters |= {f"encoder.{name}.{key}": value for key, value in lstm.items()}
+    for p, side in enumerate(SIDES[model.configuration.middle_out]):
+        own = {
+            name.removeprefix("decoder_"): value[p]
+            for name, value in weights.items()
+            if name.startswith("decoder_")
+        }
+        prefix = side if model.configuration.middle_out else "decoder"
+        parameters |= {f"{prefix}.{name}": value for name, value in oracle_side(own).items()}
+        parameters[f"{prefix}.vocabulary.weight"] = weights["vocabulary_W"][p]
+        parameters[f"{prefix}.vocabulary.bias"] = weights["vocabulary_b"][p]
+    return parameters
+
+
+def torch_lstm(lstm: Any) -> dict[str, Array]:
+    """An ``LSTM``'s weights as the oracle's."""
+    W = np.concatenate([numpy(lstm.weight_x), numpy(lstm.weight_h)], -1)
+    return {"weight": W, "bias": numpy(lstm.bias)}
+
+
+@st.composite
+def captions(draw: st.DrawFn, middle_out: bool | None = None, kind: str | None = None) -> Captions:
+    """Small captioners with normal weights, ragged sources and captions."""
+    V, generator = draw(st.integers(4, 7)), draw(generators())
+    both = draw(st.booleans()) if middle_out is None else middle_out
+    words = st.lists(st.integers(1, V - 1), min_size=0, max_size=4)
+    model = MiddleOutCaptioner(
+        MiddleOutConfiguration(
+            vocabulary_size=V,
+            d_feature=draw(st.integers(1, 3)),
+            middle_out=both,
+            self_attention=draw(KINDS) if kind is None else kind,
+            middle_words=tuple(draw(st.sets(st.integers(3, V - 1), min_size=1))),
+            d_embedding=draw(st.integers(1, 3)),
+            hidden_size=2 * draw(st.integers(1, 2)),
+            max_length=6,
+        )
+    ).eval()
+    weights = load(model, generator)
+    lengths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    features = fill(generator, (len(lengths), max(lengths), model.configuration.d_feature))
+    drawn = [
+        (draw(words) if both else [], draw(st.integers(1, V - 1)), draw(words)) for _ in lengths
+    ]
+    named = oracle_parameters(model, weights)
+    return Captions(model, named, torch.from_numpy(features), lengths, drawn)
+
+
+def encoded(case: Captions, b: int) -> tuple[Array, Any]:
+    """Source ``b``, without padding, through the oracle's encoder."""
+    return oracle.encode(numpy(case.features[b, : case.lengths[b]]), case.parameters)
+
+
+@covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
+@settings(max_examples=40, deadline=None)
+@given(captions(middle_out=True))
+def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case: Captions) -> None:
+    log_p = numpy(case.model(case.features, case.tokens, case.lengths))
+    for b, (left, middle, right) in enumerate(case.captions):
+        kind: Any = case.model.configuration.self_attention
+        expected = oracle.middle_out(left, middle, right, *encoded(case, b), case.parameters, kind)
+        assert_close(log_p[b, ::2][: len(left)], expected["left"], "left")
+        assert_close(log_p[b, 1::2][: len(right)], expected["right"], "right")
+
+
+@covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
+@settings(max_examples=40, deadline=None)
+@given(captions(middle_out=False))
+def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case: Captions) -> None:
+    log_p = numpy(case.model(case.features, case.tokens, case.lengths))
+    for b, (_, start, right) in enumerate(case.captions):
+        words = np.array([start, *right])
+        kind: Any = case.model.configuration.self_attention
+        expected = oracle.sequence_to_sequence(words, *encoded(case, b), case.parameters, kind)
+        assert_close(log_p[b, : len(words)], expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(captions(), st.data())
+def test_single_steps_are_the_whole_whichever_hypothesis_goes_on(
+    case: Captions, data: st.DataObject
+) -> None:
+    """Copies of a source read different words, and any goes on from any."""
+    model, B, K = case.model, len(case.lengths), 2
+    memory, T = model.encode(case.features, case.lengths), case.tokens.shape[1]
+    ids = st.integers(0, model.configuration.vocabulary_size - 1)
+    hypotheses = torch.tensor(data.draw(st.lists(ids, min_size=B * K, max_size=B * K))).view(
+        B, K, 1
+    )
+    state = model.incremental(memory, case.lengths, K, T)
+    for t in range(T):
+        log_p = state.step(hypotheses[..., -1])
+        repeated = memory.repeat_interleave(K, 0), torch.tensor(case.lengths).repeat_interleave(K)
+        whole = model.decode(hypotheses.flatten(0, 1), *repeated)[:, -1]
+        assert_close(numpy(log_p.flatten(0, 1)), numpy(whole), f"step {t}")
+        order = torch.tensor(data.draw(st.permutations(range(K)))).expand(B, K)
+        state.reorder(order)
+        chosen = hypotheses.gather(1, order[..., None].expand_as(hypotheses))
+        hypotheses = torch.cat([chosen, case.tokens[:, t, None, None].expand(B, K, 1)], -1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(captions(middle_out=True))
+def test_without_a_left_half_it_is_the_left_to_right_decoder(case: Captions) -> None:
+    """The start token for a middle word, the right side's weights."""
+    model = case.model
+    options = {**model.configuration.to_dict(), "middle_out": False, "middle_words": ()}
+    baseline = MiddleOutCaptioner(MiddleOutConfiguration.from_dict(options)).double().eval()
+    ours = model.state_dict()
+    baseline.load_state_dict(
+        {
+            name: ours[name][1:] if name.startswith(("decoder_", "vocabulary_")) else ours[name]
+            for name in baseline.state_dict()
+        }
+    )
+    rights = [right for _, _, right in case.captions]
+    longest = max(map(len, rights))
+    padded = [[1, *right] + [PAD] * (longest - len(right)) for right in rights]
+    plain = baseline(case.features, torch.tensor(padded), case.lengths)
+    outwards = [interleave([], row[0], row[1:], PAD) for row in padded]
+    log_p = model(case.features, torch.tensor(outwards), case.lengths)
+    for b, right in enumerate(rights):
+        found = numpy(log_p[b, 1::2][: len(right)])
+        assert_close(found, numpy(plain[b, : len(right)]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(captions(middle_out=True, kind="none"))
+def test_mirrored_captions_and_mirrored_weights_give_mirrored_probabilities(case: Captions) -> None:
+    model = case.model
+    log_p = model(case.features, case.tokens, case.lengths)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if name.startswith(("decoder_", "vocabulary_")):
+                weights.copy_(weights.flip(0))
+    mirrored = [(right, middle, left) for left, middle, right in case.captions]
+    other = Captions(model, {}, case.features, case.lengths, mirrored)
+    found = model(case.features, other.tokens, case.lengths)
+    for b, (left, _, right) in enumerate(case.captions):
+        for ours, theirs, half in ((0, 1, left), (1, 0, right)):
+            here, there = log_p[b, ours::2][: len(half)], found[b, theirs::2][: len(half)]
+            assert_close(numpy(here), numpy(there))
+
+
+@settings(max_examples=30, deadline=None)
+@given(captions(middle_out=True), st.sampled_from((0.0, 1e4, np.inf, np.nan)))
+def test_padded_rows_of_a_source_reach_nothing(case: Captions, filling: float) -> None:
+    padding = torch.arange(case.features.shape[1]) >= torch.tensor(case.lengths)[:, None]
+    filled = case.features.masked_fill(padding[..., None], filling)
+    for a, b in (
+        (
+            case.model(filled, case.tokens, case.lengths),
+            case.model(case.features, case.tokens, case.lengths),
+        ),
+        (
+            case.model.middle_words(filled, case.lengths),
+            case.model.middle_words(case.features, case.lengths),
+        ),
+    ):
+        assert torch.equal(a, b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(captions())
+def test_the_middle_word_classifier_is_the_oracles(case: Captions) -> None:
+    classifier = case.model.classifier
+    assert classifier is not None
+    parameters = {f"lstm.{name}": value for name, value in torch_lstm(classifier.lstm).items()}
+    parameters["vocabulary.weight"] = numpy(classifier.classes.weight)
+    parameters["vocabulary.bias"] = numpy(classifier.classes.bias)
+    log_p = case.model.middle_words(case.features, case.lengths)
+    for b, length in enumerate(case.lengths):
+        expected = oracle.middle_word(numpy(case.features[b, :length]), parameters)
+        assert_close(numpy(log_p[b].exp()), expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(captions(middle_out=True))
+def test_both_halves_train_in_one_pass(case: Captions) -> None:
+    """The next-token loss is the mean over the words of both halves; holes count nothing."""
+    tokens = case.tokens
+    log_p = case.model(case.features, tokens, case.lengths)
+    loss = cross_entropy(log_p[:, :-1], tokens[:, 1:], PAD)
+    terms = []
+    for b, (left, middle, right) in enumerate(case.captions):
+        kind: Any = case.model.configuration.self_attention
+        halves = oracle.middle_out(left, middle, right, *encoded(case, b), case.parameters, kind)
+        for words, rows in ((left, halves["left"]), (right, halves["right"])):
+            terms += [-row[word] for word, row in zip(words, rows, strict=True)]
+    assert_close(loss.item(), np.mean(terms) if terms else 0.0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(captions(middle_out=False), st.integers(1, 3))
+def test_the_left_to_right_model_is_searched_as_any_other(case: Captions, beam_size: int) -> None:
+    options = {"beam_size": beam_size, "max_length": 5, "num_return": beam_size}
+    found = decoding.beam_search(case.model, case.features, case.lengths, **options)
+    tokens = [[hypothesis.tokens for hypothesis in image] for image in found]
+    forced, mask = decoding.forced(case.model, case.features, case.lengths, tokens)
+    for b, image in enumerate(found):
+        for k, hypothesis in enumerate(image):
+            assert_close(hypothesis.log_probs, numpy(forced[b, k][mask[b, k]]))
+
+
+@given(st.lists(st.integers(3, 9)), st.integers(3, 9), st.lists(st.integers(3, 9)))
+def test_a_caption_is_its_halves_and_its_middle(
+    left: list[int], middle: int, right: list[int]
+) -> None:
+    caption = [word for word in left if word != middle] + [middle, *right]
+    outwards, onwards = split(caption, middle, end_id=2)
+    assert [*reversed(outwards[:-1]), middle, *onwards[:-1]] == caption
+    assert outwards[-1] == onwards[-1] == 2
+    tokens = interleave(outwards, middle, onwards, PAD)
+    assert [word for word in tokens[1::2] if word != PAD] == outwards
+    assert [word for word in tokens[2::2] if word != PAD] == onwards
+
+
+@given(st.lists(st.lists(st.sampled_from(("a", "sing", "eating", "ring", "go"))), min_size=1))
+def test_the_commonest_word_is_a_candidate_that_none_outnumbers(sentences: list[list[str]]) -> None:
+    candidates = [word for sentence in sentences for word in sentence if word.endswith("ing")]
+    if candidates:
+        word = commonest(sentences)
+        assert all(candidates.count(other) <= candidates.count(word) for other in candidates)
+    else:
+        with pytest.raises(ValueError, match="no caption has a word in 'ing'"):
+            commonest(sentences)
+
+
+def test_a_configuration_and_a_checkpoint_give_the_model_back(tmp_path) -> None:
+    model = middle_out_captioner(6, 2, middle_words=[3, 4], d_embedding=2, hidden_size=4).eval()
+    values = configuration(model.configuration.to_dict())
+    assert values == model.configuration and isinstance(build(values), MiddleOutCaptioner)
+    checkpoints.save(tmp_path / "x.safetensors", model, {})
+    again = checkpoints.load(tmp_path / "x.safetensors").model()
+    features, tokens = torch.randn(1, 2, 2), torch.tensor([[3, 2, 2]])
+    assert torch.equal(model(features, tokens), again(features, tokens))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 3}, "hidden_size is 3, expected even"),
+        ({"self_attention": "all"}, "self_attention is 'all', expected one of none, output"),
+        ({"middle_words": (9,)}, "middle word 9 is outside a vocabulary of 6 words"),
+        ({"middle_words": (0,)}, "middle word 0 is a special token"),
+        ({"dropout": 1.0}, r"dropout is 1.0, expected in \[0, 1\)"),
+        ({"end_id": 6}, "end_id 6 is outside"),
+    ],
+)
+def test_a_bad_configuration_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        middle_out_captioner(6, 2, **changes)
+
+
+def test_bad_input_is_named() -> None:
+    model = sequence_to_sequence(6, 2, d_embedding=2, hidden_size=4, max_length=3).eval()
+    source = torch.randn(2, 3, 2)
+    with pytest.raises(ValueError, match="a source is empty"):
+        model.encode(source, [3, 0])
+    with pytest.raises(ValueError, match="a source is empty"):
+        model.encode(source[:, :0])
+    with pytest.raises(ValueError, match="middle_words is empty"):
+        model.middle_words(source)
+    memory = model.encode(source)
+    with pytest.raises(ValueError, match="4 tokens are more than max_length 3"):
+        model.decode(torch.ones(2, 4, dtype=torch.int64), memory)
+    with pytest.raises(ValueError, match="does not have the middle word 5"):
+        split([3, 4], 5, end_id=2)
+    state = model.incremental(memory, max_length=1)
+    with pytest.raises(ValueError, match=r"tokens has shape \(2,\), expected \(2, 1\)"):
+        state.step(torch.ones(2, dtype=torch.int64))
+    state.step(torch.ones(2, 1, dtype=torch.int64))
+    with pytest.raises(ValueError, match="1 tokens were read, as many as max_length"):
+        state.step(torch.ones(2, 1, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"expected model.eval\(\)"):
+        model.train().incremental(memory)

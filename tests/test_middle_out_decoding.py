@@ -1,0 +1,174 @@
+"""Beam search from the middle outwards: the oracle, exhaustive search, its own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference import middle_out_decoding as oracle
+from tests.covers import covers
+from tests.test_middle_out import Captions, captions, encoded
+from tests.tolerances import assert_close
+from torch_impl.middle_out_decoding import Halves, middle_out_beam_search
+from torch_impl.models import middle_out_captioner, sequence_to_sequence
+from torch_impl.models.middle_out import interleave
+
+CASES = captions(middle_out=True)
+
+
+def oracle_model(case: Captions, b: int) -> oracle.NextLogProbs:
+    kind: Any = case.model.configuration.self_attention
+    return oracle.word_model(*encoded(case, b), case.parameters, kind)
+
+
+def middles(case: Captions) -> list[int]:
+    """A word for each source that is no special token."""
+    return [max(middle, 3) for _, middle, _ in case.captions]
+
+
+def search(case: Captions, **options: Any) -> list[list[Halves]]:
+    options = {"beam_size": 2, "max_length": 4, "middle": middles(case), **options}
+    return middle_out_beam_search(case.model, case.features, case.lengths, **options)
+
+
+def assert_same(found: list[Halves], expected: list[oracle.Halves]) -> None:
+    tokens = [(h.middle, tuple(h.left), tuple(h.right)) for h in found]
+    assert tokens == [(h.middle, h.left, h.right) for h in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_close(ours.log_probs, theirs.log_probs, "log-probabilities")
+        assert_close(ours.score, theirs.score, "score")
+
+
+@covers(middle_out=[7])
+@settings(max_examples=25, deadline=None)
+@given(CASES, st.integers(1, 4), st.integers(2, 5))
+def test_it_is_the_readable_search(case: Captions, beam_size: int, max_length: int) -> None:
+    end, options = case.model.end_id, {"beam_size": beam_size, "num_return": beam_size}
+    found = search(case, max_length=max_length, **options)
+    for b, middle in enumerate(middles(case)):
+        expected = oracle.beam_search(
+            oracle_model(case, b), middle, end=end, max_length=max_length, **options
+        )
+        assert_same(found[b], expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(CASES, st.integers(1, 5), st.integers(2, 4))
+def test_ties_go_to_the_earlier_hypothesis_then_to_the_lower_id(
+    case: Captions, beam_size: int, max_length: int
+) -> None:
+    """Every word has the same probability."""
+    with torch.no_grad():
+        case.model.vocabulary_W.zero_()
+        case.model.vocabulary_b.zero_()
+    V, options = case.model.configuration.vocabulary_size, {"num_return": beam_size}
+    options |= {"beam_size": beam_size, "max_length": max_length}
+
+    def uniform(halves: oracle.Halves, side: oracle.Side) -> np.ndarray:
+        return torch.zeros(V, dtype=torch.float64).log_softmax(-1).numpy()
+
+    for b, found in enumerate(search(case, **options)):
+        expected = oracle.beam_search(uniform, middles(case)[b], end=case.model.end_id, **options)
+        assert_same(found, expected)
+
+
+@settings(max_examples=6, deadline=None)
+@given(captions(middle_out=True))
+def test_a_beam_for_all_finds_the_best_of_all(case: Captions) -> None:
+    V = case.model.configuration.vocabulary_size
+    found = search(case, beam_size=V**4, max_length=3)
+    for b, (best,) in enumerate(found):
+        every = oracle.exhaustive_search(
+            oracle_model(case, b), middles(case)[b], end=case.model.end_id, max_length=3
+        )
+        assert_same([best], every[:1])
+
+
+@settings(max_examples=25, deadline=None)
+@given(CASES, st.integers(1, 3), st.integers(2, 6))
+def test_the_middle_word_is_in_the_caption_and_the_score_is_teacher_forced(
+    case: Captions, beam_size: int, max_length: int
+) -> None:
+    """A side that never ends is cut at ``max_length``, the others have their end token."""
+    model, end = case.model, case.model.end_id
+    found = search(case, beam_size=beam_size, max_length=max_length, num_return=beam_size)
+    for b, image in enumerate(found):
+        scores = [halves.score for halves in image]
+        assert scores == sorted(scores, reverse=True)
+        for halves in image:
+            assert halves.middle == middles(case)[b] and halves.middle in halves.caption(end)
+            assert end not in halves.caption(end)
+            for half in (halves.left, halves.right):
+                assert half[-1] == end or len(half) == max_length - 1
+                assert end not in half[:-1]
+            if model.pad_id in (*halves.left, *halves.right):
+                continue  # as a word the pad token cannot be told from a hole in given tokens
+            tokens = interleave(halves.left, halves.middle, halves.right, model.pad_id)
+            one = case.features[b : b + 1, : case.lengths[b]]
+            log_p = model(one, torch.tensor([tokens]))[0]
+            forced = [
+                log_p[t, token].item()
+                for t, token in enumerate(tokens[1:])
+                if t // 2 < len((halves.left, halves.right)[t % 2])
+            ]
+            assert_close(halves.log_probs, forced)
+
+
+@settings(max_examples=25, deadline=None)
+@given(CASES, st.data())
+def test_an_image_is_searched_as_if_alone(case: Captions, data: st.DataObject) -> None:
+    together = search(case, num_return=2)
+    b = data.draw(st.integers(0, len(case.lengths) - 1))
+    one = case.features[b : b + 1, : case.lengths[b]]
+    options = {"beam_size": 2, "max_length": 4, "num_return": 2, "middle": middles(case)[b]}
+    (alone,) = middle_out_beam_search(case.model, one, **options)
+    assert [(h.left, h.right) for h in together[b]] == [(h.left, h.right) for h in alone]
+
+
+@settings(max_examples=25, deadline=None)
+@given(CASES)
+def test_without_a_middle_word_the_classifier_gives_it(case: Captions) -> None:
+    candidates = case.model.configuration.middle_words
+    best = case.model.middle_words(case.features, case.lengths).argmax(-1)
+    for b, (halves,) in enumerate(search(case, middle=None)):
+        assert halves.middle == candidates[best[b]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"middle": 6}, "middle word 6 is outside a vocabulary of 6 words"),
+        ({"middle": -1}, "middle word -1 is outside a vocabulary of 6 words"),
+        ({"middle": 2}, "middle word 2 is a special token"),
+        ({"middle": [3]}, "1 middle words for 2 images, expected one each"),
+        ({"beam_size": 0}, "beam_size is 0, expected at least 1"),
+        ({"num_return": 3}, r"num_return is 3, expected 1 to beam_size \(2\)"),
+        ({"max_length": 1}, "max_length is 1, expected 2 to 5"),
+        ({"max_length": 6}, "max_length is 6, expected 2 to 5"),
+        ({"middle": None}, "middle_words is empty"),
+    ],
+)
+def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
+    model = middle_out_captioner(6, 2, d_embedding=2, hidden_size=4, max_length=5).eval()
+    with pytest.raises(ValueError, match=message):
+        middle_out_beam_search(
+            model, torch.randn(2, 3, 2), **{"beam_size": 2, "max_length": 4, "middle": 3, **options}
+        )
+
+
+def test_a_model_of_one_side_or_of_nans_is_refused() -> None:
+    options: dict[str, Any] = {"beam_size": 1, "max_length": 3, "middle": 3}
+    features = torch.randn(1, 2, 2)
+    plain = sequence_to_sequence(6, 2, d_embedding=2, hidden_size=4).eval()
+    with pytest.raises(ValueError, match="a model of one side"):
+        middle_out_beam_search(plain, features, **options)
+    model = middle_out_captioner(6, 2, d_embedding=2, hidden_size=4).eval()
+    with torch.no_grad():
+        model.vocabulary_b.fill_(torch.nan)
+    with pytest.raises(ValueError, match="log-probabilities are NaN"):
+        middle_out_beam_search(model, features, **options)

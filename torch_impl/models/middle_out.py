@@ -1,0 +1,389 @@
+"""Sequence-to-sequence with self-attention, and Middle-Out (Mehri and Sigal, 2018), as captioners.
+
+Both are `torch_impl.middle_out`: one side reads the start token and goes right, two sides read the
+middle word and go outwards. Tokens stand in the order in which they are generated: the first word,
+then those of the sides in turn, and the pad token where a side is through and has none to give
+(`interleave`). Everything that reads or trains captions by their next token so does these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from torch_impl.expansion import positive
+from torch_impl.middle_out import Weights, input_entry, run, step, weight_sizes
+from torch_impl.models.common import Fields, check_words, log_probabilities
+from torch_impl.models.recurrent import SequenceClassifier
+from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
+from torch_impl.recurrent import BidirectionalLSTM
+
+_DECODER = "decoder_"
+
+
+@dataclass(frozen=True)
+class MiddleOutConfiguration(Fields):
+    """A captioner's sizes, its sides and its self-attention.
+
+    ``middle_out`` is two decoders from a middle word, else one from the start token.
+    ``self_attention`` is one of `middle_out.SELF_ATTENTION`. ``middle_words`` are the ids that the
+    middle-word classifier chooses from; without any there is no classifier. ``max_length`` counts
+    the tokens of a caption, or of a half with the middle word. ``dropout`` falls on features,
+    embedded words and states.
+
+    Raises:
+        ValueError: a size below 1, an odd ``hidden_size``, an unknown self-attention, dropout out
+            of range, a special token or a middle word outside the vocabulary.
+    """
+
+    family: ClassVar[str] = "middle_out"
+
+    vocabulary_size: int
+    d_feature: int
+    middle_out: bool = True
+    self_attention: str = "dual"
+    middle_words: tuple[int, ...] = ()
+    d_embedding: int = 512
+    hidden_size: int = 1024
+    dropout: float = 0.0
+    max_length: int = 74
+    start_id: int = 1
+    end_id: int = 2
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "d_feature", "d_embedding", "hidden_size", "max_length"):
+            positive(getattr(self, name), name)
+        if self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, expected even: a half a direction"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
+        self.check_special_tokens()
+        object.__setattr__(self, "middle_words", tuple(self.middle_words))
+        for word in self.middle_words:
+            check_middle_word(word, self)
+
+    @property
+    def sides(self) -> int:
+        """P."""
+        return 2 if self.middle_out else 1
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens there are at most in the generated order."""
+        return 1 + self.sides * (self.max_length - 1)
+
+
+def check_middle_word(word: int, configuration: MiddleOutConfiguration) -> None:
+    """Raise ValueError unless a caption can begin with ``word``."""
+    c = configuration
+    if not 0 <= word < c.vocabulary_size:
+        raise ValueError(f"middle word {word} is outside a vocabulary of {c.vocabulary_size} words")
+    if word in (c.pad_id, c.end_id):
+        raise ValueError(f"middle word {word} is a special token, expected a word")
+
+
+class MiddleOutCaptioner(nn.Module):
+    """A bidirectional LSTM encoder, and one or two LSTM decoders with attention (1)-(7).
+
+    Each direction of the encoder has half of ``hidden_size``, so that a decoder starts from its
+    final state as it is. A row of the memory is [h_i, h_n, c_n]: what is attended to, then the
+    final state, the same in every row.
+
+    Every decoder weight starts uniform within 1 / sqrt(hidden_size).
+
+    Raises:
+        ValueError: see ``MiddleOutConfiguration``.
+    """
+
+    def __init__(self, configuration: MiddleOutConfiguration) -> None:
+        super().__init__()
+        c = self.configuration = configuration
+        self.start_id, self.end_id, self.pad_id = c.start_id, c.end_id, c.pad_id
+        self.max_length = c.max_length
+        self._reads = dataclasses.replace(c, max_length=c.max_tokens)
+        d, P, V = c.hidden_size, c.sides, c.vocabulary_size
+        self.encoder = BidirectionalLSTM(c.d_feature, d // 2)
+        self.embedding = nn.Embedding(V, c.d_embedding)
+        sizes = weight_sizes(P, d, d, c.d_embedding, c.self_attention)
+        self._names = tuple(sizes)
+        for name, shape in sizes.items():
+            self.register_parameter(_DECODER + name, _uniform(shape, d))
+        self.vocabulary_W, self.vocabulary_b = _uniform((P, V, d), d), _uniform((P, V), d)
+        self.classifier: SequenceClassifier | None = None
+        if c.middle_words:
+            self.classifier = SequenceClassifier(c.d_feature, d, len(c.middle_words))
+        self.dropout = nn.Dropout(c.dropout)
+
+    def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """Features (B, L, d_feature) to memory (B, L, 3 hidden_size), 0 in padding.
+
+        Raises:
+            ValueError: features are not (B, L, d_feature), lengths do not fit them, or a source has
+                no rows.
+        """
+        mask = self._check_source(features, lengths)
+        h, final = self.encoder(self.dropout(zero_padding(features, mask)), mask)
+        rows = [x.unsqueeze(1).expand_as(h) for x in final]
+        return zero_padding(torch.cat([h, *rows], -1), mask)
+
+    def middle_words(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """The middle-word classifier: log-probabilities (B, candidates) of the middle words.
+
+        Raises:
+            ValueError: there are no candidates; or as ``encode``.
+        """
+        if self.classifier is None:
+            raise ValueError("middle_words is empty, expected candidates to classify")
+        mask = self._check_source(features, lengths)
+        found: Tensor = self.classifier(zero_padding(features, mask), mask)
+        return found
+
+    def _check_source(self, features: Tensor, lengths: Lengths | None) -> Tensor | None:
+        check_tokens(features, self.configuration.d_feature, "features")
+        mask = padding_mask(lengths, features)
+        none = not features.shape[1]
+        if mask is not None and can_check_values():
+            none = none or not bool(mask.any(1).all())
+        if none:
+            raise ValueError("a source is empty, expected at least 1 row")
+        return mask
+
+    def begin(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:
+        """What is attended to (B, L, d), and the state (h, c) that the decoders start from."""
+        d = self.configuration.hidden_size
+        check_tokens(memory, 3 * d, "memory")
+        mask = padding_mask(lengths, memory)
+        # the final state is in every valid row, and the others are 0
+        first = memory[:, 0] if mask is None else memory[range(len(memory)), mask.long().argmax(1)]
+        return memory[..., :d], first[:, d : 2 * d], first[:, 2 * d :]
+
+    def weights(self) -> Weights:
+        """The decoders, as a single lane."""
+        return Weights(**{n: getattr(self, _DECODER + n).unsqueeze(1) for n in self._names})
+
+    def states(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+    ) -> Tensor:
+        """Tokens (B, T) in the generated order to the state after each, (B, T, hidden_size).
+
+        Raises:
+            ValueError: tokens are not (B, T) for the memory's B, T above ``max_tokens``, an id
+                outside the vocabulary, memory that is not ``encode``'s or lengths that do not fit.
+        """
+        rows, h, c = self.begin(memory, memory_lengths)
+        check_words(tokens, len(memory), self._reads)
+        mask, written = padding_mask(memory_lengths, memory), None
+        if self.configuration.middle_out:
+            # a side that is through gives none; nobody sees what follows the last token
+            written = torch.ones_like(tokens, dtype=torch.bool)
+            written[:, :-1] = tokens[:, 1:] != self.pad_id
+        entries = self.dropout(self.embedding(tokens))
+        found, _ = run(
+            self.weights(),
+            (h.unsqueeze(0), c.unsqueeze(0)),
+            entries.unsqueeze(0),
+            rows.unsqueeze(0),
+            None if mask is None else mask.unsqueeze(0),
+            None if written is None else written.unsqueeze(0),
+        )
+        return found.squeeze(0)
+
+    def predict(self, states: Tensor, first: int = 0) -> Tensor:
+        """States (B, T, hidden_size) of the steps from ``first`` on to log p (B, T, V) of the next.
+
+        Each side has a vocabulary layer of its own.
+        """
+        P, states = self.configuration.sides, self.dropout(states)
+        logits = states.new_empty(*states.shape[:2], self.vocabulary_b.shape[1])
+        for t in range(min(P, states.shape[1])):
+            p = (first + t) % P
+            logits[:, t::P] = states[:, t::P] @ self.vocabulary_W[p].T + self.vocabulary_b[p]
+        return log_probabilities(logits)
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+    ) -> Tensor:
+        """Tokens (B, T) in the generated order to log p of the token after each, (B, T, V).
+
+        Raises:
+            ValueError: as ``states``.
+        """
+        return self.predict(self.states(tokens, memory, memory_lengths))
+
+    def incremental(
+        self,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
+    ) -> MiddleOutState:
+        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
+
+        Raises:
+            ValueError: in training mode; memory that is not ``encode``'s or lengths that do not fit
+                it; copies or max_length below 1, or max_length above ``max_tokens``.
+        """
+        return MiddleOutState(self, memory, memory_lengths, copies, max_length)
+
+    def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """``decode`` what ``encode`` makes of the features: (B, T, V)."""
+        return self.decode(tokens, self.encode(features, lengths), lengths)
+
+
+class MiddleOutState:
+    """Hypotheses of a batch of sources that grow by a token a step, whichever side it is of.
+
+    Args:
+        model: the captioner, in evaluation mode.
+        memory: (B, L, 3 d), of ``model.encode``.
+        memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
+        copies: K, the hypotheses of each source.
+        max_length: how many tokens a hypothesis can have; ``max_tokens`` if None.
+
+    Raises:
+        ValueError: the model is in training mode, the memory or its lengths do not fit, copies or
+            max_length below 1, or max_length more than the model's.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        model: MiddleOutCaptioner,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
+    ) -> None:
+        if model.training:
+            raise ValueError("incremental decoding has no dropout, expected model.eval()")
+        most, K = model.configuration.max_tokens, positive(copies, "copies")
+        self.max_length = positive(most if max_length is None else max_length, "max_length")
+        if self.max_length > most:
+            raise ValueError(f"max_length is {max_length}, the model's is {most}")
+        self.model, self.length = model, 0
+        self._shape = len(memory), K
+        mask = padding_mask(memory_lengths, memory)
+        self._mask = None if mask is None else mask.repeat_interleave(K, 0).unsqueeze(0)
+        rows, h, c = (
+            x.repeat_interleave(K, 0).unsqueeze(0) for x in model.begin(memory, memory_lengths)
+        )
+        self._rows, self._weights, P = rows, model.weights(), model.configuration.sides
+        self._sides = [(h, c)] * P
+        self._outputs = h.new_empty(1, len(h[0]), 0, model.configuration.d_embedding)
+        self._states = h.unsqueeze(2)[:, :, :0]
+        self._written = torch.empty(self._states.shape[:3], dtype=torch.bool, device=h.device)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, written: Tensor | None = None) -> Tensor:
+        """The next token of each hypothesis (B, K) to log p of the one after it, (B, K, V).
+
+        Args:
+            tokens: (B, K).
+            written: (B, K), False where the token's side is through and gave none; by default
+                where it is the pad token.
+
+        Raises:
+            ValueError: tokens are not (B, K), or max_length tokens were read already.
+            IndexError: a token id outside the vocabulary.
+        """
+        if tokens.shape != self._shape:
+            raise ValueError(
+                f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._shape)}"
+            )
+        if self.length == self.max_length:
+            raise ValueError(f"{self.length} tokens were read, as many as max_length")
+        t, P = self.length, self._weights.sides
+        words = tokens.flatten().unsqueeze(0)
+        if t:
+            new = tokens != self.model.pad_id if written is None else written
+            self._written = torch.cat([self._written, new.view(1, -1, 1)], 2)
+        e = self.model.embedding(words).unsqueeze(2)
+        self._outputs = torch.cat([self._outputs, e], 2)
+        h, c = step(
+            self._weights.side(t % P),
+            self._sides[t % P],
+            self._outputs[:, :, input_entry(t, P)],
+            self._rows,
+            self._mask,
+            self._outputs,
+            self._states,
+            self._written if self.model.configuration.middle_out else None,
+        )
+        self._sides[t % P] = h, c
+        self._states = torch.cat([self._states, h.unsqueeze(2)], 2)
+        self.length = t + 1
+        return self.model.predict(h.movedim(0, 1), first=t).view(*self._shape, -1)
+
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis k of source b go on from its present hypothesis ``hypotheses[b, k]``."""
+        B, K = self._shape
+        rows = (hypotheses + torch.arange(B, device=hypotheses.device)[:, None] * K).flatten()
+        self._sides = [(h[:, rows], c[:, rows]) for h, c in self._sides]
+        self._outputs, self._states = self._outputs[:, rows], self._states[:, rows]
+        self._written = self._written[:, rows]
+
+
+def _uniform(shape: Sequence[int], d: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(tuple(shape)).uniform_(-(d**-0.5), d**-0.5))
+
+
+def middle_out_captioner(vocabulary_size: int, d_feature: int, **fields: Any) -> MiddleOutCaptioner:
+    """Section 4.2's model, 1,024 units: dual self-attention, or none as the "vanilla" model."""
+    return MiddleOutCaptioner(MiddleOutConfiguration(vocabulary_size, d_feature, **fields))
+
+
+def sequence_to_sequence(vocabulary_size: int, d_feature: int, **fields: Any) -> MiddleOutCaptioner:
+    """Section 3.1's baseline; ``self_attention`` "output", "hidden" or "dual" for section 3.2."""
+    options = {"middle_out": False, "self_attention": "none", **fields}
+    return middle_out_captioner(vocabulary_size, d_feature, **options)
+
+
+def interleave(left: Sequence[int], middle: int, right: Sequence[int], pad_id: int) -> list[int]:
+    """A caption in the generated order: the middle, then left and right in turn.
+
+    Args:
+        left: the words to the left from the middle outwards, the end token last if it ends.
+        middle: the middle word.
+        right: the words to the right, likewise.
+        pad_id: stands where a side is through.
+    """
+    tokens = [middle]
+    for k in range(max(len(left), len(right))):
+        tokens += [half[k] if k < len(half) else pad_id for half in (left, right)]
+    return tokens
+
+
+def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
+    """The halves of a caption without special tokens, on either side of the first ``middle``.
+
+    Each from the middle outwards, the end token last.
+
+    Raises:
+        ValueError: the caption does not have the middle word.
+    """
+    if middle not in caption:
+        raise ValueError(f"the caption {list(caption)} does not have the middle word {middle}")
+    place = list(caption).index(middle)
+    return [*reversed(caption[:place]), end_id], [*caption[place + 1 :], end_id]
+
+
+def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
+    """The commonest word with this ending of an image's captions; of equals the first in them.
+
+    What the middle-word classifier learns (section 4.2).
+
+    Raises:
+        ValueError: no caption has such a word.
+    """
+    words = [word for caption in captions for word in caption if word.endswith(ending)]
+    if not words:
+        raise ValueError(f"no caption has a word in {ending!r}, expected a candidate")
+    return max(words, key=words.count)
