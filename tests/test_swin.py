@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from reference.attention import multi_head_attention
 from reference.primitives import Parameters, layer_norm, linear, select, softmax
@@ -261,7 +262,10 @@ def published_names(depths: tuple[int, ...], with_masks: tuple[int, ...]) -> set
 
 
 def test_swin_l_has_the_published_tensors_and_parameters() -> None:
-    """362 tensors; 195 million parameters, and with a head of 1,000 classes 197 million."""
+    """362 tensors; 195 million parameters, with a head of 1,000 classes 197 million; 103.9 GMAC.
+
+    The last two are what Liu et al. print for Swin-L at 384 x 384 (Table 1).
+    """
     with torch.device("meta"):
         model = SwinTransformer(SwinConfiguration())
     state = model.state_dict()
@@ -277,7 +281,10 @@ def test_swin_l_has_the_published_tensors_and_parameters() -> None:
         count += 8 * d * d + 8 * d if i < 3 else 2 * d
     assert sum(p.numel() for p in model.parameters()) == count == 195_198_516
     assert round((count + 1536 * 1000 + 1000) / 1e6) == 197
-    assert (model.num_features, model.d_feature) == (144, 1536)
+    with FlopCounterMode(display=False) as counter:
+        features = model(torch.empty(1, 3, 384, 384, device="meta"))
+    assert features.shape == (1, 144, 1536)
+    assert round(counter.get_total_flops() / 2e9, 1) == 103.9
 
 
 @given(configurations())
@@ -296,7 +303,9 @@ def test_the_last_norm_is_the_last_thing_done() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_lower_precision_keeps_its_dtype_and_compiles_whole(dtype: torch.dtype) -> None:
+def test_lower_precision_keeps_its_dtype_compiles_whole_and_is_exported(
+    dtype: torch.dtype,
+) -> None:
     c = SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2)
     model = SwinTransformer(c).to(dtype).eval()
     images = torch.randn(2, 3, 8, 8, dtype=dtype)
@@ -304,6 +313,9 @@ def test_lower_precision_keeps_its_dtype_and_compiles_whole(dtype: torch.dtype) 
         features = model(images)
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
         assert torch.equal(compiled(images), features)
+        any_batch = {"images": {0: torch.export.Dim.DYNAMIC}}
+        exported = torch.export.export(model, (images,), dynamic_shapes=any_batch).module()
+        assert torch.equal(exported(images.repeat(2, 1, 1, 1)), features.repeat(2, 1, 1))
     assert features.dtype == dtype
     assert features.isfinite().all()
 

@@ -175,7 +175,7 @@ class WindowAttention(nn.Module):
         Q, K, V = heads.permute(2, 0, 3, 1, 4)
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
         if mask is not None:
-            bias = (bias + mask[:, None]).repeat(len(x) // len(mask), 1, 1, 1)
+            bias = (bias + mask[:, None]).repeat(x.shape[0] // mask.shape[0], 1, 1, 1)
         out = F.scaled_dot_product_attention(Q, K, V, attn_mask=bias)
         out = self.proj(out.transpose(1, 2).flatten(2))
         return out
