@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -43,6 +44,15 @@ ALLOCATIONS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_s
 LOOK_UPS = ("embedding", "gather", "index", "index_select")
 OVERWRITTEN = ("copy_", "fill_", "zero_", "random_", "uniform_")
 """What writes its first argument without reading it."""
+_ATTENTION = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+        torch.ops.aten._scaled_dot_product_flash_attention
+    ),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        torch.ops.aten._scaled_dot_product_flash_attention_backward
+    ),
+}
+"""A CPU's kernel of attention has no formula of its own, but multiplies what a GPU's does."""
 _SCALAR = torch.ops.aten._local_scalar_dense.default
 _CPU = torch.device("cpu")
 
@@ -119,7 +129,8 @@ class _Dispatched(TorchDispatchMode):
         return result
 
     def _kernel(self, operation: Any, args: Any, kwargs: Any, result: Any) -> Kernel:
-        formula = flop_registry.get(operation._overloadpacket)
+        packet = operation._overloadpacket
+        formula = flop_registry.get(_ATTENTION.get(packet, packet))
         flops = formula(*args, **kwargs, out_val=result) if formula else 0
         dtype = next((x.dtype for x in _tensors((args, kwargs))), torch.float32)
         moved = _moved(operation, args, kwargs, result)
@@ -160,7 +171,7 @@ def _without_numbers(cuda: bool) -> Iterator[None]:
         for context in (
             # PyTorch cannot always exchange a module's fake parameters, and none has to move
             mock.patch.object(nn.Module, "to", lambda module, *_, **__: module),
-            mock.patch.object(Tensor, "tolist", to_list),
+            mock.patch.object(FakeTensor, "tolist", to_list),
             # RAdam updates nothing in its first steps, whose number is no function of the shapes
             mock.patch.object(optimization, "rectification", lambda *_: 1.0),
             FakeTensorMode(),
