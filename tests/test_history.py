@@ -67,7 +67,7 @@ def test_a_chain_s_level_is_the_product_of_its_ratios(ratios, random):
     assert [entry.record["details"]["revision"]["commit"] for entry in found] == names
     assert [entry.number for entry in found] == list(range(1, len(names) + 1))
     assert [e.level for e in found] == pytest.approx(list(np.cumprod([1.0, *ratios])))
-    assert {(entry.chain, entry.reachable) for entry in found} == {(1, True)}
+    assert {(entry.since, entry.reachable) for entry in found} == {(names[0][:9], True)}
 
 
 def test_what_was_measured_against_nothing_known_begins_a_chain_of_its_own():
@@ -78,7 +78,11 @@ def test_what_was_measured_against_nothing_known_begins_a_chain_of_its_own():
         comparison(d, c, 3.0, at=2),  # c's record is lost
     ]
     found = series(made, [a, b, c, d])[NAME]
-    assert [(entry.level, entry.chain) for entry in found] == [(1, 1), (2, 1), (1, 2)]
+    assert [(entry.level, entry.since) for entry in found] == [
+        (1, a[:9]),
+        (2, a[:9]),
+        (1, d[:9]),
+    ]
     assert found[2].ratio.value == 3
 
 

@@ -78,10 +78,8 @@ def drawing(entries: Sequence[Entry]) -> str:
     """A series as SVG: a line for each chain of ratios, and every slower or faster revision."""
     timed = [entry for entry in entries if entry.level is not None]
     lines, points = {}, {}
-    for chain in sorted({entry.chain for entry in timed}):
-        of = [entry for entry in timed if entry.chain == chain]
-        since = min(of, key=lambda entry: entry.record["time"]).label
-        lines[f"since {since}"] = _points(of)
+    for since in dict.fromkeys(entry.since for entry in timed):
+        lines[f"since {since}"] = _points([entry for entry in timed if entry.since == since])
     for verdict in ("slower", "faster"):
         of = [e for e in timed if e.record["details"]["verdict"] == verdict]
         if of:
@@ -105,7 +103,7 @@ def cells(entry: Entry) -> list[str]:
         f"{1000 * values['seconds']:.4g}" if "seconds" in values else "",
         f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "",
         entry.against,
-        "" if entry.level is None else f"{entry.level:.3f} since {entry.chain}",
+        "" if entry.level is None else f"{entry.level:.3f} since {entry.since}",
         entry.verdict,
         entry.notes,
     ]

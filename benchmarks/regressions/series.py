@@ -26,14 +26,14 @@ class Entry:
         reachable: whether the commit is behind HEAD; None where nobody knows.
         level: how many times as fast as the first of its chain, by ratios of one session each;
             None where it was not timed.
-        chain: which chain, from 1: levels of two chains do not compare.
+        since: that first revision's label: levels of two chains do not compare.
     """
 
     record: Record
     number: int
     reachable: bool | None
     level: float | None
-    chain: int
+    since: str
 
     @property
     def label(self) -> str:
@@ -71,7 +71,7 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        names = ("number", "label", "against", "verdict", "level", "chain", "reachable")
+        names = ("number", "label", "against", "verdict", "level", "since", "reachable")
         found = {name: getattr(self, name) for name in names}
         return {**found, "values": self.record["values"], "time": self.record["time"]}
 
@@ -107,25 +107,22 @@ def is_test(record: Record) -> bool:
 
 def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]:
     """``records`` of one series in the order of time."""
-    levels: dict[tuple[Any, ...], tuple[float, int]] = {}
-    newest: dict[tuple[Any, ...], tuple[Record, float | None, int]] = {}
-    chains = 0
+    levels: dict[tuple[Any, ...], tuple[float, str]] = {}
+    newest: dict[tuple[Any, ...], tuple[Record, float | None, str]] = {}
     for record in records:
         details, ratio = record["details"], record["values"].get("ratio")
         revision, against = _same(details["revision"]), _same(details["against"])
-        level, chain = None, chains
+        level, since = None, ""
         if against in levels and ratio:
-            before, chain = levels[against]
+            before, since = levels[against]
             level = before * ratio
         elif "seconds" in record["values"]:
-            chains += 1
-            level, chain = 1.0, chains
+            level, since = 1.0, _label(details["revision"])
         if level is not None:
-            levels[revision] = level, chain
-        newest.pop(revision, None)
-        newest[revision] = record, level, chain
+            levels[revision] = level, since
+        newest[revision] = record, level, since
 
-    def position(found: tuple[Record, float | None, int]) -> tuple[int, str]:
+    def position(found: tuple[Record, float | None, str]) -> tuple[int, str]:
         commit = found[0]["details"]["revision"]["commit"]
         return place.get(commit, len(place)), found[0]["time"]
 
@@ -135,9 +132,9 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
             number,
             record["details"]["revision"]["commit"] in place if place else None,
             level,
-            chain,
+            since,
         )
-        for number, (record, level, chain) in enumerate(
+        for number, (record, level, since) in enumerate(
             sorted(newest.values(), key=position), start=1
         )
     ]
