@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from benchmarks import publish, records
 from benchmarks.cli import main
 from benchmarks.errors import InputError
+from benchmarks.hardware.descriptions import named
 from benchmarks.recording import archive, command, stages
+from benchmarks.scaling.ladders import LADDERS
 from benchmarks.speed import run, suites, threads
 from benchmarks.speed.subjects import SUBJECTS
 from tests.test_records import example as incomplete
@@ -57,6 +59,9 @@ def device(monkeypatch):
         "memory": [small("dynamic-memory", "factored")],
         "grid": [small("dynamic-layer forward+backward", "factored")],
     }
+    ladder = replace(LADDERS["dynamic-vectors"], sizes=(1, 2, 4), implementations=("factored",))
+    monkeypatch.setattr(stages, "LADDERS", {ladder.name: ladder})
+    monkeypatch.setattr(stages, "at_hand", lambda *_: named("A100"))
     monkeypatch.setattr(
         suites, "SUITES", {name: lambda seed, of=of: of for name, of in short.items()}
     )
@@ -88,7 +93,7 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
         case.subject.name for suite in suites.SUITES.values() for case in suite(0)
     }
     manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
-    assert manifest["stages"] == {"timing": True, "memory": True, "grid": True}
+    assert manifest["stages"] == {"timing": True, "memory": True, "scaling": True, "grid": True}
     assert manifest["records"] == len(made)
     capsys.readouterr()
     assert main(["import", str(packed), str(tmp_path / "d" / "records.jsonl")]) == 0
@@ -104,12 +109,12 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
 def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsys):
     packed = recorded(tmp_path, "--minutes", "1e-9")
     assert {r["kind"] for r in archive.read(packed)} == {"verification"}
-    assert "4 cases are left (timing, memory, grid), run again" in capsys.readouterr().out
+    assert "5 cases are left (timing, memory, scaling, grid), run again" in capsys.readouterr().out
     recorded(tmp_path)
     whole = archive.read(packed)
     assert len(whole) > 5
-    monkeypatch.setattr(run, "time_case", None)
-    monkeypatch.setattr(run, "verify", None)
+    for measured in ("time_case", "verify"):
+        monkeypatch.setattr(run, measured, lambda *_, **__: pytest.fail("measured again"))
     assert archive.read(recorded(tmp_path)) == whole
 
 
@@ -289,4 +294,4 @@ def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
 @pytest.mark.parametrize("suite", command.DEVICES)
 def test_every_suite_has_all_stages(suite):
     names = [stage.name for stage in stages.stages(suite)]
-    assert names == ["timing", "memory", "grid"]
+    assert names == ["timing", "memory", "scaling", "grid"]

@@ -28,6 +28,7 @@ from benchmarks.speed.session import Session
 from benchmarks.speed.subjects import SUBJECTS
 from benchmarks.speed.targets import BEST, TARGETS, Target, judge
 from tests.tolerances import COUNTED, SAME_WORK, error
+from torch_impl.kernels.support import interpreted
 
 CPU = torch.device("cpu")
 QUICK = ["--tiny", "--seconds", "0.001"]
@@ -150,7 +151,7 @@ def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsy
         assert factored["values"][name] > 0
     assert len(factored["details"]["samples"]) == factored["n"] >= 5
     assert factored["device"]["threads"] == 1
-    monkeypatch.setattr(run, "time_case", None)
+    monkeypatch.setattr(run, "time_case", lambda *_, **__: pytest.fail("measured again"))
     assert timed(tmp_path, *words) == made
     assert json.loads(capsys.readouterr().out) == made
 
@@ -415,6 +416,39 @@ def test_what_is_compiled_computes_the_same(subject, monkeypatch):
         )
         assert torch.equal(one, other)
         assert one.dtype == torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def test_a_compiled_step_finds_the_same_captions_by_graphs_that_fit_all_lengths(monkeypatch):
+    graphs = []
+
+    def backend(graph, example_inputs):
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    torch.compiler.reset()
+    case = tiny("beam")
+    case = replace(case, sizes=replace(case.sizes, tokens=8))
+    one, other = (
+        case.subject.make(case, name, CPU).call() for name in ("incremental", "incremental+compile")
+    )
+    assert one == other
+    # the encoder; a step with no past, with one token's, with any; and where hypotheses diverge
+    assert len(graphs) <= 5
+    torch.compiler.reset()
+
+
+def test_a_step_of_compiled_kernels_trains(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    torch.compiler.reset()
+    case = tiny("xe-step", batch=1)
+    with interpreted():
+        work = case.subject.make(case, "fused+compile", CPU)
+        before = [x.detach().clone() for x in work.given]
+        for _ in range(7):
+            work.call()
+    assert sum(not torch.equal(a, b) for a, b in zip(before, work.given, strict=True)) > 20
+    torch.compiler.reset()
 
 
 def test_what_fails_at_work_is_left_out_and_named(tmp_path, monkeypatch, capsys):

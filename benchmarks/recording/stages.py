@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
+from tqdm import tqdm
+
+from benchmarks.hardware.at_hand import at_hand
+from benchmarks.hardware.descriptions import Device
+from benchmarks.records import Record
+from benchmarks.scaling import run as scaling
+from benchmarks.scaling.ladders import LADDERS, Ladder
+from benchmarks.speed import run as running
 from benchmarks.speed import suites
 from benchmarks.speed.case import Case
 from benchmarks.speed.session import Session
@@ -41,10 +51,28 @@ def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
     return list(dict.fromkeys(cases))
 
 
+def _scaled(session: Session, tiny: bool) -> None:
+    """Every ladder, by every number of threads."""
+    for threads in session.threads:
+        described = running.describe(session.device, threads, pinned=True)
+        best = cache(partial(at_hand, session.device, threads, session.made))
+        for ladder in tqdm(LADDERS.values(), unit="ladder", file=sys.stderr, disable=None):
+            key = scaling.key(ladder, session.budget, described, tiny)
+            climb = partial(_climbed, session, threads, ladder, best, tiny)
+            session.measured(ladder.name, key, climb)
+
+
+def _climbed(
+    session: Session, threads: int, ladder: Ladder, best: Callable[[], Device], tiny: bool
+) -> list[Record]:
+    return scaling.climb(ladder, session.device, threads, session.budget, best(), tiny=tiny)
+
+
 def stages(suite: str) -> list[Stage]:
     """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
     return [
         _timed("timing", "what the targets need, and more", suite),
         _timed("memory", "what memory grows with", "memory"),
+        Stage("scaling", "how time and memory grow with every size", _scaled),
         _timed("grid", "every expansion coefficient of the ablations", "grid"),
     ]

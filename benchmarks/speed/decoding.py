@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from benchmarks.speed.case import Case, Subject, Work
+from benchmarks.speed.case import COMPILED, Case, Subject, Work
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import MODEL, captioner, features
 from torch_impl import decoding
+from torch_impl.incremental import Incremental
 from torch_impl.models import Captioner
 from torch_impl.transformer import Mixer
 
-IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto")
-"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones."""
+IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto", "incremental" + COMPILED)
+"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
+token at a time, the encoder and the step through ``torch.compile``."""
 
 
 class _Whole:
@@ -25,6 +29,28 @@ class _Whole:
     def __init__(self, model: Captioner) -> None:
         self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
         self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
+
+
+class _Compiled(_Whole):
+    """A captioner that reads a token at a time, by one compiled step for all lengths."""
+
+    training = False
+
+    def __init__(self, model: Captioner) -> None:
+        super().__init__(model)
+        self.encode = torch.compile(model.encode, dynamic=False)
+        self._states = model.incremental
+        self._step = torch.compile(Incremental.step, dynamic=True)
+
+    def incremental(self, *arguments: Any) -> decoding.State:
+        state = self._states(*arguments)
+        return _CompiledState(partial(self._step, state), state.reorder)
+
+
+@dataclass(frozen=True)
+class _CompiledState:
+    step: Callable[[Tensor], Tensor]
+    reorder: Callable[[Tensor], None]
 
 
 def _precision(case: Case, device: torch.device) -> torch.autocast:
@@ -49,7 +75,11 @@ def _decoding(
         with torch.no_grad(), _precision(case, device):
             memory = model.encode(images)
         model.encode = lambda features, lengths=None: memory  # type: ignore[method-assign]
-    reader: Any = model if implementation == "incremental" else _Whole(model)
+    readers: dict[str, Callable[[Captioner], Any]] = {
+        "incremental": lambda model: model,
+        "incremental" + COMPILED: _Compiled,
+    }
+    reader = readers.get(implementation, _Whole)(model)
     search: Callable[..., Any] = decoding.greedy
     if beam:
         search = partial(decoding.beam_search, beam_size=sizes.beam)

@@ -95,7 +95,7 @@ class _Repeated:
 
 def _step(case: Case, implementation: str, device: torch.device) -> Work:
     model = captioner(case, implementation, device, training=True)
-    for name in ("encode", "decode"):
+    for name in ("encode", "states", "predict"):  # which training calls
         setattr(model, name, prepared(getattr(model, name), case, implementation, device))
     images = features(case, device)
     lengths = torch.full(images.shape[:1], images.shape[1], device=device)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -114,20 +115,32 @@ class Session:
         bar = tqdm(turns, unit="case", file=sys.stderr, disable=None)
         for case, threads in bar:
             bar.set_description(case.subject.name)
+            measure = partial(
+                running.time_case,
+                *(case, self.device, threads, self.budget),
+                strict=strict,
+                flush=self.flush,
+            )
             key = running.key(case, self.budget, described[threads], self.flush)
-            found = self.known(key)
-            if not found and self.time_is_up:
-                self.left += 1
-                continue
-            if not found:
-                try:
-                    found = running.time_case(
-                        case, self.device, threads, self.budget, strict=strict, flush=self.flush
-                    )
-                except (RuntimeError, MemoryError) as error:
-                    self.failed[case.row] = running.one_line(error)
-                    bar.write(f"\n{case.row}: FAILED ({self.failed[case.row]})", file=sys.stderr)
-                    continue
-                self.keep(found)
-            if not self.quiet:
+            found = self.measured(case.row, key, measure)
+            if found and not self.quiet:
                 bar.write("\n".join(printed.lines(found, self.made)), file=sys.stdout)
+
+    def measured(self, row: str, key: str, measure: Callable[[], list[Record]]) -> list[Record]:
+        """The records with the key, or what ``measure`` gives while there is time.
+
+        None where there is no time left, or where it fails, which is noted under ``row``.
+        """
+        if found := self.known(key):
+            return found
+        if self.time_is_up:
+            self.left += 1
+            return []
+        try:
+            found = measure()
+        except (RuntimeError, MemoryError) as error:
+            self.failed[row] = running.one_line(error)
+            tqdm.write(f"\n{row}: FAILED ({self.failed[row]})", file=sys.stderr)
+            return []
+        self.keep(found)
+        return found

@@ -15,8 +15,9 @@ from torch_impl.transformer import Mixer
 
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
-BOTH = ("literal", *(name + COMPILED for name in FORMS))
+ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
 READERS = ("prefix", "incremental")
+READERS_COMPILED = (*READERS, "incremental" + COMPILED)
 ENCODERS = (
     ATTENTION,
     *(f"static:{n}" for n in (16, 64)),
@@ -51,6 +52,7 @@ def cpu(seed: int = drawn.SEED) -> list[Case]:
         case("static-layer forward", FORMS),
         case("dynamic-layer forward", FORMS),
         case("dynamic-layer forward+backward", FORMS),
+        case("ceilings", ("device",)),
         *drawn.cases(seed=seed),
     ]
 
@@ -75,11 +77,13 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
             "decoder forward+backward",
         ):
             rest.append(case(subject, EAGER, precision))
-            compiled.append(case(subject, BOTH, precision))
+            compiled.append(case(subject, ALL_COMPILED, precision))
         rest.append(case("greedy", READERS, precision))
         for subject in ("static-layer forward+backward", "static-operator forward+backward"):
-            compiled.append(case(subject, BOTH, precision))
-        compiled.append(case("xe-step", BOTH, precision, dropout=RECIPE.dropout))
+            compiled.append(case(subject, ALL_COMPILED, precision))
+        compiled.append(case("xe-step", ALL_COMPILED, precision, dropout=RECIPE.dropout))
+        for subject in ("beam", "greedy"):
+            compiled.append(case(subject, READERS_COMPILED, precision))
     reward = case("reward", SUBJECTS["reward"].implementations)
     return [*needed, reward, *rest, *compiled]
 
