@@ -76,6 +76,14 @@ COUNTERPARTS: dict[Key, str] = {
     ("lstm_readonly", 16): "torch_impl.recurrent.cell.cell",
     ("lstm_readonly", 17): "torch_impl.recurrent.cell.cell",
     ("lstm_readonly", "gradient clipping"): "torch_impl.optimization.clip_gradients",
+    ("middle_out", 1): "torch_impl.middle_out.step",
+    ("middle_out", 2): "torch_impl.middle_out.attend",
+    ("middle_out", 3): "torch_impl.middle_out.attend",
+    ("middle_out", 4): "torch_impl.middle_out.attend",
+    ("middle_out", 5): "torch_impl.middle_out.step",
+    ("middle_out", 6): "torch_impl.middle_out.step",
+    ("middle_out", 7): "torch_impl.middle_out.run",
+    ("middle_out", 8): "torch_impl.denoising.symmetric",
 }
 """What computes an equation in PyTorch, by dotted name."""
 
