@@ -2,7 +2,8 @@
 
 A cell of ours comes from a record that names its paper, table, row and column; where several say
 so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
-Table VI of ExpansionNet v2 needs no run, so the command counts it on the spot. Nothing is ever
+Table VI of ExpansionNet v2 needs no run, so the command counts it on the spot; so are training
+times predicted, where their table is asked for by name. Nothing is ever
 filled in from the paper: every other cell is empty, "not run", with the reason.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -18,8 +20,18 @@ from typing import Any
 
 from benchmarks import papers, table_vi
 from benchmarks.errors import InputError
+from benchmarks.hardware import training_time
 from benchmarks.papers import Value
-from benchmarks.records import LOCAL, PUBLISHED, STATUSES, Record, key_of, load, newest
+from benchmarks.records import (
+    LOCAL,
+    PREDICTED,
+    PUBLISHED,
+    STATUSES,
+    Record,
+    key_of,
+    load,
+    newest,
+)
 
 NOT_RUN = "not run"
 PROVENANCE = ("key", "command", "commit", "clean", "time", "seeds", "n", "data", "signature")
@@ -36,6 +48,7 @@ class Cell:
         corrected: the value that the paper must have meant, where the print is wrong.
         note: what is odd about the printed value.
         interval: of ours, the 95 % interval that its record gives.
+        assumptions: what ours rests on where it is predicted, not measured.
     """
 
     table: str
@@ -49,6 +62,7 @@ class Cell:
     corrected: float | None = None
     note: str | None = None
     interval: tuple[float, float] | None = None
+    assumptions: tuple[str, ...] = ()
 
 
 def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
@@ -112,6 +126,7 @@ def _cell(table: str, cell: papers.Cell, made: list[Record] | None, not_run: str
         record=[{name: record[name] for name in PROVENANCE} for record in chosen],
         reason=None,
         interval=_interval(chosen, cell.column),
+        assumptions=tuple(chosen[0]["details"].get("assumptions", ())),
     )
 
 
@@ -165,6 +180,8 @@ def run(arguments: argparse.Namespace) -> int:
     if paper.paper == table_vi.PAPER and any(table.name == table_vi.TABLE for table in tables):
         key = key_of("flops", asdict(table_vi.captions(arguments.data)))
         records += table_vi.make_records(key, arguments.data)
+    if arguments.table is not None:
+        records += _training_time(paper.paper, tables[0].name, records)
     listed = [cell for table in tables for cell in cells(paper.paper, records, table.name)]
     listed += [cell for table in tables for cell in beside(paper.paper, records, table)]
     if arguments.json:
@@ -181,10 +198,24 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  {remark}")
         if not table.cells:
             print(f"  {NOT_RUN}: {table.not_run}")
-        for cell in (cell for cell in listed if cell.table == table.name):
+        shown = [cell for cell in listed if cell.table == table.name]
+        for cell in shown:
             print(f"  {cell.row} | {cell.column} | {_beside(cell)}")
+        for assumption in dict.fromkeys(text for cell in shown for text in cell.assumptions):
+            print(f"  predicted, assuming: {assumption}")
         print()
     return 0
+
+
+def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Record]:
+    """Predictions for a table of training times, made now unless there are records of them."""
+    if training_time.tables().get(paper) != table:
+        return []
+    what = {"paper": paper, "table": table}
+    if any(r["kind"] == "prediction" and what.items() <= r["what"].items() for r in known):
+        return []
+    print("predicting the time of training steps ...", file=sys.stderr)
+    return training_time.make_records(paper, known)
 
 
 def _entries(table: papers.Table, listed: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -205,7 +236,8 @@ def _beside(cell: Cell) -> str:
     if cell.interval is not None:
         ours += " [{}, {}]".format(*map(_number, cell.interval))
     said = f" ({cell.note})" if cell.note and cell.corrected is None else ""
-    return f"paper {printed}{said} | ours {ours} | {cell.status}"
+    whose = PREDICTED if cell.status == PREDICTED else "ours"
+    return f"paper {printed}{said} | {whose} {ours} | {cell.status}"
 
 
 def _number(value: Value) -> str:

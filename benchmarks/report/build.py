@@ -17,8 +17,11 @@ from benchmarks.report.sections import (
     operations,
     photographs,
     released,
+    roofline,
+    scaling,
     speed,
     tables,
+    training_time,
 )
 
 TITLE = "captionbench: the report"
@@ -37,9 +40,11 @@ def document(
     made = records.newest(made)
     return Document(
         TITLE,
-        "Five captioning papers, checked: every number here was measured, and says where and how. "
+        "Five captioning papers, checked: every number here was measured, and says where and how, "
+        "or says that it is predicted. "
         "A value is **same data** (the paper's own), **other data** (order and sign compare, "
-        "values do not), **embedded** (generated scenes), or **not run**. Evidence names a record "
+        "values do not), **embedded** (generated scenes), **predicted** (computed from what a "
+        "device can do, never measured), or **not run**. Evidence names a record "
         "by the first characters of its key; the records, each with its command, versions and "
         "commit, are lines of `records/*.jsonl`: in `reports/` what is published, in "
         f"`reports/local/{'quick/' if quick else ''}` what was measured here.",
@@ -48,6 +53,9 @@ def document(
             equations.verification(made),
             operations.operations(made),
             speed.speed(made),
+            scaling.scaling(made),
+            roofline.roofline(made),
+            training_time.training_time(made),
             *history.history(made),
             released.released(made, quick=quick),
             ablation.ablation(made),

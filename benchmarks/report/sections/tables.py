@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks import papers
 from benchmarks import tables as tables_command
-from benchmarks.records import Record
+from benchmarks.records import PREDICTED, Record
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -36,7 +36,7 @@ def every_table(records: Sequence[Record]) -> Section:
                     paper,
                     f"Table {table.name}",
                     table.caption,
-                    f"{len(run)} of {len(cells)}" if cells else "0",
+                    _counted(cells),
                     ", ".join(sorted({c.status for c in run})) if run else "not run",
                     "" if run else table.not_run,
                 ]
@@ -50,7 +50,8 @@ def every_table(records: Sequence[Record]) -> Section:
     blocks: list[Block] = [
         Paragraph(
             "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
-            "is filled in from the paper: a cell of ours is measured here or empty."
+            "is filled in from the paper: a cell of ours is measured here, **predicted** where "
+            "that is said, or empty."
         ),
         Table(
             "tables",
@@ -63,3 +64,12 @@ def every_table(records: Sequence[Record]) -> Section:
     if used:
         blocks.append(provenance(used))
     return Section("Every table of the five papers", blocks)
+
+
+def _counted(cells: Sequence[tables_command.Cell]) -> str:
+    """How many cells are measured, and how many only predicted."""
+    if not cells:
+        return "0"
+    predicted = sum(cell.status == PREDICTED for cell in cells)
+    measured = sum(cell.ours is not None for cell in cells) - predicted
+    return f"{measured} of {len(cells)}" + (f", {predicted} predicted" if predicted else "")

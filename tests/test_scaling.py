@@ -1,0 +1,177 @@
+"""Exponents: exact where growth is a power, honest where it is noisy, explained elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import records
+from benchmarks.cli import main
+from benchmarks.hardware.descriptions import named
+from benchmarks.hardware.kernels import dispatched
+from benchmarks.hardware.roofline import Prediction
+from benchmarks.report import markdown
+from benchmarks.report.document import Document
+from benchmarks.report.sections import scaling as section
+from benchmarks.scaling import command, fit
+from benchmarks.scaling.ladders import DYNAMIC, FORMS, LADDERS, STATIC, dynamic_macs, static_macs
+from benchmarks.scaling.run import Growth
+from benchmarks.speed.case import Case, Sizes
+from benchmarks.speed.subjects import SUBJECTS
+
+ladders = st.lists(st.integers(1, 10**5), min_size=2, max_size=7, unique=True).map(sorted)
+powers = st.floats(-3, 3)
+positive = st.floats(1e-6, 1e6)
+
+
+@given(ladders, powers, positive)
+def test_the_exponent_of_a_monomial_is_its_power(sizes, power, factor):
+    values = [factor * n**power for n in sizes]
+    assert fit.exponent(sizes, values) == pytest.approx(power, abs=1e-9)
+    assert fit.local(sizes, values) == pytest.approx(power, abs=1e-9)
+    found = fit.measured(sizes, [values] * 5)
+    assert (found.low, found.high) == pytest.approx((power, power), abs=1e-9)
+
+
+@given(ladders, positive, st.integers(1, 1000), st.data())
+def test_units_change_no_exponent(sizes, unit, times, data):
+    values = data.draw(st.lists(positive, min_size=len(sizes), max_size=len(sizes)))
+    scaled = fit.exponent([times * n for n in sizes], [unit * y for y in values])
+    assert scaled == pytest.approx(fit.exponent(sizes, values), abs=1e-9)
+
+
+@given(ladders, positive, positive, powers, powers)
+def test_a_sum_of_powers_grows_between_them(sizes, a, b, p, q):
+    values = [a * n**p + b * n**q for n in sizes]
+    for slope in (fit.exponent, fit.local):
+        assert min(p, q) - 1e-9 <= slope(sizes, values) <= max(p, q) + 1e-9
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    sizes, power, trials = (16, 32, 64, 128, 256), 1.3, 100
+    covered = 0
+    for seed in range(trials):
+        noise = np.random.default_rng(seed).lognormal(0, 0.2, size=(25, len(sizes)))
+        found = fit.measured(sizes, noise * np.array(sizes) ** power)
+        assert found.low <= found.value <= found.high
+        covered += found.low <= power <= found.high
+    # of 95 %: a binomial of 100 falls below 88 once in five hundred times
+    assert covered >= 88
+
+
+@given(ladders, st.integers(0, 100))
+def test_a_pause_in_all_sizes_of_a_round_changes_little(sizes, seed):
+    noise = np.random.default_rng(seed).lognormal(0, 1.0, size=(9, 1))
+    found = fit.measured(sizes, noise * np.array(sizes, dtype=float) ** 1.5)
+    assert found.value == pytest.approx(1.5, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "values"),
+    [([1], [1]), ([2, 2], [1, 2]), ([1, 2], [1]), ([1, 2], [0, 1]), ([0, 2], [1, 1]), ([], [])],
+)
+def test_what_has_no_slope_is_refused(sizes, values):
+    with pytest.raises(ValueError, match=r"expected as many|not above 0"):
+        fit.exponent(sizes, values)
+
+
+@settings(max_examples=5)
+@given(
+    st.sampled_from(FORMS),
+    st.integers(1, 3),
+    st.integers(2, 24),
+    st.integers(2, 40),
+    st.sampled_from((8, 16, 48)),
+)
+def test_closed_forms_are_what_both_passes_multiply(form, batch, length, vectors, d):
+    sizes = Sizes(
+        batch=batch,
+        length=length,
+        tokens=length,
+        d_model=d,
+        encoder=f"static:{vectors}",
+        decoder=f"dynamic:{vectors}",
+    )
+    for subject, macs in ((STATIC, static_macs), (DYNAMIC, dynamic_macs)):
+        case = Case(SUBJECTS[subject], (form,), sizes)
+        counted = sum(k.flops for k in dispatched(case, form, cuda=True))
+        assert counted == 2 * macs(sizes, form)
+
+
+def test_every_ladder_climbs_one_size_by_doubling():
+    for ladder in LADDERS.values():
+        assert all(b == 2 * a for a, b in zip(ladder.sizes, ladder.sizes[1:], strict=False))
+        first, last = (
+            ladder.case(n, ladder.implementations[0]) for n in (ladder.sizes[0], ladder.sizes[-1])
+        )
+        changed = {
+            name
+            for name in first.subject.sizes
+            if getattr(first.sizes, name) != getattr(last.sizes, name)
+        }
+        assert len(changed) == 1
+        assert set(ladder.implementations) <= set(first.subject.implementations)
+
+
+def growth(power, expected, roofline, macs=True):
+    sizes = (10, 20, 40)
+    noise = np.random.default_rng(0).lognormal(0, 0.02, size=(9, len(sizes)))
+    rounds = 1e-3 * noise * np.array(sizes, dtype=float) ** power
+    closed = [float(n**expected) for n in sizes]
+    parts = [Prediction(1e-3 * n**roofline, 0.0, 1e-3, 1, 1.0, 1.0) for n in sizes]
+    return Growth(sizes, rounds, closed, closed if macs else None, parts)
+
+
+def test_what_agrees_is_said_to_and_what_departs_is_explained():
+    assert growth(1.0, 1.0, 1.0).why().startswith("as the closed form: 1.00 is within")
+    slower = growth(0.5, 1.0, 1.0).why()
+    assert slower.startswith("slower than the closed form, 1.00: at 10 compute")
+    assert "launch" in slower
+    assert "outside the interval" in slower
+    faster = growth(1.5, 1.0, 1.0, macs=False).why()
+    assert faster.startswith("faster than the count, 1.00")
+
+
+def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "at_hand", lambda *_: named("A100"))
+    path = tmp_path / "s.jsonl"
+    words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
+    assert main([*words, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made == records.read(path)
+    assert [r["details"]["implementation"] for r in made] == list(FORMS)
+    for record in made:
+        values, details = record["values"], record["details"]
+        assert values["exponent low"] <= values["exponent"] <= values["exponent high"]
+        assert values["expected"] == fit.exponent(details["sizes"], details["macs"])
+        assert details["flops"] == [2 * macs for macs in details["macs"]]
+        assert values["saved bytes"] > 0
+        assert len(details["samples"]) == record["n"]
+    assert made[0]["values"]["expected"] == pytest.approx(1)
+    assert main(words) == 0
+    assert made == records.read(path)  # nothing is measured twice
+    said = capsys.readouterr().out
+    assert "dynamic-vectors: literal over N_E = 2, 4, 8, 16, 32" in said
+    page = markdown.files(Document("", "", [section.scaling(made)]))
+    assert any(name.endswith(".svg") for name in page)
+    assert "dynamic-vectors: factored" in "".join(page.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "nothing"], "no such ladder, expected the beginning of one of static-length"),
+        (["--seconds", "0"], "--seconds"),
+        (["--threads", "none"], "--threads none"),
+        (["--device", "nowhere"], "--device nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, words, said):
+    assert main(["scale", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
