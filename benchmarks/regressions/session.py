@@ -119,8 +119,10 @@ def check(
     """Every benchmark verified and counted in each tree; what is wrong is not counted."""
     running: list[Process | str] = []
     outcomes = []
-    processes = [Process(tree, settings.device, settings.threads) for tree in trees]
+    processes: list[Process] = []
     try:
+        for tree in trees:
+            processes.append(Process(tree, settings.device, settings.threads))
         for process in processes:
             try:
                 process.receive()
