@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.expansion import EXPANSION
+from tests.faults.middle_out import MIDDLE_OUT
 from tests.faults.plant import Fault
 from tests.faults.recurrent import RECURRENT
 from tests.faults.released import RELEASED
@@ -296,4 +297,5 @@ FAULTS: tuple[Fault, ...] = (
     *METRICS,
     *RELEASED,
     *RECURRENT,
+    *MIDDLE_OUT,
 )

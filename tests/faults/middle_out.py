@@ -1,0 +1,131 @@
+"""The faults of decoding from the middle, of its search, and of the de-noising regressors."""
+
+from __future__ import annotations
+
+from tests.faults.plant import Fault
+
+LOOP, SCAN = "torch_impl.middle_out", "torch_impl.middle_out_scan"
+MODEL, SEARCH = "torch_impl.models.middle_out", "torch_impl.middle_out_decoding"
+DENOISING = "torch_impl.denoising"
+BY_HAND = "test_middle_out.py::test_the_scan_is_the_steps_forward_and_gradients"
+ENDED = "test_middle_out.py::test_sequences_that_have_ended_are_left_out_of_the_scan"
+HALVES = "test_middle_out.py::test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle"
+STEPS = "test_middle_out.py::test_single_steps_are_the_whole_whichever_hypothesis_goes_on"
+BEAM = "test_middle_out_decoding.py::test_it_is_the_readable_search"
+TIES = "test_middle_out_decoding.py::test_ties_go_to_the_earlier_hypothesis_then_to_the_lower_id"
+REGRESSOR = "test_denoising.py::test_every_sequence_of_every_seed_is_the_oracles"
+
+MIDDLE_OUT = (
+    Fault(
+        "the other side's word",
+        "a side reads the newest word, whichever side it is of",
+        f"{LOOP}:input_entry",
+        "max(0, t + 1 - sides)",
+        "t",
+        HALVES,
+    ),
+    Fault(
+        "holes attended",
+        "a side that is through still shows the states that it would have had",
+        f"{MODEL}:MiddleOutCaptioner.states",
+        "tokens[:, 1:] != self.pad_id",
+        "True",
+        HALVES,
+    ),
+    Fault(
+        "scores of values that are hidden",
+        "what is masked keeps its share of the softmax",
+        f"{SCAN}:_attend",
+        ".softmax(-1).masked_fill_(hidden, 0)",
+        ".softmax(-1)",
+        BY_HAND,
+    ),
+    Fault(
+        "self-attention without keys' gradient",
+        "a state's gradient as a key of later steps is left out",
+        f"{SCAN}:_Self.by_rows",
+        "d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])",
+        "d_rows",
+        BY_HAND,
+    ),
+    Fault(
+        "cell gradient through the output gate only",
+        "h's gradient does not reach the memory cell through tanh",
+        f"{SCAN}:_cell_backward",
+        "by_c.addcmul_(by_o, tanh_c, value=-1)",
+        "by_c",
+        BY_HAND,
+    ),
+    Fault(
+        "a lane's side changed",
+        "of sides run side by side the last is the first",
+        f"{LOOP}:_side_by_side",
+        ".permute(1, 3, 2, 0, 4)",
+        ".flip(0).permute(1, 3, 2, 0, 4)",
+        BY_HAND,
+    ),
+    Fault(
+        "weights by ended sequences",
+        "the gates' gradients of sequences that have ended are whatever was there",
+        f"{SCAN}:_Scan.backward",
+        "x[:, t, n:] = 0",
+        "x[:, t, n:] = 1",
+        ENDED,
+    ),
+    Fault(
+        "one vocabulary layer",
+        "the right side predicts by the left side's layer",
+        f"{MODEL}:MiddleOutCaptioner.predict",
+        "p = (first + t) % P",
+        "p = first % P",
+        HALVES,
+    ),
+    Fault(
+        "states in the old order",
+        "after a choice of hypotheses their past states stay",
+        f"{MODEL}:MiddleOutState.reorder",
+        "self._outputs[:, rows], self._states[:, rows]",
+        "self._outputs[:, rows], self._states",
+        STEPS,
+    ),
+    Fault(
+        "no bonus for length",
+        "the score is the sum of log-probabilities alone",
+        f"{SEARCH}:middle_out_beam_search",
+        "log_p + left + 1 + right",
+        "log_p",
+        BEAM,
+    ),
+    Fault(
+        "a bonus for nothing",
+        "a hypothesis whose side has ended gets a word's bonus at every turn",
+        f"{SEARCH}:middle_out_beam_search",
+        "longer[side] += ~through",
+        "longer[side] += 1",
+        BEAM,
+    ),
+    Fault(
+        "ties from the end",
+        "among equals the later hypothesis and the higher id win",
+        "torch_impl.decoding:largest",
+        "scores.argmax(-1, keepdim=True)",
+        "scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, keepdim=True)",
+        TIES,
+    ),
+    Fault(
+        "backward states at mirrored places",
+        "the backward encoder's states stay in reversed order",
+        f"{DENOISING}:Denoiser.encode",
+        "h[:, 1].gather(2, mirror.unsqueeze(-1).expand_as(h[:, 1]))",
+        "h[:, 1]",
+        REGRESSOR,
+    ),
+    Fault(
+        "padding in the mean",
+        "the error of a short sequence is divided by the longest's length",
+        f"{DENOISING}:mse",
+        "/ lengths",
+        "/ y.shape[-1]",
+        "test_denoising.py::test_errors_are_the_oracles_over_each_sequence",
+    ),
+)
