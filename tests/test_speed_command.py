@@ -27,6 +27,7 @@ from benchmarks.speed.ceilings import COPY, PRODUCT
 from benchmarks.speed.session import Session
 from benchmarks.speed.subjects import SUBJECTS
 from benchmarks.speed.targets import BEST, TARGETS, Target, judge
+from benchmarks.timing import Budget, measure
 from tests.tolerances import COUNTED, SAME_WORK, error
 from torch_impl.kernels.support import interpreted
 
@@ -151,6 +152,7 @@ def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsy
         assert factored["values"][name] > 0
     assert len(factored["details"]["samples"]) == factored["n"] >= 5
     assert factored["device"]["threads"] == 1
+    assert (factored["details"]["cache"], factored["details"]["jumps"]) == ("warm", 0)
     monkeypatch.setattr(run, "time_case", lambda *_, **__: pytest.fail("measured again"))
     assert timed(tmp_path, *words) == made
     assert json.loads(capsys.readouterr().out) == made
@@ -465,6 +467,41 @@ def test_what_fails_at_work_is_left_out_and_named(tmp_path, monkeypatch, capsys)
     assert {r["details"]["implementation"] for r in made} == {"literal", "factored"}
     assert made[-1]["details"]["unavailable"]["literal+compile"] == "RuntimeError: no compiler"
     assert "literal+compile: not available (RuntimeError: no compiler)" in capsys.readouterr().out
+
+
+def test_timings_with_a_warm_cache_on_cuda_are_a_row_of_their_own(monkeypatch):
+    """With the clock of the CPU: what is recorded is asked for here."""
+    flushed = []
+
+    def measured(calls, device, budget, refused, *, flush):
+        flushed.append(flush)
+        return measure(calls, "cpu", budget, refused)
+
+    monkeypatch.setattr(run, "measure", measured)
+    case, budget = tiny("dynamic-operator forward"), Budget(1e-9, least=5, most=5)
+    case = replace(case, implementations=("literal",))
+    cold, warm = (
+        run.time_case(case, CPU, 1, budget, strict=True, flush=flush)[0] for flush in (True, False)
+    )
+    assert flushed == [True, False]
+    assert warm["details"]["row"] == f"{case.row}, {run.WARM}"
+    assert len(records.newest([cold, warm])) == 2
+    assert cold["key"] != warm["key"]
+
+
+def test_a_baseline_that_fails_is_named_and_the_next_case_is_timed(tmp_path, monkeypatch, capsys):
+    time_case = run.time_case
+
+    def fails(case, *arguments, **options):
+        if case.subject.name == "reward":
+            raise RuntimeError("out of memory\nand more")
+        return time_case(case, *arguments, **options)
+
+    monkeypatch.setattr(run, "time_case", fails)
+    made = timed(tmp_path, "--only", "reward", "dynamic-layer forward+", code=1)
+    assert {r["details"]["case"]["subject"] for r in made} == {"dynamic-layer forward+backward"}
+    error = capsys.readouterr().err
+    assert re.search(r"reward, .*: FAILED \(RuntimeError: out of memory\)\n", error)
 
 
 def test_a_foreign_timing_is_refused_by_field():

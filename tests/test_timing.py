@@ -251,6 +251,13 @@ def test_on_cuda_time_is_between_events_of_an_idle_device_with_an_empty_cache(mo
     assert found.samples == {"a": [1.0, 1.0]}
 
 
+def test_on_cuda_the_cache_is_left_alone_if_told(monkeypatch):
+    gpu = Gpu(monkeypatch)
+    budget = Budget(1e-9, least=2, most=2, warm_up=1)
+    measure({"a": lambda: gpu.asked.append("call")}, "cuda", budget, flush=False)
+    assert gpu.asked == ["wait", "record", "call", "record", "wait"] * 5
+
+
 def test_on_cuda_peak_memory_is_the_allocator_s(monkeypatch):
     gpu = Gpu(monkeypatch)
     assert resources.peak(lambda: gpu.asked.append("call"), CUDA) == 75
