@@ -130,8 +130,9 @@ def run(arguments: argparse.Namespace) -> int:
     of_split = ("scenes", "karpathy", "features", "mean_features", "split", "out")
     of_pictures = ("num_return", "json", "overlay", "head", "skip_bad", "backbone")
     for name in of_split if arguments.pictures else of_pictures:
-        # a head may be 0
-        if getattr(arguments, name) not in (None, False):
+        value = getattr(arguments, name)
+        # a number may be 0
+        if value is not None and value is not False:
             other = "a data set" if arguments.pictures else "pictures"
             raise InputError(f"--{name.replace('_', '-')} goes with {other}")
     check_device(arguments.device)

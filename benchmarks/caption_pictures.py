@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
             features = torch.stack([rows for _, rows in batch])
             found = _search(captioner, features, arguments)
             for (path, rows), hypotheses in zip(batch, found, strict=True):
+                if arguments.overlay and attending:
+                    _overlay(arguments, attending, vocabulary, path, rows, hypotheses[0].tokens)
                 results.append(_result(path, hypotheses, vocabulary))
                 if as_lines:
                     bar.write(as_text(results[-1]), file=sys.stdout)
-                if arguments.overlay and attending:
-                    _overlay(arguments, attending, vocabulary, path, rows, hypotheses[0].tokens)
             bar.update(len(batch))
     if not results:
         raise InputError("no picture could be read")
@@ -121,7 +121,7 @@ def _search(
             features,
             beam_size=arguments.beam_size,
             max_length=arguments.max_length,
-            num_return=arguments.num_return or 1,
+            num_return=1 if arguments.num_return is None else arguments.num_return,
         )
     except ValueError as error:
         raise InputError(str(error)) from error

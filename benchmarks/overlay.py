@@ -55,6 +55,7 @@ def looks(
 def draw(picture: Image.Image, words: Sequence[str], weights: Tensor) -> bytes:
     """A PNG: the picture, and the picture under each word's ``weights`` (words, L).
 
+    Each word's colours have a scale of their own, from its least weight to its greatest.
     The L rows of features are a square grid, row by row, that covers the picture.
 
     Raises:
@@ -70,7 +71,7 @@ def draw(picture: Image.Image, words: Sequence[str], weights: Tensor) -> bytes:
     lines = -(-(1 + len(words)) // columns)
     height = PANEL * picture.height / picture.width
     figure = Figure(figsize=(PANEL * columns, (height + 0.35) * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).flat
+    panels = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axes in panels:
         axes.set_axis_off()
     everything = (0, picture.width, picture.height, 0)

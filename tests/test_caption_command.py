@@ -1,0 +1,361 @@
+"""``captionbench caption PICTURE``: from pixels to captions, by a run that learnt 20 pictures."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from benchmarks import cli, overlay, pictures, quality, run_folder
+from benchmarks.caption import caption
+from benchmarks.datasets import karpathy
+from benchmarks.datasets.vocabulary import Vocabulary, tokenise
+from benchmarks.run_folder import load_captioner
+from tests import strategies
+from tests.test_pictures import encoded, huge
+from tests.tolerances import assert_close
+from torch_impl.decoding import beam_search
+from torch_impl.models import Captioner, Configuration, EndToEnd, EndToEndConfiguration
+from torch_impl.swin import SwinConfiguration
+from torch_impl.vision import Swin, normalise
+
+COUNT = 20
+
+
+def main(*words):
+    return cli.main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Pictures, their data set, features and a run on them, each by its command."""
+    place = tmp_path_factory.mktemp("pixels")
+    images, features = place / "images", place / "features"
+    assert main("scenes", "--images", COUNT, "--references", 1, "--out", images) == 0
+    options = ["--min-count", 1, "--split", "100,0,0", "--out", place, "--name", "tiny"]
+    captions = images / "captions.csv"
+    assert main("dataset", "--images", images, "--captions", captions, *options) == 0
+    data = ["--karpathy", place / "dataset_tiny.json"]
+    assert main("features", *data, "--images", images, "--out", features) == 0
+    words = [*data, "--features", features, "--preset", "few", "--out", place / "run"]
+    assert main("train", *words) == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def learnt(place):
+    """The caption of each picture, by its name."""
+    with (place / "images" / "captions.csv").open(newline="") as file:
+        return {row["image"]: " ".join(tokenise(row["caption"])) for row in csv.DictReader(file)}
+
+
+def captioned(place, capsys, *words):
+    """What the command prints, and on stderr, about pictures of the run in ``place``."""
+    capsys.readouterr()
+    assert main("caption", *words, "--checkpoint", place / "run") == 0
+    printed = capsys.readouterr()
+    return printed.out, printed.err
+
+
+def refused(capsys, *words):
+    """The one line that refuses, nothing else being printed."""
+    capsys.readouterr()
+    assert main("caption", *words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_twenty_own_pictures_are_learnt_by_heart(place, learnt):
+    """CIDEr-D of at most 10: well above 5 on the pictures that were trained on."""
+    data = karpathy.load(place / "dataset_tiny.json", place / "features")
+    model, vocabulary = load_captioner(place / "run")
+    split = data.splits["train"]
+    captions = caption(model, vocabulary, split, beam_size=3)
+    scores = quality.score(split.references, captions, tokeniser="words", metrics=["CIDEr-D"])
+    assert len(captions) == COUNT
+    assert scores.values["CIDEr-D"] > 8
+
+
+def test_pictures_are_captioned_as_their_features_are(place, learnt, capsys):
+    data = karpathy.load(place / "dataset_tiny.json", place / "features")
+    model, vocabulary = load_captioner(place / "run")
+    expected = caption(model, vocabulary, data.splits["train"])
+    photographs = karpathy.read_photographs(place / "dataset_tiny.json")
+    out, _ = captioned(place, capsys, place / "images")
+    lines = dict(
+        re.fullmatch(r"(.+): (.+) \(-\d\.\d{3}\)", line).groups() for line in out.split("\n")[:-1]
+    )
+    assert list(lines) == [str(place / "images" / name) for name in sorted(learnt)]
+    for photograph in photographs:
+        assert lines[str(place / "images" / photograph.filename)] == expected[photograph.image_id]
+
+
+def test_json_has_what_the_lines_have_and_the_best_come_first(place, tmp_path, capsys):
+    chosen = sorted((place / "images").glob("*.png"))[:3]
+    words = [*chosen, "--num-return", 3, "--beam-size", 4]
+    out, _ = captioned(place, capsys, *words, "--json", tmp_path / "new" / "captions.json")
+    results = json.loads((tmp_path / "new" / "captions.json").read_text())
+    printed, _ = captioned(place, capsys, *words, "--json", "-")
+    assert json.loads(printed) == results
+    assert [result["image"] for result in results] == list(map(str, chosen))
+    for result in results:
+        scores = [found["score"] for found in result["captions"]]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+        assert f"{result['image']}:\n" in out
+        for found in result["captions"]:
+            assert f"    {found['caption']} ({found['score']:.3f})\n" in out
+            assert found["log_prob"] < found["score"] < 0
+    alone, _ = captioned(place, capsys, *chosen, "--beam-size", 4, "--json", "-")
+    for one, several in zip(json.loads(alone), results, strict=True):
+        assert one["captions"][0]["caption"] == several["captions"][0]["caption"]
+
+
+def test_batches_change_no_caption(place, capsys):
+    by_size = [
+        captioned(place, capsys, place / "images", "--batch-size", size)[0] for size in (3, 50)
+    ]
+    words = [re.sub(r"\(.*?\)", "", out) for out in by_size]
+    assert words[0] == words[1]
+
+
+def test_a_picture_s_format_changes_nothing_but_its_name(place, learnt, tmp_path, capsys):
+    name = min(learnt)
+    with Image.open(place / "images" / name) as image:
+        for kind in ("bmp", "tiff", "gif", "webp"):
+            options = {"lossless": True} if kind == "webp" else {}
+            image.save(tmp_path / f"same.{kind}", **options)
+        image.convert("RGBA").save(tmp_path / "same.png")
+        image.save(
+            tmp_path / "moving.gif", save_all=True, append_images=[Image.new("RGB", (64, 64))]
+        )
+    out, err = captioned(place, capsys, tmp_path)
+    assert {line.split(": ")[1].rpartition(" ")[0] for line in out.splitlines()} == {learnt[name]}
+    assert f"{tmp_path / 'moving.gif'}: holds 2 pictures, the first is captioned" in err
+
+
+BAD = {
+    "empty.png": b"",
+    "text.jpg": b"no picture",
+    "huge.png": huge(10_000, 10_000),
+    "cut.png": encoded(Image.effect_noise((50, 50), 80))[:900],
+    "float.tif": encoded(Image.new("F", (5, 5)), "tiff"),
+}
+
+
+@settings(max_examples=6)
+@given(st.lists(st.sampled_from(sorted(BAD)), min_size=1, unique=True))
+def test_bad_pictures_are_refused_by_name_or_skipped(place, tmp_path_factory, names):
+    folder = tmp_path_factory.mktemp("bad")
+    for name in names:
+        (folder / name).write_bytes(BAD[name])
+    good = shutil.copy(place / "images" / "scene_000000.png", folder / "good.png")
+    words = ["caption", folder, "--checkpoint", place / "run", "--json", folder / "out.json"]
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        assert main(*words) == 2
+    assert out.getvalue() == "" and err.getvalue().count("\n") == 1
+    assert any(name in err.getvalue() for name in names)
+    assert not (folder / "out.json").exists()
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as err:
+        assert main(*words, "--skip-bad") == 0
+    assert all(err.getvalue().count(f"skipped: {folder / name}: ") == 1 for name in names)
+    (result,) = json.loads((folder / "out.json").read_text())
+    assert result["image"] == str(good)
+
+
+def test_where_nothing_is_left_the_command_fails(place, tmp_path, capsys):
+    for name in ("text.jpg", "cut.png"):
+        (tmp_path / name).write_bytes(BAD[name])
+        assert main("caption", tmp_path / name, "--checkpoint", place / "run", "--skip-bad") == 2
+        error = capsys.readouterr().err.splitlines()
+        assert f"skipped: {tmp_path / name}: not a whole photograph" in error[0]
+        assert error[1] == "captionbench: error: no picture could be read"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to caption, expected pictures, --scenes or --karpathy"),
+        (["{}/nothing.png"], "nothing.png: no such file"),
+        (["{}/empty"], "empty: a folder without pictures"),
+        (["{}/images", "--num-return", 5], "num_return is 5, expected 1 to beam_size (3)"),
+        (["{}/images", "--num-return", 0], "num_return is 0"),
+        (["{}/images", "--batch-size", 0], "--batch-size is 0"),
+        (["{}/images", "--device", "nonsense"], "--device nonsense: PyTorch cannot use it"),
+        (["{}/images", "--backbone", "nonsense"], "invalid choice: 'nonsense'"),
+        (["{}/images", "--out", "x.json"], "--out goes with a data set"),
+        (["{}/images", "--scenes"], "--scenes goes with a data set"),
+        (["{}/images", "--overlay", "{}/o", "--head", 9], "head is 9, expected 0 to 3"),
+        (["--scenes", "--out", "x.json", "--skip-bad"], "--skip-bad goes with pictures"),
+        (["--scenes", "--out", "x.json", "--head", 0], "--head goes with pictures"),
+        (["--scenes"], "a data set needs --out"),
+    ],
+)
+def test_bad_options_exit_2_with_one_line(place, capsys, words, message):
+    (place / "empty").mkdir(exist_ok=True)
+    before = sorted(place.rglob("*"))
+    words = [str(word).replace("{}", str(place)) for word in words]
+    assert message in refused(capsys, *words, "--checkpoint", place / "run")
+    assert sorted(place.rglob("*")) == before, "nothing is written"
+
+
+def changed_run(place, folder, change):
+    """A copy of the run with another configuration."""
+    shutil.copytree(place / "run", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(change(config)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"backbone": {}}, [], "names no backbone that made the features, expected --backbone"),
+        ({"backbone": 3}, [], "the backbone is 3, expected its signature"),
+        ({"backbone": {"backbone": "eye"}}, [], "backbone is 'eye', expected one of efficientnet"),
+        (
+            {"backbone": {"backbone": "eye"}},
+            ["--backbone", "efficientnet_lite0"],
+            "trained on features of eye, not of efficientnet_lite0",
+        ),
+        (
+            {"backbone": {"backbone": "efficientnet_lite0", "weights_sha256": "0"}},
+            [],
+            "trained on features with weights_sha256 0, not 57934424",
+        ),
+    ],
+)
+def test_a_run_on_features_of_another_backbone_is_refused(
+    place, tmp_path, capsys, change, options, message
+):
+    folder = changed_run(place, tmp_path / "run", lambda config: {**config, **change})
+    picture = place / "images" / "scene_000000.png"
+    assert message in refused(capsys, picture, "--checkpoint", folder, *options)
+
+
+def test_a_run_that_does_not_say_takes_the_backbone_that_is_chosen(place, learnt, tmp_path, capsys):
+    folder = changed_run(place, tmp_path / "run", lambda config: {**config, "backbone": {}})
+    picture = place / "images" / "scene_000000.png"
+    words = ["--checkpoint", folder, "--backbone", "efficientnet_lite0"]
+    capsys.readouterr()
+    assert main("caption", picture, *words) == 0
+    assert learnt["scene_000000.png"] in capsys.readouterr().out
+
+
+def test_a_run_on_features_of_another_width_is_refused(place, tmp_path, capsys):
+    sizes = ["--d-model", 8, "--d-ff", 8, "--num-heads", 2, "--epochs", 1]
+    run = tmp_path / "run"
+    assert main("train", "--scenes", "6,2,2", *sizes, "--out", run) == 0
+    picture = place / "images" / "scene_000000.png"
+    words = ["--checkpoint", run, "--backbone", "efficientnet_lite0"]
+    assert "wide, efficientnet_lite0 makes 1280" in refused(capsys, picture, *words)
+
+
+def test_a_picture_that_is_given_twice_is_captioned_once_and_overlays_need_their_names(
+    place, tmp_path, capsys
+):
+    picture = place / "images" / "scene_000000.png"
+    out, _ = captioned(place, capsys, picture, place / "images", picture)
+    assert len(out.splitlines()) == COUNT
+    twin = shutil.copy(picture, tmp_path / picture.name)
+    words = [picture, twin, "--checkpoint", place / "run", "--overlay", tmp_path / "overlay"]
+    assert "2 of the pictures would be drawn as scene_000000.png" in refused(capsys, *words)
+
+
+def test_overlays_are_drawn_for_each_picture(place, learnt, tmp_path, capsys):
+    chosen = sorted((place / "images").glob("*.png"))[:2]
+    drawn = {}
+    for head in ([], ["--head", 1]):
+        folder = tmp_path / f"overlay{len(head)}"
+        captioned(place, capsys, *chosen, "--overlay", folder, *head)
+        drawn[len(head)] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert list(drawn[0]) == list(drawn[2]) and set(drawn[0]) == {path.name for path in chosen}
+    for name, data in drawn[0].items():
+        assert data != drawn[2][name], "a head is not the mean of all"
+        with Image.open(io.BytesIO(data)) as image:
+            assert image.format == "PNG"
+
+
+@settings(max_examples=4)
+@given(st.data(), st.sampled_from((1, 3, 6)), st.integers(1, 4), strategies.generators())
+def test_an_overlay_has_a_panel_for_each_word(data, words, side, generator):
+    size = data.draw(st.integers(1, 500)), 40
+    weights = torch.from_numpy(generator.dirichlet(np.ones(side * side), words))
+    text = [data.draw(st.sampled_from(["dog", "$x", "ein_Hund", "été"])) for _ in range(words)]
+    drawn = {
+        colour: overlay.draw(Image.new("RGB", size, colour), text, weights)
+        for colour in ("red", "blue")
+    }
+    assert drawn["red"] != drawn["blue"], "the picture can be seen"
+    with Image.open(io.BytesIO(drawn["red"])) as image:
+        columns = min(overlay.COLUMNS, words + 1)
+        assert image.width == round(100 * overlay.PANEL * columns)
+    if side > 1:
+        weights[-1] = weights[-1].flip(-1)
+        assert overlay.draw(Image.new("RGB", size, "red"), text, weights) != drawn["red"]
+    with pytest.raises(ValueError, match="expected a square grid"):
+        overlay.draw(Image.new("RGB", size), text, torch.ones(words, side * side + 2))
+
+
+@given(strategies.configurations(), st.data(), strategies.generators())
+def test_where_a_model_looks_is_a_distribution_that_later_words_do_not_change(
+    fields, data, generator
+):
+    model = Captioner(Configuration(**fields)).double().eval()
+    c = model.configuration
+    rows = generator.standard_normal((data.draw(st.integers(1, 9)), c.d_feature))
+    tokens = generator.integers(0, c.vocabulary_size, data.draw(st.integers(2, 6))).tolist()
+    features = torch.from_numpy(rows)
+    weights = overlay.looks(model, features, tokens)
+    assert_close(weights.sum(-1), np.ones(len(tokens) - 1))
+    by_head = [overlay.looks(model, features, tokens, h) for h in range(c.num_heads)]
+    assert_close(torch.stack(by_head).mean(0), weights)
+    prefix = overlay.looks(model, features, tokens[:2])
+    assert_close(weights[:1], prefix)
+    with pytest.raises(ValueError, match=f"head is {c.num_heads}, expected 0 to"):
+        overlay.looks(model, features, tokens, c.num_heads)
+
+
+def test_an_end_to_end_checkpoint_sees_with_its_own_backbone(place, tmp_path, capsys):
+    vocabulary = Vocabulary(("a", "dog", "runs"))
+    swin = SwinConfiguration(
+        image_size=32, embed_dim=8, depths=(1, 1), num_heads=(1, 2), window_size=4
+    )
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": "static:4", "decoder": "dynamic:2"}
+    model = EndToEnd.build(
+        EndToEndConfiguration(
+            vocabulary_size=len(vocabulary),
+            d_feature=16,
+            encoder_reduction="linear",
+            decoder_reduction="linear",
+            backbone=swin,
+            **sizes,
+        )
+    ).eval()
+    folder = tmp_path / "run"
+    run_folder.RunFolder(folder).prepare({"seed": 0}, vocabulary, resume=False)
+    run_folder.save(folder / "best.safetensors", model, {"vocabulary": vocabulary.fingerprint})
+    chosen = sorted((place / "images").glob("*.png"))[:3]
+    words = ["--checkpoint", folder, "--overlay", tmp_path / "overlay", "--json", "-"]
+    capsys.readouterr()
+    assert main("caption", *chosen, *words) == 0
+    found = json.loads(capsys.readouterr().out)
+    pixels = np.stack([pictures.squeeze(pictures.read(Path(path)), 32) for path in chosen])
+    images = normalise(torch.from_numpy(pixels))
+    expected = beam_search(model, images, beam_size=3, max_length=20)
+    for result, (best,) in zip(found, expected, strict=True):
+        assert result["captions"][0]["caption"] == vocabulary.decode(best.tokens)
+    assert len(list((tmp_path / "overlay").iterdir())) == 3
+    assert Swin(model.backbone).image_size == 32
+    message = refused(capsys, *chosen, "--checkpoint", folder, "--backbone", "efficientnet_lite0")
+    assert "has a backbone of its own, not efficientnet_lite0" in message
