@@ -63,7 +63,7 @@ PAPERS: dict[str, Paper] = {
         listings=("gradient clipping", "beam search"),
         complete=True,
     ),
-    "middle_out": Paper("Middle-Out Decoding", "Mehri, Sigal", 2018, equations=8),
+    "middle_out": Paper("Middle-Out Decoding", "Mehri, Sigal", 2018, equations=8, complete=True),
 }
 
 _ORACLES: dict[tuple[str, Number], list[str]] = {}
