@@ -91,7 +91,7 @@ class Samples(NamedTuple):
             ValueError: the model's log-probabilities are NaN.
         """
         sizes = 1 + self.mask.sum(-1)
-        return _hypotheses(self.tokens, self.log_probs, sizes, sizes > 0)
+        return hypotheses_of(self.tokens, self.log_probs, sizes, sizes > 0)
 
 
 def greedy(
@@ -222,7 +222,7 @@ def beam_search(
     if not 1 <= num_return <= beam_size:
         raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     _check_length(model, max_length)
-    next_log_probs = _next_log_probs(model, features, lengths, beam_size, max_length)
+    next_log_probs = next_log_probs_of(model, features, lengths, beam_size, max_length)
     beams = scores = None
     B, device = features.shape[0], features.device
     tokens = torch.full((B, beam_size, 1), model.start_id, device=device)
@@ -252,7 +252,7 @@ def beam_search(
             break
     return [
         sorted(kept, key=lambda hypothesis: -hypothesis.score)[:num_return]
-        for kept in _hypotheses(tokens, log_probs, sizes, totals > -torch.inf)
+        for kept in hypotheses_of(tokens, log_probs, sizes, totals > -torch.inf)
     ]
 
 
@@ -318,7 +318,7 @@ def _roll_out(
 ) -> Samples:
     """``copies`` captions of each image, each token by ``choose``: (B, K, V), step -> (B, K)."""
     _check_length(model, max_length)
-    next_log_probs = _next_log_probs(model, features, lengths, copies, max_length)
+    next_log_probs = next_log_probs_of(model, features, lengths, copies, max_length)
     B, device = features.shape[0], features.device
     tokens = torch.full((B, copies, 1), model.start_id, device=device)
     log_probs = torch.empty((B, copies, 0), dtype=torch.float64, device=device)
@@ -337,7 +337,7 @@ def _roll_out(
     return Samples(tokens, log_probs, mask)
 
 
-def _next_log_probs(
+def next_log_probs_of(
     model: Model, features: Tensor, lengths: Lengths | None, copies: int, max_length: int
 ) -> Callable[[Tensor, Tensor | None], Tensor]:
     """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V).
@@ -422,7 +422,7 @@ def _append(x: Tensor, column: Tensor) -> Tensor:
     return torch.cat([x, column.unsqueeze(-1)], -1)
 
 
-def _hypotheses(
+def hypotheses_of(
     tokens: Tensor, log_probs: Tensor, sizes: Tensor, kept: Tensor
 ) -> list[list[Hypothesis]]:
     """Each image's hypotheses where ``kept`` (B, K), without their padding."""

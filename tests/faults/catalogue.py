@@ -124,7 +124,7 @@ DECODING = (
     Fault(
         "tie order",
         "of equal continuations the last one wins",
-        "torch_impl.decoding:_largest",
+        "torch_impl.decoding:largest",
         "index = scores.argmax(-1, keepdim=True)",
         "index = scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, keepdim=True)",
         BEAM,

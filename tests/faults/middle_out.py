@@ -12,7 +12,7 @@ ENDED = "test_middle_out.py::test_sequences_that_have_ended_are_left_out_of_the_
 HALVES = "test_middle_out.py::test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle"
 STEPS = "test_middle_out.py::test_single_steps_are_the_whole_whichever_hypothesis_goes_on"
 BEAM = "test_middle_out_decoding.py::test_it_is_the_readable_search"
-TIES = "test_middle_out_decoding.py::test_ties_go_to_the_earlier_hypothesis_then_to_the_lower_id"
+GRID = "test_grid_beam.py::test_it_is_the_readable_grid_ties_included"
 REGRESSOR = "test_denoising.py::test_every_sequence_of_every_seed_is_the_oracles"
 
 MIDDLE_OUT = (
@@ -105,12 +105,20 @@ MIDDLE_OUT = (
         BEAM,
     ),
     Fault(
-        "ties from the end",
-        "among equals the later hypothesis and the higher id win",
-        "torch_impl.decoding:largest",
-        "scores.argmax(-1, keepdim=True)",
-        "scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, keepdim=True)",
-        TIES,
+        "a word taken twice",
+        "in the grid the same tokens come by generating and by taking the word",
+        "torch_impl.grid_beam:grid_beam_search",
+        "taking.masked_fill((same & alive).any(-1), -torch.inf)",
+        "taking",
+        GRID,
+    ),
+    Fault(
+        "an end without the word",
+        "in the grid a hypothesis ends before it has its word",
+        "torch_impl.grid_beam:grid_beam_search",
+        "without[..., model.end_id] = -torch.inf",
+        "pass",
+        GRID,
     ),
     Fault(
         "backward states at mirrored places",

@@ -1,0 +1,73 @@
+"""Grid beam search is the oracle's grid, ties included, and never without its word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import grid_beam as oracle
+from tests.tables import END, START, Table, max_lengths, oracles, plain, sizes, tables
+from tests.tolerances import assert_close
+from torch_impl.grid_beam import grid_beam_search
+from torch_impl.models import sequence_to_sequence
+
+
+def words(model: tuple[Tensor, Tensor], data: st.DataObject) -> list[int]:
+    """One for each image, not the end token."""
+    B, _, V = model[0].shape
+    word = st.integers(0, V - 1).filter(lambda one: one != END)
+    return data.draw(st.lists(word, min_size=B, max_size=B))
+
+
+@given(tables(), sizes, max_lengths, st.data())
+def test_it_is_the_readable_grid_ties_included(
+    model: tuple[Tensor, Tensor], beam_size: int, max_length: int, data: st.DataObject
+) -> None:
+    chosen = words(model, data)
+    options: dict[str, Any] = {"beam_size": beam_size, "max_length": max_length}
+    options["num_return"] = data.draw(st.integers(1, beam_size))
+    found = grid_beam_search(Table(), *model, words=chosen, **options)
+    for hypotheses, word, one in zip(found, chosen, oracles(*model), strict=True):
+        expected = oracle.grid_beam_search(one, [[word]], start=START, end=END, **options)
+        assert plain(hypotheses) == plain(expected)
+        assert all(word in hypothesis.tokens[1:] for hypothesis in hypotheses)
+
+
+@given(st.integers(0, 99), st.integers(1, 3), st.integers(2, 5))
+def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(
+    seed: int, beam_size: int, max_length: int
+) -> None:
+    torch.manual_seed(seed)
+    model = sequence_to_sequence(6, 2, d_embedding=3, hidden_size=4, max_length=5).double().eval()
+    features = torch.randn(2, 3, 2, dtype=torch.float64)
+    options: dict[str, Any] = {"beam_size": beam_size, "max_length": max_length}
+    for b, (best,) in enumerate(grid_beam_search(model, features, words=[3, 4], **options)):
+        assert 3 + b in best.tokens
+        tokens = torch.tensor([best.tokens])
+        log_p = model(features[b : b + 1], tokens[:, :-1]).gather(-1, tokens[:, 1:, None])
+        assert_close(best.log_probs, log_p.detach().flatten().numpy())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"words": [3]}, "1 words for 2 images, expected one each"),
+        ({"words": [3, END]}, "word 2 is the end token, expected a word"),
+        ({"words": [3, 6]}, r"words \[3, 6\] are not all in a vocabulary of 6 words"),
+        ({"words": [-1, 3]}, r"words \[-1, 3\] are not all in"),
+        ({"beam_size": 0}, "beam_size is 0, expected at least 1"),
+        ({"num_return": 3}, r"num_return is 3, expected 1 to beam_size \(2\)"),
+        ({"max_length": 1}, "max_length is 1, expected 2 to 12"),
+        ({"max_length": 13}, "max_length is 13, expected 2 to 12"),
+    ],
+)
+def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
+    features = torch.zeros(2, 1, 6)
+    options = {"words": [3, 4], "beam_size": 2, "max_length": 4, **options}
+    with pytest.raises(ValueError, match=message):
+        grid_beam_search(Table(), features, **options)
