@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,11 @@ from tests.recurrent_parity import (
     through_the_oracle,
 )
 from tests.test_incremental import Whole
-from tests.test_training import RECIPE, RandomBatches, numbers
 from tests.tolerances import assert_close
 from torch_impl import checkpoints, decoding, models
-from torch_impl.auto_reconstructor import AutoReconstructor
 from torch_impl.models import RecurrentCaptioner, RecurrentConfiguration, SequenceClassifier
 from torch_impl.recurrent import LSTM, AttentiveLSTM
 from torch_impl.scheduled_sampling import sampled_inputs
-from torch_impl.training import CrossEntropyTraining
 
 Fields = dict[str, Any]
 SMALL: Fields = {"vocabulary_size": 11, "d_feature": 5, "d_embedding": 6, "hidden_size": 6}
@@ -319,87 +315,6 @@ def test_an_unknown_family_is_named() -> None:
         models.configuration({**values, "depth": 3})
 
 
-def training(reconstructor: bool, **options: Any) -> CrossEntropyTraining:
-    torch.manual_seed(3)
-    model = models.nic(
-        11, 5, d_embedding=6, hidden_size=6, zoneout_hidden=0.2, dropout=0.1, max_length=9
-    )
-    beside = AutoReconstructor(6) if reconstructor else None
-    return CrossEntropyTraining(model, RandomBatches(3), RECIPE, reconstructor=beside, **options)
-
-
-def test_without_lambda_or_sampling_training_is_the_plain_one_to_the_bit() -> None:
-    plain, other = training(False), training(True, lambda_=0.0, sampling=lambda _: 0.0)
-    expected = [numbers(step) for step in plain.run(2)]
-    assert [numbers(step) for step in other.run(2)] == expected
-    for name, value in plain.model.state_dict().items():
-        assert torch.equal(other.model.state_dict()[name], value), name
-
-
-@covers(arnet=[9])
-def test_the_loss_of_a_batch_is_the_joint_one_of_its_words() -> None:
-    """Cross-entropy and the errors of each caption alone, over all words of the batch."""
-    joint = training(True, lambda_=0.7)
-    joint.recipe = replace(RECIPE, label_smoothing=0.0)
-    joint.model.double().eval()
-    assert joint.reconstructor is not None
-    joint.reconstructor.double()
-    batch = next(iter(joint.batches.epoch(0, 0)))
-    tokens = batch.tokens.clone()
-    tokens[0, 3], tokens[0, 4:] = 2, 0
-    batch = batch._replace(features=batch.features.double(), tokens=tokens)
-    found, total, words = joint.loss(batch).item(), 0.0, 0
-    for caption, image in zip(tokens, batch.images, strict=True):
-        caption = caption[caption != 0]
-        features = batch.features[image : image + 1, : batch.lengths[image]]
-        states = joint.model.states(caption[None, :-1], joint.model.encode(features))
-        log_p = joint.model.predict(states)[0].gather(1, caption[1:, None])
-        total += -log_p.sum().item() + 0.7 * joint.reconstructor(states).sum().item()
-        words += len(caption) - 1
-    assert_close(found, total / words)
-
-
-@pytest.mark.parametrize("kill", [1, 4])
-def test_a_joint_training_resumes_to_the_same_numbers(tmp_path: Path, kill: int) -> None:
-    """With sampled words; the reconstructor and its moments are kept, and trained."""
-    options: Fields = {"lambda_": 0.5, "sampling": lambda step: step / 10}
-    whole = training(True, **options)
-    assert whole.reconstructor is not None
-    began = {n: v.clone() for n, v in whole.reconstructor.state_dict().items()}
-    expected = [numbers(step) for step in whole.run(2)]
-    first = training(True, **options)
-    actual = []
-    for step in first.run(2):
-        actual.append(numbers(step))
-        if step.step == kill:
-            break
-    path = tmp_path / "last.safetensors"
-    checkpoints.save(path, first.model, first.state_dict())
-    checkpoint = checkpoints.load(path)
-    assert not [name for name in checkpoint.weights if "reconstructor" in name]
-    second = training(True, **options)
-    second.load_state_dict(checkpoint.weights, checkpoint.state)
-    actual += [numbers(step) for step in second.run(2)]
-    assert actual == expected
-    for name, value in whole.reconstructor.state_dict().items():
-        assert second.reconstructor is not None
-        assert torch.equal(second.reconstructor.state_dict()[name], value)
-        assert not torch.equal(value, began[name]), name
-    with pytest.raises(checkpoints.CheckpointError, match="expected no reconstructor, it has one"):
-        training(False).load_state_dict(checkpoint.weights, checkpoint.state)
-    with pytest.raises(checkpoints.CheckpointError, match="expected a reconstructor, it has none"):
-        training(True).load_state_dict(checkpoint.weights, training(False).state_dict())
-
-
-def test_bad_settings_of_a_training_are_named() -> None:
-    with pytest.raises(ValueError, match=r"lambda is -0.1, expected at least 0"):
-        training(True, lambda_=-0.1)
-    with pytest.raises(ValueError, match=r"lambda is 0.1, but there is no reconstructor"):
-        training(False, lambda_=0.1)
-    with pytest.raises(ValueError, match=r"sampling rate of step 0 is 1.5, expected in \[0, 1\]"):
-        next(training(False, sampling=lambda _: 1.5).run(1))
-
-
 @given(strategies.generators(), st.lists(st.integers(0, 5), min_size=1, max_size=3))
 def test_a_classifier_reads_the_last_state(
     generator: np.random.Generator, lengths: list[int]
@@ -479,6 +394,8 @@ def test_bad_settings_are_named(changes: Fields, message: str) -> None:
 
 def test_bad_input_is_named() -> None:
     model, code = models.nic(**SMALL, max_length=4), models.code_captioner(11, 5)
+    with pytest.raises(ValueError, match="'fast', expected one of auto, literal, scan, library"):
+        model.implement("fast")
     features, words = torch.zeros(2, 3, 5), torch.zeros(2, 4, dtype=torch.long)
     with pytest.raises(ValueError, match="features has shape"):
         model.encode(torch.zeros(2, 3, 6))

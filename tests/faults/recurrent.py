@@ -8,12 +8,12 @@ CELL, SCAN = "torch_impl.recurrent.cell", "torch_impl.recurrent.scan"
 PARITY = "test_recurrent.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
 BY_HAND = "test_recurrent.py::test_the_scan_and_its_gradients_are_the_literal_form_s"
 LIBRARY = "test_recurrent.py::test_the_library_s_lstm_and_its_gradients_are_the_literal_form_s"
-ATTENTIVE = "test_recurrent.py::test_the_attentive_lstm_is_the_oracle_s"
-DIRECTIONS = "test_recurrent.py::test_both_directions_are_the_oracle_s"
+ATTENTIVE = "test_recurrent_layers.py::test_the_attentive_lstm_is_the_oracle_s"
+DIRECTIONS = "test_recurrent_layers.py::test_both_directions_are_the_oracle_s"
 MODEL = "test_recurrent_models.py::test_a_padded_batch_is_each_source_through_the_oracle"
 STEP = "test_recurrent_models.py::test_every_step_is_the_whole_prefix_whatever_the_order"
 ERRORS = "test_auto_reconstructor.py::test_errors_of_a_padded_batch_are_the_oracle_s"
-JOINT = "test_recurrent_models.py::test_the_loss_of_a_batch_is_the_joint_one_of_its_words"
+JOINT = "test_joint_training.py::test_the_loss_of_a_batch_is_the_joint_one_of_its_words"
 
 RECURRENT = (
     Fault(

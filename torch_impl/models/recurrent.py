@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from torch_impl.expansion import positive
 from torch_impl.models.common import Fields, check_words, log_probabilities
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
-from torch_impl.recurrent import LSTM, READINGS, AttentiveLSTM, State, read_only_inputs
+from torch_impl.recurrent import (
+    IMPLEMENTATIONS,
+    LSTM,
+    READINGS,
+    AttentiveLSTM,
+    State,
+    read_only_inputs,
+)
 from torch_impl.recurrent.attentive import Local
 
 SOURCES = ("features", "tokens")
@@ -128,7 +135,16 @@ class RecurrentCaptioner(nn.Module):
         self.vocabulary = nn.Linear(c.hidden_size, c.vocabulary_size, bias=c.bias)
 
     def implement(self, implementation: str) -> RecurrentCaptioner:
-        """Let every LSTM compute by this implementation; returns itself."""
+        """Let every LSTM compute by this implementation; returns itself.
+
+        Raises:
+            ValueError: an unknown implementation.
+        """
+        if implementation not in IMPLEMENTATIONS:
+            raise ValueError(
+                f"implementation is {implementation!r}, "
+                f"expected one of {', '.join(IMPLEMENTATIONS)}"
+            )
         for module in self.modules():
             if isinstance(module, LSTM):
                 module.implementation = implementation

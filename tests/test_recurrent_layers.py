@@ -1,0 +1,86 @@
+"""What is built on the LSTM: both directions, and attention at every step."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import attention as oracle_attention
+from reference import recurrent as oracle
+from tests import strategies
+from tests.covers import covers
+from tests.parity import Array, flat, gradients, load, numpy, tensor
+from tests.recurrent_parity import attentive_map, gates_map, score_map
+from tests.tolerances import assert_close
+from torch_impl.recurrent import AttentiveLSTM, BidirectionalLSTM
+
+
+@given(strategies.generators(), st.booleans())
+def test_both_directions_are_the_oracle_s(generator: np.random.Generator, ragged: bool) -> None:
+    layer = BidirectionalLSTM(3, 2)
+    parameters = load(layer, generator)
+    lengths = [4, 1, 3] if ragged else [4, 4, 4]
+    x = generator.standard_normal((3, 4, 3))
+    hs, last = layer(tensor(x), lengths if ragged else None)
+    p = {
+        f"{mine}{name}": value
+        for mine, theirs in (("forward.", "forwards."), ("backward.", "backwards."))
+        for name, value in gates_map(
+            {n.removeprefix(theirs): v for n, v in parameters.items() if n.startswith(theirs)}
+        ).items()
+    }
+    for b, length in enumerate(lengths):
+        H, final = oracle.bidirectional_lstm(x[b, :length], p)
+        assert_close(numpy(hs)[b, :length], H, "states")
+        assert (numpy(hs)[b, length:] == 0).all()
+        assert_close(numpy(last.h)[b], final.h, "final h")
+        assert_close(numpy(last.c)[b], final.c, "final c")
+
+
+@covers(arnet=[3, 4])
+@given(strategies.generators(), strategies.masks(max_batch=2, empty=True), st.integers(1, 4))
+def test_the_attentive_lstm_is_the_oracle_s(
+    generator: np.random.Generator, mask: Array, T: int
+) -> None:
+    """Whatever padding of the memory holds; without rows the context is zero."""
+    (B, L), d_x, d, d_s = mask.shape, 3, 2, 4
+    layer = AttentiveLSTM(d_x, d, d_s, 5)
+    parameters = load(layer, generator)
+    xs, memory = (generator.standard_normal(shape) for shape in ((B, T, d_x), (B, L, d_s)))
+    padded = tensor(np.where(mask[..., None], memory, np.nan))
+    hs, last = layer(tensor(xs), padded, torch.from_numpy(mask))
+    torch.autograd.backward(hs.sum())
+    assert np.isfinite(flat(gradients(layer))).all()
+    of_lstm = {n.removeprefix("lstm."): v for n, v in parameters.items() if "lstm" in n}
+    of_score = {n.removeprefix("attention."): v for n, v in parameters.items() if "attention" in n}
+    T_map, scores = attentive_map(of_lstm, d_x), score_map(of_score)
+
+    def score(h: Array, s: Array) -> float:
+        return oracle_attention.additive_score(h, s, scores)
+
+    for b in range(B):
+        s, state = memory[b][mask[b]], oracle.zero_state(d)
+        for t in range(T):
+            z = oracle_attention.soft_attention(state.h, s, score) if len(s) else np.zeros(d_s)
+            state = oracle.attentive_lstm(xs[b, t], z, state, T_map)
+            assert_close(numpy(hs)[b, t], state.h, f"step {t}")
+        assert_close(numpy(last.c)[b], state.c, "last c")
+
+
+@given(strategies.generators(), st.integers(1, 3))
+def test_steps_of_several_states_attend_to_one_memory(
+    generator: np.random.Generator, K: int
+) -> None:
+    """K hypotheses of each sequence by steps: as many sequences with their memory repeated."""
+    layer = AttentiveLSTM(3, 2, 4, zoneout=(0.2, 0.1)).eval()
+    load(layer, generator)
+    memory, lengths = tensor(generator.standard_normal((2, 5, 4))), torch.tensor([5, 2])
+    xs = tensor(generator.standard_normal((2 * K, 3, 3)))
+    local = layer.attention.project(memory, lengths)
+    state = layer.lstm.zero_state(2 * K)
+    whole, _ = layer(xs, memory.repeat_interleave(K, 0), lengths.repeat_interleave(K))
+    for t in range(3):
+        state = layer.step(xs[:, t], state, local)
+        assert_close(numpy(state.h), numpy(whole)[:, t], f"step {t}")
