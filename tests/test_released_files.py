@@ -244,17 +244,22 @@ def test_a_backbone_s_keys_that_do_not_fit_are_listed_by_their_own_names(
     case, _ = end_to_end(np.random.default_rng(0))
     weights, expected = case.tensors, {}
     names = sorted(name for name in weights if name.startswith("swin_transf."))
-    chosen = data.draw(st.sampled_from(names))
-    if data.draw(st.booleans()):
-        del weights[chosen]
-        expected[chosen] = "missing"
-    else:
-        weights[chosen] = weights[chosen][None]
-        expected[chosen] = "misshapen"
+    for chosen in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)):
+        change = data.draw(st.sampled_from(("missing", "misshapen", "transposed")))
+        other = weights[chosen][None]
+        if change == "transposed":
+            other = weights[chosen].permute(*reversed(range(weights[chosen].dim())))
+        if change == "missing":
+            del weights[chosen]
+            expected[chosen] = "missing"
+        elif other.shape != weights[chosen].shape:
+            weights[chosen] = other
+            expected[chosen] = "misshapen"
     for name in ("swin_transf.norm.weight", "swin_transf.norm.bias"):
         weights.pop(name, None)
         expected[name] = "missing"
-    weights["swin_transf.head.weight"], expected["swin_transf.head.weight"] = torch.ones(2), "extra"
+    for name in ("head.weight", "layers.7.blocks.0.norm1.weight", "layers.0.blocks.9.colour"):
+        weights[f"swin_transf.{name}"], expected[f"swin_transf.{name}"] = torch.ones(2), "extra"
     with pytest.raises(CheckpointError) as error:
         case.load(weights)
     assert problems_of(error) == expected

@@ -6,6 +6,7 @@ and, end to end, the backbone's 362 under ``swin_transf.``. Sizes are read from 
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 import re
@@ -215,9 +216,9 @@ def _norm(theirs: str, ours: str) -> Iterable[Weight]:
     yield Weight(f"{theirs}.bias", f"{ours}.bias", ("d_model",))
 
 
-def _count(weights: Iterable[str], stack: str) -> int:
+def _count(weights: Mapping[str, Tensor], stack: str) -> int:
     """How many layers a stack has, one at least: the highest that has a known part, plus one."""
-    layer = re.compile(rf"{stack}\.(\d+)\.(?:stc_exp|dyn_exp|mha|ff|norm_[123])\.")
+    layer = re.compile(rf"{stack}\.(\d{{1,3}})\.(?:stc_exp|dyn_exp|mha|ff|norm_[123])\.")
     return max((int(match[1]) + 1 for match in map(layer.match, weights) if match), default=1)
 
 
@@ -252,41 +253,56 @@ def _sizes(
 
 def _swin(weights: Mapping[str, Tensor], where: str) -> SwinTransformer:
     """The backbone that most tensors speak of, without storage."""
-    block = re.compile(r"layers\.(\d+)\.blocks\.(\d+)\.(.+)")
-    depths: defaultdict[int, int] = defaultdict(lambda: 1)
+    pattern = re.compile(
+        r"layers\.(\d{1,3})\.blocks\.(\d{1,3})\.((?:norm[12]|attn|mlp)\..+|attn_mask)"
+    )
+    blocks = [
+        (int(match[1]), int(match[2]), match[3], tuple(tensor.shape))
+        for name, tensor in weights.items()
+        if (match := pattern.fullmatch(name))
+    ]
+    depths: Counter[int] = Counter()
     said: defaultdict[Any, Counter[int]] = defaultdict(Counter)
-    for name, tensor in weights.items():
-        if not (match := block.fullmatch(name)):
-            continue
-        i, j, part, shape = int(match[1]), int(match[2]), match[3], tensor.shape
-        depths[i] = max(depths[i], j + 1)
-        if part == "norm1.weight" and len(shape) == 1:
-            said["embed_dim"][shape[0] // 2**i] += 1
-        elif part == "mlp.fc1.weight" and len(shape) == 2:
-            said["mlp_ratio"][shape[0] // max(shape[1], 1)] += 1
-        elif part == "attn.relative_position_bias_table" and len(shape) == 2:
-            said["heads", i][shape[1]] += 1
-            said["window", i][(math.isqrt(shape[0]) + 1) // 2] += 1
-        elif part == "attn.relative_position_index" and len(shape) == 2:
-            said["window", i][math.isqrt(shape[0])] += 1
-        elif part == "attn_mask" and len(shape) == 3 and math.isqrt(shape[0]) ** 2 == shape[0]:
-            said["grid"][math.isqrt(shape[0]) * math.isqrt(shape[1]) * 2**i] += 1
 
     def most(what: Any, otherwise: int = 1) -> int:
-        (value, _), *_ = said[what].most_common(1) or [(otherwise, 0)]
+        ((value, _),) = said[what].most_common(1) or [(otherwise, 0)]
         return value
 
+    for i, j, part, shape in blocks:
+        depths[i] = max(depths[i], j + 1)
+        match part, shape:
+            case "attn.relative_position_bias_table", (rows, _):
+                said["window", i][(math.isqrt(rows) + 1) // 2] += 1
+            case "attn.relative_position_index", (tokens, _):
+                said["window", i][math.isqrt(tokens)] += 1
+            case "norm1.weight", (dim,):
+                said["embed_dim"][dim // 2**i] += 1
+    # what contradicts the windows says nothing more
+    for i, _, part, shape in blocks:
+        window = most(("window", i))
+        match part, shape:
+            case "attn.relative_position_bias_table", (rows, heads):
+                if rows == (2 * window - 1) ** 2:
+                    said["heads", i][heads] += 1
+            case "attn_mask", (count, tokens, same):
+                n = math.isqrt(count)
+                if n * n == count and tokens == same == window**2:
+                    said["grid"][n * window * 2**i] += 1
+            case "mlp.fc1.weight", (hidden, dim):
+                if dim and hidden % dim == 0:
+                    said["mlp_ratio"][hidden // dim] += 1
+    # blocks after a stage that is not there are too many, not too few
+    stages = range(max(next(i for i in itertools.count() if i not in depths), 1))
     patches = weights.get("patch_embed.proj.weight", torch.empty(1, 3, 4, 4, device="meta"))
-    stages = range(max(depths, default=0) + 1)
     try:
         channels, patch_size = patches.shape[1], patches.shape[-1]
         configuration = SwinConfiguration(
-            # blocks without a mask have one window
+            # without masks there is one window
             image_size=most("grid", most(("window", 0))) * patch_size,
             patch_size=patch_size,
             in_channels=channels,
             embed_dim=most("embed_dim"),
-            depths=tuple(depths[i] for i in stages),
+            depths=tuple(max(depths[i], 1) for i in stages),
             num_heads=tuple(most(("heads", i)) for i in stages),
             window_size=most(("window", 0)),
             mlp_ratio=most("mlp_ratio"),
