@@ -1,10 +1,25 @@
-"""Middle-Out's decoders by the oracle's names and layout."""
+"""Small middle-out captioners with their weights by the oracle's names, sources and captions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from tests.parity import Array
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import middle_out as oracle
+from tests.parity import Array, load, numpy
+from tests.strategies import fill, generators
+from torch_impl.middle_out import SELF_ATTENTION
+from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration
+from torch_impl.models.middle_out import interleave
+
+KINDS = st.sampled_from(SELF_ATTENTION)
+PAD = 0
 
 
 def oracle_lstm(W: Array, b: Array) -> dict[str, Array]:
@@ -17,3 +32,86 @@ def oracle_side(weights: Mapping[str, Array]) -> dict[str, Array]:
     lstm = oracle_lstm(weights["W"], weights["b"])
     scores = {name: value for name, value in weights.items() if name.startswith("W_")}
     return {f"lstm.{name}": value for name, value in lstm.items()} | scores
+
+
+@dataclass(frozen=True)
+class Captions:
+    """A captioner, its weights by the oracle's names, padded sources and captions in halves."""
+
+    model: MiddleOutCaptioner
+    parameters: dict[str, Array]
+    features: Tensor
+    lengths: list[int]
+    captions: list[tuple[list[int], int, list[int]]]
+
+    @property
+    def tokens(self) -> Tensor:
+        """The captions in the generated order, padded."""
+        pad, middle_out = self.model.pad_id, self.model.configuration.middle_out
+        rows = [
+            interleave(left, middle, right, pad) if middle_out else [middle, *right]
+            for left, middle, right in self.captions
+        ]
+        longest = max(map(len, rows))
+        return torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
+
+
+SIDES: dict[bool, tuple[Any, ...]] = {True: ("left", "right"), False: ("right",)}
+
+
+def oracle_parameters(model: MiddleOutCaptioner, weights: dict[str, Array]) -> dict[str, Array]:
+    """A captioner's weights by the oracle's names."""
+    parameters = {"embedding.weight": weights["embedding.weight"]}
+    for ours, name in (("forwards", "forward"), ("backwards", "backward")):
+        lstm = torch_lstm(model.encoder.get_submodule(ours))
+        parameters |= {f"encoder.{name}.{key}": value for key, value in lstm.items()}
+    for p, side in enumerate(SIDES[model.configuration.middle_out]):
+        own = {
+            name.removeprefix("decoder_"): value[p]
+            for name, value in weights.items()
+            if name.startswith("decoder_")
+        }
+        prefix = side if model.configuration.middle_out else "decoder"
+        parameters |= {f"{prefix}.{name}": value for name, value in oracle_side(own).items()}
+        parameters[f"{prefix}.vocabulary.weight"] = weights["vocabulary_W"][p]
+        parameters[f"{prefix}.vocabulary.bias"] = weights["vocabulary_b"][p]
+    return parameters
+
+
+def torch_lstm(lstm: Any) -> dict[str, Array]:
+    """An ``LSTM``'s weights as the oracle's."""
+    W = np.concatenate([numpy(lstm.weight_x), numpy(lstm.weight_h)], -1)
+    return {"weight": W, "bias": numpy(lstm.bias)}
+
+
+@st.composite
+def captions(draw: st.DrawFn, middle_out: bool | None = None, kind: str | None = None) -> Captions:
+    """Small captioners with normal weights, ragged sources and captions."""
+    V, generator = draw(st.integers(4, 7)), draw(generators())
+    both = draw(st.booleans()) if middle_out is None else middle_out
+    words = st.lists(st.integers(1, V - 1), min_size=0, max_size=4)
+    model = MiddleOutCaptioner(
+        MiddleOutConfiguration(
+            vocabulary_size=V,
+            d_feature=draw(st.integers(1, 3)),
+            middle_out=both,
+            self_attention=draw(KINDS) if kind is None else kind,
+            middle_words=tuple(draw(st.sets(st.integers(3, V - 1), min_size=1))),
+            d_embedding=draw(st.integers(1, 3)),
+            hidden_size=2 * draw(st.integers(1, 2)),
+            max_length=6,
+        )
+    ).eval()
+    weights = load(model, generator)
+    lengths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    features = fill(generator, (len(lengths), max(lengths), model.configuration.d_feature))
+    drawn = [
+        (draw(words) if both else [], draw(st.integers(1, V - 1)), draw(words)) for _ in lengths
+    ]
+    named = oracle_parameters(model, weights)
+    return Captions(model, named, torch.from_numpy(features), lengths, drawn)
+
+
+def encoded(case: Captions, b: int) -> tuple[Array, Any]:
+    """Source ``b``, without padding, through the oracle's encoder."""
+    return oracle.encode(numpy(case.features[b, : case.lengths[b]]), case.parameters)

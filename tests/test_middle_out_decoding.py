@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reference import middle_out_decoding as oracle
 from tests.covers import covers
-from tests.test_middle_out import Captions, captions, encoded
+from tests.middle_out import Captions, captions, encoded
 from tests.tolerances import assert_close
 from torch_impl.middle_out_decoding import Halves, middle_out_beam_search
 from torch_impl.models import middle_out_captioner, sequence_to_sequence
