@@ -113,6 +113,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     with_pictures.add_argument(
         "--backbone", choices=BACKBONES, help="of a checkpoint that does not name its own"
     )
+    with_pictures.add_argument(
+        "--words",
+        type=Path,
+        metavar="FILE",
+        help="the checkpoint is an end to end one as the authors released it; these are its words, "
+        "a JSON list by their ids",
+    )
+    with_pictures.add_argument(
+        "--groups",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="its static expansion coefficients (default: v2's 32 64 128 256 512)",
+    )
     data_options.configure(parser, required=False)
     with_split = parser.add_argument_group("with a data set")
     with_split.add_argument("--split", help="the images to caption (default: test)")
@@ -128,13 +142,19 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: bad input, by name; a file is written whole or not at all.
     """
     of_split = ("scenes", "karpathy", "features", "mean_features", "split", "out")
-    of_pictures = ("num_return", "json", "overlay", "head", "skip_bad", "backbone")
+    of_pictures = (
+        *("num_return", "json", "overlay", "head", "skip_bad", "backbone"),
+        *("words", "groups"),
+    )
     for name in of_split if arguments.pictures else of_pictures:
         value = getattr(arguments, name)
         # a number may be 0
         if value is not None and value is not False:
             other = "a data set" if arguments.pictures else "pictures"
             raise InputError(f"--{name.replace('_', '-')} goes with {other}")
+    for name, other in (("head", "overlay"), ("groups", "words")):
+        if getattr(arguments, name) is not None and not getattr(arguments, other):
+            raise InputError(f"--{name} goes with --{other}")
     check_device(arguments.device)
     return (caption_pictures.run if arguments.pictures else _caption_split)(arguments)
 

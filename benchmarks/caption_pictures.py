@@ -9,23 +9,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks import backbones, overlay, pictures
+from benchmarks import backbones, overlay, pictures, released
 from benchmarks.backbones import Backbone
 from benchmarks.batches import chunks
-from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.features import PER_THREAD, in_parallel
 from benchmarks.files import write_atomically
 from benchmarks.run_folder import load_captioner
 from torch_impl.decoding import Hypothesis, Model, beam_search
-from torch_impl.models import Captioner
+from torch_impl.models import AnyCaptioner, Captioner
+
+
+class Words(Protocol):
+    """The words of a model's ids."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The caption that some ids are."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,7 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
     paths = _openable(pictures.find(arguments.pictures), arguments.skip_bad)
     if arguments.overlay:
         _check_names(paths)
-    model, vocabulary = load_captioner(arguments.checkpoint)
+    model: AnyCaptioner
+    vocabulary: Words
+    if arguments.words:
+        groups = arguments.groups or released.GROUPS
+        model, vocabulary = released.load(arguments.checkpoint, arguments.words, groups)
+    else:
+        model, vocabulary = load_captioner(arguments.checkpoint)
     backbone, captioner = backbones.of_run(model, arguments.checkpoint, arguments.backbone)
     attending = captioner if isinstance(captioner, Captioner) else None
     if arguments.overlay and not attending:
@@ -127,7 +139,7 @@ def _search(
         raise InputError(str(error)) from error
 
 
-def _result(path: Path, hypotheses: Iterable[Hypothesis], vocabulary: Vocabulary) -> dict[str, Any]:
+def _result(path: Path, hypotheses: Iterable[Hypothesis], vocabulary: Words) -> dict[str, Any]:
     captions = [
         {
             "caption": vocabulary.decode(hypothesis.tokens),
@@ -142,7 +154,7 @@ def _result(path: Path, hypotheses: Iterable[Hypothesis], vocabulary: Vocabulary
 def _overlay(
     arguments: argparse.Namespace,
     model: Captioner,
-    vocabulary: Vocabulary,
+    vocabulary: Words,
     path: Path,
     features: Tensor,
     tokens: Sequence[int],

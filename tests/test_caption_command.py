@@ -21,10 +21,12 @@ from benchmarks.datasets import karpathy
 from benchmarks.datasets.vocabulary import Vocabulary, tokenise
 from benchmarks.run_folder import load_captioner
 from tests import strategies
+from tests.released_weights import end_to_end, released
 from tests.test_pictures import encoded, huge
 from tests.tolerances import assert_close
 from torch_impl.decoding import beam_search
 from torch_impl.models import Captioner, Configuration, EndToEnd, EndToEndConfiguration
+from torch_impl.released import load_released
 from torch_impl.swin import SwinConfiguration
 from torch_impl.vision import Swin, normalise
 
@@ -199,6 +201,8 @@ def test_where_nothing_is_left_the_command_fails(place, tmp_path, capsys):
         (["--scenes", "--out", "x.json", "--skip-bad"], "--skip-bad goes with pictures"),
         (["--scenes", "--out", "x.json", "--head", 0], "--head goes with pictures"),
         (["--scenes"], "a data set needs --out"),
+        (["{}/images", "--head", 0], "--head goes with --overlay"),
+        (["{}/images", "--groups", 64], "--groups goes with --words"),
     ],
 )
 def test_bad_options_exit_2_with_one_line(place, capsys, words, message):
@@ -359,3 +363,56 @@ def test_an_end_to_end_checkpoint_sees_with_its_own_backbone(place, tmp_path, ca
     assert Swin(model.backbone).image_size == 32
     message = refused(capsys, *chosen, "--checkpoint", folder, "--backbone", "efficientnet_lite0")
     assert "has a backbone of its own, not efficientnet_lite0" in message
+
+
+@pytest.fixture
+def authors(tmp_path):
+    """An end to end checkpoint in the authors' form, small, and a file of its words."""
+    generator = np.random.default_rng(0)
+    _, swin = end_to_end(generator)
+    sizes = {"d_model": 8, "num_heads": 8, "vocabulary": 90, "groups": (2, 1), "positions": 20}
+    case = released(generator, d_feature=swin.d_feature, **sizes)
+    backbone = {f"swin_transf.{name}": tensor for name, tensor in swin.state_dict().items()}
+    torch.save({"model_state_dict": {**case.tensors, **backbone}}, tmp_path / "model.pth")
+    torch.save({"model_state_dict": case.tensors}, tmp_path / "features.pth")
+    words = [f"word{i}" for i in range(90)]
+    (tmp_path / "words.json").write_text(json.dumps(words))
+    return tmp_path, words
+
+
+def test_a_checkpoint_as_the_authors_released_it_captions_pictures(place, authors, capsys):
+    folder, words = authors
+    chosen = sorted((place / "images").glob("*.png"))[:2]
+    options = ["--words", folder / "words.json", "--groups", 2, 1, "--json", "-"]
+    capsys.readouterr()
+    assert main("caption", *chosen, *options, "--checkpoint", folder / "model.pth") == 0
+    found = json.loads(capsys.readouterr().out)
+    model = load_released(folder / "model.pth", groups=(2, 1), num_heads=8)
+    pixels = np.stack([pictures.squeeze(pictures.read(path), 16) for path in chosen])
+    images = normalise(torch.from_numpy(pixels)).double()
+    expected = beam_search(model, images, beam_size=3, max_length=20)
+    for result, (best,) in zip(found, expected, strict=True):
+        ids = [i for i in best.tokens if i not in (77, 78, 79)]
+        assert result["captions"][0]["caption"] == " ".join(words[i] for i in ids)
+        assert_close(result["captions"][0]["score"], best.score)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "words", "groups", "message"),
+    [
+        ("missing.pth", None, (2, 1), "missing.pth: no such file"),
+        ("features.pth", None, (2, 1), "captions features, expected an end to end checkpoint"),
+        ("model.pth", None, (64,), "groups"),
+        ("model.pth", [1] * 90, (2, 1), "expected a JSON list of the checkpoint's words"),
+        ("model.pth", ["a"], (2, 1), "words.json: 1 words, "),
+    ],
+)
+def test_a_released_checkpoint_that_does_not_fit_is_refused(
+    place, authors, capsys, checkpoint, words, groups, message
+):
+    folder, _ = authors
+    if words:
+        (folder / "words.json").write_text(json.dumps(words))
+    options = ["--words", folder / "words.json", "--groups", *groups]
+    picture = place / "images" / "scene_000000.png"
+    assert message in refused(capsys, picture, "--checkpoint", folder / checkpoint, *options)
