@@ -28,11 +28,13 @@ def test_the_inventory_is_68_equations_and_two_listings():
     assert len(equations.entries()) == 70
 
 
-def test_every_equation_and_listing_has_an_oracle_and_a_property():
-    for entry in equations.entries():
-        assert entry["oracle"], entry
-        assert entry["properties"], entry
-    assert equations.summary(equations.entries()) == (
+@pytest.fixture(scope="module")
+def entries():
+    return {(entry["paper"], entry["number"]): entry for entry in equations.entries()}
+
+
+def test_every_equation_and_listing_is_oracled(entries):
+    assert equations.summary(list(entries.values())) == (
         "68 of 68 numbered equations and 2 of 2 listings covered"
     )
 
@@ -42,8 +44,8 @@ def test_every_paper_is_complete():
 
 
 @pytest.mark.parametrize("key", COMPLETE, ids=lambda key: f"{key[0]}-{key[1]}")
-def test_a_complete_papers_equation_has_oracle_counterpart_and_property(key):
-    (entry,) = [e for e in equations.entries() if (e["paper"], e["number"]) == key]
+def test_a_complete_papers_equation_has_oracle_counterpart_and_property(key, entries):
+    entry = entries[key]
     assert entry["oracle"], "no function of the oracle carries it"
     assert (entry["counterpart"] is None) == (key in equations.WITHOUT_COUNTERPART)
     assert entry["properties"], "no test carries @covers for it"
