@@ -48,6 +48,9 @@ def evaluate(
     status: str,
     key: str,
     seed: int,
+    paper: str = PAPER,
+    table: str = TABLE,
+    unit: float = 100,
     split: str = "test",
     beam_size: int = 3,
     max_length: int = 20,
@@ -59,8 +62,8 @@ def evaluate(
     """Caption ``split`` by beam search and score it by every metric that can run here.
 
     Returns:
-        A record whose values are the scores times 100, and whose details hold CIDEr-D by image (in
-        the split's order, 0 to 10) and the first ``examples`` captions.
+        A record whose values are the scores times ``unit``, and whose details hold CIDEr-D by image
+        (in the split's order, 0 to 10) and the first ``examples`` captions.
     """
     began = time.perf_counter()
     part = data_options.split(data, split)
@@ -72,10 +75,10 @@ def evaluate(
     shown = part.image_ids[:: max(1, len(part.image_ids) // examples)][:examples]
     return records.make(
         kind,
-        paper=PAPER,
-        table=TABLE,
+        paper=paper,
+        table=table,
         row=row,
-        values={name: 100 * value for name, value in scores.values.items()},
+        values={name: unit * value for name, value in scores.values.items()},
         status=status,
         key=key,
         n=len(captions),

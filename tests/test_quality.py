@@ -132,7 +132,7 @@ def test_the_signature_says_tokeniser_documents_and_absence_of_end_tokens():
 @pytest.mark.parametrize(
     ("references", "predictions", "options", "message"),
     [
-        ({1: ["a"]}, {1: "a"}, {"tokeniser": "wrods"}, "'wrods', expected one of ptb, words, characters"),
+        ({1: ["a"]}, {1: "a"}, {"tokeniser": "wrods"}, "'wrods', expected one of ptb, words, char"),
         ({1: ["a"]}, {1: "a"}, {"metrics": ["B5"]}, "'B5' given, expected some of B1, B2"),
         ({1: ["a"]}, {1: "a"}, {"metrics": []}, "none given, expected some of B1"),
         ({1: ["a"]}, {}, {}, "predictions: none given"),

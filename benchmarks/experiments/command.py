@@ -11,10 +11,15 @@ from pathlib import Path
 from benchmarks import papers, records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.experiments import digits
+from benchmarks.experiments import arnet, digits, read_only
 from benchmarks.experiments.experiment import Experiment, Place
 
-EXPERIMENTS: tuple[Experiment, ...] = (digits.EXPERIMENT,)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    arnet.IMAGE_CAPTIONS,
+    arnet.CODE_CAPTIONS,
+    digits.EXPERIMENT,
+    read_only.EXPERIMENT,
+)
 WORK = records.LOCAL.parent / "runs"
 KEPT = records.LOCAL / "training.jsonl"
 

@@ -1,0 +1,217 @@
+"""ARNet Tables 1 to 4: captions of images and of code, and how far training is from inference.
+
+Each row is trained in the two stages of section 4.2, both of them with what the row is named for
+but ARNet, which is in the second alone, where it goes on from the plain model's first. The second
+stage of the others has no reconstruction and is otherwise the same, so that a row differs from its
+baseline in one thing. The paper does not print the rates of zoneout and of scheduled sampling, nor
+lambda for code: zoneout's are those of Krueger et al. (2017) for words, sampling's those of
+Middle-Out (section 4.2), lambda that of images.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from benchmarks import records
+from benchmarks.datasets import CaptionData, code, karpathy, scenes
+from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.evaluate import evaluate
+from benchmarks.experiments.captions import discrepancy, folder_of, in_stages
+from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.presets import Settings
+from benchmarks.records import Record
+from torch_impl.models import RecurrentConfiguration
+from torch_impl.optimization import Recipe
+
+LAMBDA = 0.01
+BEAM = 3
+BASELINES = ("Encoder-Decoder", "Attentive Encoder-Decoder")
+ADDED = ("", " + Zoneout", " + Scheduled Sampling", " + ARNet")
+ROWS = tuple(baseline + added for baseline in BASELINES for added in ADDED)
+
+
+def recipe(lr: float, epochs: int, batch_size: int) -> Recipe:
+    """Adam at one rate, as ARNet's stages are trained."""
+    return Recipe(
+        lr=lr,
+        warmup=0,
+        schedule="linear",
+        anneal=1.0,
+        anneal_every=1,
+        epochs=epochs,
+        batch_size=batch_size,
+        label_smoothing=0.0,
+        dropout=0.0,
+        algorithm="adam",
+    )
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is captioned, and how much of it.
+
+    Args:
+        load: where -> the data.
+        status: of its records.
+        model: sizes of the captioner.
+        stages: the training.
+        tokeniser: of the scores.
+        max_length: of a caption, the start included.
+    """
+
+    load: Callable[[Place], CaptionData]
+    status: str
+    model: Mapping[str, Any]
+    stages: tuple[Settings, Settings]
+    tokeniser: str = "words"
+    max_length: int = 20
+
+
+def flickr8k(place: Place) -> CaptionData:
+    """Flickr8k with its features, which `captionbench features` put into the folder of work."""
+    folder = folder_of(place, "flickr8k")
+    return karpathy.load(folder / "dataset_flickr8k.json", place.work / "features")
+
+
+def _code(length: int, place: Place) -> CaptionData:
+    return code.load(folder_of(place, "habeascorpus"), length)
+
+
+def _stages(first: Recipe, second: Recipe, **settings: Any) -> tuple[Settings, Settings]:
+    return Settings(first, **settings), Settings(second, **settings)
+
+
+IMAGES = {
+    "scenes": Form(
+        lambda _: scenes.make(seed=0, train=2000, val=100, test=250),
+        "embedded",
+        {"d_embedding": 128, "hidden_size": 128},
+        _stages(recipe(2e-3, 3, 100), recipe(5e-4, 2, 100), captions_per_image=5),
+    ),
+    "flickr8k": Form(
+        flickr8k,
+        "other data",
+        {"d_embedding": 512, "hidden_size": 512},
+        _stages(recipe(5e-4, 15, 64), recipe(1e-4, 10, 64), validation_images=500, max_length=30),
+        max_length=30,
+    ),
+}
+CODE = {
+    "reduced": Form(
+        partial(_code, 40),
+        "other data",
+        {"d_embedding": 128, "hidden_size": 128, "source": "tokens"},
+        _stages(
+            recipe(1e-3, 4, 64),
+            recipe(5e-4, 2, 64),
+            validation_images=200,
+            metric="B4",
+            max_length=40,
+        ),
+        max_length=40,
+    ),
+    "full": Form(
+        partial(_code, code.LENGTH),
+        "other data",
+        {"d_embedding": 512, "hidden_size": 256, "source": "tokens"},
+        _stages(recipe(1e-3, 30, 16), recipe(5e-4, 20, 16), metric="B4", max_length=301),
+        max_length=301,
+    ),
+}
+
+
+def _run(
+    form: Form, tables: tuple[str, str], place: Place, row: str, seed: int, key: str
+) -> list[Record]:
+    began = time.perf_counter()
+    data = form.load(place)
+    fields: dict[str, Any] = {"attentive": row.startswith("Attentive")}
+    first, second = form.stages
+    if row.endswith("Zoneout"):
+        fields |= {"zoneout_cell": 0.5, "zoneout_hidden": 0.05}
+    if row.endswith("Sampling"):
+        first, second = replace(first, sampling=0.05), replace(second, sampling=0.05)
+    if row.endswith("ARNet"):
+        second = replace(second, lambda_=LAMBDA)
+    configuration = RecurrentConfiguration(
+        len(data.vocabulary),
+        data.splits["train"].features.d_feature,
+        start_id=START_ID,
+        end_id=END_ID,
+        pad_id=PAD_ID,
+        max_length=form.max_length,
+        **{**form.model, **fields},
+    )
+    results = in_stages(data, configuration, [first, second], seed, place)
+    model = results[-1].model
+    options: dict[str, Any] = {"beam_size": BEAM, "max_length": form.max_length}
+    scored = evaluate(
+        "training",
+        model,
+        data.vocabulary,
+        data,
+        row=row,
+        status=form.status,
+        key=key,
+        seed=seed,
+        paper="arnet",
+        table=tables[0],
+        unit=1,
+        tokeniser=form.tokeniser,
+        details={
+            "configuration": configuration.to_dict(),
+            "stages": [asdict(first), asdict(second)],
+            "validations": [result.best for result in results],
+        },
+        **options,
+    )
+    apart = discrepancy(model, data, "test", **options)
+    far = {**scored, "what": scored["what"] | {"table": tables[1]}, "values": apart}
+    wall_s = time.perf_counter() - began
+    return [{**record, "wall_s": wall_s} for record in (scored, far)]
+
+
+def _runs(
+    forms: Mapping[str, Form],
+    tables: tuple[str, str],
+    form: str,
+    place: Place,
+    seeds: Sequence[int],
+) -> list[Run]:
+    """All rows of a seed, then those of the next."""
+    chosen = forms[form]
+    sizes = form, chosen.model, chosen.stages
+    found = []
+    for seed in seeds:
+        for row in ROWS:
+            key = records.key_of("arnet", tables, row, sizes, seed)
+            found.append(Run(row, seed, key, partial(_run, chosen, tables, place, row, seed, key)))
+    return found
+
+
+IMAGE_CAPTIONS = Experiment(
+    "arnet",
+    ("1", "2"),
+    tuple(IMAGES),
+    {
+        "scenes": "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
+        "flickr8k": "Flickr8k (features in the folder of work), 512 units, 15 + 10 epochs: a GPU",
+    },
+    3,
+    partial(_runs, IMAGES, ("1", "2")),
+)
+CODE_CAPTIONS = Experiment(
+    "arnet",
+    ("3", "4"),
+    tuple(CODE),
+    {
+        "reduced": "HabeasCorpus cut to 40 tokens, 128 units, 4 + 2 epochs: an hour on a CPU",
+        "full": "300 tokens, 256 units, up to 30 + 20 epochs, chosen by BLEU-4: for a GPU",
+    },
+    3,
+    partial(_runs, CODE, ("3", "4")),
+)

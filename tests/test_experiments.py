@@ -1,0 +1,111 @@
+"""The experiments on captions: rows differ in what they are named for, and fill two tables each."""
+
+import lzma
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from benchmarks import quality
+from benchmarks.datasets import code, scenes
+from benchmarks.experiments import arnet, captions, read_only
+from benchmarks.experiments.arnet import recipe
+from benchmarks.experiments.experiment import Place
+from benchmarks.presets import Settings
+
+STAGES = arnet._stages(recipe(1e-2, 2, 12), recipe(1e-2, 1, 12), captions_per_image=5)
+SIZES = {"d_embedding": 8, "hidden_size": 8}
+
+
+def small(_):
+    return scenes.make(seed=0, train=12, val=2, test=4)
+
+
+@pytest.fixture(autouse=True)
+def without_java(monkeypatch):
+    """METEOR is started once a run, which takes longer than all else here."""
+    monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path, tmp_path / "work")
+
+
+@pytest.fixture
+def images(monkeypatch):
+    monkeypatch.setitem(arnet.IMAGES, "scenes", arnet.Form(small, "embedded", SIZES, STAGES))
+    form = read_only.Form(small, "embedded", 8, Settings(read_only._recipe(1, 12, 0.5)))
+    monkeypatch.setitem(read_only.FORMS, "scenes", form)
+
+
+def test_a_row_of_arnet_is_scored_and_measured_and_begins_as_its_baseline(images, place):
+    runs = {run.row: run for run in arnet.IMAGE_CAPTIONS.runs("scenes", place, [0])}
+    assert list(runs) == list(arnet.ROWS) and len({run.key for run in runs.values()}) == 8
+    first = {}
+    for row in ("Attentive Encoder-Decoder", "Attentive Encoder-Decoder + ARNet"):
+        scored, apart = runs[row].make()
+        assert (scored["what"]["table"], apart["what"]["table"]) == ("1", "2")
+        assert 0 <= scored["values"]["CIDEr-D"] <= 10
+        assert 0 <= apart["values"]["d_mc"] <= 2 and 0 <= apart["values"]["d_pw"] <= 2
+        assert scored["details"]["configuration"]["attentive"]
+        first[row] = scored["details"]["validations"][0]
+    # the same training, to its seconds: it was not done again
+    assert len({str(validation) for validation in first.values()}) == 1
+
+
+def test_arnet_s_regularisers_are_what_the_rows_say(images, place, monkeypatch):
+    asked = {}
+
+    def remember(data, configuration, stages, seed, place, *, row):
+        asked[row] = configuration, stages
+        raise StopIteration
+
+    for run in arnet.IMAGE_CAPTIONS.runs("scenes", place, [0]):
+        monkeypatch.setattr(arnet, "in_stages", partial(remember, row=run.row))
+        with pytest.raises(StopIteration):
+            run.make()
+    for row, (configuration, (first, second)) in asked.items():
+        assert bool(configuration.zoneout_hidden) == row.endswith("Zoneout")
+        assert bool(first.sampling) == bool(second.sampling) == row.endswith("Sampling")
+        assert not first.lambda_ and bool(second.lambda_) == row.endswith("ARNet")
+
+
+def test_code_is_captioned_by_the_same_rows(place, monkeypatch):
+    folder = place.data / "habeascorpus"
+    folder.mkdir()
+    lines = "".join(f"int x{i} ;\ta list of {i} items\n" for i in range(6))
+    for name in code.FILES.values():
+        (folder / name).write_bytes(lzma.compress(lines.encode()))
+    sizes = {**SIZES, "source": "tokens"}
+    stages = tuple(replace(stage, captions_per_image=1, metric="B4") for stage in STAGES)
+    form = arnet.Form(partial(arnet._code, 5), "other data", sizes, stages)
+    monkeypatch.setitem(arnet.CODE, "reduced", form)
+    run = arnet.CODE_CAPTIONS.runs("reduced", place, [1])[3]
+    scored, apart = run.make()
+    assert scored["data"]["name"] == "habeascorpus, 5 tokens" and scored["seeds"] == [1]
+    assert set(apart["values"]) == {"d_mc", "d_pw"}
+    assert run.make()[0]["values"] == scored["values"]
+
+
+def test_the_read_only_unit_is_read_in_both_ways_and_not_at_all(images, place):
+    losses = {}
+    for run in read_only.EXPERIMENT.runs("scenes", place, [0]):
+        lost, scored = run.make()
+        assert lost["what"]["table"] == "losses" and scored["what"]["table"] == "scores"
+        configuration = scored["details"]["configuration"]
+        assert configuration["read_only"] == read_only.ROWS[run.row]
+        assert not configuration["bias"] and not configuration["squash"]
+        losses[run.row] = lost["values"]["training loss"], lost["values"]["evaluation loss"]
+    assert len(set(losses.values())) == 3 and all(x > 0 for pair in losses.values() for x in pair)
+
+
+def test_the_mean_loss_is_a_mean_over_words_whatever_the_batches(images, place):
+    run = read_only.EXPERIMENT.runs("scenes", place, [0])[0]
+    run.make()
+    data = small(None)
+    form = read_only.FORMS["scenes"]
+    configuration = read_only.configuration(data, form.size, "LSTM")
+    (result,) = captions.in_stages(data, configuration, [form.settings], 0, place)
+    whole, parts = (captions.mean_loss(result.model, data, "test", n) for n in (100, 3))
+    assert whole == pytest.approx(parts)
