@@ -123,9 +123,8 @@ def test_json_has_what_the_lines_have_and_the_best_come_first(place, tmp_path, c
 
 
 def test_batches_change_no_caption(place, capsys):
-    by_size = [
-        captioned(place, capsys, place / "images", "--batch-size", size)[0] for size in (3, 50)
-    ]
+    chosen = sorted((place / "images").glob("*.png"))[:7]
+    by_size = [captioned(place, capsys, *chosen, "--batch-size", size)[0] for size in (3, 50)]
     words = [re.sub(r"\(.*?\)", "", out) for out in by_size]
     assert words[0] == words[1]
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from benchmarks import pictures
 from benchmarks.errors import InputError
-from tests import strategies
+from tests import strategies, tolerances
 
 LOSSLESS = ("png", "bmp", "tiff", "ppm")
 FILE = "some/where.png"
@@ -96,7 +96,7 @@ def test_cmyk_is_the_colour_that_it_prints(level):
     image = Image.new("CMYK", (8, 8), (0, 0, 0, level))
     assert (decoded(encoded(image, "tiff")) == 255 - level).all()
     grey = decoded(encoded(image, "jpeg", quality=100))
-    assert abs(grey.astype(int) - (255 - level)).max() <= 2, "JPEG's rounding"
+    assert abs(grey.astype(int) - (255 - level)).max() <= tolerances.JPEG
 
 
 TURNED = {
