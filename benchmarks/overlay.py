@@ -55,7 +55,8 @@ def looks(
 def draw(picture: Image.Image, words: Sequence[str], weights: Tensor) -> bytes:
     """A PNG: the picture, and the picture under each word's ``weights`` (words, L).
 
-    Each word's colours have a scale of their own, from its least weight to its greatest.
+    Each word's colours have a scale of their own, from its least weight to its greatest. Letters
+    are of the fonts that matplotlib's configuration names.
     The L rows of features are a square grid, row by row, that covers the picture.
 
     Raises:

@@ -39,6 +39,14 @@ TRANSFORMER = (
         "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",
     ),
     Fault(
+        "attention weights of no head",
+        "the weights that are shown take keys for heads and heads for keys",
+        "torch_impl.attention:attention_weights",
+        "weights.unflatten(2, (num_heads, L)).transpose(1, 2)",
+        "weights.unflatten(2, (L, num_heads)).permute(0, 3, 1, 2)",
+        "test_attention.py::test_weights_sum_to_one_over_what_is_seen_and_make_the_output",
+    ),
+    Fault(
         "missing residual",
         "the mixer replaces its input instead of adding to it",
         "torch_impl.transformer:EncoderLayer.forward",
