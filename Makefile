@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: report test faults lint quick-report clean
+.PHONY: report test faults lint quick-report timings clean
 
 report: $(VENV)/installed
 	$(BIN)/captionbench report
@@ -22,6 +22,11 @@ lint: $(VENV)/installed
 
 quick-report: $(VENV)/installed
 	$(BIN)/captionbench report --quick
+
+# recorded, never a gate: what is counted is one, in the tests
+timings: $(VENV)/installed
+	$(BIN)/python -m pytest benchmarks/pytest_benchmark --benchmark-max-time=0.05 \
+		--benchmark-min-rounds=3 --benchmark-autosave
 
 # torch on its own first: an index may hold its wheel where it holds no other pinned one
 $(VENV)/installed: pyproject.toml constraints.txt

@@ -17,7 +17,16 @@ SHORT = [
     *("--num-encoder-layers", "1", "--num-decoder-layers", "1"),
 ]
 SCENES = ["--scenes", "6,2,2"]
-TINY = ["--tiny", "--seconds", "0.001", "--only", "static-layer forward"]
+TINY = ["--tiny", "--seconds", "0.001"]
+SHORTER = {
+    "train": SHORT,
+    "time": [*TINY, "--only", "static-layer forward"],
+    "scale": [*TINY, "--only", "static-vectors"],
+    "record": [*TINY, "--minutes", "0.01"],
+    "predict": ["--tiny"],
+    "compare": ["--counts-only", "--only", "static-operator"],
+}
+"""What is said beside a command so that it is quick."""
 
 
 def commands():
@@ -53,18 +62,16 @@ def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
     pasted = commands()
     for command in pasted:
         words = shlex.split(os.path.expandvars(command), comments=True)
-        if words[0] == "train":
-            words += SHORT
+        words += SHORTER.get(words[0], [])
         if "--scenes" in words:
             words += SCENES
-        if words[0] == "time":
-            words += TINY
         expected = 1 if "wrong.py" in command else 0
-        if "cuda" in words and not torch.cuda.is_available():
+        if "gpu" in words and not torch.cuda.is_available():
             expected = 2
         assert cli.main(words) == expected, (command, capsys.readouterr().err)
     assert {command.split()[0] for command in pasted} >= {
-        *("verify", "flops", "time", "tables", "score", "train", "caption", "features", "evaluate"),
+        *("verify", "flops", "time", "compare", "counts", "scale", "predict", "record", "tables"),
+        *("reproduce", "score", "train", "caption", "features", "evaluate"),
     }
     assert (tmp_path / "runs" / "scenes" / "test.json").exists()
     (measured,) = records.load(tmp_path / "local")

@@ -71,6 +71,11 @@ class Form:
     max_length: int = 20
 
 
+def generated(_: Place) -> CaptionData:
+    """The embedded scenes, which need no place."""
+    return scenes.make(seed=0, train=2000, val=100, test=250)
+
+
 def flickr8k(place: Place) -> CaptionData:
     """Flickr8k with its features, which `captionbench features` put into the folder of work."""
     folder = folder_of(place, "flickr8k")
@@ -87,7 +92,7 @@ def _stages(first: Recipe, second: Recipe, **settings: Any) -> tuple[Settings, S
 
 IMAGES = {
     "scenes": Form(
-        lambda _: scenes.make(seed=0, train=2000, val=100, test=250),
+        generated,
         "embedded",
         {"d_embedding": 128, "hidden_size": 128},
         _stages(recipe(2e-3, 3, 100), recipe(5e-4, 2, 100), captions_per_image=5),

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from benchmarks import records
-from benchmarks.datasets import CaptionData, scenes
+from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.evaluate import evaluate
-from benchmarks.experiments.arnet import flickr8k
+from benchmarks.experiments.arnet import flickr8k, generated
 from benchmarks.experiments.captions import in_stages, mean_loss
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.presets import Settings
@@ -63,7 +63,7 @@ def _recipe(epochs: int, batch_size: int, lr: float = 2.0) -> Recipe:
 
 FORMS = {
     "scenes": Form(
-        lambda _: scenes.make(seed=0, train=2000, val=100, test=250),
+        generated,
         "embedded",
         128,
         Settings(_recipe(6, 32), captions_per_image=5),

@@ -25,7 +25,10 @@ from tqdm import tqdm
 
 from benchmarks import ablation, equations, java, quality, records, table_vi
 from benchmarks.datasets import captions
+from benchmarks.experiments import arnet
+from benchmarks.experiments.experiment import Place, Run
 from benchmarks.files import sha256
+from benchmarks.hardware import training_time
 from benchmarks.records import Record
 from benchmarks.verify import table
 from benchmarks.verify.command import EXAMPLES, QUICK
@@ -148,6 +151,24 @@ def verify(key: str, examples: int) -> list[Record]:
     ]
 
 
+def predict_training_time(key: str, paper: str) -> list[Record]:
+    """What the paper's table of training times comes to by the roofline."""
+    return [{**record, "key": key} for record in training_time.make_records(paper)]
+
+
+def regularise(key: str, runs: Sequence[Run]) -> list[Record]:
+    """Runs of an experiment one after the other, as what they share is done once."""
+    return [record for run in runs for record in run.make()]
+
+
+def _regularised(work: Path) -> Iterator[Job]:
+    """ARNet beside the plain captioner, without attention and with it, on the scenes."""
+    runs = {run.row: run for run in arnet.IMAGE_CAPTIONS.runs("scenes", Place(None, work), [0])}
+    for baseline in arnet.BASELINES:
+        pair = [runs[baseline], runs[f"{baseline} + ARNet"]]
+        yield Job(f"train, decode, score {pair[-1].row}", pair[-1].key, regularise, (pair,))
+
+
 def plan(data: Path | None, quick: bool) -> list[Job]:
     """All jobs, the long ones first so that no process is left alone with one at the end."""
     scale = ablation.QUICK if quick else ablation.FULL
@@ -157,6 +178,13 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
         for row in scale.rows:
             name = f"train, decode, score {row.name}, seed {seed}"
             jobs.append(Job(name, scale.key(row, seed, scorers), ablation.run, (scale, row, seed)))
+    if not quick:
+        jobs += _regularised(records.LOCAL.parent / "runs")
+        for paper in training_time.tables():
+            key = records.key_of("training time", paper)
+            jobs.append(
+                Job(f"predict training times of {paper}", key, predict_training_time, (paper,))
+            )
     if data is not None and not quick:
         for released in RELEASED:
             paths = released.paths(data)
