@@ -6,17 +6,15 @@ import contextlib
 import io
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.speed import resources
 from benchmarks.speed.case import Work
 
-OPERATORS, LAUNCHES, BREAKS = "operators", "kernel launches", "graph breaks"
+LAUNCHES, BREAKS = "kernel launches", "graph breaks"
 Counts = dict[str, int]
 
 
@@ -38,26 +36,9 @@ def _once(work: Work, device: torch.device) -> Counts:
     found = {name: int(value) for name, value in taken.items()}
     if not work.trains:
         del found["saved bytes"]
-    with _Operators() as operators:
-        work.call()
-    found[OPERATORS] = operators.count
     if device.type == "cuda":
         found[LAUNCHES] = _launches(work, device)
     return found
-
-
-class _Operators(TorchDispatchMode):
-    """Counts what PyTorch dispatches: on a CPU the nearest thing to a kernel's launch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(
-        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.count += 1
-        return operation(*args, **(kwargs or {}))
 
 
 def _launches(work: Work, device: torch.device) -> int:
