@@ -24,6 +24,7 @@ SHORTER = {
     "scale": [*TINY, "--only", "static-vectors"],
     "record": [*TINY, "--minutes", "0.01"],
     "predict": ["--tiny"],
+    "scenes": ["--images", "3"],
     "compare": ["--counts-only", "--only", "static-operator"],
 }
 """What is said beside a command so that it is quick."""
@@ -72,6 +73,7 @@ def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
     assert {command.split()[0] for command in pasted} >= {
         *("verify", "flops", "time", "compare", "counts", "scale", "predict", "record", "tables"),
         *("reproduce", "score", "train", "caption", "features", "evaluate"),
+        *("scenes", "dataset"),
     }
     assert (tmp_path / "runs" / "scenes" / "test.json").exists()
     (measured,) = records.load(tmp_path / "local")
