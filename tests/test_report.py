@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from benchmarks import ablation, equations, fit, java, papers, publish, quality, records
 from benchmarks.cli import main
+from benchmarks.experiments import arnet
 from benchmarks.report import build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
 
@@ -250,7 +251,7 @@ def test_what_can_be_scored_since_is_measured_again_and_nothing_else(machine):
     bare, with_java, with_models = machine(), machine("Java"), machine("Java", "SPICE models")
     assert bare == machine()
     scored = {name for name in bare if name.startswith(("score", "train"))}
-    assert len(scored) == len(jobs.RELEASED) + 2 * len(ablation.ROWS)
+    assert len(scored) == len(jobs.RELEASED) + 2 * len(ablation.ROWS) + len(arnet.BASELINES)
     for before, after in ((bare, with_java), (with_java, with_models)):
         assert {name for name in bare if before[name] != after[name]} == scored
 
@@ -345,7 +346,7 @@ def test_import_publishes_once_and_refuses_what_is_no_record(tmp_path, monkeypat
     records.append([ablation_record("attention | attention", 0, [1.0])], path)
     for expected in (1, 0):
         assert main(["import", str(path)]) == 0
-        assert capsys.readouterr().out.startswith(f"{expected} new of 1")
+        assert capsys.readouterr().out.startswith(f"{expected} of 1 records published")
     assert build.stale(records.load(tmp_path / "reports" / "records"), tmp_path / "reports") == []
     page = tmp_path / "reports" / "README.md"
     page.write_text(page.read_text() + "edited by hand\n")

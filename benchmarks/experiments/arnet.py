@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks import records
+from benchmarks import java, records
 from benchmarks.datasets import CaptionData, code, karpathy, scenes
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.evaluate import evaluate
@@ -189,11 +189,12 @@ def _runs(
 ) -> list[Run]:
     """All rows of a seed, then those of the next."""
     chosen = forms[form]
-    sizes = form, chosen.model, chosen.stages
+    # what can score here too: what could not is measured when it can
+    given = form, chosen.model, chosen.stages, java.available()
     found = []
     for seed in seeds:
         for row in ROWS:
-            key = records.key_of("arnet", tables, row, sizes, seed)
+            key = records.key_of("arnet", tables, row, given, seed)
             found.append(Run(row, seed, key, partial(_run, chosen, tables, place, row, seed, key)))
     return found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from benchmarks import records
+from benchmarks import java, records
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.evaluate import evaluate
@@ -128,10 +128,11 @@ def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record
 def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     """All rows of a seed, then those of the next."""
     chosen = FORMS[form]
+    given = form, chosen.size, chosen.settings, java.available()
     found = []
     for seed in seeds:
         for row in ROWS:
-            key = records.key_of(PAPER, row, form, chosen.size, chosen.settings, seed)
+            key = records.key_of(PAPER, row, given, seed)
             found.append(Run(row, seed, key, partial(_run, chosen, place, row, seed, key)))
     return found
 
