@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -366,7 +367,6 @@ def test_no_time_left_says_so(tmp_path, capsys):
         (["--threads", "1", "0"], "--threads 0: expected a number from 1 to"),
         (["--out", "/dev/null/r.jsonl"], "/dev/null/r.jsonl: cannot be written"),
         (["--only", "reward", "--plot", "p.svg"], "--plot: nothing is timed at two sums of"),
-        (["--suite", "gpu", "--only", "drawn"], "no case of --suite gpu is left"),
     ],
 )
 def test_what_cannot_be_timed_is_one_line(words, said, tmp_path, capsys, monkeypatch):
@@ -686,3 +686,35 @@ def test_what_was_timed_here_is_in_the_next_report(tmp_path):
 def test_a_model_with_nothing_to_expand_says_so():
     with pytest.raises(ValueError, match="has no expansion"):
         layers.expansions(torch.nn.Linear(1, 1), "literal")
+
+
+@pytest.mark.parametrize("name", sorted(SUBJECTS))
+def test_whatever_is_listed_can_be_timed_and_sizes_given_are_kept(name):
+    parser = argparse.ArgumentParser()
+    options.configure(parser)
+    subject = SUBJECTS[name]
+    given = ["--batch", "3"] if "batch" in subject.sizes else []
+    arguments = parser.parse_args(["--only", name, "--tiny", *given])
+    cases = options.chosen(arguments, torch.device("cpu"))
+    assert name in {case.subject.name for case in cases}
+    for case in cases:
+        if "batch" in case.subject.sizes:
+            assert case.sizes.batch == 3
+        assert not {i for i in case.implementations if i.endswith(COMPILED)}
+
+
+def test_every_name_of_several_is_timed(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    words = ["--only", "greedy", "static-operator forward", "--implementation", "literal", "prefix"]
+    quick = ["--tiny", "--seconds", "0.001", "--out", str(path)]
+    assert main(["time", *words, *quick]) == 0
+    rows = {record["details"]["case"]["subject"] for record in records.read(path)}
+    assert rows == {"greedy", "static-operator forward", "static-operator forward+backward"}
+
+
+def test_float16_is_autocast(tmp_path):
+    path = tmp_path / "r.jsonl"
+    words = ["--only", "static-operator forward", "--dtype", "float16", "--implementation"]
+    quick = ["literal", "factored", "--tiny", "--seconds", "0.001", "--out", str(path)]
+    assert main(["time", *words, *quick]) == 0
+    assert {record["details"]["case"]["precision"] for record in records.read(path)} == {"float16"}

@@ -19,7 +19,8 @@ COMPILED = "+compile"
 UNAVAILABLE = (ValueError, ImportError)
 """What an implementation raises that is not there, or cannot do what is asked of it."""
 V2 = "static:32,64,128,256,512"
-PRECISIONS = ("float32", "tf32", "bfloat16")
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+PRECISIONS = ("float32", "tf32", *HALVES)
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def settings(precision: str, threads: int) -> Iterator[None]:
     """Within, PyTorch computes with ``threads`` and, for "tf32", in TensorFloat-32.
 
     That is float32 whose matrix products may round their inputs to 10 bits; "float32" is float32
-    throughout. "bfloat16" is `prepared`'s affair.
+    throughout. A half precision is `prepared`'s affair.
     """
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_num_threads(threads)
@@ -205,11 +206,11 @@ def settings(precision: str, threads: int) -> Iterator[None]:
 def prepared(function: Function, case: Case, implementation: str, device: torch.device) -> Function:
     """The forward pass as the case has it: compiled by the implementation's name, and autocast.
 
-    "bfloat16" is autocast over float32 parameters, as models are trained; what a caller then does
-    backward is outside of it.
+    A half precision is autocast over float32 parameters, as models are trained; what a caller then
+    does backward is outside of it.
     """
     if implementation.endswith(COMPILED):
         function = torch.compile(function, dynamic=False)
-    if case.precision == "bfloat16":
-        function = torch.autocast(device.type, torch.bfloat16)(function)
+    if case.precision in HALVES:
+        function = torch.autocast(device.type, HALVES[case.precision])(function)
     return function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.speed.case import Case, Subject
+from benchmarks.speed.case import HALVES, Case, Subject
 from benchmarks.timing import Budget, measure
 
 BUDGET = Budget(seconds=2.0, least=5, most=30)
@@ -18,7 +18,7 @@ def _ceilings(case: Case, implementation: str, device: torch.device) -> dict[str
     """Bytes a second of copies on the device, read and written, FLOPs of a square product, and
     operations that have next to nothing to do: what launching one costs.
     """
-    dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
+    dtype = HALVES.get(case.precision, torch.float32)
     source = torch.randn(case.sizes.copied // 4, device=device)
     target = torch.empty_like(source)
     n = case.sizes.product

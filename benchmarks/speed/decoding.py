@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.speed.case import COMPILED, Case, Subject, Work
+from benchmarks.speed.case import COMPILED, HALVES, Case, Subject, Work
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import MODEL, captioner, features
 from torch_impl import decoding
@@ -54,7 +54,7 @@ class _CompiledState:
 
 
 def _precision(case: Case, device: torch.device) -> torch.autocast:
-    return torch.autocast(device.type, torch.bfloat16, enabled=case.precision == "bfloat16")
+    return torch.autocast(device.type, HALVES.get(case.precision), enabled=case.precision in HALVES)
 
 
 def _decoding(

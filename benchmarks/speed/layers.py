@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.speed import traffic
-from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Subject, Work, prepared
+from benchmarks.speed.case import COMPILED, HALVES, UNAVAILABLE, Case, Subject, Work, prepared
 from torch_impl.dropout import Dropout
 from torch_impl.expansion import (
     DynamicExpansion,
@@ -117,7 +117,7 @@ def _operator(
     if mixer.attends:
         raise ValueError(f"{case.subject.name}: {mixer} has no operator of its own")
     name = implementation.removesuffix(COMPILED)
-    dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
+    dtype = HALVES.get(case.precision, torch.float32)
     tokens = sizes.tokens if decodes else sizes.length
     count = 5 if decodes else 4
     vectors = drawn(2, sum(mixer.coefficients), sizes.d_model, device=device).unbind()

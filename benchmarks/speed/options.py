@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.errors import InputError
 from benchmarks.speed import drawn, suites
-from benchmarks.speed.case import PRECISIONS, V2, Case
+from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.subjects import named
 
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--only",
         nargs="+",
         metavar="NAME",
-        help="of these, the cases whose names begin so; see --list",
+        help="what is so called, or begins so, in the suite or not; see --list",
     )
     parser.add_argument("--implementation", nargs="+", metavar="NAME", help="the first is baseline")
     parser.add_argument("--dtype", nargs="+", choices=PRECISIONS, help="precisions")
@@ -73,8 +73,9 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
         raise InputError(f"--seed {seed}: expected at least 0")
     cases = suites.SUITES[arguments.suite](seed)
     if arguments.only:
-        names = {subject.name for beginning in arguments.only for subject in named(beginning)}
-        cases = [case for case in cases if case.subject.name in names]
+        cases = _only(arguments.only, cases, device)
+    if arguments.tiny:
+        cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
     _check_matters(arguments, cases)
     changes = {name: getattr(arguments, name) for name in ("batch", "length")}
     changes = {name: value for name, value in changes.items() if value is not None}
@@ -100,12 +101,24 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
         cases = [case for case in cases if case.precision != "tf32"]
     if arguments.implementation:
         cases = _implemented(cases, arguments.implementation)
-    if arguments.tiny:
-        cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
     cases = list(dict.fromkeys(cases))
     if not cases:
         raise InputError(f"no case of --suite {arguments.suite} is left, expected at least one")
     return cases
+
+
+def _only(beginnings: Sequence[str], cases: Sequence[Case], device: torch.device) -> list[Case]:
+    """The cases of what is named; of what is in no case of the suite, one of the usual sizes."""
+    found = []
+    for subject in dict.fromkeys(s for beginning in beginnings for s in named(beginning)):
+        of = [case for case in cases if case.subject is subject]
+        eager = [
+            name
+            for name in subject.implementations
+            if device.type == "cuda" or not (name.endswith(COMPILED) or name == "fused")
+        ]
+        found += of or [Case(subject, tuple(eager))]
+    return found
 
 
 def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.speed import drawn
-from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case, Sizes
+from benchmarks.speed.case import COMPILED, V2, Case, Sizes
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import RECIPE
 from benchmarks.speed.subjects import SUBJECTS
 from torch_impl.transformer import Mixer
 
+PRECISIONS = ("float32", "tf32", "bfloat16")
+"""Of the suite of a GPU; float16 is to be had by --dtype."""
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
 ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))

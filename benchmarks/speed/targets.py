@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from benchmarks import records
 from benchmarks.records import Record
 from benchmarks.speed import drawn
-from benchmarks.speed.case import PRECISIONS, Case
+from benchmarks.speed.case import Case
 from benchmarks.speed.ceilings import COPY, PRODUCT
 from benchmarks.speed.models import RECIPE
-from benchmarks.speed.suites import case
+from benchmarks.speed.suites import PRECISIONS, case
 from benchmarks.timing import Estimate
 
 BEST = "best"

@@ -21,7 +21,7 @@ from benchmarks.speed.case import Case
 from torch_impl.transformer import Mixer
 
 FLOAT32 = 4
-BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2}
+BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 
 
 def least(case: Case, *, half: str, part: str, backward: bool) -> int:
