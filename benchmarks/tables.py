@@ -2,9 +2,9 @@
 
 A cell of ours comes from a record that names its paper, table, row and column; where several say
 so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
-Table VI of ExpansionNet v2 needs no run, so the command counts it on the spot; so are training
-times predicted, where their table is asked for by name. Nothing is ever
-filled in from the paper: every other cell is empty, "not run", with the reason.
+Table VI of ExpansionNet v2 and the parameters in its Table VII need no run, so the command counts
+them on the spot; so are training times predicted, where their table is asked for by name. Nothing
+is ever filled in from the paper: every other cell is empty, "not run", with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks import papers, table_vi
+from benchmarks import papers, parameters, table_vi
 from benchmarks.errors import InputError
 from benchmarks.hardware import training_time
 from benchmarks.papers import Value
@@ -48,7 +48,7 @@ class Cell:
         corrected: the value that the paper must have meant, where the print is wrong.
         note: what is odd about the printed value.
         interval: of ours, the 95 % interval that its record gives.
-        assumptions: what ours rests on where it is predicted, not measured.
+        assumptions: what ours rests on where it is predicted or counted, not measured.
     """
 
     table: str
@@ -75,7 +75,7 @@ def cells(paper: str, records: Iterable[Record], table: str | None = None) -> li
     tables = content.tables if table is None else (content.table(table),)
     measured = _measured(paper, records)
     return [
-        _cell(entry.name, cell, measured.get((entry.name, cell.row, cell.column)), entry.not_run)
+        _cell(entry, cell, measured.get((entry.name, cell.row, cell.column)))
         for entry in tables
         for cell in entry.cells
     ]
@@ -85,7 +85,7 @@ def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[C
     """What was measured for ``table`` in rows that it does not have: the paper gives no value."""
     rows = {row.name for row in table.rows}
     return [
-        _cell(name, papers.Cell(row, column, None), made, table.not_run)
+        _cell(table, papers.Cell(row, column, None), made)
         for (name, row, column), made in _measured(paper, records).items()
         if name == table.name and row not in rows
     ]
@@ -103,16 +103,16 @@ def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str
     return measured
 
 
-def _cell(table: str, cell: papers.Cell, made: list[Record] | None, not_run: str) -> Cell:
+def _cell(table: papers.Table, cell: papers.Cell, made: list[Record] | None) -> Cell:
     empty = Cell(
-        table=table,
+        table=table.name,
         row=cell.row,
         column=cell.column,
         paper=cell.value,
         ours=None,
         status=NOT_RUN,
         record=None,
-        reason=not_run,
+        reason=table.reason(cell.column),
         corrected=cell.corrected,
         note=cell.note,
     )
@@ -182,6 +182,8 @@ def run(arguments: argparse.Namespace) -> int:
         records += table_vi.make_records(key, arguments.data)
     if arguments.table is not None:
         records += _training_time(paper.paper, tables[0].name, records)
+    if paper.paper == parameters.PAPER and any(t.name == parameters.TABLE for t in tables):
+        records += parameters.make_records()
     listed = [cell for table in tables for cell in cells(paper.paper, records, table.name)]
     listed += [cell for table in tables for cell in beside(paper.paper, records, table)]
     if arguments.json:
@@ -201,8 +203,9 @@ def run(arguments: argparse.Namespace) -> int:
         shown = [cell for cell in listed if cell.table == table.name]
         for cell in shown:
             print(f"  {cell.row} | {cell.column} | {_beside(cell)}")
-        for assumption in dict.fromkeys(text for cell in shown for text in cell.assumptions):
-            print(f"  predicted, assuming: {assumption}")
+        assumed = dict.fromkeys((_whose(c), text) for c in shown for text in c.assumptions)
+        for whose, assumption in assumed:
+            print(f"  {whose}, assuming: {assumption}")
         print()
     return 0
 
@@ -236,8 +239,11 @@ def _beside(cell: Cell) -> str:
     if cell.interval is not None:
         ours += " [{}, {}]".format(*map(_number, cell.interval))
     said = f" ({cell.note})" if cell.note and cell.corrected is None else ""
-    whose = PREDICTED if cell.status == PREDICTED else "ours"
-    return f"paper {printed}{said} | {whose} {ours} | {cell.status}"
+    return f"paper {printed}{said} | {_whose(cell)} {ours} | {cell.status}"
+
+
+def _whose(cell: Cell) -> str:
+    return PREDICTED if cell.status == PREDICTED else "ours"
 
 
 def _number(value: Value) -> str:

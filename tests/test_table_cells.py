@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import cli, papers, records, tables
+from benchmarks import cli, papers, parameters, records, tables
 from benchmarks.errors import InputError
 from tests.tolerances import PRINTED_FLOPS
+from torch_impl.models import ExpansionNet
 
 BASELINE = "attention | attention"
 
@@ -128,6 +129,30 @@ def test_the_command_reads_records_and_prints_the_rest_as_not_run(capsys, tmp_pa
     lines = capsys.readouterr().out.splitlines()
     assert f"  {BASELINE} | CIDEr-D | paper 115.8 | ours 99.5 | embedded" in lines
     assert sum("not run: needs the images" in line for line in lines) == 95
+
+
+def test_a_column_may_have_a_reason_of_its_own():
+    listed = {(c.row, c.column): c.reason for c in tables.cells("expansionnet_v2", [], "VII")}
+    shared = papers.load("expansionnet_v2").table("VII").not_run
+    for (row, column), reason in listed.items():
+        assert (reason == shared) == column.startswith("days"), (row, column)
+        assert "step" not in reason or column.startswith("days")
+
+
+def test_parameters_are_those_of_the_model_that_is_built(capsys, tmp_path):
+    built = sum(p.numel() for p in ExpansionNet().parameters())
+    found = parameters.counted()
+    assert found["captioner"] == built
+    # the print's 38 million is the captioner, cut
+    assert papers.load("expansionnet_v2").table("VII").cell(
+        parameters.ROW, "parameters"
+    ).value == pytest.approx(built // 10**6 * 10**6)
+    command = ["tables", "expansionnet_v2", "--records", str(tmp_path)]
+    assert cli.main(command) == 0
+    said = capsys.readouterr().out
+    assert f"{parameters.ROW} | parameters | paper 3.8e+07 | ours {built:.6g} | same data" in said
+    assert "ours, assuming: parameters: a vocabulary of 10,000 words, without the" in said
+    assert f"{found['backbone']:,} more" in said
 
 
 @pytest.mark.parametrize("paper", papers.names())

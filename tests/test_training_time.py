@@ -119,6 +119,45 @@ def test_an_end_to_end_step_has_its_backbone_beside_it(steps):
     assert (a["source"], b["source"]) == ("predicted", "predicted, its backbone predicted")
 
 
+def test_a_row_beside_itself_has_ratio_one(steps):
+    steps(compute_bound)
+    assert by_row(make_records("expansionnet_v2"))["ExpansionNet v2"]["days ratio"] == 1
+
+
+@pytest.mark.parametrize("flops", [launch_bound, compute_bound])
+def test_what_ratios_depend_on_is_said_with_the_numbers_predicted(steps, flops):
+    steps(flops)
+    made = make_records("expansionnet_v2")
+    said = made[0]["details"]["assumptions"]
+    (in_float32,) = [text for text in said if "in float32: " in text]
+    (in_tf32,) = [text for text in said if "in tf32: " in text]
+    for record in made:
+        row, values = record["what"]["row"], record["values"]
+        (other,) = [
+            o
+            for o in record["details"][DEVICES]
+            if (o["device"], o["precision"]) == ("A100", "tf32")
+        ]
+        for text, found in ((in_float32, values), (in_tf32, other)):
+            own = row == "ExpansionNet v2"
+            assert (f"{row} {found['days ratio']:.2f}" in text) != own
+    stages = made[-1]["details"]["stages"]
+    times = [stage["steps"] * stage["step_s"] for stage in stages]
+    part = sum(t for t, s in zip(times, stages, strict=True) if s["end_to_end"]) / sum(times)
+    assert f"are {100 * part:.0f} % of the time of ExpansionNet v2" in in_float32
+    printed = papers.load("expansionnet_v2").table("VII")
+    shares = [r["values"]["days"] / printed.cell(r["what"]["row"], "days").meant for r in made]
+    assert any(
+        f"days come to {min(shares):.2f} to {max(shares):.2f} of the print" in s for s in said
+    )
+
+
+def test_a_device_of_one_precision_has_no_other_to_name(steps):
+    steps(compute_bound)
+    said = make_records("expansionnet_v1")[0]["details"]["assumptions"]
+    assert not any("depend on the precision" in text for text in said)
+
+
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_cell_is_the_papers_and_says_that_it_is_predicted(paper, steps):
     steps(compute_bound)

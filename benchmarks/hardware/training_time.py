@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks import records
+from benchmarks import papers, records
 from benchmarks.files import read_json
 from benchmarks.hardware import self_critical
 from benchmarks.hardware.descriptions import Device, described
@@ -103,6 +103,8 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
     }
     (own, stages), *others = columns.values()
     device = described()[entry["device"]]
+    on_own = {precision: of for (name, precision), of in columns.items() if name == device.name}
+    compared = [_beside_print(paper, entry, own), *_by_precision(entry, on_own)]
     return [
         records.make(
             "prediction",
@@ -118,6 +120,7 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
                     f"the roofline of one {device.name}, {entry['precision']}: {device.source}",
                     device.launch_source,
                     *entry["assumptions"],
+                    *compared,
                 ],
                 "device": device.to_dict(),
                 "unit": entry["unit"]["name"],
@@ -158,6 +161,42 @@ def _columns(
     return columns, stages
 
 
+def _beside_print(paper: str, entry: Any, predicted: Columns) -> str:
+    """How the times come out beside the print, and why so."""
+    table = papers.load(paper).table(entry["table"])
+    shares = []
+    for time in entry["times"]:
+        printed = table.cell(time["row"], time["column"]).meant
+        if isinstance(printed, float):
+            shares.append(predicted[time["row"]][time["column"]] / printed)
+    return (
+        "a roofline bounds the time of a step from below, whatever keeps a device from its peak: "
+        f"{entry['unit']['name']} come to {min(shares):.2f} to {max(shares):.2f} of the print, "
+        "and ratios shift with whichever of their two times is bounded less closely"
+    )
+
+
+def _by_precision(
+    entry: Any, found: Mapping[str, tuple[Columns, dict[str, list[dict[str, Any]]]]]
+) -> list[str]:
+    """What ratios depend on: their values in each precision, and the backbone's part in each."""
+    said = []
+    for precision, (columns, stages) in found.items() if len(found) > 1 else ():
+        ratios = (
+            f"{ratio['row']} {columns[ratio['row']][ratio['column']]:.2f}"
+            for ratio in entry["ratios"]
+            if ratio["of"] != ratio["over"]
+        )
+        text = f"ratios depend on the precision; in {precision}: {', '.join(ratios)}"
+        for row, listed in stages.items():
+            seconds = [(stage["steps"] * stage["step_s"], stage["end_to_end"]) for stage in listed]
+            part = sum(s for s, end_to_end in seconds if end_to_end) / sum(s for s, _ in seconds)
+            if part:
+                text += f"; stages with the backbone are {100 * part:.0f} % of the time of {row}"
+        said.append(text)
+    return said
+
+
 def training_seconds(
     stages: Sequence[Stage],
     data: Mapping[str, Any],
@@ -175,6 +214,7 @@ def training_seconds(
                 "epochs": stage.epochs,
                 "batch": stage.batch,
                 "steps": stage.steps(data),
+                "end_to_end": stage.end_to_end,
                 "step_s": seconds,
                 "source": source,
             }

@@ -24,11 +24,15 @@ Value = float | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """A column: our name, what is printed above it, and the heading it shares with others."""
+    """A column: our name, what is printed above it, and the heading it shares with others.
+
+    ``not_run`` says why its cells may have no value of ours, where the table's reason is another.
+    """
 
     name: str
     printed: str
     group: str | None = None
+    not_run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,11 @@ class Table:
             for row in self.rows
             for column, value in zip(self.columns, row.values, strict=True)
         )
+
+    def reason(self, column: str) -> str:
+        """Why a cell of ``column`` may have no value of ours."""
+        own = {c.name: c.not_run for c in self.columns}.get(column)
+        return own or self.not_run
 
     def cell(self, row: str, column: str) -> Cell:
         """The cell of that row and column.
