@@ -12,7 +12,7 @@ from benchmarks.errors import InputError
 from benchmarks.speed import drawn, suites
 from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case
 from benchmarks.speed.layers import ATTENTION
-from benchmarks.speed.subjects import named
+from benchmarks.speed.subjects import SUBJECTS, named
 
 LARGEST = 2**16
 """Of images and of features of one: beyond it a case is a slip of the keys."""
@@ -108,17 +108,22 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
 
 
 def _only(beginnings: Sequence[str], cases: Sequence[Case], device: torch.device) -> list[Case]:
-    """The cases of what is named; of what is in no case of the suite, one of the usual sizes."""
-    found = []
-    for subject in dict.fromkeys(s for beginning in beginnings for s in named(beginning)):
-        of = [case for case in cases if case.subject is subject]
+    """The suite's cases of what is named; of what is in none of them, one of the usual sizes."""
+    inside = {case.subject.name for case in cases}
+    names: dict[str, None] = {}
+    for beginning in beginnings:
+        found = [subject.name for subject in named(beginning)]
+        names |= dict.fromkeys([n for n in found if n in inside or n == beginning] or found)
+    chosen = [case for case in cases if case.subject.name in names]
+    for name in (name for name in names if name not in inside):
         eager = [
-            name
-            for name in subject.implementations
-            if device.type == "cuda" or not (name.endswith(COMPILED) or name == "fused")
+            implementation
+            for implementation in SUBJECTS[name].implementations
+            if device.type == "cuda"
+            or not (implementation.endswith(COMPILED) or implementation == "fused")
         ]
-        found += of or [Case(subject, tuple(eager))]
-    return found
+        chosen.append(Case(SUBJECTS[name], tuple(eager)))
+    return chosen
 
 
 def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None:

@@ -1,0 +1,167 @@
+"""Targets: met or missed by whole intervals, and in the report as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks import records
+from benchmarks.report import build, markdown
+from benchmarks.report import command as report
+from benchmarks.speed import drawn, layers, suites, targets
+from benchmarks.speed.ceilings import COPY, PRODUCT
+from benchmarks.speed.targets import BEST, TARGETS, Target, judge
+from tests.speed import GPU, STATIC, record, timed
+
+
+def test_every_target_is_in_its_suite():
+    measured = {
+        kind: {(c.row, name) for c in suite() for name in c.implementations}
+        for kind, suite in (("cpu", suites.cpu), ("cuda", suites.gpu))
+    }
+    for target in TARGETS:
+        rows = {row for row, _ in measured[target.device]}
+        if target.quantity == targets.SLOWER:
+            assert any(row.startswith(target.case.subject.name) for row in rows)
+        elif target.implementation == BEST:
+            assert target.case.row in rows
+        else:
+            assert (target.case.row, target.implementation) in measured[target.device]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.5, 1.7, "met"), (1.4, 1.6, "not settled"), (1.2, 1.4, "missed")],
+)
+def test_a_target_is_met_or_missed_by_the_whole_interval(low, high, expected):
+    target = Target("it", STATIC, "factored", targets.RATIO, 1.45)
+    values = {"ratio": (low + high) / 2, "ratio low": low, "ratio high": high}
+    made = [record(STATIC, "factored", values)]
+    (outcome,) = judge(made, [target])
+    assert outcome.verdict == expected
+    assert judge(made, [replace(target, device="cuda")])[0].verdict == "not run"
+    assert judge(made, [replace(target, implementation="auto")])[0].verdict == "not run"
+    assert judge(made, [replace(target, implementation=BEST)])[0].verdict == expected
+    assert judge([], [target])[0].verdict == "not run"
+
+
+def test_another_baseline_is_another_measurement(tmp_path):
+    only = ["--only", "dynamic-operator forward", "--implementation"]
+    usual = timed(tmp_path, *only, "literal", "factored")
+    other = timed(tmp_path, *only, "factored", "literal")[len(usual) :]
+    assert len(records.newest([*usual, *other])) == 2 * len(usual) == 8
+    case = suites.case("dynamic-operator forward", ())
+    case = replace(case, sizes=case.sizes.tiny())
+    target = Target("it", case, "literal", targets.RATIO, 0)
+    assert judge(other, [target])[0].verdict == "not run"
+    assert judge(usual, [target])[0].verdict == "met"
+
+
+def test_small_quantities_are_bounded_above():
+    made = [record(STATIC, "factored", {"saved ratio": 0.4, "ratio": 1.0})]
+    for bound, expected in ((0.5, "met"), (0.3, "missed")):
+        (outcome,) = judge(made, [Target("it", STATIC, "factored", targets.SAVED, bound)])
+        assert outcome.verdict == expected
+
+
+def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
+    times = {"seconds": 2.0, "seconds low": 1.0, "seconds high": 4.0}
+    made = [
+        record(STATIC, "factored", {**times, "least bytes": 60.0, "flops": 10.0}),
+        record(suites.case("ceilings", ()), "device", {COPY: 60.0, PRODUCT: 40.0}),
+    ]
+    target = Target("it", STATIC, "factored", targets.ROOFLINE, 0.5)
+    found = targets.roofline(made[0], made)
+    assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
+    assert judge(made, [target])[0].verdict == "not settled"
+    assert judge(made[:1], [target])[0].verdict == "not run"
+    made[0]["values"]["flops"] = 80.0
+    assert targets.roofline(made[0], made).value == 1.0
+
+
+def test_one_slower_shape_is_one_too_many():
+    (target,) = [t for t in TARGETS if t.what == "static layers of drawn shapes"]
+    cases = [case for case in drawn.cases() if case.subject is drawn.STATIC]
+    values = {"ratio low": 1.2, "ratio high": 1.4, "floor": 1.1}
+    made = [record(case, "auto", values, verdict="faster") for case in cases]
+    assert judge(made, [target])[0].verdict == "met"
+    assert judge(made[1:], [target])[0].verdict == "not settled"
+    made[3]["details"]["verdict"] = "slower"
+    (outcome,) = judge(made, [target])
+    assert (outcome.verdict, outcome.measured) == ("missed", "1 of 20")
+
+
+def test_a_quicker_form_than_the_chosen_one_is_counted():
+    (target,) = [t for t in TARGETS if t.what == "dynamic layers of drawn shapes"]
+    case = next(case for case in drawn.cases() if case.subject is drawn.DYNAMIC)
+    auto = {"ratio": 1.0, "ratio low": 0.9, "ratio high": 1.1, "floor": 1.1}
+    for low, said in ((1.2, "0 of 1"), (1.3, "0 of 1, 1 chosen wrongly")):
+        quicker = {"ratio": 1.4, "ratio low": low, "ratio high": 1.5, "floor": 1.1}
+        made = [
+            record(case, "auto", auto, verdict="not settled"),
+            record(case, "factored", quicker, verdict="faster"),
+        ]
+        assert judge(made, [target])[0].measured == said
+
+
+def test_a_machine_s_record_does_not_replace_another_s():
+    here = record(STATIC, "literal", {})
+    there = {**here, "device": {**here["device"], "name": "another"}}
+    threads = {**here, "device": {**here["device"], "threads": 2}}
+    assert len(records.newest([here, there, threads, here])) == 3
+
+
+def section(made) -> str:
+    text = markdown.files(build.document(made))["README.md"]
+    return text[text.index("## Speed") :].split("\n## ")[0]
+
+
+def test_the_report_has_every_target_and_fills_nothing_in():
+    text = section([])
+    assert text.count("| not run |") == len(TARGETS)
+    assert "Nothing was timed" in text
+    values = {"ratio": 1.6, "ratio low": 1.5, "ratio high": 1.7}
+    made = [
+        record(STATIC, name, {**values, "seconds": 1.0, "seconds low": 0.9, "seconds high": 1.1,
+                              "floor": 1.01, "saved bytes": 2e6}, verdict=verdict)
+        for name, verdict in (("literal", "baseline"), ("factored", "faster"))
+    ]  # fmt: skip
+    text = section(made)
+    line = "| static layer, both passes | at least 1.45 times as fast | 1.6 [1.5, 1.7] | a machine"
+    assert f"{line}, 1 thread | met |" in text
+    assert text.count("| not run |") == len(TARGETS) - 1
+    assert "a machine, 2 cores, 1 used" in text
+    rows = markdown.files(build.document(made))["tables/speed.md"].splitlines()[4:]
+    assert [row.split(" | ")[1] for row in rows] == ["literal", "factored"]
+    assert "1e+03 [900, 1.1e+03] | 1.6 [1.5, 1.7] | faster | 1.010 | 2 |" in rows[1]
+
+
+def test_the_report_of_a_gpu_names_its_roofline():
+    times = {"seconds": 2.0, "seconds low": 2.0, "seconds high": 2.0, "least bytes": 60.0}
+    ratio = {"ratio": 7.0, "ratio low": 7.0, "ratio high": 7.0, "floor": 1.0}
+    operator = suites.case("static-operator forward+backward", ())
+    ceilings = suites.case("ceilings", (), copied=2**30, product=8192)
+    made = [
+        record(operator, "fused", {**times, **ratio}, verdict="faster"),
+        record(ceilings, "device", {COPY: 60.0, PRODUCT: 40.0}),
+    ]
+    for one in made:
+        one["device"] = GPU
+    text = section(made)
+    assert "at least 0.5 of its roofline | 0.5 | a GPU of theirs | met |" in text
+    assert "a GPU of theirs." in text
+
+
+def test_what_was_timed_here_is_in_the_next_report(tmp_path):
+    timing = record(STATIC, "literal", {})
+    there = {**record(STATIC, "x", {}), "kind": "verification", "device": GPU}
+    other = {**record(STATIC, "y", {}), "kind": "equations"}
+    records.append([timing, there, other], tmp_path / "timing.jsonl")
+    assert report.measure([], tmp_path) == [timing, there]
+
+
+def test_a_model_with_nothing_to_expand_says_so():
+    with pytest.raises(ValueError, match="has no expansion"):
+        layers.expansions(torch.nn.Linear(1, 1), "literal")
