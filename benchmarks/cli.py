@@ -12,8 +12,10 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 from benchmarks.errors import InputError
@@ -44,6 +46,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("benchmarks.publish", "publish a run's records into reports/"),
 }
 
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = tuple(ROOT / name for name in ("benchmarks", "reference", "torch_impl"))
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -83,6 +87,25 @@ def _interruption_held() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def _unimportable(error: Exception) -> str | None:
+    """A line on which module of ours cannot be imported and why; None of any other error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [(frame.filename, frame.lineno) for frame in frames if frame.name == "<module>"]
+    if isinstance(error, ImportError):
+        # an import within a function, or by name
+        *_, last = (frame for frame in frames if "importlib" not in frame.filename)
+        places.append((last.filename, last.lineno))
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno))
+    for name, number in reversed(places):
+        path = Path(name)
+        if any(path.is_relative_to(package) for package in PACKAGES):
+            said = error.msg if isinstance(error, SyntaxError) else str(error)
+            reason = f"{type(error).__name__}: {(said.splitlines() or ['no reason given'])[0]}"
+            return f"{path.relative_to(ROOT)}, line {number}, cannot be imported ({reason})"
+    return None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit code 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -102,3 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of our output has gone (`| head`): not an error, and nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        if (line := _unimportable(error)) is None:
+            raise
+        print(f"captionbench: error: {line}", file=sys.stderr)
+        return EXIT_BAD_INPUT

@@ -1,7 +1,9 @@
 """The command line: exit codes, one-line errors, and files that are whole or not there."""
 
+import importlib
 import json
 import signal
+import sys
 
 import pytest
 from hypothesis import given
@@ -57,6 +59,77 @@ def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, raised, co
     err = capsys.readouterr().err
     assert said in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """What writes a package of ours that has a command and a part: ``captionbench broken``."""
+    folder = tmp_path / "ours"
+    folder.mkdir()
+
+    def write(command, part):
+        (folder / "__init__.py").write_text("")
+        (folder / "command.py").write_text(command)
+        (folder / "part.py").write_text(part)
+        importlib.invalidate_caches()
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    monkeypatch.setattr(cli, "PACKAGES", (folder,))
+    monkeypatch.setattr(cli, "COMMANDS", {"broken": ("ours.command", "is broken")})
+    yield write
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ours"]:
+        del sys.modules[name]
+
+
+CONFIGURE = "def configure(parser): pass\n"
+EAGER = f"import ours.part\n{CONFIGURE}def run(arguments): return 0\n"
+LAZY = f"{CONFIGURE}def run(arguments):\n    import ours.part\n    return ours.part.run()\n"
+BY_NAME = LAZY.replace("import ours.part", "__import__('importlib').import_module('ours.part')")
+
+
+@pytest.mark.parametrize("command", [EAGER, LAZY, BY_NAME])
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("def broken(:", "line 1, cannot be imported (SyntaxError: "),
+        ("x = 1\nx.y", "line 2, cannot be imported (AttributeError: 'int' object has no"),
+        ("\nimport nowhere", "line 2, cannot be imported (ModuleNotFoundError: No module named"),
+        ("import json\n\njson.loads('{')", "line 3, cannot be imported (JSONDecodeError: "),
+        ("raise RuntimeError('no\\nway')", "line 1, cannot be imported (RuntimeError: no)"),
+        ("raise RuntimeError", "line 1, cannot be imported (RuntimeError: no reason given)"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line_wherever_it_is_imported(
+    package, capsys, command, part, said
+):
+    package(command, part)
+    assert cli.main(["broken"]) == cli.EXIT_BAD_INPUT
+    error = capsys.readouterr().err
+    assert error.startswith(f"captionbench: error: ours/part.py, {said}")
+    assert error.count("\n") == 1
+
+
+def test_a_name_that_a_module_lacks_is_said_of_who_asks(package, capsys):
+    package(LAZY.replace("import ours.part", "from ours import lacking"), "")
+    assert cli.main(["broken"]) == cli.EXIT_BAD_INPUT
+    said = "ours/command.py, line 3, cannot be imported (ImportError: cannot import name 'lacking'"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("part", "raised"),
+    [
+        ("def run(): return 1 / 0", ZeroDivisionError),
+        ("def run(): compile('def (', 'given', 'exec')", SyntaxError),
+        ("def run(): exec(compile('1 / 0', 'given', 'exec'))", ZeroDivisionError),
+        ("import json\ndef run(): json.loads('{')", ValueError),
+    ],
+)
+def test_what_fails_while_it_runs_is_no_import(package, part, raised):
+    package(LAZY, part)
+    with pytest.raises(raised):
+        cli.main(["broken"])
 
 
 @given(st.text(), st.text())
