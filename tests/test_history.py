@@ -86,16 +86,29 @@ def test_what_was_measured_against_nothing_known_begins_a_chain_of_its_own():
     assert found[2].ratio.value == 3
 
 
-def test_the_order_is_git_s_and_unreachable_commits_come_after_it():
+def test_the_order_is_git_s_and_marks_unreachable_commits():
     a, b, c, d = commits(4)
     made = [comparison(commit, at=i) for i, commit in enumerate((c, b, d, a))]
     found = series(made, [a, b, c])[NAME]
-    assert [entry.label for entry in found] == [x[:9] for x in (a, b, c, d)]
-    assert [entry.notes for entry in found] == ["", "", "", "not in history"]
+    assert [entry.label for entry in found] == [x[:9] for x in (d, a, b, c)]
+    assert [entry.notes for entry in found] == ["not in history", "", "", ""]
     # without git nobody knows, and the order is that of time
     found = series(made)[NAME]
     assert [entry.label for entry in found] == [x[:9] for x in (c, b, d, a)]
     assert {(entry.reachable, entry.notes) for entry in found} == {(None, "")}
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=9, unique=True), st.integers(0, 8))
+def test_an_unreachable_commit_is_before_all_that_was_measured_later(measured, reachable):
+    names = commits(9)
+    found = series([comparison(names[c], at=i) for i, c in enumerate(measured)], names[:reachable])
+    listed = [names.index(e.record["details"]["revision"]["commit"]) for e in found[NAME]]
+    known = [c for c in listed if c < reachable]
+    assert known == sorted(known)
+    assert [c for c in listed if c >= reachable] == [c for c in measured if c >= reachable]
+    for i, commit in enumerate(measured):
+        if reachable and commit >= reachable:
+            assert {*measured[i + 1 :]} <= {*listed[listed.index(commit) + 1 :]}
 
 
 def test_a_dirty_tree_is_another_revision_and_marked():
@@ -189,7 +202,7 @@ def test_a_rebased_commit_that_git_forgot_is_passed_over(repository, capsys, tmp
     lines = capsys.readouterr().out.splitlines()
     (line,) = (line for line in lines if gone[:9] in line)
     assert line.split()[-4:] == ["slower", "not", "in", "history"]
-    assert lines.index(line) == 4
+    assert lines.index(line) == 3
 
 
 def test_history_prints_and_draws_each_series(repository, capsys, tmp_path):

@@ -30,6 +30,8 @@ from benchmarks.speed.run import describe
 TABLE = "revisions"
 USUAL = Settings()
 MOST_PROCESSES = 16
+SHOWN = 3
+"""Lines on what one revision does wrong in one benchmark."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -103,11 +105,15 @@ def configure_measurement(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print; 1 if B is wrong or slower anywhere, or takes more of what is counted.
+    """Compare and print; 1 if B is wrong, slower, lost, or takes more of what is counted.
+
+    Lost is what A runs and B does not.
 
     Raises:
         InputError: a revision, device or option that is none; nothing could be compared.
     """
+    if arguments.plant and arguments.counts_only:
+        raise InputError("--plant: expected without --counts-only, by which nothing is timed")
     settings = settings_of(arguments, _plants(arguments.plant))
     if arguments.repeat < 1:
         raise InputError(f"--repeat {arguments.repeat}: expected at least 1")
@@ -156,7 +162,9 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
     if not 2 <= arguments.processes <= MOST_PROCESSES:
         raise InputError(f"--processes {arguments.processes}: expected 2 to {MOST_PROCESSES}")
     if not 0 <= arguments.smallest < 100:
-        raise InputError(f"--smallest {arguments.smallest}: expected a percentage below 100")
+        raise InputError(
+            f"--smallest {arguments.smallest}: expected a percentage from 0 to below 100"
+        )
     check_device(arguments.device)
     return Settings(
         arguments.device,
@@ -221,8 +229,11 @@ def _reasons(outcome: Outcome, revisions: Sequence[Revision]) -> Any:
     for revision, checked in zip(revisions, outcome.checked, strict=True):
         if checked.refused:
             yield f"{revision.name} {checked.refused}"
-        for line in checked.wrong:
-            yield f"{revision.name} ({revision.label}) fails verification: {line}"
+        fails = f"{revision.name} ({revision.label}) fails verification"
+        for line in checked.wrong[:SHOWN]:
+            yield f"{fails}: {line}"
+        if (more := len(checked.wrong) - SHOWN) > 0:
+            yield f"{fails}: {more} more"
     if outcome.refused:
         yield outcome.refused
 
@@ -234,6 +245,8 @@ def lines(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> list[st
     for outcome in outcomes:
         found.append(f"{outcome.benchmark.name} ({outcome.implementation}): {outcome.verdict}")
         found += [f"  {reason}; not timed" for reason in _reasons(outcome, revisions)]
+        if outcome.verdict == "lost":
+            found.append("  A runs it and B does not: a regression")
         if outcome.comparison:
             found.append(f"  {_times(outcome)}")
         if all(one.sound for one in outcome.checked):
@@ -260,10 +273,16 @@ def _times(outcome: Outcome) -> str:
 
 
 def _counts(outcome: Outcome) -> str:
-    last = outcome.checked[-1].counts
-    grown = outcome.grown
-    cells = [f"{name} {value:,}" + _change(grown.get(name)) for name, value in last.items()]
-    return "; ".join(cells)
+    first, last = outcome.checked[0].counts, outcome.checked[-1].counts
+    grown, unsteady = outcome.grown, outcome.unsteady
+    cells = []
+    for name, value in last.items():
+        if value is None:
+            was = " (was steady: a regression)" if name in unsteady else ""
+            cells.append(f"{name} not steady{was}")
+        else:
+            cells.append(f"{name} {value:,}" + _change(grown.get(name)))
+    return "; ".join([*cells, *(f"{name} not counted" for name in first if name not in last)])
 
 
 def _change(by: int | None) -> str:
@@ -273,7 +292,8 @@ def _change(by: int | None) -> str:
 def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: float) -> Record:
     """What a session found out about one benchmark, to be kept."""
     compared = outcome.comparison
-    values: dict[str, float] = dict(outcome.checked[-1].counts)
+    counts = outcome.checked[-1].counts
+    values: dict[str, float] = {n: value for n, value in counts.items() if value is not None}
     if compared:
         side = "B" if "B" in compared.seconds else "A"
         for name, estimate in (("seconds", compared.seconds[side]), ("ratio", compared.ratio)):
@@ -295,6 +315,7 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
         "verdict": outcome.verdict,
         "regressed": outcome.regressed,
         "grown": outcome.grown,
+        "unsteady": outcome.unsteady,
         "wrong": list(outcome.checked[-1].wrong),
         "refused": outcome.refused or [one.refused for one in outcome.checked],
         "processes": settings.processes,

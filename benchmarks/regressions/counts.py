@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.autograd import DeviceType
@@ -15,23 +16,38 @@ from benchmarks.speed import resources
 from benchmarks.speed.case import Work
 
 LAUNCHES, BREAKS = "kernel launches", "graph breaks"
-Counts = dict[str, int]
+CALLS = 4
+"""How many are counted at most: an optimizer's first steps may take another way than all others."""
+Counts = dict[str, int | None]
+"""None where the calls of one process do not agree."""
 
 
 def count(work: Work, device: torch.device) -> Counts:
     """FLOPs, bytes kept for the backward pass, peak bytes, operators and graph breaks of a call.
 
-    On CUDA the kernels that were launched too. What a second call counts otherwise is no count, and
-    is left out; so are graph breaks of what the compiler gives up on.
+    On CUDA the kernels that were launched too. A count is what two of up to `CALLS` calls agree on.
+    Graph breaks of what the compiler gives up on are left out.
     """
-    first, second = (_once(work, device) for _ in range(2))
-    found = {name: value for name, value in first.items() if second[name] == value}
+    taken = [_once(work, device) for _ in range(2)]
+    found = agreed(taken)
+    while None in found.values() and len(taken) < CALLS:
+        taken.append(_once(work, device))
+        found = agreed(taken)
     if (breaks := graph_breaks(work)) is not None:
         found[BREAKS] = breaks
     return found
 
 
-def _once(work: Work, device: torch.device) -> Counts:
+def agreed(taken: Sequence[Mapping[str, int]]) -> Counts:
+    """Of each name the value that most of at least two calls have, the earlier one of a tie."""
+    found: Counts = {}
+    for name in taken[0]:
+        ((value, times),) = Counter(one[name] for one in taken).most_common(1)
+        found[name] = value if times > 1 else None
+    return found
+
+
+def _once(work: Work, device: torch.device) -> dict[str, int]:
     taken = resources.count(work.call, work.given, device)
     found = {name: int(value) for name, value in taken.items()}
     if not work.trains:
@@ -64,10 +80,22 @@ def graph_breaks(work: Work) -> int | None:
         torch._dynamo.reset()
 
 
-def differences(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What was counted of both and is not equal, by how much it grew."""
+def differences(
+    before: Mapping[str, int | None], after: Mapping[str, int | None]
+) -> dict[str, int]:
+    """What is steady in both and not equal, by how much it grew."""
+    both = ((name, was, after.get(name)) for name, was in before.items())
     return {
-        name: after[name] - before[name]
-        for name in before
-        if name in after and after[name] != before[name]
+        name: now - was
+        for name, was, now in both
+        if was is not None and now is not None and now != was
     }
+
+
+def unsettled(before: Mapping[str, int | None], after: Mapping[str, int | None]) -> list[str]:
+    """What is steady in the first and not in the second."""
+    return [
+        name
+        for name, was in before.items()
+        if was is not None and name in after and after[name] is None
+    ]

@@ -48,10 +48,11 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """The record's own, with what is counted where that grew."""
+        """The record's own, with what is counted where that grew or is steady no longer."""
         details = self.record["details"]
-        grown = [name for name, by in details.get("grown", {}).items() if by > 0]
-        return ", ".join([details["verdict"], *(f"more {name}" for name in grown)])
+        grown = [f"more {name}" for name, by in details.get("grown", {}).items() if by > 0]
+        unsteady = [f"{name} not steady" for name in details.get("unsteady", [])]
+        return ", ".join([details["verdict"], *grown, *unsteady])
 
     @property
     def ratio(self) -> Estimate | None:
@@ -86,8 +87,8 @@ def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, l
     Args:
         records: of any kinds; comparisons of a revision with itself and of planted ones are tests
             of the tester, and left out.
-        order: commits, the oldest first. Others come after, by time, as unreachable. Without it
-            all are by time.
+        order: commits, the oldest first. Others, unreachable, come before the first of these that
+            was measured later. Without it all are by time.
     """
     place = {commit: i for i, commit in enumerate(order)}
     grouped: dict[Name, list[Record]] = {}
@@ -122,15 +123,23 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
             levels[revision] = level, since
         newest[revision] = record, level, since
 
-    def position(found: tuple[Record, float | None, str]) -> tuple[int, str]:
-        commit = found[0]["details"]["revision"]["commit"]
-        return place.get(commit, len(place)), found[0]["time"]
+    def where(record: Record) -> int | None:
+        return place.get(record["details"]["revision"]["commit"])
+
+    known = [(at, r["time"]) for r, _, _ in newest.values() if (at := where(r)) is not None]
+
+    def position(found: tuple[Record, float | None, str]) -> tuple[int, bool, str]:
+        at, time = where(found[0]), found[0]["time"]
+        reachable = at is not None
+        if at is None:
+            at = min((other for other, later in known if later > time), default=len(place))
+        return at, reachable, time
 
     return [
         Entry(
             record,
             number,
-            record["details"]["revision"]["commit"] in place if place else None,
+            where(record) is not None if place else None,
             level,
             since,
         )

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.regressions.counts import differences
+from benchmarks.regressions.counts import differences, unsettled
 from benchmarks.regressions.processes import Process, ProcessError, started
 from benchmarks.regressions.revisions import Tree
 from benchmarks.regressions.statistics import LEAST_ROUNDS, Comparison, compare
@@ -63,14 +63,16 @@ class Checked:
     """What one revision gave without a clock.
 
     Args:
+        builds: whether its ``torch_impl`` can be imported at all.
         refused: why it cannot be run.
         wrong: how it fails the oracle.
-        counts: what a call takes.
+        counts: what a call takes, None where calls do not agree.
     """
 
+    builds: bool = True
     refused: str = ""
     wrong: Sequence[str] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
@@ -96,18 +98,27 @@ class Outcome:
         return differences(self.checked[0].counts, self.checked[1].counts)
 
     @property
+    def unsteady(self) -> list[str]:
+        """What calls of A agree on and calls of B do not."""
+        return unsettled(self.checked[0].counts, self.checked[-1].counts)
+
+    @property
     def verdict(self) -> str:
         """In a word or two."""
         if self.checked[-1].wrong:
             return "wrong"
+        first, last = self.checked[0], self.checked[-1]
+        if first.sound and last.refused and last.builds:
+            return "lost"
         if self.refused or not all(one.sound for one in self.checked):
             return "not run"
         return self.comparison.verdict if self.comparison else "not timed"
 
     @property
     def regressed(self) -> bool:
-        """B is wrong or slower, or anything that is counted grew."""
-        return self.verdict in ("wrong", "slower") or any(x > 0 for x in self.grown.values())
+        """B is wrong, lost or slower, or anything that is counted grew or is steady no longer."""
+        grown = any(by > 0 for by in self.grown.values())
+        return self.verdict in ("wrong", "lost", "slower") or grown or bool(self.unsteady)
 
 
 def check(
@@ -156,7 +167,7 @@ def _step(
     asked = []
     for process, one in zip(running, checked, strict=True):
         if isinstance(process, str):
-            one.refused = process
+            one.builds, one.refused = False, process
         elif one.sound:
             process.send(method, **what)
             asked.append((process, one))

@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure the working tree beside the revision tracked last, and append the records.
 
-    Returns 1 if it is wrong or slower anywhere, or takes more of what is counted.
+    Returns 1 if it is wrong, slower or lost anywhere, or takes more of what is counted.
 
     Raises:
         InputError: an option that is none, a file of records that is none; nothing could be run.

@@ -78,7 +78,7 @@ class Worker:
         gc.disable()
         return min(seconds)
 
-    def count(self) -> dict[str, int]:
+    def count(self) -> dict[str, int | None]:
         """What a call takes that needs no clock."""
         from benchmarks.regressions import counts
 
