@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +18,10 @@ from benchmarks.hardware.roofline import Prediction
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import scaling as section
-from benchmarks.scaling import command, fit
+from benchmarks.scaling import command, fit, saved
 from benchmarks.scaling.ladders import DYNAMIC, FORMS, LADDERS, STATIC, dynamic_macs, static_macs
 from benchmarks.scaling.run import Growth
+from benchmarks.speed import resources
 from benchmarks.speed.case import Case, Sizes
 from benchmarks.speed.subjects import SUBJECTS
 
@@ -102,6 +104,41 @@ def test_closed_forms_are_what_both_passes_multiply(form, batch, length, vectors
         assert counted == 2 * macs(sizes, form)
 
 
+groups = st.lists(st.integers(1, 9), min_size=1, max_size=4)
+
+
+@settings(max_examples=15)
+@given(
+    st.sampled_from(FORMS),
+    st.integers(1, 3),
+    st.integers(1, 12),
+    groups,
+    st.integers(1, 6),
+    st.sampled_from((8, 16, 48)),
+)
+def test_closed_forms_are_the_bytes_that_autograd_keeps(form, batch, length, G, N_E, d):
+    sizes = Sizes(
+        batch=batch,
+        length=length,
+        tokens=length,
+        d_model=d,
+        encoder=f"static:{','.join(map(str, G))}",
+        decoder=f"dynamic:{N_E}",
+    )
+    for subject, forms in ((STATIC, saved.STATIC), (DYNAMIC, saved.DYNAMIC)):
+        case = Case(SUBJECTS[subject], (form,), sizes)
+        work = case.subject.make(case, form, torch.device("cpu"))
+        counted = resources.count(work.call, work.given, torch.device("cpu"))["saved bytes"]
+        assert counted == saved.value(forms[form], saved.symbols(sizes))
+
+
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(0, 4), st.integers(1, 9))
+def test_a_form_is_computed_as_it_reads(x, y, power, factor):
+    numbers = {"x": x, "y": y}
+    assert saved.value(f"{factor} x^{power} y", numbers) == factor * x**power * y
+    assert saved.value(f"{factor} x + 2 y", numbers) == factor * x + 2 * y
+
+
 def test_every_ladder_climbs_one_size_by_doubling():
     for ladder in LADDERS.values():
         assert all(b == 2 * a for a, b in zip(ladder.sizes, ladder.sizes[1:], strict=False))
@@ -127,18 +164,18 @@ def growth(power, expected, roofline, macs=True):
 
 
 def test_what_agrees_is_said_to_and_what_departs_is_explained():
-    assert growth(1.0, 1.0, 1.0).why().startswith("as the closed form: 1.00 is within")
+    assert growth(1.0, 1.0, 1.0).why().startswith("grows as the closed form: 1.00 is within")
     slower = growth(0.5, 1.0, 1.0).why()
-    assert slower.startswith("slower than the closed form, 1.00: at 10 compute")
+    assert slower.startswith("grows more slowly than the closed form, 1.00: at 10 compute")
     assert "launch" in slower
     assert "outside the interval" in slower
     faster = growth(1.5, 1.0, 1.0, macs=False).why()
-    assert faster.startswith("faster than the count, 1.00")
+    assert faster.startswith("grows faster than the count, 1.00")
 
 
 def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "at_hand", lambda *_: named("A100"))
-    path = tmp_path / "s.jsonl"
+    path, drawing = tmp_path / "s.jsonl", tmp_path / "s.svg"
     words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main([*words, "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
@@ -149,15 +186,25 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
         assert values["exponent low"] <= values["exponent"] <= values["exponent high"]
         assert values["expected"] == fit.exponent(details["sizes"], details["macs"])
         assert details["flops"] == [2 * macs for macs in details["macs"]]
-        assert values["saved bytes"] > 0
+        ladder, name = LADDERS[details["ladder"]], details["implementation"]
+        cases = [ladder.case(n, name, tiny=True) for n in ladder.sizes]
+        kept = [saved.value(details["saved form"], saved.symbols(c.sizes)) for c in cases]
+        assert details["saved bytes"] == kept
         assert len(details["samples"]) == record["n"]
     assert made[0]["values"]["expected"] == pytest.approx(1)
-    assert main(words) == 0
+    assert main([*words, "--plot", str(drawing)]) == 0
     assert made == records.read(path)  # nothing is measured twice
     said = capsys.readouterr().out
+    for record in made:
+        saved_power = f"counted: saved bytes ^{record['values']['saved bytes']:.2f}, peak bytes ^"
+        assert saved_power in said
+        assert f"; saved bytes are {record['details']['saved form']}\n" in said
+    assert f"{drawing}: time over size" in said
     assert "dynamic-vectors: literal over N_E = 2, 4, 8, 16, 32" in said
     page = markdown.files(Document("", "", [section.scaling(made)]))
-    assert any(name.endswith(".svg") for name in page)
+    (figure,) = (text for name, text in page.items() if name.endswith(".svg"))
+    assert figure == drawing.read_text()  # the section draws what the command does
+    assert all(form in figure for form in ("dynamic-vectors", *FORMS))
     assert "dynamic-vectors: factored" in "".join(page.values())
 
 
@@ -168,6 +215,7 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
         (["--seconds", "0"], "--seconds"),
         (["--threads", "none"], "--threads none"),
         (["--device", "nowhere"], "--device nowhere"),
+        (["--plot", "."], "--plot .: is a folder, expected a file to draw in"),
     ],
 )
 def test_bad_input_is_one_line(capsys, words, said):

@@ -14,8 +14,10 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
+from benchmarks.files import write_atomically
 from benchmarks.hardware.at_hand import at_hand
 from benchmarks.records import Record
+from benchmarks.scaling import plot
 from benchmarks.scaling import run as running
 from benchmarks.scaling.ladders import LADDERS, Ladder
 from benchmarks.speed import threads
@@ -45,6 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
     )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="draw time over size, a panel a ladder"
+    )
     parser.add_argument("--json", action="store_true", help="print the records, not a table")
 
 
@@ -61,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     path: Path | None = arguments.out or kept
     if path is not None and path.is_dir():
         raise InputError(f"--out {path}: is a folder, expected a file of records")
+    if arguments.plot and arguments.plot.is_dir():
+        raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
     known = records.read(path) if path is not None and path.exists() else []
     described = describe(device, count, pinned=True)
     best = at_hand(device, count, records.load(records.PUBLISHED, records.LOCAL))
@@ -73,12 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
             if path:
                 records.append(found, path)
         made += found
+    if arguments.plot:
+        with write_atomically(arguments.plot) as file:
+            file.write(plot.draw(made))
     if arguments.json:
         print(json.dumps(made, indent=2))
         return 0
     for record in made:
         print("\n".join(_lines(record)))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
+    if arguments.plot:
+        print(f"{arguments.plot}: time over size")
     return 0
 
 
@@ -102,11 +114,14 @@ def _lines(record: Record) -> list[str]:
     memory = ", ".join(
         f"{name} ^{values[name]:.2f}" for name in ("saved bytes", "peak bytes") if name in values
     )
+    form = details["saved form"]
+    closed = f"; saved bytes are {form}" if form else ""
     return [
         f"{record['what']['row']} over {details['symbol']} = {sizes}",
         f"  time ^{values['exponent']:.2f} [{values['exponent low']:.2f}, "
         f"{values['exponent high']:.2f}], expected ^{values['expected']:.2f}, roofline "
         f"^{values['roofline']:.2f}; between the last two ^{values['last']:.2f}, expected "
-        f"^{values['expected last']:.2f}; {memory}",
+        f"^{values['expected last']:.2f}",
+        f"  counted: {memory}{closed}",
         f"  {details['why']}",
     ]

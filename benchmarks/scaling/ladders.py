@@ -7,10 +7,11 @@ likewise, with what is made again instead of kept; either way by the cheaper ass
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from benchmarks.closed_forms import Length, dynamic_literal, static_literal
+from benchmarks.scaling import saved
 from benchmarks.speed.case import Case, Sizes
 from benchmarks.speed.subjects import SUBJECTS
 from torch_impl.transformer import Mixer
@@ -52,6 +53,8 @@ class Ladder:
         at: the sizes of a case at each.
         implementations: that are measured.
         macs: multiply-accumulates in closed form; None where only a count knows them.
+        saved: bytes kept for the backward pass by implementation, a form of `saved`; empty where
+            only a count knows them.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Ladder:
     at: Callable[[int], Sizes]
     implementations: tuple[str, ...] = FORMS
     macs: Callable[[Sizes, str], float] | None = None
+    saved: Mapping[str, str] = field(default_factory=dict)
 
     def case(self, size: int, implementation: str, *, tiny: bool = False) -> Case:
         """What is measured at one size."""
@@ -83,6 +87,7 @@ LADDERS: dict[str, Ladder] = {
             (18, 36, 72, 144, 288),
             lambda n: Sizes(batch=4, length=n),
             macs=static_macs,
+            saved=saved.STATIC,
         ),
         Ladder(
             "static-vectors",
@@ -91,6 +96,7 @@ LADDERS: dict[str, Ladder] = {
             (64, 128, 256, 512, 1024),
             lambda n: Sizes(batch=4, encoder=f"static:{n}"),
             macs=static_macs,
+            saved=saved.STATIC,
         ),
         Ladder(
             "static-batch",
@@ -99,6 +105,7 @@ LADDERS: dict[str, Ladder] = {
             (1, 2, 4, 8, 16),
             lambda n: Sizes(batch=n),
             macs=static_macs,
+            saved=saved.STATIC,
         ),
         Ladder(
             "dynamic-tokens",
@@ -107,6 +114,7 @@ LADDERS: dict[str, Ladder] = {
             (5, 10, 20, 40, 80),
             lambda n: Sizes(batch=8, tokens=n),
             macs=dynamic_macs,
+            saved=saved.DYNAMIC,
         ),
         Ladder(
             "dynamic-vectors",
@@ -115,6 +123,7 @@ LADDERS: dict[str, Ladder] = {
             (2, 4, 8, 16, 32),
             lambda n: Sizes(batch=8, decoder=f"dynamic:{n}"),
             macs=dynamic_macs,
+            saved=saved.DYNAMIC,
         ),
         Ladder(
             "dynamic-batch",
@@ -123,6 +132,7 @@ LADDERS: dict[str, Ladder] = {
             (3, 6, 12, 24, 48),
             lambda n: Sizes(batch=n),
             macs=dynamic_macs,
+            saved=saved.DYNAMIC,
         ),
         Ladder(
             "beam-size",

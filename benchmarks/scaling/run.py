@@ -62,8 +62,10 @@ class Growth:
         found, closed = self.exponent, fit.exponent(self.sizes, self.expected)
         form = "closed form" if self.macs else "count"
         if found.low <= closed <= found.high:
-            return f"as the {form}: {closed:.2f} is within [{found.low:.2f}, {found.high:.2f}]"
-        slower = "slower" if found.high < closed else "faster"
+            return (
+                f"grows as the {form}: {closed:.2f} is within [{found.low:.2f}, {found.high:.2f}]"
+            )
+        speed = "more slowly" if found.high < closed else "faster"
         roofline = fit.exponent(self.sizes, [p.seconds for p in self.predicted])
         medians = np.median(self.rounds, axis=0)
         ends = []
@@ -75,8 +77,8 @@ class Growth:
             ends.append(f"at {self.sizes[i]} {shares} of the roofline, {rate:.3g} GFLOP/s reached")
         within = "within" if found.low <= roofline <= found.high else "outside"
         return (
-            f"{slower} than the {form}, {closed:.2f}: {'; '.join(ends)}; the roofline grows by "
-            f"{roofline:.2f}, {within} the interval"
+            f"grows {speed} than the {form}, {closed:.2f}: {'; '.join(ends)}; the roofline grows "
+            f"by {roofline:.2f}, {within} the interval"
         )
 
 
@@ -155,6 +157,7 @@ def climb(
                 "flops": growth.flops,
                 "macs": growth.macs,
                 "saved bytes": [t["saved bytes"] for t in taken],
+                "saved form": ladder.saved.get(name),
                 "peak bytes": [t["peak bytes"] for t in taken],
                 "predicted s": [p.seconds for p in growth.predicted],
                 "shares": [{bound: p.share(bound) for bound in BOUNDS} for p in growth.predicted],
