@@ -16,7 +16,6 @@ from benchmarks.files import read_json
 from benchmarks.hardware import at_hand, prediction
 from benchmarks.hardware.descriptions import FILE, Device, described, measured, named
 from benchmarks.speed import suites
-from benchmarks.speed.case import PRECISIONS
 from benchmarks.speed.ceilings import COPY, OPERATIONS, PRODUCT
 
 NAMES = ("K80", "T4", "V100", "A100", "H100", "H200", "L4", "RTX 4090")
@@ -125,7 +124,7 @@ def test_a_prediction_is_never_a_measurement(tmp_path, capsys):
     made = json.loads(capsys.readouterr().out)
     kept = records.read(path)
     assert len(made) == len(kept) > 3
-    assert {r["details"]["case"]["precision"] for r in kept} == set(PRECISIONS)
+    assert {r["details"]["case"]["precision"] for r in kept} == set(suites.PRECISIONS)
     for record in made:
         assert (record["kind"], record["status"]) == ("prediction", "predicted")
         assert record["measured"] is None
