@@ -109,8 +109,8 @@ def is_test(record: Record) -> bool:
 def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]:
     """``records`` of one series in the order of time."""
     levels: dict[tuple[Any, ...], tuple[float, str]] = {}
-    newest: dict[tuple[Any, ...], tuple[Record, float | None, str]] = {}
-    for record in records:
+    newest: dict[tuple[Any, ...], tuple[int, Record, float | None, str]] = {}
+    for time, record in enumerate(records):
         details, ratio = record["details"], record["values"].get("ratio")
         revision, against = _same(details["revision"]), _same(details["against"])
         level, since = None, ""
@@ -121,15 +121,15 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
             level, since = 1.0, _label(details["revision"])
         if level is not None:
             levels[revision] = level, since
-        newest[revision] = record, level, since
+        newest[revision] = time, record, level, since
 
     def where(record: Record) -> int | None:
         return place.get(record["details"]["revision"]["commit"])
 
-    known = [(at, r["time"]) for r, _, _ in newest.values() if (at := where(r)) is not None]
+    known = [(at, t) for t, r, _, _ in newest.values() if (at := where(r)) is not None]
 
-    def position(found: tuple[Record, float | None, str]) -> tuple[int, bool, str]:
-        at, time = where(found[0]), found[0]["time"]
+    def position(found: tuple[int, Record, float | None, str]) -> tuple[int, bool, int]:
+        time, at = found[0], where(found[1])
         reachable = at is not None
         if at is None:
             at = min((other for other, later in known if later > time), default=len(place))
@@ -143,7 +143,7 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
             level,
             since,
         )
-        for number, (record, level, since) in enumerate(
+        for number, (_, record, level, since) in enumerate(
             sorted(newest.values(), key=position), start=1
         )
     ]

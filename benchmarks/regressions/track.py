@@ -71,7 +71,9 @@ def previous(known: Sequence[Record], now: Revision, device: str) -> Revision | 
 
     A dirty tree cannot, nor a commit that git has since forgotten.
     """
-    for record in sorted(known, key=lambda r: r["time"], reverse=True):
+    # times are whole seconds: of two in one the later in the file is the later
+    by_time = sorted(known, key=lambda r: r["time"])
+    for record in by_time[::-1]:
         if record["kind"] != "comparison" or is_test(record) or device_name(record) != device:
             continue
         revision = record["details"]["revision"]
