@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed import drawn, suites
-from benchmarks.speed.case import COMPILED, PRECISIONS, Case, Sizes
+from benchmarks.speed.case import COMPILED, HALVES, PRECISIONS, Case, Sizes
 from benchmarks.speed.subjects import SUBJECTS
 from tests.speed import CPU, tiny
 from tests.tolerances import COUNTED, SAME_WORK, error
@@ -87,7 +87,7 @@ def test_the_least_bytes_are_those_of_all_inputs_and_the_output(kind, precision,
         work = subject.make(case, "literal", CPU)
         out = work.call()
         inputs = [x for x in work.given if part == "operator" or x.dim() > 1]  # no biases
-        e = 2 if precision == "bfloat16" else 4
+        e = 2 if precision in HALVES else 4
         width = {x.data_ptr(): e if x.dim() == 3 else 4 for x in inputs}
         expected = sum(x.numel() * width[x.data_ptr()] for x in inputs) + out.numel() * e
         if part == "layer":  # what the projections write and the operator reads
