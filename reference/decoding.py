@@ -77,7 +77,8 @@ def ensemble(members: Sequence[NextLogProbs]) -> NextLogProbs:
 
     def next_log_probs(prefix: tuple[int, ...]) -> Array:
         with np.errstate(divide="ignore"):
-            return np.log(np.mean([np.exp(member(prefix)) for member in members], axis=0))
+            p: Array = np.mean([np.exp(member(prefix)) for member in members], axis=0)
+            return np.log(p)
 
     return next_log_probs
 

@@ -99,7 +99,8 @@ def self_bleu(captions: Sequence[Caption], n: int = 4) -> Scores:
         bleu([caption], [[*captions[:i], *captions[i + 1 :]]], n)
         for i, caption in enumerate(captions)
     ]
-    return np.mean(scores, axis=0)
+    mean: Scores = np.mean(scores, axis=0)
+    return mean
 
 
 # ROUGE-L: Lin 2004, "ROUGE: a package for automatic evaluation of summaries", section 3

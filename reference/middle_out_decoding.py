@@ -71,7 +71,8 @@ def word_model(
         longer = halves.extended(side, 0, 0.0)
         words = (longer.left, longer.middle, longer.right)
         log_p = middle_out(*words, H_e, state, parameters, self_attention, order)
-        return log_p[side][-1]
+        last: npt.NDArray[np.float64] = log_p[side][-1]
+        return last
 
     return next_log_probs
 

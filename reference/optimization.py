@@ -45,7 +45,8 @@ def gradient_descent(theta_old: Array, gradients: Array, alpha: float) -> Array:
         gradients: (B, ...), the gradient of each example's loss; that of the batch is their mean.
         alpha: the learning rate.
     """
-    return theta_old - alpha * gradients.mean(axis=0)
+    theta_new: Array = theta_old - alpha * gradients.mean(axis=0)
+    return theta_new
 
 
 @equation("lstm_readonly", "gradient clipping")
