@@ -25,6 +25,7 @@ from benchmarks.regressions.session import Settings
 from benchmarks.regressions.suite import BENCHMARKS
 from benchmarks.regressions.worker import ForeignCodeError, Worker
 from tests.regressions import Repository, git, repository
+from tests.tolerances import SIMULATED
 
 __all__ = ["repository"]
 
@@ -54,8 +55,8 @@ def test_both_revisions_are_timed_and_a_slower_one_exits_with_1(repository, caps
     ]
     assert printed["details"]["verdict"] in ("same", "not settled")
     ratio = kept[0]["values"]["ratio"]
-    assert ratio == pytest.approx(1 / 1.2, rel=0.02)
-    assert ratio * kept[1]["values"]["ratio"] == pytest.approx(1, rel=0.02)
+    assert ratio == pytest.approx(1 / 1.2, **SIMULATED)
+    assert ratio * kept[1]["values"]["ratio"] == pytest.approx(1, **SIMULATED)
     after = (
         git(repository.folder, "status", "--porcelain"),
         git(repository.folder, "rev-parse", "HEAD"),

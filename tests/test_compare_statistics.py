@@ -16,6 +16,7 @@ from benchmarks.regressions.statistics import LEAST_ROUNDS, compare, quantile, v
 from benchmarks.regressions.suite import BENCHMARKS
 from benchmarks.speed.case import Work
 from benchmarks.timing import Estimate
+from tests.tolerances import QUANTILES, TIMES
 
 seeds = st.integers(0, 10_000)
 SMALLEST = 0.02
@@ -71,7 +72,7 @@ def test_a_slowdown_of_all_calls_is_the_ratio_s(seed, factor):
     plain = compare(machine(seed), 0, SMALLEST).ratio
     slowed = compare(machine(seed, factor), 0, SMALLEST).ratio
     for name in ("low", "value", "high"):
-        assert getattr(slowed, name) * factor == pytest.approx(getattr(plain, name), rel=1e-9)
+        assert getattr(slowed, name) * factor == pytest.approx(getattr(plain, name), **TIMES)
 
 
 @given(st.floats(0.2, 5), st.floats(1e-6, 10), st.integers(2, 5))
@@ -89,8 +90,8 @@ def test_what_all_have_in_common_cancels(seed, factor):
     shared = np.random.default_rng(seed).lognormal(0, 1, 30) * factor
     moved = {side: times * shared for side, times in sides.items()}
     before, after = compare(sides, 0, SMALLEST), compare(moved, 0, SMALLEST)
-    assert after.ratio.value == pytest.approx(before.ratio.value, rel=1e-9)
-    assert after.floor == pytest.approx(before.floor, rel=1e-9)
+    assert after.ratio.value == pytest.approx(before.ratio.value, **TIMES)
+    assert after.floor == pytest.approx(before.floor, **TIMES)
 
 
 @given(seeds)
@@ -99,7 +100,7 @@ def test_neither_the_order_of_rounds_nor_of_processes_matters(seed):
     rounds = random.permutation(30)
     moved = {side: times[random.permutation(4)][:, rounds] for side, times in sides.items()}
     before, after = compare(sides, 0, SMALLEST), compare(moved, 0, SMALLEST)
-    assert after.ratio.low == pytest.approx(before.ratio.low, rel=1e-9)
+    assert after.ratio.low == pytest.approx(before.ratio.low, **TIMES)
     assert after.verdict == before.verdict
 
 
@@ -143,7 +144,7 @@ def test_a_verdict_needs_the_interval_beyond_1_and_the_ratio_beyond_the_floor(
     [(2, 95, 4.303), (3, 99, 5.841), (9, 99, 3.250), (9, 95, 2.262), (30, 99, 2.750)],
 )
 def test_student_s_quantile_is_the_one_in_every_table(freedom, confidence, expected):
-    assert quantile(freedom, confidence) == pytest.approx(expected, rel=0.01)
+    assert quantile(freedom, confidence) == pytest.approx(expected, **QUANTILES)
 
 
 def test_one_process_says_nothing_of_processes():

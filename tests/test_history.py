@@ -17,6 +17,7 @@ from benchmarks.regressions.series import series
 from benchmarks.report import build, markdown
 from benchmarks.report.sections.history import history
 from tests.regressions import git, repository
+from tests.tolerances import CHAINED
 
 __all__ = ["repository"]
 
@@ -185,7 +186,7 @@ def test_track_measures_against_the_revision_tracked_before(repository, capsys, 
         "faster",
     ]
     levels = [entry["level"] for entry in of["revisions"]]
-    assert levels == pytest.approx([1, 0.5, 1, 2], rel=0.05)
+    assert levels == pytest.approx([1, 0.5, 1, 2], **CHAINED)
 
 
 def test_a_rebased_commit_that_git_forgot_is_passed_over(repository, capsys, tmp_path):

@@ -24,6 +24,7 @@ from benchmarks.scaling.run import Growth
 from benchmarks.speed import resources
 from benchmarks.speed.case import Case, Sizes
 from benchmarks.speed.subjects import SUBJECTS
+from tests.tolerances import EXPONENTS
 
 ladders = st.lists(st.integers(1, 10**5), min_size=2, max_size=7, unique=True).map(sorted)
 powers = st.floats(-3, 3)
@@ -33,17 +34,17 @@ positive = st.floats(1e-6, 1e6)
 @given(ladders, powers, positive)
 def test_the_exponent_of_a_monomial_is_its_power(sizes, power, factor):
     values = [factor * n**power for n in sizes]
-    assert fit.exponent(sizes, values) == pytest.approx(power, abs=1e-9)
-    assert fit.local(sizes, values) == pytest.approx(power, abs=1e-9)
+    assert fit.exponent(sizes, values) == pytest.approx(power, **EXPONENTS)
+    assert fit.local(sizes, values) == pytest.approx(power, **EXPONENTS)
     found = fit.measured(sizes, [values] * 5)
-    assert (found.low, found.high) == pytest.approx((power, power), abs=1e-9)
+    assert (found.low, found.high) == pytest.approx((power, power), **EXPONENTS)
 
 
 @given(ladders, positive, st.integers(1, 1000), st.data())
 def test_units_change_no_exponent(sizes, unit, times, data):
     values = data.draw(st.lists(positive, min_size=len(sizes), max_size=len(sizes)))
     scaled = fit.exponent([times * n for n in sizes], [unit * y for y in values])
-    assert scaled == pytest.approx(fit.exponent(sizes, values), abs=1e-9)
+    assert scaled == pytest.approx(fit.exponent(sizes, values), **EXPONENTS)
 
 
 @given(ladders, positive, positive, powers, powers)
@@ -69,7 +70,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
 def test_a_pause_in_all_sizes_of_a_round_changes_little(sizes, seed):
     noise = np.random.default_rng(seed).lognormal(0, 1.0, size=(9, 1))
     found = fit.measured(sizes, noise * np.array(sizes, dtype=float) ** 1.5)
-    assert found.value == pytest.approx(1.5, abs=1e-9)
+    assert found.value == pytest.approx(1.5, **EXPONENTS)
 
 
 @pytest.mark.parametrize(

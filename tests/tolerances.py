@@ -39,6 +39,27 @@ COUNTED = {"abs": 0.02}
 SAME_WORK = 1e-4
 """Absolute: float32 forms that are timed against each other; a wrong argument shows beyond it."""
 
+TIMES = {"rel": 1e-9}
+"""Of `pytest.approx`: ratios of times by logarithms and exponentials, in another order."""
+
+EXPONENTS = {"abs": 1e-9}
+"""Of `pytest.approx`: slopes of logarithms against the power that they are of."""
+
+QUANTILES = {"rel": 0.01}
+"""Of `pytest.approx`: Student's quantiles by draws, against the three decimals of tables."""
+
+SIMULATED = {"rel": 0.02}
+"""Of `pytest.approx`: times of simulated processes against what they stand for."""
+
+CHAINED = {"rel": 0.05}
+"""Of `pytest.approx`: products of some such ratios."""
+
+SCHEDULED = {"rel": 1e-4}
+"""Of `pytest.approx`: training times whose steps round to whole numbers."""
+
+SCHEDULED_TWICE = {"rel": 1e-3}
+"""Of `pytest.approx`: the same of two stages."""
+
 DEVIATIONS = 6
 """Standard deviations: what is drawn against its expectation."""
 
