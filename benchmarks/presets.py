@@ -74,6 +74,17 @@ class Preset:
     model: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
+SMALL = MappingProxyType(
+    {
+        "d_model": 64,
+        "d_ff": 128,
+        "num_heads": 4,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+    }
+)
+"""A model that learns generated scenes in minutes on a CPU."""
+
 PRESETS = {
     "scenes": Preset(
         Settings(
@@ -92,15 +103,7 @@ PRESETS = {
             validate_every=2,
             validation_images=100,
         ),
-        MappingProxyType(
-            {
-                "d_model": 64,
-                "d_ff": 128,
-                "num_heads": 4,
-                "num_encoder_layers": 2,
-                "num_decoder_layers": 2,
-            }
-        ),
+        SMALL,
     ),
     "few": Preset(
         Settings(
@@ -117,15 +120,7 @@ PRESETS = {
             captions_per_image=5,
             validate_every=10,
         ),
-        MappingProxyType(
-            {
-                "d_model": 64,
-                "d_ff": 128,
-                "num_heads": 4,
-                "num_encoder_layers": 2,
-                "num_decoder_layers": 2,
-            }
-        ),
+        SMALL,
     ),
     "flickr8k": Preset(
         Settings(

@@ -35,7 +35,7 @@ ROWS = tuple(baseline + added for baseline in BASELINES for added in ADDED)
 
 
 def recipe(lr: float, epochs: int, batch_size: int) -> Recipe:
-    """Adam at one rate, as ARNet's stages are trained."""
+    """Adam at one rate without regularisers, as ARNet's stages are trained."""
     return Recipe(
         lr=lr,
         warmup=0,

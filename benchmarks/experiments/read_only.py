@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from benchmarks import java, records
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.evaluate import evaluate
-from benchmarks.experiments.arnet import flickr8k, generated
+from benchmarks.experiments.arnet import flickr8k, generated, recipe
 from benchmarks.experiments.captions import in_stages, mean_loss
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.presets import Settings
@@ -46,19 +46,8 @@ class Form:
 
 
 def _recipe(epochs: int, batch_size: int, lr: float = 2.0) -> Recipe:
-    return Recipe(
-        lr=lr,
-        warmup=0,
-        schedule="linear",
-        anneal=0.5,
-        anneal_every=8,
-        epochs=epochs,
-        batch_size=batch_size,
-        label_smoothing=0.0,
-        dropout=0.0,
-        algorithm="sgd",
-        clip=5.0,
-    )
+    plain = recipe(lr, epochs, batch_size)
+    return replace(plain, anneal=0.5, anneal_every=8, algorithm="sgd", clip=5.0)
 
 
 FORMS = {
