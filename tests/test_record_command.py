@@ -109,8 +109,11 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
 def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsys):
     packed = recorded(tmp_path, "--minutes", "1e-9")
     assert {r["kind"] for r in archive.read(packed)} == {"verification"}
-    assert "5 cases are left (timing, memory, scaling, grid), run again" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "so far: 5 cases are left (timing, memory, scaling, grid), run again" in printed
+    assert "the file to send" not in printed
     recorded(tmp_path)
+    assert "the file to send" in capsys.readouterr().out
     whole = archive.read(packed)
     assert len(whole) > 5
     for measured in ("time_case", "verify"):

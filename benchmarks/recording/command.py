@@ -70,10 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
             tiny=arguments.tiny,
         )
         archive.write(data, packed)
-    print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB, the file to send")
+    print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:
         left = ", ".join(name for name, whole in done.items() if not whole)
-        print(f"{session.left} cases are left ({left}), run again")
+        print(f"what there is so far: {session.left} cases are left ({left}), run again")
+    else:
+        print("the file to send")
     return 0
 
 
