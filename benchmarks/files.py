@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,3 +86,8 @@ def read_json(path: Path, what: str) -> Any:
 def sha256(data: bytes) -> str:
     """The hexadecimal SHA-256 of ``data``."""
     return hashlib.sha256(data).hexdigest()
+
+
+def slug(*names: str) -> str:
+    """Names as one file name: small letters and digits, with hyphens for all else."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(names).lower()).strip("-")

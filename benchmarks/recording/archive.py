@@ -19,7 +19,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.files import read_bytes, sha256, write_atomically
+from benchmarks.files import read_bytes, sha256, slug, write_atomically
 from benchmarks.records import Record
 
 KIND, SCHEMA = "device record", 1
@@ -73,7 +72,7 @@ def _lines(values: Sequence[Mapping[str, Any]]) -> bytes:
 def name(device: Mapping[str, Any]) -> str:
     """The file's name: device, commit and day."""
     commit = (records.environment()["commit"] or "unknown")[:10]
-    device_name = re.sub(r"[^a-z0-9]+", "-", device["name"].lower()).strip("-") or "device"
+    device_name = slug(device["name"]) or "device"
     return f"{device_name}-{commit}-{datetime.now(UTC):%Y-%m-%d}{ENDING}"
 
 

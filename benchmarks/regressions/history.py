@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.files import write_atomically
+from benchmarks.files import slug, write_atomically
 from benchmarks.records import LOCAL, PUBLISHED, ROOT, Record
 from benchmarks.regressions.revisions import order
 from benchmarks.regressions.series import Entry, Name, series
@@ -47,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"no records{of}, expected some that `captionbench track` has appended")
     if arguments.out:
         for name, entries in found.items():
-            with write_atomically(arguments.out / f"{slug(name)}.svg") as file:
+            with write_atomically(arguments.out / f"{slug(*name)}.svg") as file:
                 file.write(drawing(entries))
     if arguments.json:
         listed = [
@@ -67,11 +66,6 @@ def _read(files: Sequence[Path]) -> list[Record]:
         if not path.is_file():
             raise InputError(f"{path}: no such file, expected records as JSON lines")
     return [record for path in files for record in records.read(path)]
-
-
-def slug(name: Name) -> str:
-    """A file's name for a series."""
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(name).lower()).strip("-")
 
 
 def drawing(entries: Sequence[Entry]) -> str:

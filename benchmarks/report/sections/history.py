@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from benchmarks.files import slug
 from benchmarks.records import Record
-from benchmarks.regressions.history import COLUMNS, cells, drawing, slug
+from benchmarks.regressions.history import COLUMNS, cells, drawing
 from benchmarks.regressions.series import is_test, series
 from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import of, provenance
@@ -35,12 +36,10 @@ def history(records: Sequence[Record]) -> list[Section]:
     ]
     found = series(made)
     for name, entries in found.items():
-        about = f"{name[0]} on {name[1]}"
-        blocks.append(
-            Table(f"history-{slug(name)}", about, COLUMNS, [cells(e) for e in entries], folded=True)
-        )
+        about, page = f"{name[0]} on {name[1]}", slug("history", *name)
+        blocks.append(Table(page, about, COLUMNS, [cells(e) for e in entries], folded=True))
         if sum(entry.level is not None for entry in entries) > 1:
-            blocks.append(Figure(f"history-{slug(name)}", about, drawing(entries)))
+            blocks.append(Figure(page, about, drawing(entries)))
     if tests := [record for record in made if is_test(record)]:
         about = "The comparison itself tested: a revision against itself, as it is and slowed down"
         blocks.append(Table("history-tests", about, TESTED, _tested(tests)))

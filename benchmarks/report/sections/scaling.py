@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
@@ -48,8 +49,7 @@ def scaling(records: Sequence[Record]) -> Section:
     blocks.append(Table("scaling", "Growth of time and memory", COLUMNS, rows))
     for device in dict.fromkeys(map(device_name, made)):
         drawn = plot.draw([r for r in made if device_name(r) == device])
-        name = f"scaling-{len(blocks)}"
-        blocks.append(Figure(name, f"Time over size, {device}", drawn))
+        blocks.append(Figure(slug("scaling", device), f"Time over size, {device}", drawn))
     return Section(TITLE, [*blocks, provenance(made)])
 
 
