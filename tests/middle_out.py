@@ -14,9 +14,8 @@ from torch import Tensor
 from reference import middle_out as oracle
 from tests.parity import Array, load, numpy
 from tests.strategies import fill, generators
-from torch_impl.middle_out import SELF_ATTENTION
+from torch_impl.middle_out import SELF_ATTENTION, interleave
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration
-from torch_impl.models.middle_out import interleave
 
 KINDS = st.sampled_from(SELF_ATTENTION)
 PAD = 0
@@ -85,17 +84,24 @@ def torch_lstm(lstm: Any) -> dict[str, Array]:
 
 
 @st.composite
-def captions(draw: st.DrawFn, middle_out: bool | None = None, kind: str | None = None) -> Captions:
+def captions(
+    draw: st.DrawFn,
+    middle_out: bool | None = None,
+    kind: str | None = None,
+    reads_middle_word: bool | None = None,
+) -> Captions:
     """Small captioners with normal weights, ragged sources and captions."""
     V, generator = draw(st.integers(4, 7)), draw(generators())
     both = draw(st.booleans()) if middle_out is None else middle_out
+    reads = not both and (draw(st.booleans()) if reads_middle_word is None else reads_middle_word)
     words = st.lists(st.integers(1, V - 1), min_size=0, max_size=4)
     model = MiddleOutCaptioner(
         MiddleOutConfiguration(
             vocabulary_size=V,
-            d_feature=draw(st.integers(1, 3)),
+            d_feature=draw(st.integers(1, 3)) + reads,
             middle_out=both,
             self_attention=draw(KINDS) if kind is None else kind,
+            reads_middle_word=reads,
             middle_words=tuple(draw(st.sets(st.integers(3, V - 1), min_size=1))),
             d_embedding=draw(st.integers(1, 3)),
             hidden_size=2 * draw(st.integers(1, 2)),
@@ -105,6 +111,8 @@ def captions(draw: st.DrawFn, middle_out: bool | None = None, kind: str | None =
     weights = load(model, generator)
     lengths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     features = fill(generator, (len(lengths), max(lengths), model.configuration.d_feature))
+    if reads:
+        features[..., -1] = generator.integers(0, V, (len(lengths), 1))
     drawn = [
         (draw(words) if both else [], draw(st.integers(1, V - 1)), draw(words)) for _ in lengths
     ]
@@ -114,4 +122,15 @@ def captions(draw: st.DrawFn, middle_out: bool | None = None, kind: str | None =
 
 def encoded(case: Captions, b: int) -> tuple[Array, Any]:
     """Source ``b``, without padding, through the oracle's encoder."""
-    return oracle.encode(numpy(case.features[b, : case.lengths[b]]), case.parameters)
+    rows = case.features[b, : case.lengths[b], : case.model.configuration.d_source]
+    return oracle.encode(numpy(rows), case.parameters)
+
+
+def parameters_of(case: Captions, b: int) -> dict[str, Array]:
+    """The oracle's, for source ``b``: a word that is read beside all others stands beside them."""
+    if not case.model.configuration.reads_middle_word:
+        return case.parameters
+    words = case.parameters["embedding.weight"]
+    given = words[int(case.features[b, 0, -1])]
+    beside = np.concatenate([words, np.broadcast_to(given, words.shape)], 1)
+    return {**case.parameters, "embedding.weight": beside}

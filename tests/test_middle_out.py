@@ -14,12 +14,29 @@ from torch import Tensor
 
 from reference import middle_out as oracle
 from tests.covers import covers
-from tests.middle_out import KINDS, PAD, Captions, captions, encoded, torch_lstm
+from tests.middle_out import (
+    KINDS,
+    PAD,
+    Captions,
+    captions,
+    encoded,
+    parameters_of,
+    torch_lstm,
+)
 from tests.parity import Array, flat, numpy, tensor
 from tests.strategies import fill, generators, masks
 from tests.tolerances import assert_close
 from torch_impl import checkpoints, decoding
-from torch_impl.middle_out import Weights, input_entry, run, step, weight_sizes
+from torch_impl.middle_out import (
+    Weights,
+    commonest,
+    input_entry,
+    interleave,
+    run,
+    split,
+    step,
+    weight_sizes,
+)
 from torch_impl.models import (
     MiddleOutCaptioner,
     MiddleOutConfiguration,
@@ -28,7 +45,6 @@ from torch_impl.models import (
     middle_out_captioner,
     sequence_to_sequence,
 )
-from torch_impl.models.middle_out import commonest, interleave, split
 from torch_impl.objectives import cross_entropy
 
 
@@ -155,11 +171,13 @@ def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case: Capt
 @settings(max_examples=40, deadline=None)
 @given(captions(middle_out=False))
 def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case: Captions) -> None:
+    """Every word as it is, or with a middle word's embedding beside it."""
     log_p = numpy(case.model(case.features, case.tokens, case.lengths))
     for b, (_, start, right) in enumerate(case.captions):
         words = np.array([start, *right])
         kind: Any = case.model.configuration.self_attention
-        expected = oracle.sequence_to_sequence(words, *encoded(case, b), case.parameters, kind)
+        parameters = parameters_of(case, b)
+        expected = oracle.sequence_to_sequence(words, *encoded(case, b), parameters, kind)
         assert_close(log_p[b, : len(words)], expected)
 
 
@@ -258,7 +276,8 @@ def test_the_middle_word_classifier_is_the_oracles(case: Captions) -> None:
     parameters["vocabulary.bias"] = numpy(classifier.classes.bias)
     log_p = case.model.middle_words(case.features, case.lengths)
     for b, length in enumerate(case.lengths):
-        expected = oracle.middle_word(numpy(case.features[b, :length]), parameters)
+        rows = case.features[b, :length, : case.model.configuration.d_source]
+        expected = oracle.middle_word(numpy(rows), parameters)
         assert_close(numpy(log_p[b].exp()), expected)
 
 
@@ -333,11 +352,16 @@ def test_a_configuration_and_a_checkpoint_give_the_model_back(tmp_path) -> None:
         ({"middle_words": (0,)}, "middle word 0 is a special token"),
         ({"dropout": 1.0}, r"dropout is 1.0, expected in \[0, 1\)"),
         ({"end_id": 6}, "end_id 6 is outside"),
+        ({"reads_middle_word": True}, "reads_middle_word and middle_out: two sides begin with"),
+        (
+            {"middle_out": False, "reads_middle_word": True, "d_feature": 1},
+            "d_feature without the word's column must be at least 1, not 0",
+        ),
     ],
 )
 def test_a_bad_configuration_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        middle_out_captioner(6, 2, **changes)
+        middle_out_captioner(**{"vocabulary_size": 6, "d_feature": 2, **changes})
 
 
 def test_bad_input_is_named() -> None:
@@ -349,6 +373,12 @@ def test_bad_input_is_named() -> None:
         model.encode(source[:, :0])
     with pytest.raises(ValueError, match="middle_words is empty"):
         model.middle_words(source)
+    fields = {"d_embedding": 2, "hidden_size": 4, "reads_middle_word": True}
+    for word in (6, -1):
+        with pytest.raises(ValueError, match="middle words must lie between 0 and 5"):
+            sequence_to_sequence(6, 2, **fields).encode(
+                source.index_fill(2, torch.tensor([1]), word)
+            )
     memory = model.encode(source)
     with pytest.raises(ValueError, match="4 tokens are more than max_length 3"):
         model.decode(torch.ones(2, 4, dtype=torch.int64), memory)

@@ -14,25 +14,35 @@ from reference import middle_out_decoding as oracle
 from tests.covers import covers
 from tests.middle_out import Captions, captions, encoded
 from tests.tolerances import assert_close
+from torch_impl.middle_out import interleave
 from torch_impl.middle_out_decoding import Halves, middle_out_beam_search
 from torch_impl.models import middle_out_captioner, sequence_to_sequence
-from torch_impl.models.middle_out import interleave
 
 CASES = captions(middle_out=True)
+EITHER = captions(reads_middle_word=False)
+
+
+def sides(case: Captions) -> tuple[oracle.Side, ...]:
+    return ("left", "right") if case.model.configuration.middle_out else ("right",)
 
 
 def oracle_model(case: Captions, b: int) -> oracle.NextLogProbs:
     kind: Any = case.model.configuration.self_attention
-    return oracle.word_model(*encoded(case, b), case.parameters, kind)
+    # a side alone is the right one
+    parameters = {k.replace("decoder.", "right."): v for k, v in case.parameters.items()}
+    return oracle.word_model(*encoded(case, b), parameters, kind, sides(case))
 
 
 def middles(case: Captions) -> list[int]:
-    """A word for each source that is no special token."""
+    """A word for each source that is no special token; the start token where there is one side."""
+    if not case.model.configuration.middle_out:
+        return [case.model.start_id] * len(case.captions)
     return [max(middle, 3) for _, middle, _ in case.captions]
 
 
 def search(case: Captions, **options: Any) -> list[list[Halves]]:
-    options = {"beam_size": 2, "max_length": 4, "middle": middles(case), **options}
+    given = middles(case) if case.model.configuration.middle_out else None
+    options = {"beam_size": 2, "max_length": 4, "middle": given, **options}
     return middle_out_beam_search(case.model, case.features, case.lengths, **options)
 
 
@@ -46,10 +56,12 @@ def assert_same(found: list[Halves], expected: list[oracle.Halves]) -> None:
 
 @covers(middle_out=[7])
 @settings(max_examples=25, deadline=None)
-@given(CASES, st.integers(1, 4), st.integers(2, 5))
+@given(EITHER, st.integers(1, 4), st.integers(2, 5))
 def test_it_is_the_readable_search(case: Captions, beam_size: int, max_length: int) -> None:
+    """From the middle, and from the left where there is one side."""
     end, options = case.model.end_id, {"beam_size": beam_size, "num_return": beam_size}
-    found = search(case, max_length=max_length, **options)
+    options["order"] = sides(case)
+    found = search(case, max_length=max_length, beam_size=beam_size, num_return=beam_size)
     for b, middle in enumerate(middles(case)):
         expected = oracle.beam_search(
             oracle_model(case, b), middle, end=end, max_length=max_length, **options
@@ -161,11 +173,11 @@ def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
         )
 
 
-def test_a_model_of_one_side_or_of_nans_is_refused() -> None:
+def test_a_word_for_one_side_or_a_model_of_nans_is_refused() -> None:
     options: dict[str, Any] = {"beam_size": 1, "max_length": 3, "middle": 3}
     features = torch.randn(1, 2, 2)
     plain = sequence_to_sequence(6, 2, d_embedding=2, hidden_size=4).eval()
-    with pytest.raises(ValueError, match="a model of one side"):
+    with pytest.raises(ValueError, match="a model of one side begins with the start token"):
         middle_out_beam_search(plain, features, **options)
     model = middle_out_captioner(6, 2, d_embedding=2, hidden_size=4).eval()
     with torch.no_grad():

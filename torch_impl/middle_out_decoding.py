@@ -1,4 +1,7 @@
-"""Beam search from the middle outwards (Middle-Out, section 4.2), the sides in turn."""
+"""Beam search from the middle outwards (Middle-Out, section 4.2), the sides in turn.
+
+Of a model of one side it is left to right, from the start token, by the same score.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ class Halves:
     """A caption as the model gave it."""
 
     middle: int
+    """The start token where there is one side."""
     left: list[int]
     """The words to the left from the middle outwards, the end token too unless it was cut off."""
     right: list[int]
@@ -31,7 +35,7 @@ class Halves:
         return sum(self.log_probs) + 1 + len(self.left) + len(self.right)
 
     def caption(self, end_id: int) -> list[int]:
-        """The words from left to right, without the ends."""
+        """The words from left to right, without the ends; of one side after the start token."""
         words = (*reversed(self.left), self.middle, *self.right)
         return [word for word in words if word != end_id]
 
@@ -77,7 +81,7 @@ def middle_out_beam_search(
     middle: int | Sequence[int] | None = None,
     num_return: int = 1,
 ) -> list[list[Halves]]:
-    """Beam search in which the sides take turns, left first.
+    """Beam search in which the sides, or the only one, take turns, left first.
 
     At each turn a hypothesis offers its continuations on that side, or itself, unchanged, if that
     side has ended; those with the largest scores go on. The score is the sum of log-probabilities
@@ -85,12 +89,12 @@ def middle_out_beam_search(
     hypotheses, then of token ids.
 
     Args:
-        model: the middle-out captioner, in evaluation mode.
+        model: a captioner of one side or two, in evaluation mode.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         beam_size: hypotheses kept for each image.
         max_length: the words of a half and the middle at most; a side that never ends is cut there.
-        middle: see `middle_words`.
+        middle: see `middle_words`; None for one side, which begins with the start token.
         num_return: hypotheses returned for each image, best first.
 
     Returns:
@@ -98,10 +102,11 @@ def middle_out_beam_search(
 
     Raises:
         ValueError: ``beam_size`` < 1; ``num_return`` not in 1 to ``beam_size``; ``max_length`` less
-            than 2 or more than the model's; a model of one side; NaN; or as `middle_words`.
+            than 2 or more than the model's; a middle word for one side; NaN; or as `middle_words`.
     """
-    if not model.configuration.middle_out:
-        raise ValueError("a model of one side, expected decoding.beam_search")
+    order = (0, 1) if model.configuration.middle_out else (1,)
+    if len(order) == 1 and middle is not None:
+        raise ValueError("a model of one side begins with the start token, expected no middle word")
     if beam_size < 1:
         raise ValueError(f"beam_size is {beam_size}, expected at least 1")
     if not 1 <= num_return <= beam_size:
@@ -109,21 +114,25 @@ def middle_out_beam_search(
     if not 2 <= max_length <= model.max_length:
         raise ValueError(f"max_length is {max_length}, expected 2 to {model.max_length}")
     B, K, device = features.shape[0], beam_size, features.device
-    first = middle_words(model, features, lengths, middle)
+    if len(order) == 1:
+        first = torch.full((B,), model.start_id, device=device)
+    else:
+        first = middle_words(model, features, lengths, middle)
     memory = model.encode(features, lengths)
-    turns = 2 * (max_length - 1)
+    turns = len(order) * (max_length - 1)
     state = model.incremental(memory, lengths, K, turns)
     tokens = first[:, None, None].expand(B, K, 1)
     log_probs = torch.zeros((B, K, 0), dtype=torch.float64, device=device)
     # by side: how many words there are, and whether the last is the end token
     counts = torch.zeros((2, B, K), dtype=torch.float64, device=device)
-    ended = torch.zeros((2, B, K), dtype=torch.bool, device=device)
+    ended = torch.ones((2, B, K), dtype=torch.bool, device=device)
+    ended[list(order)] = False
     # one hypothesis to begin with: a place whose sum is -inf is empty, and loses to all others
     sums = torch.full((B, K), -torch.inf, dtype=torch.float64, device=device)
     sums[:, 0] = 0
     written = None
     for turn in range(turns):
-        side = turn % 2
+        side = order[turn % len(order)]
         log_p, through = state.step(tokens[..., -1], written).double(), ended[side]
         longer = counts.clone()
         longer[side] += ~through
@@ -152,7 +161,7 @@ def middle_out_beam_search(
         raise ValueError("the model's log-probabilities are NaN")
     return [
         [
-            _halves(words, values, model.pad_id, model.end_id)
+            _halves(words, values, order, model.end_id)
             for words, values, total in zip(*image, strict=True)
             if total > -torch.inf
         ][:num_return]
@@ -160,12 +169,12 @@ def middle_out_beam_search(
     ]
 
 
-def _halves(tokens: list[int], log_probs: list[float], pad_id: int, end_id: int) -> Halves:
-    """A hypothesis from its tokens in the generated order."""
+def _halves(tokens: list[int], log_probs: list[float], order: Sequence[int], end_id: int) -> Halves:
+    """A hypothesis from its tokens in the generated order, the sides in this one."""
     halves: tuple[list[int], list[int]] = ([], [])
     of_words = []
     for turn, (token, value) in enumerate(zip(tokens[1:], log_probs, strict=True)):
-        half = halves[turn % 2]
+        half = halves[order[turn % len(order)]]
         if half[-1:] != [end_id]:
             half.append(token)
             of_words.append(value)

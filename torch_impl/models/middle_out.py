@@ -34,11 +34,14 @@ class MiddleOutConfiguration(Fields):
     ``self_attention`` is one of `middle_out.SELF_ATTENTION`. ``middle_words`` are the ids that the
     middle-word classifier chooses from; without any there is no classifier. ``max_length`` counts
     the tokens of a caption, or of a half with the middle word. ``dropout`` falls on features,
-    embedded words and states.
+    embedded words and states. With ``reads_middle_word`` a decoder of one side is given a word,
+    whose embedding it reads beside that of every other (Table 5, "(M)"): the word's id is the last
+    column of the features, the same in every row.
 
     Raises:
         ValueError: a size below 1, an odd ``hidden_size``, an unknown self-attention, dropout out
-            of range, a special token or a middle word outside the vocabulary.
+            of range, a special token or a middle word outside the vocabulary, two sides that read a
+            middle word, or no column of features beside it.
     """
 
     family: ClassVar[str] = "middle_out"
@@ -47,6 +50,7 @@ class MiddleOutConfiguration(Fields):
     d_feature: int
     middle_out: bool = True
     self_attention: str = "dual"
+    reads_middle_word: bool = False
     middle_words: tuple[int, ...] = ()
     d_embedding: int = 512
     hidden_size: int = 1024
@@ -65,6 +69,9 @@ class MiddleOutConfiguration(Fields):
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
+        if self.reads_middle_word and self.middle_out:
+            raise ValueError("reads_middle_word and middle_out: two sides begin with the word")
+        positive(self.d_source, "d_feature without the word's column")
         self.check_special_tokens()
         object.__setattr__(self, "middle_words", tuple(self.middle_words))
         for word in self.middle_words:
@@ -74,6 +81,16 @@ class MiddleOutConfiguration(Fields):
     def sides(self) -> int:
         """P."""
         return 2 if self.middle_out else 1
+
+    @property
+    def d_source(self) -> int:
+        """The width of what the encoder reads: the features without the column of a word."""
+        return self.d_feature - self.reads_middle_word
+
+    @property
+    def d_given(self) -> int:
+        """The width of what a decoder reads beside every word: a given word's embedding."""
+        return self.d_embedding if self.reads_middle_word else 0
 
     @property
     def max_tokens(self) -> int:
@@ -95,7 +112,7 @@ class MiddleOutCaptioner(nn.Module):
 
     Each direction of the encoder has half of ``hidden_size``, so that a decoder starts from its
     final state as it is. A row of the memory is [h_i, h_n, c_n]: what is attended to, then the
-    final state, the same in every row.
+    final state, the same in every row, and the embedding of a given word if there is one.
 
     Every decoder weight starts uniform within 1 / sqrt(hidden_size).
 
@@ -110,28 +127,34 @@ class MiddleOutCaptioner(nn.Module):
         self.max_length = c.max_length
         self._reads = dataclasses.replace(c, max_length=c.max_tokens)
         d, P, V = c.hidden_size, c.sides, c.vocabulary_size
-        self.encoder = BidirectionalLSTM(c.d_feature, d // 2)
+        self.encoder = BidirectionalLSTM(c.d_source, d // 2)
         self.embedding = nn.Embedding(V, c.d_embedding)
-        sizes = weight_sizes(P, d, d, c.d_embedding, c.self_attention)
+        sizes = weight_sizes(P, d, d, c.d_embedding + c.d_given, c.self_attention)
         self._names = tuple(sizes)
         for name, shape in sizes.items():
             self.register_parameter(_DECODER + name, _uniform(shape, d))
         self.vocabulary_W, self.vocabulary_b = _uniform((P, V, d), d), _uniform((P, V), d)
         self.classifier: SequenceClassifier | None = None
         if c.middle_words:
-            self.classifier = SequenceClassifier(c.d_feature, d, len(c.middle_words))
+            self.classifier = SequenceClassifier(c.d_source, d, len(c.middle_words))
         self.dropout = nn.Dropout(c.dropout)
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """Features (B, L, d_feature) to memory (B, L, 3 hidden_size), 0 in padding.
+        """Features (B, L, d_feature) to memory (B, L, 3 hidden_size + d_given), 0 in padding.
 
         Raises:
-            ValueError: features are not (B, L, d_feature), lengths do not fit them, or a source has
-                no rows.
+            ValueError: features are not (B, L, d_feature), lengths do not fit them, a source has
+                no rows, or a given word is outside the vocabulary.
         """
-        mask = self._check_source(features, lengths)
-        h, final = self.encoder(self.dropout(zero_padding(features, mask)), mask)
-        rows = [x.unsqueeze(1).expand_as(h) for x in final]
+        c, mask = self.configuration, self._check_source(features, lengths)
+        source = zero_padding(features, mask)
+        h, final = self.encoder(self.dropout(source[..., : c.d_source]), mask)
+        if c.reads_middle_word:
+            words = _first_row(source, mask)[:, -1].long()
+            if can_check_values() and ((words < 0) | (words >= c.vocabulary_size)).any():
+                raise ValueError(f"middle words must lie between 0 and {c.vocabulary_size - 1}")
+            final = (*final, self.dropout(self.embedding(words)))
+        rows = [x.unsqueeze(1).expand(-1, h.shape[1], -1) for x in final]
         return zero_padding(torch.cat([h, *rows], -1), mask)
 
     def middle_words(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
@@ -143,7 +166,8 @@ class MiddleOutCaptioner(nn.Module):
         if self.classifier is None:
             raise ValueError("middle_words is empty, expected candidates to classify")
         mask = self._check_source(features, lengths)
-        found: Tensor = self.classifier(zero_padding(features, mask), mask)
+        source = zero_padding(features, mask)[..., : self.configuration.d_source]
+        found: Tensor = self.classifier(source, mask)
         return found
 
     def _check_source(self, features: Tensor, lengths: Lengths | None) -> Tensor | None:
@@ -157,13 +181,13 @@ class MiddleOutCaptioner(nn.Module):
         return mask
 
     def begin(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:
-        """What is attended to (B, L, d), and the state (h, c) that the decoders start from."""
-        d = self.configuration.hidden_size
-        check_tokens(memory, 3 * d, "memory")
-        mask = padding_mask(lengths, memory)
-        # the final state is in every valid row, and the others are 0
-        first = memory[:, 0] if mask is None else memory[range(len(memory)), mask.long().argmax(1)]
-        return memory[..., :d], first[:, d : 2 * d], first[:, 2 * d :]
+        """What is attended to (B, L, d), the state (h, c) that the decoders start from, and the
+        given word's embedding (B, d_given)."""
+        d, d_given = self.configuration.hidden_size, self.configuration.d_given
+        check_tokens(memory, 3 * d + d_given, "memory")
+        # what is the same in every valid row
+        first = _first_row(memory, padding_mask(lengths, memory))
+        return memory[..., :d], *first[:, d:].split([d, d, d_given], 1)
 
     def weights(self) -> Weights:
         """The decoders, as a single lane."""
@@ -178,14 +202,14 @@ class MiddleOutCaptioner(nn.Module):
             ValueError: tokens are not (B, T) for the memory's B, T above ``max_tokens``, an id
                 outside the vocabulary, memory that is not ``encode``'s or lengths that do not fit.
         """
-        rows, h, c = self.begin(memory, memory_lengths)
+        rows, h, c, given = self.begin(memory, memory_lengths)
         check_words(tokens, len(memory), self._reads)
         mask, written = padding_mask(memory_lengths, memory), None
         if self.configuration.middle_out:
             # a side that is through gives none; nobody sees what follows the last token
             written = torch.ones_like(tokens, dtype=torch.bool)
             written[:, :-1] = tokens[:, 1:] != self.pad_id
-        entries = self.dropout(self.embedding(tokens))
+        entries = _beside(self.dropout(self.embedding(tokens)), given)
         found, _ = run(
             self.weights(),
             (h.unsqueeze(0), c.unsqueeze(0)),
@@ -243,7 +267,7 @@ class MiddleOutState:
 
     Args:
         model: the captioner, in evaluation mode.
-        memory: (B, L, 3 d), of ``model.encode``.
+        memory: (B, L, .), of ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
         copies: K, the hypotheses of each source.
         max_length: how many tokens a hypothesis can have; ``max_tokens`` if None.
@@ -272,12 +296,13 @@ class MiddleOutState:
         self._shape = len(memory), K
         mask = padding_mask(memory_lengths, memory)
         self._mask = None if mask is None else mask.repeat_interleave(K, 0).unsqueeze(0)
-        rows, h, c = (
-            x.repeat_interleave(K, 0).unsqueeze(0) for x in model.begin(memory, memory_lengths)
-        )
-        self._rows, self._weights, P = rows, model.weights(), model.configuration.sides
-        self._sides = [(h, c)] * P
-        self._outputs = h.new_empty(1, len(h[0]), 0, model.configuration.d_embedding)
+        begun = (x.repeat_interleave(K, 0) for x in model.begin(memory, memory_lengths))
+        rows, h, c, self._given = begun
+        self._rows, self._weights = rows.unsqueeze(0), model.weights()
+        h, c = h.unsqueeze(0), c.unsqueeze(0)
+        self._sides = [(h, c)] * model.configuration.sides
+        width = model.configuration.d_embedding + model.configuration.d_given
+        self._outputs = h.new_empty(1, len(h[0]), 0, width)
         self._states = h.unsqueeze(2)[:, :, :0]
         self._written = torch.empty(self._states.shape[:3], dtype=torch.bool, device=h.device)
 
@@ -301,11 +326,10 @@ class MiddleOutState:
         if self.length == self.max_length:
             raise ValueError(f"{self.length} tokens were read, as many as max_length")
         t, P = self.length, self._weights.sides
-        words = tokens.flatten().unsqueeze(0)
         if t:
             new = tokens != self.model.pad_id if written is None else written
             self._written = torch.cat([self._written, new.view(1, -1, 1)], 2)
-        e = self.model.embedding(words).unsqueeze(2)
+        e = _beside(self.model.embedding(tokens.flatten().unsqueeze(1)), self._given).unsqueeze(0)
         self._outputs = torch.cat([self._outputs, e], 2)
         h, c = step(
             self._weights.side(t % P),
@@ -331,6 +355,16 @@ class MiddleOutState:
         self._written = self._written[:, rows]
 
 
+def _first_row(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The first valid row of each of x (B, L, d), (B, d)."""
+    return x[:, 0] if mask is None else x[range(len(x)), mask.long().argmax(1)]
+
+
+def _beside(words: Tensor, given: Tensor) -> Tensor:
+    """Embedded words (B, T, e), and the given one's (B, d_given) beside each of them."""
+    return torch.cat([words, given.unsqueeze(1).expand(-1, words.shape[1], -1)], -1)
+
+
 def _uniform(shape: Sequence[int], d: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(tuple(shape)).uniform_(-(d**-0.5), d**-0.5))
 
@@ -344,46 +378,3 @@ def sequence_to_sequence(vocabulary_size: int, d_feature: int, **fields: Any) ->
     """Section 3.1's baseline; ``self_attention`` "output", "hidden" or "dual" for section 3.2."""
     options = {"middle_out": False, "self_attention": "none", **fields}
     return middle_out_captioner(vocabulary_size, d_feature, **options)
-
-
-def interleave(left: Sequence[int], middle: int, right: Sequence[int], pad_id: int) -> list[int]:
-    """A caption in the generated order: the middle, then left and right in turn.
-
-    Args:
-        left: the words to the left from the middle outwards, the end token last if it ends.
-        middle: the middle word.
-        right: the words to the right, likewise.
-        pad_id: stands where a side is through.
-    """
-    tokens = [middle]
-    for k in range(max(len(left), len(right))):
-        tokens += [half[k] if k < len(half) else pad_id for half in (left, right)]
-    return tokens
-
-
-def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
-    """The halves of a caption without special tokens, on either side of the first ``middle``.
-
-    Each from the middle outwards, the end token last.
-
-    Raises:
-        ValueError: the caption does not have the middle word.
-    """
-    if middle not in caption:
-        raise ValueError(f"the caption {list(caption)} does not have the middle word {middle}")
-    place = list(caption).index(middle)
-    return [*reversed(caption[:place]), end_id], [*caption[place + 1 :], end_id]
-
-
-def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
-    """The commonest word with this ending of an image's captions; of equals the first in them.
-
-    What the middle-word classifier learns (section 4.2).
-
-    Raises:
-        ValueError: no caption has such a word.
-    """
-    words = [word for caption in captions for word in caption if word.endswith(ending)]
-    if not words:
-        raise ValueError(f"no caption has a word in {ending!r}, expected a candidate")
-    return max(words, key=words.count)
