@@ -84,7 +84,7 @@ def test_code_is_captioned_by_the_same_rows(place, monkeypatch):
     run = arnet.CODE_CAPTIONS.runs("reduced", place, [1])[3]
     scored, apart = run.make()
     assert scored["data"]["name"] == "habeascorpus, 5 tokens" and scored["seeds"] == [1]
-    assert set(apart["values"]) == {"d_mc", "d_pw"}
+    assert set(apart["values"]) == {"d_mc", "d_pw", "d_pw, two images"}
     assert run.make()[0]["values"] == scored["values"]
 
 

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks import java, records
+from benchmarks import discrepancy, java, records
 from benchmarks.datasets import CaptionData, code, karpathy, scenes
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.evaluate import evaluate
-from benchmarks.experiments.captions import discrepancy, folder_of, in_stages
+from benchmarks.experiments.captions import folder_of, in_stages
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.presets import Settings
 from benchmarks.records import Record
@@ -174,7 +174,7 @@ def _run(
         },
         **options,
     )
-    apart = discrepancy(model, data, "test", **options)
+    apart = discrepancy.measure(model, data, "test", **options).values
     far = {**scored, "what": scored["what"] | {"table": tables[1]}, "values": apart}
     wall_s = time.perf_counter() - began
     return [{**record, "wall_s": wall_s} for record in (scored, far)]

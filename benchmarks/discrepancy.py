@@ -1,0 +1,124 @@
+"""How far training and inference of a captioner are apart (ARNet 10-12), and what to judge it by.
+
+Of any captioner: the hidden state is what its vocabulary layer reads. Those of different models lie
+in different spaces, where a cosine of 0.5 need not mean the same; so beside the paper's two
+distances stand those of the same space between the captions that two people gave an image, and
+between the captions of two images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.batches import chunks, padded_features, padded_tokens
+from benchmarks.datasets import CaptionData, Split
+from benchmarks.errors import InputError
+from torch_impl.auto_reconstructor import (
+    cosine_distance,
+    last_states,
+    mean_centroid_distance,
+    point_wise_distance,
+)
+from torch_impl.decoding import beam_search
+from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
+
+CENTROID, POINTS = "d_mc", "d_pw"
+REFERENCES, IMAGES = "d_pw, two references", "d_pw, two images"
+
+
+@dataclass(frozen=True)
+class LastStates:
+    """The last hidden states of a split's captions, (N, d) each, in float64.
+
+    Args:
+        training: of each image's first reference, teacher-forced: U of eq. 11.
+        inference: of the caption that beam search gives it: V.
+        second: of its second reference; None where an image has only one.
+    """
+
+    training: Tensor
+    inference: Tensor
+    second: Tensor | None
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The distances by name."""
+        U, V = self.training, self.inference
+        distances = {
+            CENTROID: mean_centroid_distance(U, V),
+            POINTS: point_wise_distance(U, V),
+            IMAGES: point_wise_distance(U, U.roll(1, 0)),
+        }
+        if self.second is not None:
+            distances[REFERENCES] = point_wise_distance(U, self.second)
+        return {name: distance.item() for name, distance in distances.items()}
+
+    @property
+    def shares(self) -> dict[str, list[float]]:
+        """What each image has in the first two, to bootstrap over images: their means are those.
+
+        d_mc is no mean over images; its share is to first order what d_mc comes to as the image's
+        weight grows.
+        """
+        U, V = self.training, self.inference
+        with torch.enable_grad():
+            centroids = [X.mean(0).requires_grad_() for X in (U, V)]
+            distance = cosine_distance(*centroids)
+            by_u, by_v = torch.autograd.grad(distance, centroids)
+        # nothing is subtracted for the centroids: along themselves a cosine does not change
+        shares = distance.detach() + U @ by_u + V @ by_v
+        return {CENTROID: shares.tolist(), POINTS: cosine_distance(U, V).tolist()}
+
+
+@torch.no_grad()
+def measure(
+    model: AnyCaptioner,
+    data: CaptionData,
+    split: str,
+    *,
+    beam_size: int,
+    max_length: int,
+    batch_size: int = 50,
+) -> LastStates:
+    """The states that emit the last token of every image's captions, read by ``model``.
+
+    Args:
+        model: is put into evaluation mode, on the device it is on.
+        data: the captions.
+        split: whose images.
+        beam_size: of the search that gives the model's own captions.
+        max_length: of a caption in tokens, the start included; references are cut there.
+        batch_size: images at a time.
+
+    Raises:
+        InputError: a model of two sides, which has two last states.
+    """
+    if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:
+        raise InputError("a captioner of two sides has two last states, expected one side")
+    part: Split = data.splits[split]
+    model.eval()
+    device = next(model.parameters()).device
+    several = all(len(part.references[image]) > 1 for image in part.image_ids)
+    found: dict[str, list[Tensor]] = {"training": [], "inference": [], "second": []}
+    for image_ids in chunks(part.image_ids, batch_size):
+        features, lengths = (x.to(device) for x in padded_features(part.features, image_ids))
+        own = beam_search(model, features, lengths, beam_size=beam_size, max_length=max_length)
+
+        def references(place: int, images: Sequence[int] = image_ids) -> list[list[int]]:
+            texts = (part.references[image][place] for image in images)
+            tokens = map(data.vocabulary.tokenise, texts)
+            return [data.vocabulary.encode(words)[:max_length] for words in tokens]
+
+        captions = {"training": references(0), "inference": [best.tokens for (best,) in own]}
+        if several:
+            captions["second"] = references(1)
+        for name, of in captions.items():
+            sizes = torch.tensor([len(caption) for caption in of])
+            tokens = padded_tokens(of).to(device)
+            found[name].append(last_states(model, features, lengths, tokens, sizes).double())
+    joined = {name: torch.cat(states).cpu() for name, states in found.items() if states}
+    return LastStates(joined["training"], joined["inference"], joined.get("second"))

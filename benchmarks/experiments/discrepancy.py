@@ -1,0 +1,185 @@
+"""Discrepancy by model (ARNet 10-12): the papers' captioners beside ARNet's, a table no paper has.
+
+Every row is trained in two stages, both of them by its family's recipe, the second slower; "+
+ARNet" goes on from its baseline's first stage and adds the reconstruction to the second alone, so
+that it differs from its baseline in one thing. The reconstructor knows nothing of recurrence: it
+reads the states of an expansion model as it does an LSTM's.
+
+The rows of the LSTMs are trained as ARNet's Table 1 (`arnet`), the read-only unit's too, whose
+paper trains otherwise (`read_only`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from benchmarks import discrepancy, presets, records
+from benchmarks.datasets import CaptionData
+from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.evaluate import row_name, weights_sha256
+from benchmarks.experiments import arnet
+from benchmarks.experiments.captions import in_stages
+from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.presets import PRESETS, Settings
+from benchmarks.records import Record
+from torch_impl.models import AnyConfiguration, MiddleOutConfiguration, RecurrentConfiguration
+
+TABLE = "discrepancy"
+ARNET = " + ARNet"
+LSTMS: dict[str, dict[str, Any]] = {
+    "NIC": {},
+    "NIC with attention": {"attentive": True},
+    "NIC with a read-only unit": {"read_only": "image", "bias": False, "squash": False},
+}
+SELF_ATTENTIVE = "LSTM with dual self-attention"
+MIXERS: dict[str, tuple[str, str]] = {
+    "Transformer": ("attention", "attention"),
+    "Transformer w/ AoA": ("aoa", "aoa"),
+    **{
+        row_name(encoder, decoder): (encoder, decoder)
+        for encoder, decoder in (("static:64", "dynamic:16"), ("static:8,16,32", "dynamic:16"))
+    },
+}
+BASELINES = (*LSTMS, SELF_ATTENTIVE, *MIXERS)
+REGULARISED = ("NIC", "NIC with attention", "Transformer", "static:64 | dynamic:16")
+"""Those that a row "+ ARNet" goes on from."""
+ROWS = tuple(
+    name
+    for baseline in BASELINES
+    for name in (baseline, *([baseline + ARNET] if baseline in REGULARISED else []))
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is captioned, and how large the models are.
+
+    Args:
+        lstm: sizes, stages and data of the LSTMs.
+        mixers: sizes of the others.
+        stages: of the others.
+    """
+
+    lstm: arnet.Form
+    mixers: Mapping[str, Any]
+    stages: tuple[Settings, Settings]
+
+
+def _stages(preset: str, epochs: tuple[int, int], slower: float) -> tuple[Settings, Settings]:
+    """A preset's training cut in two, the second at one rate, ``slower`` times the first."""
+    first = PRESETS[preset].settings
+    first = replace(first, recipe=replace(first.recipe, epochs=epochs[0]), validate_every=1)
+    recipe = replace(
+        first.recipe,
+        lr=slower * first.recipe.lr,
+        warmup=0,
+        schedule="linear",
+        anneal=1.0,
+        epochs=epochs[1],
+    )
+    return first, replace(first, recipe=recipe)
+
+
+FORMS = {
+    "scenes": Form(
+        arnet.IMAGES["scenes"], dict(PRESETS["scenes"].model), _stages("scenes", (3, 2), 0.25)
+    ),
+    "flickr8k": Form(
+        arnet.IMAGES["flickr8k"], dict(PRESETS["flickr8k"].model), _stages("flickr8k", (8, 4), 0.1)
+    ),
+}
+
+
+def configuration(data: CaptionData, form: Form, row: str) -> AnyConfiguration:
+    """The captioner of a row for ``data``."""
+    baseline = row.removesuffix(ARNET)
+    if baseline in MIXERS:
+        encoder, decoder = MIXERS[baseline]
+        sizes = {**form.mixers, "encoder": encoder, "decoder": decoder}
+        return presets.configuration(data, form.stages[0].recipe, sizes)
+    kind: Callable[..., AnyConfiguration] = RecurrentConfiguration
+    fields = LSTMS.get(baseline, {})
+    if baseline == SELF_ATTENTIVE:
+        kind, fields = MiddleOutConfiguration, {"middle_out": False, "self_attention": "dual"}
+    return kind(
+        len(data.vocabulary),
+        data.splits["train"].features.d_feature,
+        start_id=START_ID,
+        end_id=END_ID,
+        pad_id=PAD_ID,
+        max_length=form.lstm.max_length,
+        **{**form.lstm.model, **fields},
+    )
+
+
+def stages(form: Form, row: str) -> list[Settings]:
+    """The training of a row."""
+    first, second = form.stages if row.removesuffix(ARNET) in MIXERS else form.lstm.stages
+    return [first, replace(second, lambda_=arnet.LAMBDA) if row.endswith(ARNET) else second]
+
+
+def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record]:
+    began = time.perf_counter()
+    data = form.lstm.load(place)
+    model, training = configuration(data, form, row), stages(form, row)
+    results = in_stages(data, model, training, seed, place)
+    captioner = results[-1].model
+    options: dict[str, Any] = {"beam_size": arnet.BEAM, "max_length": form.lstm.max_length}
+    found = discrepancy.measure(captioner, data, "test", **options)
+    return [
+        records.make(
+            "training",
+            paper="arnet",
+            table=TABLE,
+            row=row,
+            values=found.values,
+            status=form.lstm.status,
+            key=key,
+            n=len(found.training),
+            seeds=[seed],
+            data={"name": data.name, "fingerprint": data.fingerprint, "split": "test"},
+            checkpoint=weights_sha256(captioner),
+            details={
+                **options,
+                "configuration": model.to_dict(),
+                "stages": [asdict(settings) for settings in training],
+                "validations": [result.best for result in results],
+                "parameters": sum(p.numel() for p in captioner.parameters()),
+                "shares": {
+                    name: [round(share, 6) for share in of] for name, of in found.shares.items()
+                },
+            },
+            wall_s=time.perf_counter() - began,
+        )
+    ]
+
+
+def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+    """All rows of a seed, then those of the next."""
+    chosen = FORMS[form]
+    given = form, chosen.lstm.model, chosen.lstm.stages, chosen.mixers, chosen.stages
+    found = []
+    for seed in seeds:
+        for row in ROWS:
+            key = records.key_of("arnet", TABLE, row, given, seed)
+            found.append(Run(row, seed, key, partial(_run, chosen, place, row, seed, key)))
+    return found
+
+
+EXPERIMENT = Experiment(
+    "arnet",
+    (TABLE,),
+    tuple(FORMS),
+    {
+        "scenes": "2,000 generated scenes, LSTMs of 128 units, the others of d = 64, 3 + 2 epochs: "
+        "a minute a row on a CPU",
+        "flickr8k": "Flickr8k (features in the folder of work), LSTMs of 512 units, 15 + 10 "
+        "epochs, the others of d = 256, 8 + 4: for a GPU",
+    },
+    3,
+    _runs,
+)

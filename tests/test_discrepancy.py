@@ -1,0 +1,250 @@
+"""Discrepancy of any captioner: the oracle's distances of its states, 0 from itself, no padding."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import discrepancy, records
+from benchmarks.cli import main
+from benchmarks.datasets import CaptionData, Split, scenes
+from benchmarks.datasets.vocabulary import SPECIAL_TOKENS, Vocabulary
+from benchmarks.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
+from benchmarks.errors import InputError
+from benchmarks.experiments import arnet
+from benchmarks.experiments import discrepancy as experiment
+from benchmarks.report import build, markdown
+from benchmarks.report.sections.discrepancy import TITLE
+from reference import auto_reconstructor as oracle
+from tests import strategies
+from tests.covers import covers
+from tests.parity import load, numpy, tensor
+from tests.tolerances import DIFFERENCES, assert_close
+from torch_impl import models
+from torch_impl.decoding import beam_search
+from torch_impl.models import AnyCaptioner
+
+WORDS = ("a", "b", "c", "d", "e")
+SIZES: dict[str, Any] = {
+    "vocabulary_size": len(SPECIAL_TOKENS) + len(WORDS),
+    "d_feature": 3,
+    "max_length": 7,
+}
+MIXERS: dict[str, Any] = {**SIZES, "d_model": 4, "d_ff": 5, "num_heads": 2}
+LSTMS: dict[str, Any] = {**SIZES, "d_embedding": 4, "hidden_size": 4}
+FAMILIES = {
+    "nic": partial(models.nic, **LSTMS),
+    "attentive": partial(models.attentive_nic, **LSTMS),
+    "read-only": partial(models.read_only_nic, **LSTMS),
+    "self-attentive": partial(models.sequence_to_sequence, **LSTMS, self_attention="dual"),
+    "transformer": partial(models.transformer, **MIXERS),
+    "aoa": partial(models.transformer_aoa, **MIXERS),
+    "expansion": partial(models.expansionnet_v2, **MIXERS, groups=(2, 3), num_expansions=2),
+}
+OPTIONS: dict[str, Any] = {"beam_size": 2, "max_length": 6}
+
+
+@dataclass(frozen=True)
+class Double:
+    """Features in float64, as nobody keeps them: to hold models to the float64 rule."""
+
+    arrays: dict[int, np.ndarray]
+    d_feature: int = 3
+    fingerprint: str = "drawn"
+
+    @property
+    def image_ids(self) -> list[int]:
+        return list(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def features(self, image_id: int) -> np.ndarray:
+        return self.arrays[image_id]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[AnyCaptioner, CaptionData]:
+    """A captioner of any family, and two to five images of ragged features and captions."""
+    generator = draw(strategies.generators())
+    model = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]().eval()
+    load(model, generator)
+    ids = list(range(draw(st.integers(2, 5))))
+    caption = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+    several = st.lists(caption, min_size=draw(st.integers(1, 2)), max_size=3)
+    references = {i: draw(several) for i in ids}
+    arrays = {i: generator.standard_normal((draw(st.integers(1, 4)), 3)) for i in ids}
+    split = Split(ids, references, Double(arrays))
+    return model, CaptionData("drawn", "", Vocabulary(WORDS), {"test": split})
+
+
+def alone(model: AnyCaptioner, data: CaptionData, image: int, caption: list[int]) -> np.ndarray:
+    """The last state of one image's caption: no batch, no padding."""
+    memory = model.encode(tensor(data.splits["test"].features.features(image))[None])
+    with torch.no_grad():
+        return numpy(model.states(torch.tensor([caption[:-1]]), memory))[0, -1]
+
+
+@covers(arnet=[10, 11, 12])
+@settings(max_examples=30, deadline=None)
+@given(cases(), st.integers(1, 6))
+def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(
+    case: tuple[AnyCaptioner, CaptionData], batch_size: int
+) -> None:
+    model, data = case
+    found = discrepancy.measure(model, data, "test", batch_size=batch_size, **OPTIONS)
+    split = data.splits["test"]
+    states: dict[str, list[np.ndarray]] = {"U": [], "V": [], "second": []}
+    for image, texts in split.references.items():
+        features = tensor(split.features.features(image))[None]
+        ((own,),) = beam_search(model, features, **OPTIONS)
+        true = [data.vocabulary.encode(text.split())[:6] for text in texts]
+        captions = {"U": true[0], "V": own.tokens} | ({"second": true[1]} if true[1:] else {})
+        for name, caption in captions.items():
+            states[name].append(alone(model, data, image, caption))
+    U, V = (np.array(states[name]) for name in "UV")
+    expected = {
+        CENTROID: oracle.mean_centroid_distance(U, V),
+        POINTS: oracle.point_wise_distance(U, V),
+        IMAGES: oracle.point_wise_distance(U, np.roll(U, 1, 0)),
+    }
+    if len(states["second"]) == len(U):
+        expected[REFERENCES] = oracle.point_wise_distance(U, np.array(states["second"]))
+    assert found.values.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_close(found.values[name] + 1, value + 1, name)
+
+
+class Spelled:
+    """Token ids as text, so that any token can stand in a reference."""
+
+    def tokenise(self, caption: str) -> list[str]:
+        return caption.split()
+
+    def encode(self, tokens: list[str]) -> list[int]:
+        return list(map(int, tokens))
+
+
+@settings(max_examples=20, deadline=None)
+@given(cases())
+def test_a_model_that_says_what_people_say_is_at_no_distance(
+    case: tuple[AnyCaptioner, CaptionData],
+) -> None:
+    """References are its own captions: what it reads free-running is what the teacher says."""
+    model, data = case
+    split, references = data.splits["test"], {}
+    for image in split.image_ids:
+        features = tensor(split.features.features(image))[None]
+        ((own,),) = beam_search(model, features, **OPTIONS)
+        references[image] = [" ".join(map(str, own.tokens))]
+    split = replace(split, references=references)
+    same: Any = replace(data, vocabulary=Spelled(), splits={"test": split})
+    found = discrepancy.measure(model, same, "test", **OPTIONS)
+    assert torch.equal(found.training, found.inference)
+    for name in (CENTROID, POINTS):
+        assert_close(found.values[name] + 1, 1, name)
+
+
+@settings(max_examples=30)
+@given(strategies.generators(), st.integers(2, 6), st.integers(2, 4))
+def test_shares_have_the_distance_for_a_mean_and_say_where_weights_take_it(
+    generator: np.random.Generator, N: int, d: int
+) -> None:
+    U, V = generator.standard_normal((2, N, d)) + 1
+    found = discrepancy.LastStates(tensor(U), tensor(V), None)
+    for name, shares in found.shares.items():
+        assert_close(np.mean(shares), found.values[name], name)
+
+    def weighted(weights: np.ndarray) -> float:
+        return oracle.cosine_distance(weights @ U, weights @ V)
+
+    even, step = np.full(N, 1 / N), 1e-6
+    shares = np.array(found.shares[CENTROID])
+    for image in range(N):
+        towards = np.eye(N)[image] - even
+        slope = (weighted(even + step * towards) - weighted(even - step * towards)) / (2 * step)
+        assert abs(slope - (shares[image] - shares.mean())) <= DIFFERENCES * abs(shares).max()
+
+
+def test_two_sides_have_two_last_states() -> None:
+    model = models.middle_out_captioner(9, 3, d_embedding=2, hidden_size=2)
+    with pytest.raises(InputError, match="a captioner of two sides has two last states"):
+        discrepancy.measure(model, scenes.make(0, 1, 1, 2), "test", **OPTIONS)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Every row, of models that learn nothing in a second."""
+    usual = experiment.FORMS["scenes"]
+    one = tuple(
+        replace(s, recipe=replace(s.recipe, epochs=1, batch_size=20)) for s in usual.lstm.stages
+    )
+    lstm = arnet.Form(
+        lambda _: scenes.make(seed=0, train=12, val=2, test=6),
+        "embedded",
+        {"d_embedding": 8, "hidden_size": 8},
+        one,
+    )
+    mixers = tuple(
+        replace(s, recipe=replace(s.recipe, epochs=1, batch_size=20)) for s in usual.stages
+    )
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2} | {
+        f"num_{half}coder_layers": 1 for half in ("en", "de")
+    }
+    form = experiment.Form(lstm, sizes, mixers)
+    monkeypatch.setitem(experiment.FORMS, "scenes", form)
+
+
+def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, capsys) -> None:
+    out = tmp_path / "records.jsonl"
+    words = ["reproduce", "arnet", "--table", "discrepancy", "--work", str(tmp_path / "work")]
+    rows = ["NIC with attention", "LSTM", "static:64"]
+    command = [*words, "--out", str(out), "--seeds", "2", "--only", *rows]
+    assert main(command) == 0
+    made = records.read(out)
+    chosen = [row for row in experiment.ROWS if row.startswith(tuple(rows))]
+    assert [(r["what"]["row"], r["seeds"]) for r in made] == [
+        (row, [seed]) for seed in (0, 1) for row in chosen
+    ]
+    for record in made:
+        for name, shares in record["details"]["shares"].items():
+            assert len(shares) == record["n"] == 6
+            assert np.mean(shares) == pytest.approx(record["values"][name], abs=1e-5)
+        regularised = [stage["lambda_"] for stage in record["details"]["stages"]]
+        assert regularised == [0, arnet.LAMBDA if "ARNet" in record["what"]["row"] else 0]
+    assert main(command) == 0
+    assert records.read(out) == made
+    text = markdown.files(build.document(made))["README.md"]
+    section = text[text.index(f"## {TITLE}") :].split("\n## ")[0]
+    assert "scenes, embedded, test split, 6 images, beam 3" in section
+    cells = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in section.splitlines()]
+    lines = {of[0].replace("\\", ""): of for of in cells}
+    assert [row for row in lines if row in experiment.ROWS] == chosen
+    for row in chosen:
+        changes = lines[row][6:8]
+        assert all(": " in change for change in changes) == (row in experiment.REGULARISED)
+
+
+def test_a_row_differs_from_its_baseline_by_lambda_alone() -> None:
+    data = scenes.make(0, 2, 1, 2)
+    for name, form in experiment.FORMS.items():
+        for row in experiment.REGULARISED:
+            with_it = row + experiment.ARNET
+            one, other = (experiment.configuration(data, form, r) for r in (row, with_it))
+            assert one == other, name
+            (first, second), (same, changed) = (experiment.stages(form, r) for r in (row, with_it))
+            assert first == same and replace(changed, lambda_=0.0) == second != changed
+
+
+def test_the_table_is_said_not_to_be_run() -> None:
+    text = markdown.files(build.document([]))["README.md"]
+    section = text[text.index(f"## {TITLE}") :].split("\n## ")[0]
+    assert "**Not run.**" in section and "captionbench reproduce arnet --table" in section
