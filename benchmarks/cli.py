@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "caption": ("benchmarks.caption", "caption pictures, or a split, with a trained checkpoint"),
     "evaluate": ("benchmarks.evaluate", "caption and score a split, and keep the record"),
     "reproduce": ("benchmarks.experiments.command", "train and score the rows of a paper's tables"),
-    "denoise": ("benchmarks.denoise", "train Middle-Out's de-noising regressors, Table 1"),
     "report": ("benchmarks.report.command", "run the main job and write the report"),
     "import": ("benchmarks.publish", "publish a run's records into reports/"),
 }

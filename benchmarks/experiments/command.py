@@ -6,12 +6,13 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import papers, records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.experiments import arnet, digits, read_only
+from benchmarks.experiments import arnet, denoising, digits, read_only
 from benchmarks.experiments.experiment import Experiment, Place
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -19,6 +20,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     arnet.CODE_CAPTIONS,
     digits.EXPERIMENT,
     read_only.EXPERIMENT,
+    denoising.EXPERIMENT,
 )
 WORK = records.LOCAL.parent / "runs"
 KEPT = records.LOCAL / "training.jsonl"
@@ -31,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", metavar="NAME", help="one table (default: all that there are)")
     parser.add_argument("--form", metavar="NAME", help="a size, see --list (default: the smallest)")
     parser.add_argument("--seeds", type=int, metavar="N", help="how many (default: the form's)")
-    parser.add_argument("--only", nargs="+", metavar="ROW", help="rows whose names begin so")
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="rows named so, or that begin so")
     parser.add_argument(
         "--data",
         type=Path,
@@ -82,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
         runs = experiment.runs(form, place, range(arguments.seeds or experiment.seeds))
         rows = dict.fromkeys(run.row for run in runs)
         if arguments.only:
-            rows = dict.fromkeys(row for row in rows if row.startswith(tuple(arguments.only)))
+            # a whole name is that row's alone
+            begun = tuple(name for name in arguments.only if name not in rows)
+            rows = {row: None for row in rows if row in arguments.only or row.startswith(begun)}
             if not rows:
                 raise InputError(f"--only: no row of table {', '.join(experiment.tables)} is so")
         for run in runs:
@@ -91,12 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.minutes and time.perf_counter() - began > 60 * arguments.minutes:
                 left += 1
                 continue
-            print(f"{run.row}, seed {run.seed}, {form}", file=sys.stderr)
+            print(f"{run.name}, {form}", file=sys.stderr)
             made = run.make()
             records.append(made, arguments.out)
             for record in made:
                 values = ", ".join(f"{name} {v:.4g}" for name, v in record["values"].items())
-                print(f"table {record['what']['table']}: {run.row}, seed {run.seed}: {values}")
+                what = record["what"]
+                named = replace(run, row=what["row"]).name
+                print(f"table {what['table']}: {named}: {values}")
     if left:
         print(f"{left} runs are left, run again")
     print(f"{arguments.out}: the records; captionbench tables {arguments.paper} shows them")

@@ -32,15 +32,22 @@ class Run:
 
     Args:
         row: as the paper's table names it.
-        seed: of everything random.
+        seed: of everything random; a range of those that train side by side.
         key: hash of all that its numbers depend on.
         make: do it: the records that it gives, for every table that it is a row of.
     """
 
     row: str
-    seed: int
+    seed: int | range
     key: str
     make: Callable[[], list[Record]]
+
+    @property
+    def name(self) -> str:
+        """The row and its seeds."""
+        if isinstance(self.seed, range):
+            return f"{self.row}, seeds {self.seed[0]} to {self.seed[-1]}"
+        return f"{self.row}, seed {self.seed}"
 
 
 @dataclass(frozen=True)

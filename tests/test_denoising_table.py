@@ -1,9 +1,9 @@
-"""``captionbench denoise``: records by seed, resumable, exact about what is printed."""
+"""Middle-Out Table 1: records of all seeds, resumable, exact about what is printed."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +13,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import cli, records, tables
-from benchmarks.denoise import MODELS, RATIOS, Settings, Training, interval, make_records, train
 from benchmarks.errors import InputError
+from benchmarks.experiments import denoising
+from benchmarks.experiments.denoising import (
+    MODELS,
+    RATIOS,
+    Settings,
+    Training,
+    interval,
+    record as record_of,
+    train,
+)
 
 SMALL = Settings(
     steps=4, batch_size=3, hidden_size=4, training_sequences=5, test_sequences=3, learning_rate=0.01
 )
-OPTIONS = ["--steps", "4", "--batch-size", "3", "--hidden-size", "4", "--seeds", "2"]
-OPTIONS += ["--training-sequences", "5", "--test-sequences", "3", "--evaluate-every", "2"]
 ERRORS = st.lists(st.floats(1e-6, 10), min_size=1, max_size=6)
+ROW = MODELS["seq2seq"][0]
 
 
-def command(folder: Path, *options: str) -> int:
-    made = folder / "records" / "denoising.jsonl"
-    return cli.main(
-        ["denoise", "--out", str(folder / "run"), "--records", str(made), *OPTIONS, *options]
-    )
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setitem(denoising.FORMS, "quick", SMALL)
+    monkeypatch.setattr(denoising, "EVALUATIONS", 2)
+
+
+def reproduce(folder: Path, *options: str) -> tuple[int, list[records.Record]]:
+    out = folder / "records" / "r.jsonl"
+    words = ["reproduce", "middle_out", "--table", "1", "--out", str(out), "--seeds", "2"]
+    status = cli.main([*words, "--work", str(folder / "work"), *options])
+    return status, records.read(out) if out.exists() else []
 
 
 def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys):
-    assert command(tmp_path) == 0
-    made = records.read(tmp_path / "records" / "denoising.jsonl")
+    status, made = reproduce(tmp_path)
+    assert status == 0
+    assert "Times smaller, seeds 0 to 1: MSE" in capsys.readouterr().out
     rows = [record["what"]["row"] for record in made]
     assert rows == [row for row, _ in MODELS.values()] + list(RATIOS)
     for record in made:
@@ -63,6 +78,22 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert "570 times smaller" in out and "Times smaller | symmetric MSE | paper - | ours" in out
+    assert reproduce(tmp_path)[1] == made  # what is on record is not done again
+
+
+def test_a_folder_of_checkpoints_is_gone_on_with_and_becomes_records(tmp_path):
+    """``config.json`` and a checkpoint a model, wherever they were trained."""
+    folder = tmp_path / "work" / "denoising-4-steps-2-seeds"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"settings": asdict(SMALL), "seeds": 2}))
+    for name in ("seq2seq", "middle-out-dual"):
+        begun = Training(name, range(2), SMALL)
+        train(begun, folder / f"{name}.pt", evaluate_every=2)
+    kept = {path: path.read_bytes() for path in folder.glob("*.pt")}
+    status, made = reproduce(tmp_path, "--only", ROW, MODELS["middle-out-dual"][0], "Times smaller")
+    assert status == 0 and [r["what"]["row"] for r in made][-1] == "Times smaller"
+    assert len(made) == 3 and {path: path.read_bytes() for path in folder.glob("*.pt")} == kept
+    assert made[1]["details"]["history"] == begun.history
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
@@ -107,7 +138,7 @@ def test_same_data_only_as_printed(field):
         )
     training = Training("seq2seq", [0], replace(settings, hidden_size=2))
     training.settings = settings
-    (made,) = make_records({"seq2seq": training})
+    made = record_of(ROW, [training], "key")
     assert made["status"] == ("embedded" if field else "same data")
 
 
@@ -120,41 +151,33 @@ def test_intervals_hold_the_mean_and_scale(errors, factor):
     assert ratio == pytest.approx((factor, factor))
 
 
+def test_another_run_and_a_damaged_one_are_named(tmp_path, capsys):
+    only = "--only", ROW
+    assert reproduce(tmp_path, *only)[0] == 0
+    (tmp_path / "records" / "r.jsonl").unlink()
+    folder = tmp_path / "work" / "denoising-4-steps-2-seeds"
+    (folder / "seq2seq.pt").write_bytes(b"no checkpoint")
+    assert reproduce(tmp_path, *only) == (2, [])
+    assert "not a checkpoint of this de-noising run, or damaged" in capsys.readouterr().err
+    config = {"settings": asdict(SMALL), "seeds": 3}
+    for content, message in ((config, "another configuration: seeds"), ([], "not one of ours")):
+        (folder / "config.json").write_text(json.dumps(content))
+        assert reproduce(tmp_path, *only) == (2, [])
+        err = capsys.readouterr().err
+        assert message in err and err.splitlines()[-1].startswith("captionbench: error")
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("changes", "message"),
     [
-        (["--models", "seq2seq,neither"], "--models has 'neither', expected some of seq2seq"),
-        (["--seeds", "0"], "--seeds is 0, expected at least 1"),
-        (["--steps", "0"], "steps is 0, expected more than 0"),
-        (["--learning-rate", "nan"], "learning_rate is nan, expected more than 0"),
-        (["--hidden-size", "5"], "hidden_size is 5, expected even"),
-        (["--evaluate-every", "0"], "--evaluate-every is 0, expected at least 1"),
-        (["--checkpoint-seconds", "-1"], "--checkpoint-seconds is -1.0, expected >= 0"),
-        (["--device", "abacus"], "--device abacus: PyTorch cannot use it"),
-        (["--resume"], "no such file, expected a run to resume"),
+        ({"steps": 0}, "steps is 0, expected more than 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan, expected more than 0"),
+        ({"hidden_size": 5}, "hidden_size is 5, expected even"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(options, message, tmp_path, capsys):
-    assert command(tmp_path, *options) == 2
-    err = capsys.readouterr().err
-    assert message in err and err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_another_run_and_a_damaged_one_are_named(tmp_path, capsys):
-    assert command(tmp_path, "--models", "seq2seq") == 0
-    for options, message in (
-        ([], "holds a run already, expected --resume"),
-        (["--resume", "--seeds", "3"], "another configuration: seeds"),
-    ):
-        assert command(tmp_path, *options) == 2
-        assert message in capsys.readouterr().err
-    (tmp_path / "run" / "seq2seq.pt").write_bytes(b"no checkpoint")
-    assert command(tmp_path, "--resume", "--models", "seq2seq") == 2
-    assert "not a checkpoint of this de-noising run, or damaged" in capsys.readouterr().err
-    (tmp_path / "run" / "config.json").write_text(json.dumps([]))
-    assert command(tmp_path, "--resume") == 2
-    assert "not one of ours" in capsys.readouterr().err
+def test_bad_settings_are_named(changes, message):
+    with pytest.raises(InputError, match=message):
+        replace(SMALL, **changes)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):

@@ -1,19 +1,20 @@
-"""``captionbench denoise``: Table 1 of Middle-Out Decoding, on eq. 8's data and trained as printed.
+"""Middle-Out Table 1: the errors on eq. 8's data of regressors that are trained as printed.
 
 Every seed has its own sequences, initial weights and order; all seeds of a model train side by side
-as one batched computation, one model after the other. A run's folder has a checkpoint a model, so
-that an interrupted run goes on where it was.
+as one batched computation. The folder of a form and a number of seeds has ``config.json`` and a
+checkpoint a model, so that an interrupted run goes on where it was and a row that compares two
+models finds them trained.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import pickle
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.devices import check_device
 from benchmarks.errors import InputError
+from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.files import read_bytes, read_json, sha256, write_atomically
 from benchmarks.records import Record
 from torch_impl.denoising import Denoiser, Sequences, draw_sequences, mse, orders, symmetric_mse
@@ -58,6 +59,12 @@ RATIOS: dict[str, tuple[str, str]] = {
     "Times smaller, both with Self-Attention": ("seq2seq-dual", "middle-out-dual"),
 }
 """The rows that compare: the first model's error over the second's."""
+
+MODELS_OF: dict[str, tuple[str, ...]] = {
+    **{row: (model,) for model, (row, _) in MODELS.items()},
+    **RATIOS,
+}
+"""What each row needs trained."""
 
 
 @dataclass(frozen=True)
@@ -236,46 +243,59 @@ def interval(values: npt.ArrayLike, baseline: npt.ArrayLike | None = None) -> tu
     return float(low), float(high)
 
 
-def make_records(trainings: Mapping[str, Training]) -> list[Record]:
-    """The records of finished trainings: a row a model, and a row a comparison of two."""
-    made = []
-    for name, training in trainings.items():
-        found = training.evaluate()
-        made.append(
-            _record(
-                MODELS[name][0],
-                training,
-                {column: float(np.mean(values)) for column, values in found.items()},
-                {column: interval(values) for column, values in found.items()},
-                {"per_seed": found, "history": training.history},
-                training.seconds,
-            )
-        )
-    for row, (baseline, ours) in RATIOS.items():
-        if baseline in trainings and ours in trainings:
-            pair = trainings[baseline], trainings[ours]
-            a, b = (training.evaluate() for training in pair)
-            made.append(
-                _record(
-                    row,
-                    pair[1],
-                    {column: float(np.mean(a[column]) / np.mean(b[column])) for column in a},
-                    {column: interval(b[column], a[column]) for column in a},
-                    {"of": MODELS[baseline][0], "over": MODELS[ours][0]},
-                    sum(training.seconds for training in pair),
-                )
-            )
-    return made
+FORMS = {"quick": Settings(steps=500), "full": Settings()}
+EVALUATIONS = 20
+"""How often a training is evaluated on its way."""
 
 
-def _record(
-    row: str,
-    training: Training,
-    values: Mapping[str, float],
-    intervals: Mapping[str, tuple[float, float]],
-    details: Mapping[str, Any],
-    wall_s: float,
-) -> Record:
+def trained(name: str, seeds: range, settings: Settings, place: Place) -> Training:
+    """A model trained to the end, from wherever the folder of work has it.
+
+    Raises:
+        InputError: the folder holds another run or a damaged one, or cannot be written; a loss is
+            not finite.
+    """
+    training = Training(name, seeds, settings, place.device)
+    folder = place.work / f"denoising-{settings.steps}-steps-{len(seeds)}-seeds"
+    prepare(folder, {"settings": asdict(settings), "seeds": len(seeds)})
+    path = folder / f"{name}.pt"
+    if path.exists():
+        training.load(path)
+    every = max(1, settings.steps // EVALUATIONS)
+    train(training, path, evaluate_every=every, progress=place.progress, name=name)
+    return training
+
+
+def prepare(folder: Path, config: Mapping[str, Any]) -> None:
+    """Make a run's folder, or check that what is in it is this run.
+
+    Raises:
+        InputError: the run is another, or the folder cannot be written.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        with write_atomically(path) as file:
+            json.dump(config, file, indent=1)
+        return
+    old = read_json(path, "the configuration of a de-noising run")
+    if old != config:
+        names = config.keys() if isinstance(old, dict) else ()
+        differing = ", ".join(name for name in names if old.get(name) != config[name])
+        raise InputError(f"{path}: another configuration: {differing or 'not one of ours'}")
+
+
+def record(row: str, trainings: Sequence[Training], key: str) -> Record:
+    """The record of a row: of one finished training its errors, of two their ratios."""
+    each = [training.evaluate() for training in trainings]
+    first, last, training = each[0], each[-1], trainings[-1]
+    if len(trainings) == 1:
+        values = {column: float(np.mean(found)) for column, found in last.items()}
+        intervals = {column: interval(found) for column, found in last.items()}
+        details: dict[str, Any] = {"per_seed": last, "history": training.history}
+    else:
+        values = {c: float(np.mean(first[c]) / np.mean(last[c])) for c in first}
+        intervals = {c: interval(last[c], first[c]) for c in first}
+        details = dict(zip(("of", "over"), (MODELS[m][0] for m in MODELS_OF[row]), strict=True))
     settings, seeds = training.settings, list(training.seeds)
     return records.make(
         "denoising",
@@ -284,7 +304,7 @@ def _record(
         row=row,
         values=values,
         status="same data" if settings == Settings() else "embedded",
-        key=records.key_of("denoising", row, asdict(settings), seeds),
+        key=key,
         n=settings.test_sequences,
         seeds=seeds,
         data={
@@ -292,101 +312,35 @@ def _record(
             "fingerprint": training.fingerprint(),
             "split": "test",
         },
-        details={"settings": asdict(settings), "interval": dict(intervals), **details},
-        wall_s=wall_s,
+        details={"settings": asdict(settings), "interval": intervals, **details},
+        wall_s=sum(training.seconds for training in trainings),
     )
 
 
-def prepare(folder: Path, config: Mapping[str, Any], resume: bool) -> None:
-    """Make a run's folder, or check that what is in it is this run.
-
-    Raises:
-        InputError: there is a run and no ``resume``, or ``resume`` and no run, or the run is
-            another, or the folder cannot be written.
-    """
-    path = folder / "config.json"
-    if path.exists():
-        old = read_json(path, "the configuration of a de-noising run")
-        if old != config:
-            names = config.keys() if isinstance(old, dict) else ()
-            differing = ", ".join(name for name in names if old.get(name) != config[name])
-            raise InputError(f"{path}: another configuration: {differing or 'not one of ours'}")
-        if not resume:
-            raise InputError(f"{folder}: holds a run already, expected --resume to go on")
-    elif resume:
-        raise InputError(f"{path}: no such file, expected a run to resume")
-    else:
-        with write_atomically(path) as file:
-            json.dump(config, file, indent=1)
+def _run(form: str, place: Place, row: str, seeds: range, key: str) -> list[Record]:
+    trainings = [trained(name, seeds, FORMS[form], place) for name in MODELS_OF[row]]
+    return [record(row, trainings, key)]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options; every default is the paper's."""
-    defaults = Settings()
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    parser.add_argument(
-        "--models",
-        default=",".join(MODELS),
-        metavar="NAMES",
-        help=f"trained one after the other (default: {','.join(MODELS)})",
-    )
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds 0 to N - 1")
-    for name, value in asdict(defaults).items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=type(value), default=value, metavar="N")
-    parser.add_argument("--evaluate-every", type=int, default=1000, metavar="STEPS")
-    parser.add_argument("--checkpoint-seconds", type=float, default=60, metavar="SECONDS")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--records",
-        type=Path,
-        default=records.LOCAL / "denoising.jsonl",
-        metavar="FILE",
-        help="where the records go (default: your own)",
-    )
+def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+    """Every row with all seeds at once, the models before what compares them."""
+    together = range(seeds[0], seeds[-1] + 1)
+    found = []
+    for row in MODELS_OF:
+        key = records.key_of("denoising", row, asdict(FORMS[form]), list(together))
+        make = partial(_run, form, place, row, together, key)
+        found.append(Run(row, together, key, make))
+    return found
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Train what is not trained yet, and append the records.
-
-    Raises:
-        InputError: bad input, by name; nothing is recorded then.
-    """
-    settings = Settings(**{name: getattr(arguments, name) for name in asdict(Settings())})
-    names = list(dict.fromkeys(arguments.models.split(",")))
-    if unknown := [name for name in names if name not in MODELS]:
-        raise InputError(f"--models has {unknown[0]!r}, expected some of {', '.join(MODELS)}")
-    for option in ("seeds", "evaluate_every"):
-        if getattr(arguments, option) < 1:
-            given = f"--{option.replace('_', '-')} is {getattr(arguments, option)}"
-            raise InputError(f"{given}, expected at least 1")
-    if not arguments.checkpoint_seconds >= 0:
-        raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
-    check_device(arguments.device)
-    config = {"settings": asdict(settings), "seeds": arguments.seeds}
-    prepare(arguments.out, config, arguments.resume)
-    trainings = {}
-    for name in names:
-        path = arguments.out / f"{name}.pt"
-        training = trainings[name] = Training(
-            name, range(arguments.seeds), settings, arguments.device
-        )
-        if path.exists():
-            training.load(path)
-        train(
-            training,
-            path,
-            evaluate_every=arguments.evaluate_every,
-            checkpoint_seconds=arguments.checkpoint_seconds,
-            progress=True,
-            name=name,
-        )
-    made = make_records(trainings)
-    records.append(made, arguments.records)
-    for record in made:
-        print(record["what"]["row"])
-        for column, value in record["values"].items():
-            low, high = record["details"]["interval"][column]
-            print(f"  {column:14} {value:.4g} [{low:.4g}, {high:.4g}]")
-    return 0
+EXPERIMENT = Experiment(
+    PAPER,
+    (TABLE,),
+    tuple(FORMS),
+    {
+        "quick": "eq. 8's data, 500 steps of 20,000: to try it",
+        "full": "as printed, 20,000 steps, by all seeds side by side: hours on a CPU",
+    },
+    5,
+    _runs,
+)
