@@ -56,7 +56,7 @@ class CaptionBatches:
         seed: int = 0,
         window: int = 20,
     ) -> None:
-        """Tokenise every caption once."""
+        """Tokenise every caption once, unless the split has the tokens that are learned."""
         for name, value in (
             ("batch size", batch_size),
             ("captions per image", captions_per_image),
@@ -70,9 +70,9 @@ class CaptionBatches:
         self._captions_per_image = captions_per_image
         self._window = window
         self._tokens = {
-            image: [
-                vocabulary.encode(vocabulary.tokenise(text))[: max_length + 1] for text in texts
-            ]
+            image: split.learned[image]
+            if split.learned is not None
+            else [vocabulary.encode(vocabulary.tokenise(text))[: max_length + 1] for text in texts]
             for image in split.image_ids
             if (texts := split.references.get(image))
         }

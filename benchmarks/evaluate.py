@@ -56,10 +56,13 @@ def evaluate(
     max_length: int = 20,
     tokeniser: str = "ptb",
     examples: int = EXAMPLES,
+    captions: Mapping[int, str] | None = None,
     details: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Record:
     """Caption ``split`` by beam search and score it by every metric that can run here.
+
+    ``captions`` that were made already, by a search of another kind, are scored as they are.
 
     Returns:
         A record whose values are the scores times ``unit``, and whose details hold CIDEr-D by image
@@ -67,7 +70,10 @@ def evaluate(
     """
     began = time.perf_counter()
     part = data_options.split(data, split)
-    captions = caption(model, vocabulary, part, beam_size, max_length=max_length, progress=progress)
+    if captions is None:
+        captions = caption(
+            model, vocabulary, part, beam_size, max_length=max_length, progress=progress
+        )
     scores = quality.score(part.references, captions, tokeniser=tokeniser)
     if "CIDEr-D" not in scores.values:
         raise InputError(f"CIDEr-D cannot be computed: {scores.missing['CIDEr-D']}")

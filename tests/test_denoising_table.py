@@ -21,8 +21,10 @@ from benchmarks.experiments.denoising import (
     Settings,
     Training,
     interval,
-    record as record_of,
     train,
+)
+from benchmarks.experiments.denoising import (
+    record as record_of,
 )
 
 SMALL = Settings(

@@ -50,6 +50,8 @@ class Split:
     image_ids: list[int]
     references: dict[int, list[str]]
     features: FeatureStore
+    learned: Mapping[int, list[list[int]]] | None = None
+    """The token ids that are learned of each image, if not those of its references in order."""
 
 
 @dataclass(frozen=True)

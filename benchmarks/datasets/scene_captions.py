@@ -61,10 +61,10 @@ def _caption(scene: Scene, draw: Draw) -> str:
         first, second = second, first
     one, other = noun_phrase(first, draw), noun_phrase(second, draw)
     relation = draw.one_of(first.relations(second))
-    placed = f"{_word(RELATION_WORDS[relation], draw)} {other}"
-    doing = _word(ACTION_WORDS[first.action], draw)
+    placed = f"{one_word(RELATION_WORDS[relation], draw)} {other}"
+    doing = one_word(ACTION_WORDS[first.action], draw)
     be = "are" if len(first.things) > 1 else "is"
-    where = f" {_word(PLACE_WORDS[scene.place], draw)}" if draw.chance(40) else ""
+    where = f" {one_word(PLACE_WORDS[scene.place], draw)}" if draw.chance(40) else ""
     # whoever mentions the third group only says that it is there
     also = f" and {noun_phrase(third[0], draw)}" if third and draw.chance(50) else ""
     template = draw.below(6)
@@ -73,7 +73,7 @@ def _caption(scene: Scene, draw: Draw) -> str:
     elif template == 1:
         text = f"there {be} {one} {placed}{also}{where}"
     elif template == 2:
-        doing_too = _word(ACTION_WORDS[second.action], draw)
+        doing_too = one_word(ACTION_WORDS[second.action], draw)
         text = f"{one} {doing} and {other} {doing_too}{where}"
     else:
         text = f"{one} {be if template == 3 else ''} {doing} {placed}{also}{where}"
@@ -85,16 +85,17 @@ def noun_phrase(group: Group, draw: Draw) -> str:
     """ "two small red balls": always number and noun, mostly colour, at times size."""
     count = len(group.things)
     noun = _pair(NOUNS[group.shape], draw)[count > 1]
-    words = [_word(NUMBERS[count], draw)]
+    words = [one_word(NUMBERS[count], draw)]
     if draw.chance(35):
-        words.append(_word(SIZE_WORDS[group.size], draw))
+        words.append(one_word(SIZE_WORDS[group.size], draw))
     if draw.chance(80):
-        words.append(_word(COLOUR_WORDS.get(group.colour, (group.colour,)), draw))
+        words.append(one_word(COLOUR_WORDS.get(group.colour, (group.colour,)), draw))
     text = " ".join([*words, noun])
     return f"an{text[1:]}" if text.startswith("a orange") else text
 
 
-def _word(words: tuple[str, ...], draw: Draw) -> str:
+def one_word(words: tuple[str, ...], draw: Draw) -> str:
+    """One of the words: the first of them for half of the uses."""
     return words[0] if draw.chance(50) else draw.one_of(words)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks import records
 from benchmarks.batches import CaptionBatches
 from benchmarks.datasets import CaptionData
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Place
+from benchmarks.files import sha256
 from benchmarks.fit import Result, fit
 from benchmarks.presets import Settings
 from torch_impl.models import AnyCaptioner, AnyConfiguration
@@ -25,14 +27,17 @@ def in_stages(
     stages: Sequence[Settings],
     seed: int,
     place: Place,
+    initial: Mapping[str, Tensor] | None = None,
 ) -> list[Result]:
     """Train by each of ``stages``, from the best weights of the one before.
 
-    What a stage gave is kept in a folder of its own, which another row that begins alike goes on
+    The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is kept in a folder of its own, which another row that begins alike goes on
     from, and a killed run too.
     """
     results: list[Result] = []
     begun: list[Any] = [data.fingerprint, configuration.to_dict(), seed]
+    if initial is not None:
+        begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in initial.values())))
     for settings in stages:
         begun.append(settings)
         folder = place.work / records.key_of("stage", *map(str, begun))
@@ -43,7 +48,7 @@ def in_stages(
                 settings,
                 seed,
                 folder,
-                initial=results[-1].model.state_dict() if results else None,
+                initial=results[-1].model.state_dict() if results else initial,
                 resume=(folder / "config.json").exists(),
                 device=place.device,
                 progress=place.progress,
