@@ -7,11 +7,14 @@ its hypotheses side by side on the query axis.
 The hypotheses of an image are a tree: its nodes are the tokens that were read, K a step, and a
 hypothesis is the path to one of the last K. What a node leaves behind stays where it was written;
 to reorder hypotheses is to reorder their paths.
+
+The step itself is ``read``, whatever keeps the nodes: ``Incremental`` makes room for all of them at
+the start; an exported step is given them, and gives them back (``export``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
@@ -62,8 +65,15 @@ class Incremental:
             raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
         self.model, self.copies = model, copies
         mask = padding_mask(memory_lengths, memory)
-        layers = cast(Iterable[DecoderLayer], model.decoder.layers)
-        self._layers = [_Layer(layer, memory, mask, copies, self.max_length) for layer in layers]
+        self._layers = [
+            Layer(
+                layer,
+                *layer.cross_attention.project(memory, mask),
+                mask,
+                _rooms(layer.mixer, len(memory), copies, self.max_length),
+            )
+            for layer in cast(Iterable[DecoderLayer], model.decoder.layers)
+        ]
         self._path = torch.empty(len(memory), copies, 0, dtype=torch.int64, device=memory.device)
         self._places = torch.arange(copies, device=memory.device).expand(len(memory), copies)
 
@@ -80,24 +90,34 @@ class Incremental:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
             IndexError: a token id outside the vocabulary.
         """
-        model, t = self.model, self.length
+        t = self.length
         if tokens.shape != self._places.shape:
             raise ValueError(
                 f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._places.shape)}"
             )
         if t == self.max_length:
             raise ValueError(f"{t} tokens were read, as many as max_length")
-        words = model.embedding(tokens) * model.configuration.d_model**0.5
-        outputs = [words + model.positions.weight[t]]
-        self._path = torch.cat([self._path, (self._places + t * self.copies)[..., None]], -1)
-        for layer in self._layers:
-            outputs.append(layer.step(outputs[-1], self._path))
-        logits = _linear(model.decoder.close(outputs[1:]), model.vocabulary)
-        return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        path = torch.cat([self._path, (self._places + t * self.copies)[..., None]], -1)
+        log_probs = read(self.model, self._layers, tokens, path)
+        self._path = path
+        return log_probs
 
     def reorder(self, hypotheses: Tensor) -> None:
         """Let hypothesis k of image b go on from its present hypothesis ``hypotheses[b, k]``."""
         self._path = self._path.gather(1, hypotheses[..., None].expand_as(self._path))
+
+
+def read(model: Captioner, layers: Sequence[Layer], tokens: Tensor, path: Tensor) -> Tensor:
+    """Tokens (B, K), the last of ``path`` (B, K, t), to log p of those after them, (B, K, V).
+
+    They become the next K nodes of the ``layers``, which are the model's at work.
+    """
+    words = model.embedding(tokens) * model.configuration.d_model**0.5
+    outputs = [words + model.positions.weight[path.shape[-1] - 1]]
+    for layer in layers:
+        outputs.append(layer.step(outputs[-1], path))
+    logits = _linear(model.decoder.close(outputs[1:]), model.vocabulary)
+    return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 FEW_ROWS = 8
@@ -107,29 +127,90 @@ FEW_ROWS = 8
 def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
     """``linear(x)`` of hypotheses (B, K, d), which are few."""
     B, K, d = x.shape
-    if B * K > FEW_ROWS or not x.is_cpu:
+    if torch.compiler.is_exporting() or B * K > FEW_ROWS or not x.is_cpu:
         out: Tensor = linear(x)
         return out
     columns = torch.addmm(linear.bias.unsqueeze(1), linear.weight, x.view(B * K, d).mT)
     return columns.mT.contiguous().view(B, K, linear.out_features)
 
 
-class _Layer:
-    """A decoder layer at work: its past, and the memory as its cross-attention reads it."""
+class Rows(Protocol):
+    """What the nodes left behind of one kind, see `vacant`."""
+
+    def add(self, rows: Tensor, nodes: int) -> Tensor:
+        """The rows of all ``nodes``, the last of which are ``rows``."""
+
+
+def vacant(mixer: nn.Module, batch: int, nodes: int, max_length: int) -> dict[str, Tensor]:
+    """Zeros for all that a mixer keeps of its nodes, by name.
+
+    The nodes' axis is the first after the batch's, or after that of both streams where there are
+    more than three.
+    """
+    if isinstance(mixer, DynamicExpansion):
+        weight, N_E = mixer.key.weight, mixer.num_expansions
+        precise = torch.promote_types(weight.dtype, torch.float32)
+        of_both = weight.new_zeros(2, batch, 2, nodes, mixer.d_model)
+        return {
+            "KC": of_both[0],
+            "V": of_both[1],
+            "P": weight.new_zeros(batch, nodes, N_E, dtype=precise),
+            "R": weight.new_zeros(batch, 2, nodes, N_E, max_length, dtype=precise),
+        }
+    assert isinstance(mixer, Attention)
+    keys, values = mixer.key.weight.new_zeros(2, batch, nodes, mixer.d_model)
+    return {"keys": keys, "values": values}
+
+
+def node_axis(rows: Tensor) -> int:
+    """The nodes' axis of one of the tensors of `vacant`."""
+    return 1 if rows.dim() == 3 else 2
+
+
+class _Room:
+    """Room for the rows of all nodes that there will be."""
+
+    def __init__(self, room: Tensor) -> None:
+        self._room = room
+
+    def add(self, rows: Tensor, nodes: int) -> Tensor:
+        room, axis = self._room[..., : rows.shape[-1]], node_axis(rows)
+        room.narrow(axis, nodes - rows.shape[axis], rows.shape[axis]).copy_(rows)
+        return room.narrow(axis, 0, nodes)
+
+
+def _rooms(mixer: nn.Module, batch: int, copies: int, max_length: int) -> dict[str, Rows]:
+    rooms = vacant(mixer, batch, copies * max_length, max_length)
+    return {name: _Room(room) for name, room in rooms.items()}
+
+
+class Layer:
+    """A decoder layer at work: its past, and the memory as its cross-attention reads it.
+
+    Args:
+        layer: the layer.
+        keys: (B, L, d), of the memory by the layer's cross-attention.
+        values: (B, L, d), likewise.
+        mask: (B, L), True for valid rows of the memory; all if None.
+        rows: by the names of `vacant`.
+    """
 
     def __init__(
-        self, layer: DecoderLayer, memory: Tensor, mask: Tensor | None, copies: int, max_length: int
+        self,
+        layer: DecoderLayer,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        rows: Mapping[str, Rows],
     ) -> None:
-        self.layer = layer
-        self.mask = mask
-        self.keys, self.values = layer.cross_attention.project(memory, mask)
+        self.layer, self.keys, self.values, self.mask = layer, keys, values, mask
         mixer: nn.Module = layer.mixer
         self.past: _Past
         if isinstance(mixer, DynamicExpansion):
-            self.past = _ExpansionPast(mixer, len(memory), copies, max_length)
+            self.past = _ExpansionPast(mixer, **rows)
         else:
             assert isinstance(mixer, Attention)
-            self.past = _AttentionPast(mixer, len(memory), copies * max_length)
+            self.past = _AttentionPast(mixer, **rows)
 
     def step(self, x: Tensor, path: Tensor) -> Tensor:
         """The newest token of every hypothesis, (B, K, d) to (B, K, d)."""
@@ -161,61 +242,49 @@ class _Past(Protocol):
 class _AttentionPast:
     """Keys and values of the nodes, (B, nodes, d)."""
 
-    def __init__(self, attention: Attention, batch: int, nodes: int) -> None:
-        self.attention = attention
-        shape = batch, nodes, attention.d_model
-        self.keys, self.values = attention.key.weight.new_empty(2, *shape)
+    def __init__(self, attention: Attention, keys: Rows, values: Rows) -> None:
+        self.attention, self.keys, self.values = attention, keys, values
 
     def mix(self, x: Tensor, path: Tensor) -> Tensor:
-        nodes, K = path.shape[-1] * x.shape[1], x.shape[1]
-        attention, new = self.attention, slice(nodes - K, nodes)
-        self.keys[:, new] = _linear(x, attention.key)
-        self.values[:, new] = _linear(x, attention.value)
+        attention, nodes = self.attention, path.shape[-1] * x.shape[1]
+        keys = self.keys.add(_linear(x, attention.key), nodes)
+        values = self.values.add(_linear(x, attention.value), nodes)
         mask = path.new_zeros(*x.shape[:2], nodes, dtype=torch.bool).scatter_(-1, path, True)
-        return _attend(attention, x, self.keys[:, :nodes], self.values[:, :nodes], mask)
+        return _attend(attention, x, keys, values, mask)
 
 
 class _ExpansionPast:
-    """Keys, conditions and values of the nodes, and how their expanded rows gather.
+    """Keys and conditions (B, 2, nodes, d), values of both streams likewise, and how rows gather.
 
     Row (j, n) of M is a sum of c_j k_i and q_n k_i. Of each node j: P, its q_n k_j (B, nodes, N_E);
     and R, the forward weights of its rows in both streams, (B, 2, nodes, N_E, max_length), for the
     tokens on the path to it.
     """
 
-    def __init__(
-        self, expansion: DynamicExpansion, batch: int, copies: int, max_length: int
-    ) -> None:
-        self.expansion = expansion
-        weight, N_E, nodes = expansion.key.weight, expansion.num_expansions, copies * max_length
-        self.precise = torch.promote_types(weight.dtype, torch.float32)
+    def __init__(self, expansion: DynamicExpansion, KC: Rows, V: Rows, P: Rows, R: Rows) -> None:
+        self.expansion, self.KC, self.V, self.P, self.R = expansion, KC, V, P, R
+        self.precise = torch.promote_types(expansion.key.weight.dtype, torch.float32)
         self.scale = expansion.d_model**-0.5
         self.query_vectors = expansion.query_vectors.to(self.precise).mT * self.scale
-        # keys and conditions; values of both streams
-        self.KC, self.V = weight.new_empty(2, batch, 2, nodes, expansion.d_model)
-        self.P = weight.new_empty(batch, nodes, N_E, dtype=self.precise)
-        self.R = weight.new_zeros(batch, 2, nodes, N_E, max_length, dtype=self.precise)
 
     def mix(self, x: Tensor, path: Tensor) -> Tensor:
         e = self.expansion
         (B, K, t), N_E = path.shape, e.num_expansions
         nodes = t * K
-        new = slice(nodes - K, nodes)
         key, condition = _linear(x, e.key), _linear(x, e.condition)
-        self.KC[:, 0, new], self.KC[:, 1, new] = key, condition
-        self.V[:, 0, new], self.V[:, 1, new] = _linear(x, e.value_1), _linear(x, e.value_2)
-        KC, V, R = self.KC[:, :, :nodes], self.V[:, :, :nodes], self.R[:, :, :nodes, :, :t]
+        KC = self.KC.add(torch.stack([key, condition], 1), nodes)
+        V = self.V.add(torch.stack([_linear(x, e.value_1), _linear(x, e.value_2)], 1), nodes)
         onto = path[:, None].expand(B, 2, K, t)
         with torch.autocast(x.device.type, enabled=False):
             p = key.to(self.precise) @ self.query_vectors
-            self.P[:, new] = p
-            P = self.P.gather(1, path.view(B, K * t, 1).expand(B, K * t, N_E)).view(B, K, t, N_E)
+            P = self.P.add(p, nodes)
+            P = P.gather(1, path.view(B, K * t, 1).expand(B, K * t, N_E)).view(B, K, t, N_E)
             # what the new rows see of the tokens on their path, and what rows there see of the new
             new_to_old = torch.stack([condition, key], 1).to(self.precise) * self.scale
             A = (new_to_old @ KC.to(self.precise).mT).gather(3, onto)[..., None]
             M = torch.stack([A[:, 0] + P, A[:, 1] + p[:, :, None]])
             seeing, seen = torch.stack([M, -M], 2).relu_()
-            self.R[:, :, new, :, :t] = normalise(seeing.mT)
+            R = self.R.add(normalise(seeing.mT), nodes)
             R_bw = normalise(seen.flatten(3)).view(B, 2, K, t, N_E)
             # onto the nodes
             by_node = R_bw.new_zeros(B, 2, K, nodes, N_E)
