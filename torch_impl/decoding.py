@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from torch_impl.beams import Beams, append
+from torch_impl.expansion import positive
 from torch_impl.padding import Lengths
 
 
@@ -41,6 +43,30 @@ class State(Protocol):
 
     def reorder(self, hypotheses: Tensor) -> None:
         """Let each go on from the hypothesis of its image that ``hypotheses`` (B, K) names."""
+
+
+def check_hypotheses(model: nn.Module, copies: int, max_length: int | None, most: int) -> int:
+    """How many tokens a `State`'s hypotheses can have: ``max_length``, or ``most`` if None.
+
+    Raises:
+        ValueError: the model is in training mode, copies or max_length below 1, or max_length above
+            ``most``.
+    """
+    if model.training:
+        raise ValueError("incremental decoding has no dropout, expected model.eval()")
+    positive(copies, "copies")
+    length = positive(most if max_length is None else max_length, "max_length")
+    if length > most:
+        raise ValueError(f"max_length is {length}, the model's is {most}")
+    return length
+
+
+def check_step(tokens: Tensor, shape: Sequence[int], length: int, max_length: int) -> None:
+    """Raise ValueError unless a `State` of this shape can read these tokens after ``length``."""
+    if tokens.shape != shape:
+        raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected {tuple(shape)}")
+    if length == max_length:
+        raise ValueError(f"{length} tokens were read, as many as max_length")
 
 
 @runtime_checkable
@@ -223,37 +249,12 @@ def beam_search(
         raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     _check_length(model, max_length)
     next_log_probs = next_log_probs_of(model, features, lengths, beam_size, max_length)
-    beams = scores = None
-    B, device = features.shape[0], features.device
-    tokens = torch.full((B, beam_size, 1), model.start_id, device=device)
-    log_probs = torch.empty((B, beam_size, 0), dtype=torch.float64, device=device)
-    sizes = torch.ones((B, beam_size), dtype=torch.int64, device=device)
-    finished = torch.zeros((B, beam_size), dtype=torch.bool, device=device)
-    # one hypothesis to begin with: a place whose sum is -inf is empty, and loses to all others
-    totals = torch.full((B, beam_size), -torch.inf, dtype=torch.float64, device=device)
-    totals[:, 0] = 0
+    beams = Beams.begin(model, features, beam_size)
     for _ in range(max_length - 1):
-        log_p = next_log_probs(tokens, beams)
-        # the same memory at every step: beams times vocabulary are too many to ask for each time
-        scores = torch.empty_like(log_p, dtype=torch.float64) if scores is None else scores
-        scores.copy_(log_p).add_(totals.unsqueeze(-1))
-        # a finished hypothesis has one continuation: itself, padded, at no cost
-        scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)
-        scores[..., model.pad_id] = totals.where(finished, scores[..., model.pad_id])
-        totals, choices = largest(scores.flatten(1), beam_size)
-        beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
-        finished, sizes = finished.gather(1, beams), sizes.gather(1, beams)
-        chosen = log_p.flatten(1).gather(1, choices).double().masked_fill(finished, 0)
-        tokens = _append(_pick(tokens, beams), token)
-        log_probs = _append(_pick(log_probs, beams), chosen)
-        sizes = sizes + ~finished
-        finished = finished | (token == model.end_id)
-        if bool(_settled(totals, sizes, finished, num_return, max_length).all()):
+        beams = beams.advance(next_log_probs(beams.tokens, beams.order), model)
+        if bool(beams.settled(num_return, max_length)):
             break
-    return [
-        sorted(kept, key=lambda hypothesis: -hypothesis.score)[:num_return]
-        for kept in hypotheses_of(tokens, log_probs, sizes, totals > -torch.inf)
-    ]
+    return best(beams, num_return)
 
 
 def forced(
@@ -328,9 +329,9 @@ def _roll_out(
         log_p = next_log_probs(tokens, None)
         token = choose(log_p, step)
         chosen = log_p.gather(-1, token.unsqueeze(-1)).squeeze(-1)
-        log_probs = _append(log_probs, chosen.double().where(going_on, 0))
-        tokens = _append(tokens, token.where(going_on, model.pad_id))
-        mask = _append(mask, going_on)
+        log_probs = append(log_probs, chosen.double().where(going_on, 0))
+        tokens = append(tokens, token.where(going_on, model.pad_id))
+        mask = append(mask, going_on)
         going_on = going_on & (token != model.end_id)
         if not bool(going_on.any()):
             break
@@ -381,45 +382,14 @@ def _on_device(lengths: Lengths | None, features: Tensor) -> Tensor | None:
     return None if lengths is None else torch.as_tensor(lengths, device=features.device)
 
 
-def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest of each row, with their indices; equal ones by index, -inf past the last.
+def best(beams: Beams, num_return: int) -> list[list[Hypothesis]]:
+    """Each image's ``num_return`` best hypotheses by ``Hypothesis.score``.
 
-    They are -inf in ``scores`` afterwards.
-    ``topk`` leaves the order of equals open, a stable sort of beams times vocabulary is far slower.
+    Raises:
+        ValueError: the model's log-probabilities are NaN.
     """
-    values, indices = [], []
-    for _ in range(k):
-        index = scores.argmax(-1, keepdim=True)  # the first of equals
-        values.append(scores.gather(-1, index))
-        indices.append(index)
-        scores.scatter_(-1, index, -torch.inf)
-    return torch.cat(values, -1), torch.cat(indices, -1)
-
-
-def _settled(
-    totals: Tensor, sizes: Tensor, finished: Tensor, num_return: int, max_length: int
-) -> Tensor:
-    """Whether each image's ``num_return`` best (B,) are certain before ``max_length`` is reached.
-
-    Log-probabilities are not positive, so the best sum of the unfinished over ``max_length`` is a
-    bound on any score that they can come to. A finished one with a score above it has a larger sum
-    than they too, and so stays in the beam.
-    """
-    unfinished = totals.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
-    scores = (totals / sizes).masked_fill(~finished, -torch.inf)
-    worst = scores.sort(1, descending=True).values[:, num_return - 1, None]
-    safe = worst > unfinished / max_length
-    return (safe | (unfinished == -torch.inf)).squeeze(1)
-
-
-def _pick(x: Tensor, beams: Tensor) -> Tensor:
-    """The rows ``beams`` (B, K) of x (B, K, T)."""
-    return x.gather(1, beams.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
-
-
-def _append(x: Tensor, column: Tensor) -> Tensor:
-    """x (B, K, T) and ``column`` (B, K) as its next."""
-    return torch.cat([x, column.unsqueeze(-1)], -1)
+    found = hypotheses_of(beams.tokens, beams.log_probs, beams.sizes, beams.totals > -torch.inf)
+    return [sorted(kept, key=lambda one: -one.score)[:num_return] for kept in found]
 
 
 def hypotheses_of(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_impl.decoding import Hypothesis, Model, hypotheses_of, largest, next_log_probs_of
+from torch_impl.beams import largest
+from torch_impl.decoding import Hypothesis, Model, hypotheses_of, next_log_probs_of
 from torch_impl.padding import Lengths
 
 

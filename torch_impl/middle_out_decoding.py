@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_impl.decoding import largest
+from torch_impl.beams import largest
 from torch_impl.models.middle_out import MiddleOutCaptioner, check_middle_word
 from torch_impl.padding import Lengths
 

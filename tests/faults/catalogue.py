@@ -116,8 +116,8 @@ DECODING = (
     Fault(
         "finished hypothesis grows",
         "a hypothesis goes on after its end token",
-        "torch_impl.decoding:beam_search",
-        "scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)",
+        "torch_impl.beams:Beams.advance",
+        "scores.masked_fill_(self.finished.unsqueeze(-1), -torch.inf)",
         "",
         BEAM,
     ),
@@ -132,7 +132,7 @@ DECODING = (
     Fault(
         "tie order",
         "of equal continuations the last one wins",
-        "torch_impl.decoding:largest",
+        "torch_impl.beams:largest",
         "index = scores.argmax(-1, keepdim=True)",
         "index = scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, keepdim=True)",
         BEAM,
@@ -148,9 +148,9 @@ DECODING = (
     Fault(
         "stops too early",
         "the search ends when the best hypothesis ends",
-        "torch_impl.decoding:_settled",
+        "torch_impl.beams:Beams.settled",
         "safe | (unfinished == -torch.inf)",
-        "finished[:, :1]",
+        "self.finished[:, :1]",
         BEAM,
     ),
     Fault(
