@@ -30,11 +30,10 @@ from torch_impl import checkpoints, decoding
 from torch_impl.middle_out import (
     Weights,
     commonest,
-    input_entry,
     interleave,
     run,
+    run_by_steps,
     split,
-    step,
     weight_sizes,
 )
 from torch_impl.models import (
@@ -96,20 +95,6 @@ def loops(draw: st.DrawFn) -> Loop:
     )
 
 
-def by_steps(loop: Loop) -> tuple[Tensor, Tensor]:
-    """``run`` one step after the other, under autograd."""
-    P, past = loop.weights.sides, [loop.state] * loop.weights.sides
-    states = loop.state[0].unsqueeze(2)[:, :, :0]
-    for t in range(loop.entries.shape[2]):
-        seen = None if loop.written is None else loop.written[:, :, :t]
-        last, outputs = loop.entries[:, :, input_entry(t, P)], loop.entries[:, :, : t + 1]
-        here = loop.memory, loop.mask, outputs, states
-        past.append(step(loop.weights.side(t % P), past[-P], last, *here, seen))
-        states = torch.cat([states, past[-1][0].unsqueeze(2)], 2)
-    h, c = (torch.stack(x, 2) for x in zip(*past[P:], strict=True))
-    return h, c
-
-
 def results(loop: Loop, h: Tensor, c: Tensor) -> tuple[Array, dict[str, Array]]:
     """What came out and the gradients; one that nothing reaches is 0."""
     for x in loop.leaves.values():
@@ -128,7 +113,9 @@ def results(loop: Loop, h: Tensor, c: Tensor) -> tuple[Array, dict[str, Array]]:
 def test_the_scan_is_the_steps_forward_and_gradients(loop: Loop) -> None:
     whole = run(loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
     out, gradients = results(loop, *whole)
-    expected, gradients_by_steps = results(loop, *by_steps(loop))
+    arguments = loop.memory, loop.mask, loop.written
+    by_steps = run_by_steps(loop.weights, loop.state, loop.entries, *arguments)
+    expected, gradients_by_steps = results(loop, *by_steps)
     assert_close(out, expected)
     assert_close(flat(gradients), flat(gradients_by_steps), "gradients")
 
@@ -179,6 +166,23 @@ def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case: Captio
         parameters = parameters_of(case, b)
         expected = oracle.sequence_to_sequence(words, *encoded(case, b), parameters, kind)
         assert_close(log_p[b, : len(words)], expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(captions())
+def test_a_captioner_by_steps_is_the_scan_forward_and_gradients(case: Captions) -> None:
+    found = {}
+    for implementation in ("auto", "literal"):
+        model = case.model.implement(implementation)
+        model.zero_grad()
+        out = model(case.features, case.tokens, case.lengths)
+        torch.autograd.backward(out.square().mean())
+        by = {n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
+        found[implementation] = numpy(out), flat(by)
+    for scanned, stepped in zip(*found.values(), strict=True):
+        assert_close(scanned, stepped)
+    with pytest.raises(ValueError, match="'library', expected one of auto, literal, scan"):
+        case.model.implement("library")
 
 
 @settings(max_examples=40, deadline=None)

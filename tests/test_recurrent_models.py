@@ -195,6 +195,40 @@ def test_every_step_is_the_whole_prefix_whatever_the_order(
         state.step(prefix[..., -1])
 
 
+WITHOUT_SELF_ATTENTION: Fields = {**SMALL, "self_attention": "none"}
+FAMILIES = {
+    "nic": lambda: models.nic(**SMALL),
+    "attentive": lambda: models.attentive_nic(**SMALL),
+    "read-only": lambda: models.read_only_nic(**SMALL),
+    "code": lambda: models.code_captioner(11, 5, attentive=True),
+    "middle-out": lambda: models.middle_out_captioner(**SMALL),
+    "side by side": lambda: models.middle_out_captioner(**WITHOUT_SELF_ATTENTION),
+    "transformer": lambda: models.transformer(11, 5, d_model=6, num_heads=2),
+    "expansion": lambda: models.expansionnet_v2(
+        11, 5, d_model=6, num_heads=2, groups=(2, 3), num_expansions=2
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=5)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
+def test_a_batch_of_nothing_is_read_whole_and_by_steps(
+    family: str, copies: int, L: int, T: int
+) -> None:
+    """No source is no caption: nothing fails, and shapes are those of a batch of none."""
+    model = FAMILIES[family]().eval()
+    features = torch.zeros(0, L, dtype=torch.int64) if family == "code" else torch.zeros(0, L, 5)
+    lengths = torch.zeros(0, dtype=torch.int64)
+    memory = model.encode(features, lengths)
+    words = torch.zeros(0, T, dtype=torch.int64)
+    assert model.decode(words, memory, lengths).shape == (0, T, 11)
+    state = model.incremental(memory, lengths, copies)
+    for _ in range(T):
+        assert state.step(torch.zeros(0, copies, dtype=torch.int64)).shape == (0, copies, 11)
+        state.reorder(torch.zeros(0, copies, dtype=torch.int64))
+
+
 @given(captioners(), st.integers(1, 3))
 def test_captions_are_those_of_whole_prefixes(case: Any, beam_size: int) -> None:
     model, _, padded, mask, _ = case

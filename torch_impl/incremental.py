@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.attention import Attention, multi_head
-from torch_impl.expansion import DynamicExpansion, normalise, positive
+from torch_impl.decoding import check_hypotheses, check_step
+from torch_impl.expansion import DynamicExpansion, normalise
 from torch_impl.padding import Lengths, padding_mask
 from torch_impl.transformer import DecoderLayer
 
@@ -55,14 +56,7 @@ class Incremental:
         copies: int = 1,
         max_length: int | None = None,
     ) -> None:
-        if model.training:
-            raise ValueError("incremental decoding has no dropout, expected model.eval()")
-        positive(copies, "copies")
-        self.max_length = positive(
-            model.max_length if max_length is None else max_length, "max_length"
-        )
-        if self.max_length > model.max_length:
-            raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
+        self.max_length = check_hypotheses(model, copies, max_length, model.max_length)
         self.model, self.copies = model, copies
         mask = padding_mask(memory_lengths, memory)
         self._layers = [
@@ -91,12 +85,7 @@ class Incremental:
             IndexError: a token id outside the vocabulary.
         """
         t = self.length
-        if tokens.shape != self._places.shape:
-            raise ValueError(
-                f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._places.shape)}"
-            )
-        if t == self.max_length:
-            raise ValueError(f"{t} tokens were read, as many as max_length")
+        check_step(tokens, self._places.shape, t, self.max_length)
         path = torch.cat([self._path, (self._places + t * self.copies)[..., None]], -1)
         log_probs = read(self.model, self._layers, tokens, path)
         self._path = path

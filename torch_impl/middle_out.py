@@ -197,6 +197,26 @@ def run(
     return h.transpose(1, 2), c.transpose(1, 2)
 
 
+def run_by_steps(
+    weights: Weights,
+    state: tuple[Tensor, Tensor],
+    entries: Tensor,
+    memory: Tensor | None = None,
+    mask: Tensor | None = None,
+    written: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``run`` in the paper's order: one ``step`` after the other, under autograd."""
+    P, past, states = weights.sides, [state] * weights.sides, state[0].unsqueeze(2)[:, :, :0]
+    for t in range(entries.shape[2]):
+        newest, outputs = entries[:, :, input_entry(t, P)], entries[:, :, : t + 1]
+        seen = None if written is None else written[:, :, :t]
+        side = weights.side(t % P)
+        past.append(step(side, past[-P], newest, memory, mask, outputs, states, seen))
+        states = torch.cat([states, past[-1][0].unsqueeze(2)], 2)
+    h, c = (torch.stack(x, 2) for x in zip(*past[P:], strict=True))
+    return h, c
+
+
 def _side_by_side(
     X: Tensor,
     W: Tensor,

@@ -16,14 +16,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from torch_impl.decoding import check_hypotheses, check_step
 from torch_impl.expansion import positive
-from torch_impl.middle_out import Weights, input_entry, run, step, weight_sizes
+from torch_impl.middle_out import Weights, input_entry, run, run_by_steps, step, weight_sizes
 from torch_impl.models.common import Fields, check_words, log_probabilities
 from torch_impl.models.recurrent import SequenceClassifier
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
-from torch_impl.recurrent import BidirectionalLSTM
+from torch_impl.recurrent import LSTM, BidirectionalLSTM
 
 _DECODER = "decoder_"
+_IMPLEMENTATIONS = ("auto", "literal", "scan")
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,24 @@ class MiddleOutCaptioner(nn.Module):
         if c.middle_words:
             self.classifier = SequenceClassifier(c.d_source, d, len(c.middle_words))
         self.dropout = nn.Dropout(c.dropout)
+        self.implementation = "auto"
+
+    def implement(self, implementation: str) -> MiddleOutCaptioner:
+        """Let the decoders and every LSTM compute by this implementation; returns itself.
+
+        "literal" is a loop of steps; "scan", the whole sequence, is "auto" of the decoders.
+
+        Raises:
+            ValueError: an unknown implementation.
+        """
+        if implementation not in _IMPLEMENTATIONS:
+            known = ", ".join(_IMPLEMENTATIONS)
+            raise ValueError(f"implementation is {implementation!r}, expected one of {known}")
+        self.implementation = implementation
+        for module in self.modules():
+            if isinstance(module, LSTM):
+                module.implementation = implementation
+        return self
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
         """Features (B, L, d_feature) to memory (B, L, 3 hidden_size + d_given), 0 in padding.
@@ -210,7 +230,8 @@ class MiddleOutCaptioner(nn.Module):
             written = torch.ones_like(tokens, dtype=torch.bool)
             written[:, :-1] = tokens[:, 1:] != self.pad_id
         entries = _beside(self.dropout(self.embedding(tokens)), given)
-        found, _ = run(
+        along = run_by_steps if self.implementation == "literal" else run
+        found, _ = along(
             self.weights(),
             (h.unsqueeze(0), c.unsqueeze(0)),
             entries.unsqueeze(0),
@@ -286,12 +307,8 @@ class MiddleOutState:
         copies: int = 1,
         max_length: int | None = None,
     ) -> None:
-        if model.training:
-            raise ValueError("incremental decoding has no dropout, expected model.eval()")
-        most, K = model.configuration.max_tokens, positive(copies, "copies")
-        self.max_length = positive(most if max_length is None else max_length, "max_length")
-        if self.max_length > most:
-            raise ValueError(f"max_length is {max_length}, the model's is {most}")
+        most, K = model.configuration.max_tokens, copies
+        self.max_length = check_hypotheses(model, K, max_length, most)
         self.model, self.length = model, 0
         self._shape = len(memory), K
         mask = padding_mask(memory_lengths, memory)
@@ -319,12 +336,7 @@ class MiddleOutState:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
             IndexError: a token id outside the vocabulary.
         """
-        if tokens.shape != self._shape:
-            raise ValueError(
-                f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._shape)}"
-            )
-        if self.length == self.max_length:
-            raise ValueError(f"{self.length} tokens were read, as many as max_length")
+        check_step(tokens, self._shape, self.length, self.max_length)
         t, P = self.length, self._weights.sides
         if t:
             new = tokens != self.model.pad_id if written is None else written
@@ -344,7 +356,7 @@ class MiddleOutState:
         self._sides[t % P] = h, c
         self._states = torch.cat([self._states, h.unsqueeze(2)], 2)
         self.length = t + 1
-        return self.model.predict(h.movedim(0, 1), first=t).view(*self._shape, -1)
+        return self.model.predict(h.movedim(0, 1), first=t).squeeze(1).unflatten(0, self._shape)
 
     def reorder(self, hypotheses: Tensor) -> None:
         """Let hypothesis k of source b go on from its present hypothesis ``hypotheses[b, k]``."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from torch_impl.decoding import check_hypotheses, check_step
 from torch_impl.expansion import positive
 from torch_impl.models.common import Fields, check_words, log_probabilities
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
@@ -275,14 +276,7 @@ class RecurrentState:
         copies: int = 1,
         max_length: int | None = None,
     ) -> None:
-        if model.training:
-            raise ValueError("incremental decoding has no dropout, expected model.eval()")
-        positive(copies, "copies")
-        self.max_length = positive(
-            model.max_length if max_length is None else max_length, "max_length"
-        )
-        if self.max_length > model.max_length:
-            raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
+        self.max_length = check_hypotheses(model, copies, max_length, model.max_length)
         self.model, self.length = model, 0
         decoder, B = model.decoder, len(memory)
         self._shape = B, copies
@@ -306,16 +300,11 @@ class RecurrentState:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
             IndexError: a token id outside the vocabulary.
         """
-        if tokens.shape != self._shape:
-            raise ValueError(
-                f"tokens has shape {tuple(tokens.shape)}, expected {tuple(self._shape)}"
-            )
-        if self.length == self.max_length:
-            raise ValueError(f"{self.length} tokens were read, as many as max_length")
+        check_step(tokens, self._shape, self.length, self.max_length)
         words = self.model.embedding(tokens.flatten())
         self._state = self._next(words, self._state, self._image)
         self._last, self.length = words, self.length + 1
-        return self.model.predict(self._state.h).view(*self._shape, -1)
+        return self.model.predict(self._state.h).unflatten(0, self._shape)
 
     def reorder(self, hypotheses: Tensor) -> None:
         """Let hypothesis k of source b go on from its present hypothesis ``hypotheses[b, k]``."""

@@ -100,7 +100,7 @@ class AttentiveLSTM(nn.Module):
         There may be K states to each sequence of the memory: x (B K, d_x), state (B K, d).
         """
         B = len(local.memory)
-        z = self.attention(state.h.view(B, len(x) // max(B, 1), -1), local)
+        z = self.attention(state.h.unflatten(0, (B, len(x) // max(B, 1))), local)
         return self.lstm.step(torch.cat([x, z.flatten(0, 1)], -1), state, masks=masks)
 
     def forward(

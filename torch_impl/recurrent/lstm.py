@@ -209,7 +209,7 @@ class LSTM(nn.Module):
             ordered.append(torch.zeros_like(self.bias))
         before = [x.unsqueeze(0).contiguous() for x in state]
         options = self.bias is not None, 1, 0.0, self.training, False
-        if mask is None:
+        if mask is None or not len(mask):  # nothing cannot be packed
             hs, h, c = torch.lstm(xs, before, ordered, *options, False)
             return hs, State(h[0], c[0])
         # PyTorch knows no sequence without steps: it takes one, and is not listened to
