@@ -15,7 +15,7 @@ from benchmarks.datasets import CaptionData, Features, FeatureStore, Split
 from benchmarks.datasets.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
-from torch_impl.training import Batch, data_generator
+from torch_impl.training import Batch, Images, data_generator
 
 Item = TypeVar("Item")
 Group = tuple[int, list[list[int]]]
@@ -123,6 +123,66 @@ class CaptionBatches:
 
 def _longest(group: Group) -> int:
     return max(map(len, group[1]))
+
+
+class ImageBatches:
+    """The images of a split with references, a batch at a time: a function as `CaptionBatches` is.
+
+    An epoch holds every image once; a batch knows it by its place in ``captioned``.
+
+    Args:
+        split: images, references, features.
+        batch_size: images a batch.
+        seed: of the order.
+
+    Raises:
+        InputError: the split has no captions, or the size is below 1.
+    """
+
+    def __init__(self, split: Split, batch_size: int, *, seed: int = 0) -> None:
+        """Find the images."""
+        if batch_size < 1:
+            raise InputError(f"batch size is {batch_size}, expected at least 1")
+        self.split = split
+        self.seed = seed
+        self._batch_size = batch_size
+        self.captioned = captioned(split)
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return -(-len(self.captioned) // self._batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Images]:
+        """The batches of ``epoch`` from number ``start`` on, one made ahead in a thread.
+
+        Raises:
+            InputError: an image has no features, or damaged ones.
+        """
+        return fetched_ahead(map(self._collate, self._plan(epoch)[start:]))
+
+    def image_ids(self, epoch: int, position: int) -> list[int]:
+        """The images of one batch."""
+        return [self.captioned[place] for place in self._plan(epoch)[position]]
+
+    def _plan(self, epoch: int) -> list[Sequence[int]]:
+        order = data_generator(self.seed, epoch).permutation(len(self.captioned))
+        return list(chunks(order.tolist(), self._batch_size))
+
+    def _collate(self, places: Sequence[int]) -> Images:
+        image_ids = [self.captioned[place] for place in places]
+        return Images(*padded_features(self.split.features, image_ids), torch.tensor(places))
+
+
+def captioned(split: Split) -> list[int]:
+    """The split's images that have references, in its order.
+
+    Raises:
+        InputError: none has.
+    """
+    image_ids = [image_id for image_id in split.image_ids if split.references.get(image_id)]
+    if not image_ids:
+        raise InputError("the split to train on has no captions")
+    return image_ids
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

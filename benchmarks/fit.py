@@ -5,26 +5,24 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks import data_options, quality, run_folder
-from benchmarks.batches import CaptionBatches
+from benchmarks import data_options, objectives, quality, run_folder
 from benchmarks.caption import caption
 from benchmarks.datasets import CaptionData, Split
 from benchmarks.errors import InputError
 from benchmarks.presets import Settings
 from benchmarks.run_folder import RunFolder
-from torch_impl.auto_reconstructor import AutoReconstructor
+from torch_impl.computation import Computation
 from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build
-from torch_impl.training import CrossEntropyTraining, NonFiniteError, Step
+from torch_impl.training import NonFiniteError, Step
 
 
 @dataclass(frozen=True)
@@ -52,34 +50,10 @@ class _Fit:
         settings: Settings,
         seed: int,
         folder: RunFolder | None,
+        computation: Computation,
     ) -> None:
         self.data, self.settings, self.folder = data, settings, folder
-        batches = CaptionBatches(
-            data.splits["train"],
-            data.vocabulary,
-            settings.recipe.batch_size,
-            captions_per_image=settings.captions_per_image,
-            max_length=model.max_length,
-            seed=seed,
-            window=settings.window,
-        )
-        self.batches = batches
-        reconstructor = None
-        if settings.lambda_:
-            vocabulary = model.vocabulary
-            assert isinstance(vocabulary, nn.Linear)
-            with seeded(seed):
-                reconstructor = AutoReconstructor(vocabulary.in_features)
-            reconstructor.to(vocabulary.weight.device)
-        self.training = CrossEntropyTraining(
-            model,
-            batches,
-            settings.recipe,
-            seed=seed,
-            reconstructor=reconstructor,
-            lambda_=settings.lambda_,
-            sampling=lambda step: settings.sampling_rate(step // len(batches)),
-        )
+        self.training, self.batches = objectives.training(data, model, settings, seed, computation)
         self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
@@ -98,12 +72,14 @@ class _Fit:
 
     def log_steps(self, steps: list[Step]) -> None:
         last, seconds = steps[-1], sum(step.seconds for step in steps)
+        rewards = [step.reward for step in steps if step.reward is not None]
         self.log(
             {
                 "kind": "steps",
                 "step": last.step,
                 "epoch": last.epoch,
                 "loss": sum(step.loss for step in steps) / len(steps),
+                **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
                 "gradient_norm": last.gradient_norm,
                 "learning_rate": last.learning_rate,
                 "captions_per_second": sum(step.captions for step in steps) / seconds,
@@ -191,14 +167,15 @@ def fit(
     resume: bool = False,
     minutes: float | None = None,
     device: str = "cpu",
+    computation: Computation = Computation(),  # noqa: B008 - it is frozen
     log_every: int = 50,
     checkpoint_seconds: float = 60,
     progress: bool = False,
 ) -> Result:
     """Train a captioner on the "train" split of ``data``, choosing by a metric on `chosen_by`'s.
 
-    The numbers are a function of the data, the configuration, the settings, the seed, the device
-    and its number of threads: not of kills and resumptions, nor of the options below.
+    The numbers are a function of the data, the configuration, the settings, the seed, the device,
+    its number of threads and the computation: not of kills and resumptions, nor of other options.
 
     Args:
         data: captions and features.
@@ -211,6 +188,7 @@ def fit(
         minutes: stop at the epoch after which no other would fit into them, or at once when they
             are over.
         device: where to train.
+        computation: how a step is computed.
         log_every: steps from one record to the next; an epoch's last step has one too.
         checkpoint_seconds: between two checkpoints within an epoch, taken after a record.
         progress: show a bar on stderr.
@@ -229,6 +207,7 @@ def fit(
         model.load_state_dict(initial)
     model.to(device)
     folder = RunFolder(out) if out else None
+    run = _Fit(data, model, settings, seed, folder, computation)
     if folder:
         folder.prepare(
             {
@@ -237,12 +216,12 @@ def fit(
                 "vocabulary": data.vocabulary.fingerprint,
                 "model": configuration.to_dict(),
                 "settings": asdict(settings),
+                "computation": asdict(computation),
                 "seed": seed,
             },
             data.vocabulary,
             resume,
         )
-    run = _Fit(data, model, settings, seed, folder)
     if resume:
         run.resume()
     try:
@@ -308,7 +287,7 @@ def _train(
 
 def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
     """A model whose initial weights are a function of the seed, wherever it will be trained."""
-    with seeded(seed):
+    with objectives.seeded(seed):
         try:
             return build(configuration)
         except ValueError as error:
@@ -316,14 +295,6 @@ def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"a model of these sizes cannot be made ({reason})") from error
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Within, a CPU's random numbers are a function of the seed; nobody else's are disturbed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
 
 
 def chosen_by(data: CaptionData) -> str:

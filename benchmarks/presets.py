@@ -12,8 +12,11 @@ from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.errors import InputError
 from torch_impl.models import Configuration
+from torch_impl.objectives import BASELINES
 from torch_impl.optimization import RECIPES, Recipe
 from torch_impl.transformer import Mixer
+
+OBJECTIVES = ("cross_entropy", "self_critical")
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,13 @@ class Settings:
         sampling: what every epoch adds to the probability that a word which the model reads is its
             own sample; scheduled sampling, its first epoch has none.
         most_sampling: where that ends.
+        objective: a name in ``OBJECTIVES``.
+        num_samples: K, captions that self-critical training samples of an image.
+        baseline: what a sample's reward is held against, a name in ``BASELINES``.
 
     Raises:
-        InputError: a whole number below 1, lambda below 0, a probability outside [0, 1].
+        InputError: a whole number below 1, lambda below 0, a probability outside [0, 1], an
+            unknown name.
     """
 
     recipe: Recipe
@@ -49,6 +56,9 @@ class Settings:
     lambda_: float = 0.0
     sampling: float = 0.0
     most_sampling: float = 0.25
+    objective: str = "cross_entropy"
+    num_samples: int = 5
+    baseline: str = "leave_one_out"
 
     def __post_init__(self) -> None:
         """Hold every number to its range."""
@@ -60,6 +70,10 @@ class Settings:
         for name in ("sampling", "most_sampling"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}, expected in [0, 1]")
+        for name, known in (("objective", OBJECTIVES), ("baseline", BASELINES)):
+            if getattr(self, name) not in known:
+                expected = " or ".join(known)
+                raise InputError(f"{name} is {getattr(self, name)!r}, expected {expected}")
 
     def sampling_rate(self, epoch: int) -> float:
         """The probability of reading a sampled word, in the epoch that ``epoch`` others precede."""

@@ -16,8 +16,8 @@ from torch_impl import checkpoints
 from torch_impl.checkpoints import Checkpoint, CheckpointError
 from torch_impl.models import AnyCaptioner
 
-# more epochs of the same training is the same training
-_FREE = {"settings.recipe.epochs"}
+# more epochs of the same training is the same training, and so is one computed otherwise
+_FREE = {"settings.recipe.epochs", "computation.accumulate", "computation.compile"}
 
 
 class RunFolder:

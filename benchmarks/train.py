@@ -14,6 +14,7 @@ from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.fit import chosen_by, fit, verdict
 from benchmarks.presets import PRESETS, Settings, configuration
+from torch_impl.computation import PRECISIONS, Computation
 from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.optimization import RECIPES
 
@@ -56,6 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--seed", type=int, default=0, metavar="N")
     training.add_argument("--minutes", type=float, metavar="N", help="stop in time")
     training.add_argument("--device", default="cpu")
+    computed = parser.add_argument_group("computation")
+    computed.add_argument(
+        "--accumulate", type=int, default=1, metavar="N", help="parts to compute a batch in"
+    )
+    computed.add_argument("--precision", choices=PRECISIONS, default="float32")
+    computed.add_argument("--compile", action="store_true", help="through torch.compile")
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
     kept.add_argument("--resume", action="store_true", help="go on with the run in the folder")
@@ -101,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         resume=arguments.resume,
         minutes=arguments.minutes,
         device=arguments.device,
+        computation=_computation(arguments),
         log_every=arguments.log_every,
         checkpoint_seconds=arguments.checkpoint_seconds,
         progress=True,
@@ -128,6 +136,13 @@ def _settings(settings: Settings, arguments: argparse.Namespace) -> Settings:
         raise InputError(str(error)) from error
     of_loading = _given(arguments, {"captions_per_image": "captions_per_image"})
     return replace(settings, recipe=recipe, **of_loading)
+
+
+def _computation(arguments: argparse.Namespace) -> Computation:
+    try:
+        return Computation(arguments.accumulate, arguments.precision, arguments.compile)
+    except ValueError as error:
+        raise InputError(f"--{error}") from error
 
 
 def _given(arguments: argparse.Namespace, names: Mapping[str, str]) -> dict[str, Any]:

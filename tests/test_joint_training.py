@@ -85,9 +85,13 @@ def test_a_joint_training_resumes_to_the_same_numbers(tmp_path: Path, kill: int)
         assert second.reconstructor is not None
         assert torch.equal(second.reconstructor.state_dict()[name], value)
         assert not torch.equal(value, began[name]), name
-    with pytest.raises(checkpoints.CheckpointError, match="expected no reconstructor, it has one"):
+    with pytest.raises(
+        checkpoints.CheckpointError, match="expected nothing beside the model, it has reconstructor"
+    ):
         training(False).load_state_dict(checkpoint.weights, checkpoint.state)
-    with pytest.raises(checkpoints.CheckpointError, match="expected a reconstructor, it has none"):
+    with pytest.raises(
+        checkpoints.CheckpointError, match="expected reconstructor beside the model, it has nothing"
+    ):
         training(True).load_state_dict(checkpoint.weights, training(False).state_dict())
 
 

@@ -12,7 +12,12 @@ from tests.tolerances import assert_close
 from torch_impl.checkpoints import CheckpointError, load, save
 from torch_impl.models import Captioner, Configuration
 from torch_impl.optimization import ALGORITHMS, RECIPES
-from torch_impl.training import Batch, CrossEntropyTraining, NonFiniteError, data_generator
+from torch_impl.training import (
+    Batch,
+    CrossEntropyTraining,
+    NonFiniteError,
+    data_generator,
+)
 
 RECIPE = replace(RECIPES["v2-as-run"], lr=3e-3, warmup=3, schedule="linear", dropout=0.2)
 CONFIGURATION = Configuration(
@@ -75,6 +80,7 @@ def numbers(step):
         step.epoch,
         step.position,
         step.loss,
+        step.reward,
         step.gradient_norm,
         step.learning_rate,
         step.captions,

@@ -1,32 +1,31 @@
-"""Cross-entropy training that can be stopped anywhere and resumed to the same numbers.
-
-Nothing random has a state to lose: the order of the data is a function of (seed, epoch), the
-dropout of a step a function of (seed, step). What there is to keep is the weights, the optimiser's
-moments, and three counters.
-"""
+"""The objectives that captioners are trained by: cross-entropy, and self-critical (v1 13-15)."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torch_impl.auto_reconstructor import AutoReconstructor, check_lambda, joint_loss
-from torch_impl.checkpoints import CheckpointError, load_weights
 from torch_impl.models import AnyCaptioner
-from torch_impl.objectives import cross_entropy
-from torch_impl.optimization import Recipe, clip_gradients
+from torch_impl.objectives import baselines, cross_entropy
+from torch_impl.optimization import Recipe
 from torch_impl.scheduled_sampling import sampled_inputs
+from torch_impl.self_critical import Reward, self_critical
+from torch_impl.training_loop import Batches, NonFiniteError, Step, Terms, Training, data_generator
 
-_ORDER, _DROPOUT = range(2)
-_RECONSTRUCTOR = "reconstructor"
+__all__ = [
+    "Batch",
+    "Batches",
+    "CrossEntropyTraining",
+    "Images",
+    "NonFiniteError",
+    "SelfCriticalTraining",
+    "Step",
+    "data_generator",
+]
 
 
 class Batch(NamedTuple):
@@ -41,67 +40,58 @@ class Batch(NamedTuple):
     images: Tensor
     """(P,) the image, 0 to B - 1, that each caption describes."""
 
+    def to(self, device: torch.device) -> Batch:
+        """All of it on a device."""
+        return Batch(*(tensor.to(device) for tensor in self))
 
-class Batches(Protocol):
-    """The data: the batches of any epoch, from any position in it."""
-
-    def __len__(self) -> int:
-        """How many batches an epoch has."""
-
-    def epoch(self, epoch: int, start: int) -> Iterator[Batch]:
-        """The batches of ``epoch`` from number ``start`` on: the same whenever asked."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one step was and took."""
-
-    step: int
-    """Steps done, this one included."""
-    epoch: int
-    position: int
-    """Batches of the epoch done, this one included."""
-    loss: float
-    gradient_norm: float
-    learning_rate: float
-    captions: int
-    seconds: float
-    waited: float
-    """Seconds of ``seconds`` spent waiting for the batch."""
+    def parts(self, count: int) -> list[Batch]:
+        """``count`` parts of nearly as many images each, an image's captions staying together."""
+        parts = []
+        for images in torch.arange(len(self.features)).tensor_split(min(count, len(self.features))):
+            first, end = int(images[0]), int(images[-1]) + 1
+            of = (self.images >= first) & (self.images < end)
+            if of.any():
+                seen = self.features[first:end], self.lengths[first:end]
+                parts.append(Batch(*seen, self.tokens[of], self.images[of] - first))
+        return parts
 
 
-class NonFiniteError(ArithmeticError):
-    """The loss or its gradient is NaN or infinite; the model is as it was before the step."""
+class Images(NamedTuple):
+    """Images to sample captions of."""
 
-    def __init__(self, what: str, value: float, step: int, epoch: int, position: int) -> None:
-        """Name the step (from 1), the epoch and the batch in it (both from 0)."""
-        super().__init__(f"{what} is {value} at step {step} (epoch {epoch}, batch {position})")
-        self.epoch = epoch
-        self.position = position
+    features: Tensor
+    """(B, L, d_feature), rows beyond an image's length are padding."""
+    lengths: Tensor
+    """(B,) feature rows of each image."""
+    places: Tensor
+    """(B,) what the reward knows the images as."""
+
+    def to(self, device: torch.device) -> Images:
+        """All of it on a device."""
+        return Images(*(tensor.to(device) for tensor in self))
+
+    def parts(self, count: int) -> list[Images]:
+        """``count`` parts of nearly as many images each; fewer where there are fewer images."""
+        split = (tensor.tensor_split(min(count, len(self.features))) for tensor in self)
+        return [Images(*of_part) for of_part in zip(*split, strict=True)]
 
 
-def data_generator(seed: int, epoch: int) -> np.random.Generator:
-    """The random numbers that order the data of ``epoch``: a function of the arguments alone."""
-    return np.random.default_rng((seed, _ORDER, epoch))
-
-
-class CrossEntropyTraining:
-    """The training of ``model`` on ``batches``: weights, optimiser, and where it stands.
+class CrossEntropyTraining(Training[Batch]):
+    """Training by cross-entropy, teacher-forced (v1 13, v2 13).
 
     ARNet's two stages (section 4.2) are two trainings of one model: the first without a
     reconstructor until it converges, the second with it, and with a recipe of its own.
 
     Args:
-        model: is put into training mode at each step, on the device it is on.
-        batches: the data.
-        recipe: the optimiser, learning rates and label smoothing; its dropout is the model's own
-            affair, its batch size the batches'.
-        seed: of dropout; the order of the data is the batches' own affair.
+        model: as of ``Training``.
+        batches: likewise.
+        recipe: likewise, and the label smoothing.
         reconstructor: is trained with the model, which knows nothing of it; on the same device.
         lambda_: the weight of what it adds to the loss (ARNet 9); with 0 the training is that
             without it, to the bit.
         sampling: of a step, from 0, the probability that a word which the model reads is one that
             it sampled itself (scheduled sampling); with 0 nothing is drawn.
+        options: ``seed`` and ``computation`` of ``Training``.
 
     Raises:
         ValueError: lambda below 0, or above it without a reconstructor.
@@ -110,73 +100,38 @@ class CrossEntropyTraining:
     def __init__(
         self,
         model: AnyCaptioner,
-        batches: Batches,
+        batches: Batches[Batch],
         recipe: Recipe,
         *,
-        seed: int = 0,
         reconstructor: AutoReconstructor | None = None,
         lambda_: float = 0.0,
         sampling: Callable[[int], float] | None = None,
+        **options: Any,
     ) -> None:
         """Start at step 0 of epoch 0."""
         if check_lambda(lambda_) and reconstructor is None:
             raise ValueError(f"lambda is {lambda_}, but there is no reconstructor")
-        self.model = model
         self.reconstructor = reconstructor
         self.lambda_ = lambda_
         self.sampling = sampling
-        self.batches = batches
-        self.recipe = recipe
-        self.seed = seed
-        self.optimiser = recipe.optimiser(self._parameters().values())
-        self.step = self.epoch = self.position = 0
+        super().__init__(model, batches, recipe, **options)
 
-    def run(self, epochs: int) -> Generator[Step, None, None]:
-        """Train until ``epochs`` are done, a record after every step.
+    @property
+    def beside(self) -> Mapping[str, nn.Module]:
+        """The reconstructor, if there is one."""
+        return {} if self.reconstructor is None else {"reconstructor": self.reconstructor}
 
-        Between two records the training may be saved, evaluated, or left for good.
+    def terms(self, batch: Batch) -> Terms:
+        """See ``loss``."""
+        return Terms(self.loss(batch))
 
-        Raises:
-            NonFiniteError: the loss or its gradient is NaN or infinite.
-        """
-        while self.epoch < epochs:
-            batches = iter(self.batches.epoch(self.epoch, self.position))
-            while self.position < len(self.batches):
-                began = time.perf_counter()
-                batch = next(batches)
-                waited = time.perf_counter() - began
-                loss, norm, rate = self._step(batch)
-                seconds = time.perf_counter() - began
-                self.step += 1
-                self.position += 1
-                yield Step(
-                    step=self.step,
-                    epoch=self.epoch,
-                    position=self.position,
-                    loss=loss,
-                    gradient_norm=norm,
-                    learning_rate=rate,
-                    captions=len(batch.tokens),
-                    seconds=seconds,
-                    waited=waited,
-                )
-            self.epoch, self.position = self.epoch + 1, 0
+    def count(self, batch: Batch) -> int:
+        """The words to predict; 1 where there are none."""
+        return max(1, int((batch.tokens[:, 1:] != self.model.pad_id).sum()))
 
-    def _step(self, batch: Batch) -> tuple[float, float, float]:
-        rate = self.recipe.learning_rate(self.step, len(self.batches))
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.zero_grad()
-        self.model.train()
-        with self._dropout():
-            loss = self.loss(batch)
-        self._check("loss", loss.item())
-        torch.autograd.backward(loss)
-        gradients = [p.grad for p in self._parameters().values() if p.grad is not None]
-        norm = clip_gradients(gradients, self.recipe.clip)
-        self._check("gradient", norm)
-        self.optimiser.step()
-        return loss.item(), norm, rate
+    def captions(self, batch: Batch) -> int:
+        """All of the batch."""
+        return len(batch.tokens)
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean cross-entropy of the batch's next words, teacher-forced but for what is sampled.
@@ -187,17 +142,15 @@ class CrossEntropyTraining:
         Raises:
             ValueError: a sampling rate outside [0, 1].
         """
-        batch = Batch(*(tensor.to(self._device) for tensor in batch))
-        memory = self.model.encode(batch.features, batch.lengths)
+        memory = self.captioner.encode(batch.features, batch.lengths)
         # not memory[images], whose gradient adds in no fixed order on several threads
         memory = memory.index_select(0, batch.images)
         lengths = batch.lengths.index_select(0, batch.images)
         targets = batch.tokens[:, 1:]
-        states = self.model.states(
-            self._read(batch.tokens[:, :-1], memory, lengths), memory, lengths
-        )
+        words = self._read(batch.tokens[:, :-1], memory, lengths)
+        states = self.captioner.states(words, memory, lengths)
         nll = cross_entropy(
-            self.model.predict(states), targets, self.model.pad_id, self.recipe.label_smoothing
+            self.captioner.predict(states), targets, self.model.pad_id, self.recipe.label_smoothing
         )
         if self.reconstructor is None or not self.lambda_:
             return nll
@@ -217,75 +170,68 @@ class CrossEntropyTraining:
         uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
         return sampled_inputs(self.model, tokens, memory.detach(), lengths, coins, uniforms)
 
-    def _parameters(self) -> dict[str, nn.Parameter]:
-        """Everything that is trained, by name."""
-        named = dict(self.model.named_parameters())
-        if self.reconstructor is not None:
-            named |= dict(self.reconstructor.named_parameters(prefix=_RECONSTRUCTOR))
-        return named
 
-    @property
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
+class SelfCriticalTraining(Training[Images]):
+    """Training by the reward of sampled captions (v1 14-15, v2 14).
 
-    @contextmanager
-    def _dropout(self) -> Iterator[None]:
-        """Within, random numbers are those of this step; without, nobody's are disturbed."""
-        device = self._device
-        seeds = np.random.SeedSequence((self.seed, _DROPOUT, self.step))
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
-            yield
+    Args:
+        model: as of ``Training``.
+        batches: likewise.
+        recipe: likewise; its label smoothing means nothing here.
+        reward: of captions with their end token, on the model's device.
+        num_samples: K, samples of each image.
+        max_length: the longest sample in tokens, start and end included.
+        baseline: of ``objectives.self_critical``.
+        options: ``seed`` and ``computation`` of ``Training``.
 
-    def _check(self, what: str, value: float) -> None:
-        if not math.isfinite(value):
-            raise NonFiniteError(what, value, self.step + 1, self.epoch, self.position)
+    Raises:
+        ValueError: samples too few or too long, or an unknown baseline.
+    """
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that resuming needs beside the weights: what `checkpoints.save` takes as state."""
-        state: dict[str, Any] = {
-            "step": self.step,
-            "epoch": self.epoch,
-            "position": self.position,
-            "seed": self.seed,
-            "optimiser": {
-                name: dict(self.optimiser.state[parameter])
-                for name, parameter in self._parameters().items()
-                if parameter in self.optimiser.state
-            },
-        }
-        if self.reconstructor is not None:
-            state[_RECONSTRUCTOR] = dict(self.reconstructor.state_dict())
-        return state
-
-    def load_state_dict(
-        self, weights: Mapping[str, Tensor], state: Mapping[str, Any], where: str = "checkpoint"
+    def __init__(
+        self,
+        model: AnyCaptioner,
+        batches: Batches[Images],
+        recipe: Recipe,
+        reward: Reward,
+        *,
+        num_samples: int = 5,
+        max_length: int = 20,
+        baseline: str = "leave_one_out",
+        **options: Any,
     ) -> None:
-        """Stand where the training that saved ``weights`` and ``state`` stood.
+        """Start at step 0 of epoch 0."""
+        if num_samples < 1:
+            raise ValueError(f"num_samples is {num_samples}, expected at least 1")
+        baselines(torch.zeros(num_samples), baseline)
+        if not 2 <= max_length <= model.max_length:
+            limits = f"2 to the model's {model.max_length}"
+            raise ValueError(f"max_length is {max_length}, expected {limits}")
+        self.reward = reward
+        self.num_samples = num_samples
+        self.max_length = max_length
+        self.baseline = baseline
+        super().__init__(model, batches, recipe, **options)
 
-        Raises:
-            CheckpointError: they are of another model or another seed, or hold no training state.
-        """
-        missing = {"step", "epoch", "position", "seed", "optimiser"} - set(state)
-        if missing:
-            raise CheckpointError(f"{where}: has no training state ({', '.join(sorted(missing))})")
-        if state["seed"] != self.seed:
-            raise CheckpointError(f"{where}: seed {state['seed']}, expected {self.seed}")
-        if (_RECONSTRUCTOR in state) != (self.reconstructor is not None):
-            here, there = ("a", "none") if self.reconstructor else ("no", "one")
-            raise CheckpointError(f"{where}: expected {here} reconstructor, it has {there}")
-        parameters = self._parameters()
-        unknown = sorted(set(state["optimiser"]) - set(parameters))
-        if unknown:
-            raise CheckpointError(f"{where}: optimiser state of unknown {', '.join(unknown)}")
-        load_weights(self.model, weights, where)
-        if self.reconstructor is not None:
-            load_weights(self.reconstructor, state[_RECONSTRUCTOR], where)
-        self.optimiser.state.clear()
-        for name, moments in state["optimiser"].items():
-            self.optimiser.state[parameters[name]] = {
-                # PyTorch keeps its count of steps, a scalar, in the CPU's memory
-                key: value.to(self._device) if isinstance(value, Tensor) and value.dim() else value
-                for key, value in moments.items()
-            }
-        self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
+    def terms(self, batch: Images) -> Terms:
+        """The self-critical loss of the images' samples, and their mean reward."""
+        made = self_critical(
+            self.captioner,
+            batch.features,
+            batch.lengths,
+            batch.places,
+            self.reward,
+            num_samples=self.num_samples,
+            max_length=self.max_length,
+            baseline=self.baseline,
+            generator=self.draws,
+        )
+        return Terms(made.loss, made.rewards.mean())
+
+    def count(self, batch: Images) -> int:
+        """The images, each with as many samples."""
+        return len(batch.features)
+
+    def captions(self, batch: Images) -> int:
+        """The samples."""
+        return self.num_samples * len(batch.features)

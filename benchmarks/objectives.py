@@ -1,0 +1,107 @@
+"""The training that settings ask for: its batches of a data set, and its reward if it has one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.batches import CaptionBatches, ImageBatches, captioned
+from benchmarks.datasets import CaptionData, Split
+from benchmarks.datasets.vocabulary import UNKNOWN_ID, Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.presets import Settings
+from torch_impl.auto_reconstructor import AutoReconstructor
+from torch_impl.cider import CiderD
+from torch_impl.computation import Computation
+from torch_impl.models import AnyCaptioner
+from torch_impl.training import CrossEntropyTraining, SelfCriticalTraining
+
+AnyTraining = CrossEntropyTraining | SelfCriticalTraining
+
+
+def training(
+    data: CaptionData, model: AnyCaptioner, settings: Settings, seed: int, computation: Computation
+) -> tuple[AnyTraining, CaptionBatches | ImageBatches]:
+    """The training of ``model`` on the split "train", and its batches.
+
+    Raises:
+        InputError: the split has no captions, or sizes that do not fit the model.
+    """
+    split, recipe = data.splits["train"], settings.recipe
+    options: dict[str, Any] = {"seed": seed, "computation": computation}
+    if settings.objective == "self_critical":
+        images = ImageBatches(split, recipe.batch_size, seed=seed)
+        try:
+            reward = cider_d(split, data.vocabulary).to(next(model.parameters()).device)
+            of_samples = SelfCriticalTraining(
+                model,
+                images,
+                recipe,
+                reward,
+                num_samples=settings.num_samples,
+                max_length=settings.max_length,
+                baseline=settings.baseline,
+                **options,
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        return of_samples, images
+    batches = CaptionBatches(
+        split,
+        data.vocabulary,
+        recipe.batch_size,
+        captions_per_image=settings.captions_per_image,
+        max_length=model.max_length,
+        seed=seed,
+        window=settings.window,
+    )
+    reconstructor = None
+    if settings.lambda_:
+        vocabulary = model.vocabulary
+        assert isinstance(vocabulary, nn.Linear)
+        with seeded(seed):
+            reconstructor = AutoReconstructor(vocabulary.in_features)
+        reconstructor.to(vocabulary.weight.device)
+    of_words = CrossEntropyTraining(
+        model,
+        batches,
+        recipe,
+        reconstructor=reconstructor,
+        lambda_=settings.lambda_,
+        sampling=lambda step: settings.sampling_rate(step // len(batches)),
+        **options,
+    )
+    return of_words, batches
+
+
+def cider_d(split: Split, vocabulary: Vocabulary) -> CiderD:
+    """The self-critical reward: CIDEr-D against the split's references, which have end tokens.
+
+    Document frequencies are the split's. A word that the vocabulary does not know is a word of its
+    own: who says "unk" is not rewarded for it.
+
+    Raises:
+        ValueError: more different words than ``CiderD`` can tell apart.
+    """
+    strangers: defaultdict[str, int] = defaultdict(lambda: len(vocabulary) + len(strangers))
+
+    def ids(text: str) -> list[int]:
+        words = vocabulary.tokenise(text)
+        _, *known, end = vocabulary.encode(words)
+        named = zip(words, known, strict=True)
+        return [*(strangers[word] if i == UNKNOWN_ID else i for word, i in named), end]
+
+    return CiderD([[ids(text) for text in split.references[i]] for i in captioned(split)])
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within, a CPU's random numbers are a function of the seed; nobody else's are disturbed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
