@@ -69,6 +69,22 @@ def test_a_step_that_is_timed_trains(implementation):
     assert not any(changed[-4:])  # the batch
 
 
+@pytest.mark.parametrize("subject", ["digits-step", "middle-out-step"])
+def test_a_step_of_an_lstm_trains_the_same_by_every_form(subject):
+    case, trained = tiny(subject), {}
+    for name in case.implementations:
+        work = case.subject.make(case, name, CPU)
+        before = [x.detach().clone() for x in work.given]
+        for _ in range(7):
+            work.call()
+        changed = [not torch.equal(a, b) for a, b in zip(before, work.given, strict=True)]
+        assert sum(changed) >= 8 and not any(changed[-2:])  # the batch
+        trained[name] = np.concatenate([x.detach().double().ravel() for x in work.given])
+    first, *others = trained.values()
+    for other in others:
+        assert error(other, first) < SAME_WORK
+
+
 @settings(max_examples=10)
 @given(
     st.sampled_from(["static", "dynamic"]),

@@ -38,13 +38,14 @@ HIDDEN, BATCH = 128, 64
 RATES = (1e-3, 5e-4)
 LAMBDA = 0.005
 CLIP = 1.0
+ZONEOUT = (0.15, 0.15)
 
 PLAIN = "Unregularized LSTM"
 ARNET = "LSTM + ARNet"
 ROWS: dict[str, dict[str, Any]] = {
     PLAIN: {},
     ARNET: {},
-    "LSTM + zoneout": {"zoneout": (0.15, 0.15)},
+    "LSTM + zoneout": {"zoneout": ZONEOUT},
     "LSTM + recurrent dropout": {"recurrent_dropout": 0.25},
 }
 
@@ -89,6 +90,36 @@ FORMS = {
 }
 
 
+def step(
+    model: SequenceClassifier,
+    optimiser: torch.optim.Optimizer,
+    xs: Tensor,
+    labels: Tensor,
+    reconstructor: AutoReconstructor | None = None,
+    lambda_: float = 0.0,
+) -> Tensor:
+    """An update of all that ``optimiser`` has by a batch, ARNet 9 with a reconstructor; the loss.
+
+    Args:
+        model: is trained.
+        optimiser: of its parameters, and of the reconstructor's.
+        xs: (B, T, 1), the pixels.
+        labels: (B,).
+        reconstructor: reads the model's states, if there is one.
+        lambda_: the weight of its errors.
+    """
+    hs, last = model.states(xs)
+    loss = F.nll_loss(model.predict(last), labels)
+    if reconstructor is not None:
+        loss = joint_loss(loss, reconstructor(hs).mean(0), lambda_)
+    optimiser.zero_grad()
+    torch.autograd.backward(loss)
+    trained = [p for group in optimiser.param_groups for p in group["params"]]
+    clip_gradients([p.grad for p in trained if p.grad is not None], CLIP)
+    optimiser.step()
+    return loss.detach()
+
+
 class _Training:
     """A classifier on its way: its weights, and the best that it had."""
 
@@ -126,7 +157,7 @@ class _Training:
                 module.load_state_dict(state)
         bar = tqdm(range(done, epochs), unit="epoch", disable=not progress, leave=False)
         for epoch in bar:
-            loss = self._epoch(optimiser, parts, reconstructor, lambda_, (number, epoch))
+            loss = self._epoch(optimiser, reconstructor, lambda_, (number, epoch))
             accuracy = self.accuracy("val")
             bar.set_postfix(loss=loss, val=accuracy)
             self.history.append({"stage": number, "epoch": epoch, "loss": loss, "val": accuracy})
@@ -147,7 +178,6 @@ class _Training:
     def _epoch(
         self,
         optimiser: torch.optim.Optimizer,
-        parts: Sequence[Tensor],
         reconstructor: AutoReconstructor | None,
         lambda_: float,
         when: tuple[int, int],
@@ -159,14 +189,8 @@ class _Training:
         total = 0.0
         with _seeded(self.seed, *when, 1):
             for batch in torch.from_numpy(order).split(BATCH):
-                hs, last = self.model.states(xs[batch])
-                loss = F.nll_loss(self.model.predict(last), labels[batch])
-                if reconstructor is not None:
-                    loss = joint_loss(loss, reconstructor(hs).mean(0), lambda_)
-                optimiser.zero_grad()
-                loss.backward()
-                clip_gradients([p.grad for p in parts if p.grad is not None], CLIP)
-                optimiser.step()
+                given = xs[batch], labels[batch]
+                loss = step(self.model, optimiser, *given, reconstructor, lambda_)
                 total += loss.item() * len(batch)
         return total / len(labels)
 

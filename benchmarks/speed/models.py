@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.presets import reduction
 from benchmarks.speed.case import COMPILED, Case, Subject, Work, prepared
 from benchmarks.speed.layers import ATTENTION, EXPANSIONS, drawn, expansions, work
-from torch_impl.models import Captioner, Configuration
+from torch_impl.models import AnyCaptioner, Captioner, Configuration
 from torch_impl.optimization import RECIPES
 from torch_impl.training import Batch, CrossEntropyTraining
 
@@ -55,7 +55,8 @@ def features(case: Case, device: torch.device) -> Tensor:
     return drawn(case.sizes.batch, case.sizes.length, case.sizes.d_feature, device=device)
 
 
-def _captions(case: Case, device: torch.device) -> Tensor:
+def captions(case: Case, device: torch.device) -> Tensor:
+    """Captions of the case's images, one each."""
     sizes = case.sizes
     generator = torch.Generator().manual_seed(0)
     shape = sizes.batch, sizes.tokens
@@ -77,7 +78,7 @@ def _decoder(case: Case, implementation: str, device: torch.device, *, backward:
     used = [model.positions.weight, *(p for part in parts for p in part.parameters())]
     memory = drawn(case.sizes.batch, case.sizes.length, case.sizes.d_model, device=device)
     forward = prepared(model.decode, case, implementation, device)
-    return work(partial(forward, _captions(case, device)), [memory], used, backward)
+    return work(partial(forward, captions(case, device)), [memory], used, backward)
 
 
 class _Repeated:
@@ -93,14 +94,11 @@ class _Repeated:
         return repeat(self.batch)
 
 
-def _step(case: Case, implementation: str, device: torch.device) -> Work:
-    model = captioner(case, implementation, device, training=True)
-    for name in ("encode", "states", "predict"):  # which training calls
-        setattr(model, name, prepared(getattr(model, name), case, implementation, device))
-    images = features(case, device)
-    lengths = torch.full(images.shape[:1], images.shape[1], device=device)
-    own = torch.arange(len(images), device=device)
-    batch = Batch(images, lengths, _captions(case, device), own)
+def training_step(model: AnyCaptioner, images: Tensor, words: Tensor) -> Work:
+    """A whole step as run, on features (B, L, d_feature) and captions (B, T)."""
+    lengths = torch.full(images.shape[:1], images.shape[1], device=images.device)
+    own = torch.arange(len(images), device=images.device)
+    batch = Batch(images, lengths, words, own)
     steps = CrossEntropyTraining(model, _Repeated(batch), RECIPE).run(1)
 
     def step() -> None:
@@ -108,6 +106,13 @@ def _step(case: Case, implementation: str, device: torch.device) -> Work:
         model.zero_grad()  # so that a step begins with as much memory as it ends with
 
     return Work(step, [*model.parameters(), *batch], trains=True)
+
+
+def _step(case: Case, implementation: str, device: torch.device) -> Work:
+    model = captioner(case, implementation, device, training=True)
+    for name in ("encode", "states", "predict"):  # which training calls
+        setattr(model, name, prepared(getattr(model, name), case, implementation, device))
+    return training_step(model, features(case, device), captions(case, device))
 
 
 def _passes(

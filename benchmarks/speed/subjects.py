@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from benchmarks.errors import InputError
-from benchmarks.speed import ceilings, decoding, drawn, growth, layers, models, reward
+from benchmarks.speed import (
+    ceilings,
+    decoding,
+    drawn,
+    growth,
+    layers,
+    models,
+    recurrent,
+    reward,
+)
 from benchmarks.speed.case import Subject
 
 SUBJECTS: dict[str, Subject] = {
     subject.name: subject
-    for module in (ceilings, layers, models, decoding, reward, growth, drawn)
+    for module in (ceilings, layers, models, recurrent, decoding, reward, growth, drawn)
     for subject in module.SUBJECTS
 }
 

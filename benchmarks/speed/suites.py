@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.speed import drawn
+from benchmarks.speed import drawn, recurrent
 from benchmarks.speed.case import COMPILED, V2, Case, Sizes
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import RECIPE
@@ -18,6 +18,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
 ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
+SCANS = ("literal", "scan")
 READERS = ("prefix", "incremental")
 READERS_COMPILED = (*READERS, "incremental" + COMPILED)
 ENCODERS = (
@@ -27,6 +28,12 @@ ENCODERS = (
     V2,
 )
 """The encoders of v2's ablation, Table I."""
+STEPS: dict[str, Any] = {"batch": 64, "tokens": 784, "d_model": 128}
+"""The sizes at which ARNet's Table 5 is trained."""
+WORDS: dict[str, Any] = {"batch": 48, "tokens": 20, "d_model": 512}
+"""Those of an LSTM that decodes captions."""
+FRAMES: dict[str, Any] = {"batch": 16, "length": 30, "tokens": 21}
+"""Of a Middle-Out step: 30 rows of features, halves of 10 words and the middle word."""
 DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
 
 
@@ -54,6 +61,10 @@ def cpu(seed: int = drawn.SEED) -> list[Case]:
         case("static-layer forward", FORMS),
         case("dynamic-layer forward", FORMS),
         case("dynamic-layer forward+backward", FORMS),
+        case("digits-step", ("literal", "auto"), **STEPS),
+        case("zoneout forward+backward", SCANS, **STEPS),
+        case("read-only forward+backward", SCANS, **WORDS),
+        case("middle-out-step", SCANS, **FRAMES),
         case("ceilings", ("device",)),
         *drawn.cases(seed=seed),
     ]
@@ -63,6 +74,11 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
     """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
     large = {"copied": 2**30, "product": 8192}
     needed, rest, compiled = [], [], []
+    for precision in recurrent.PRECISIONS:
+        needed.append(case("digits-step", ("literal", "scan", "auto"), precision, **STEPS))
+        needed.append(case("zoneout forward+backward", SCANS, precision, **STEPS))
+        rest.append(case("read-only forward+backward", SCANS, precision, **WORDS))
+        rest.append(case("middle-out-step", SCANS, precision, **FRAMES))
     for precision in PRECISIONS:
         needed.append(case("ceilings", ("device",), precision, **large))
         needed.append(case("static-layer forward+backward", EAGER, precision))

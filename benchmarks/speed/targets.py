@@ -11,13 +11,14 @@ from benchmarks.speed import drawn
 from benchmarks.speed.case import Case
 from benchmarks.speed.ceilings import COPY, PRODUCT
 from benchmarks.speed.models import RECIPE
-from benchmarks.speed.suites import PRECISIONS, case
+from benchmarks.speed.suites import PRECISIONS, STEPS, case
 from benchmarks.timing import Estimate
 
 BEST = "best"
 """In place of an implementation: whichever but the baseline is quickest there."""
 RATIO, SAVED, PEAK = "times as fast", "of its saved bytes", "of its peak bytes"
 ROOFLINE, GROWTH, SLOWER = "of its roofline", "growth at twice d", "shapes slower"
+DIGITS = "training step, LSTM + ARNet, 784 steps"
 AT_MOST = (SAVED, PEAK, GROWTH, SLOWER)
 """Quantities that should be small; the others should be large."""
 
@@ -72,6 +73,7 @@ def _on_cpu() -> list[Target]:
         Target("beam search alone, 8 images", alone[1], "incremental", RATIO, 10),
         Target("beam search alone, 1 image", alone[0], "incremental", RATIO, 4),
         Target("CIDEr-D of 240 captions", case("reward", ()), "tensors", RATIO, 8),
+        Target(DIGITS, case("digits-step", (), **STEPS), "auto", RATIO, 3),
     ]
 
 
@@ -79,7 +81,12 @@ def _on_cuda() -> list[Target]:
     static = case("static-layer forward+backward", ())
     operator = case("static-operator forward+backward", ())
     step, beam = case("xe-step", (), dropout=RECIPE.dropout), case("beam", ())
-    found = []
+    digits = case("digits-step", (), **STEPS)
+    zoneout = case("zoneout forward+backward", (), **STEPS)
+    found = [
+        Target(DIGITS, digits, BEST, RATIO, 20, "cuda"),
+        Target("zoneout along 784 steps, both passes", zoneout, "scan", RATIO, 5, "cuda"),
+    ]
     for precision in PRECISIONS:
         for what, one, implementation, quantity, bound in (
             ("static layer, both passes", static, BEST, RATIO, 6.0),
