@@ -19,7 +19,18 @@ from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import scaling as section
 from benchmarks.scaling import command, fit, saved
-from benchmarks.scaling.ladders import DYNAMIC, FORMS, LADDERS, STATIC, dynamic_macs, static_macs
+from benchmarks.scaling.ladders import (
+    ALONG,
+    DYNAMIC,
+    FORMS,
+    LADDERS,
+    LSTM,
+    STATIC,
+    ZONEOUT,
+    dynamic_macs,
+    lstm_macs,
+    static_macs,
+)
 from benchmarks.scaling.run import Growth
 from benchmarks.speed import resources
 from benchmarks.speed.case import Case, Sizes
@@ -133,11 +144,48 @@ def test_closed_forms_are_the_bytes_that_autograd_keeps(form, batch, length, G, 
         assert counted == saved.value(forms[form], saved.symbols(sizes))
 
 
+@settings(max_examples=8)
+@given(
+    st.sampled_from([(LSTM, saved.LSTM), (ZONEOUT, saved.ZONEOUT)]),
+    st.sampled_from((*ALONG, "library")),
+    st.integers(1, 3),
+    st.integers(1, 6),
+    st.integers(1, 9),
+)
+def test_closed_forms_of_an_lstm_are_what_both_passes_multiply_and_keep(of, form, batch, T, d):
+    subject, forms = of
+    if form not in SUBJECTS[subject].implementations:
+        return
+    sizes = Sizes(batch=batch, tokens=T, d_model=d)
+    case, device = Case(SUBJECTS[subject], (form,), sizes), torch.device("cpu")
+    work = case.subject.make(case, form, device)
+    counted = resources.count(work.call, work.given, device)
+    assert counted["flops"] == 2 * lstm_macs(sizes, form)
+    if form in forms:  # what the library keeps is its own affair
+        assert counted["saved bytes"] == saved.value(forms[form], saved.symbols(sizes))
+
+
+def test_a_gpu_s_lstm_is_counted_as_a_cpu_s():
+    """On tensors without memory: the operator that CUDA has is dispatched, and nothing runs."""
+    T, B, d_x, d = 5, 3, 2, 4
+    with torch.device("meta"):
+        weights = [torch.empty(4 * d, n) for n in (d_x, d)] + [torch.empty(4 * d)] * 2
+        arguments = torch.empty(T, B, d_x), weights, 4, None, *torch.empty(2, 1, B, d)
+        rest = 2, d, 0, 1, False, 0.0, True, False, [], None
+        given = [arguments[0], *weights]
+
+        def call():
+            torch.ops.aten._cudnn_rnn(*arguments, *rest)
+
+        counted = resources.count(call, given, torch.device("cpu"))
+    assert counted["flops"] == 2 * T * B * 4 * d * (d_x + d)
+
+
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(0, 4), st.integers(1, 9))
 def test_a_form_is_computed_as_it_reads(x, y, power, factor):
     numbers = {"x": x, "y": y}
     assert saved.value(f"{factor} x^{power} y", numbers) == factor * x**power * y
-    assert saved.value(f"{factor} x + 2 y", numbers) == factor * x + 2 * y
+    assert saved.value(f"{factor} x + 2 y - 3 x y", numbers) == factor * x + 2 * y - 3 * x * y
 
 
 def test_every_ladder_climbs_one_size_by_doubling():

@@ -1,4 +1,4 @@
-"""What grows: an operator or a search, at sizes that double, and what it then costs in closed form.
+"""What grows: an operator, an LSTM or a search, at sizes that double; what it costs in closed form.
 
 Multiply-accumulates of an operator, both passes, for one sample. Literal: every product forth is
 two back, so three times v2's equations. Factored: what `closed_forms` has forth; back it is counted
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from benchmarks.closed_forms import Length, dynamic_literal, static_literal
 from benchmarks.scaling import saved
@@ -39,6 +40,16 @@ def dynamic_macs(sizes: Sizes, implementation: str) -> float:
     forth = split + min(2 * L**3 * N + 4 * L * L * d + 2 * L * N * d, 4 * L * L * N * d)
     back = 2 * split + min(6 * L**3 * N + 11 * L * L * d + 5 * L * N * d, 12 * L * L * N * d)
     return sizes.batch * (forth + back)
+
+
+def lstm_macs(sizes: Sizes, implementation: str) -> float:
+    """Of an LSTM of as many inputs as units, both passes, the whole batch.
+
+    Under autograd the zeros that a loop of steps begins with get no gradient; a scan's do.
+    """
+    B, T, d = sizes.batch, sizes.tokens, sizes.d_model
+    macs = BOTH_PASSES * B * T * 4 * d * (d + d)
+    return macs - 4 * B * d * d if implementation == "literal" else macs
 
 
 @dataclass(frozen=True)
@@ -74,66 +85,56 @@ class Ladder:
         return Case(SUBJECTS[self.subject], (implementation,), sizes)
 
 
-STATIC, DYNAMIC = (f"{kind}-operator forward+backward" for kind in ("static", "dynamic"))
+STATIC, DYNAMIC, LSTM, ZONEOUT = (
+    f"{what} forward+backward"
+    for what in ("static-operator", "dynamic-operator", "lstm", "zoneout")
+)
 READERS = ("prefix", "incremental")
+ALONG = ("literal", "scan")
+
+_static = partial(Ladder, subject=STATIC, macs=static_macs, saved=saved.STATIC)
+_dynamic = partial(Ladder, subject=DYNAMIC, macs=dynamic_macs, saved=saved.DYNAMIC)
+_steps = partial(
+    Ladder,
+    symbol="T",
+    sizes=(256, 512, 1024, 2048, 4096),
+    at=lambda n: Sizes(batch=4, tokens=n, d_model=64),
+    macs=lstm_macs,
+)
 
 LADDERS: dict[str, Ladder] = {
     ladder.name: ladder
     for ladder in (
-        Ladder(
+        _static(
             "static-length",
-            STATIC,
-            "L",
-            (18, 36, 72, 144, 288),
-            lambda n: Sizes(batch=4, length=n),
-            macs=static_macs,
-            saved=saved.STATIC,
+            symbol="L",
+            sizes=(18, 36, 72, 144, 288),
+            at=lambda n: Sizes(batch=4, length=n),
         ),
-        Ladder(
+        _static(
             "static-vectors",
-            STATIC,
-            "sum G",
-            (64, 128, 256, 512, 1024),
-            lambda n: Sizes(batch=4, encoder=f"static:{n}"),
-            macs=static_macs,
-            saved=saved.STATIC,
+            symbol="sum G",
+            sizes=(64, 128, 256, 512, 1024),
+            at=lambda n: Sizes(batch=4, encoder=f"static:{n}"),
         ),
-        Ladder(
-            "static-batch",
-            STATIC,
-            "B",
-            (1, 2, 4, 8, 16),
-            lambda n: Sizes(batch=n),
-            macs=static_macs,
-            saved=saved.STATIC,
-        ),
-        Ladder(
+        _static("static-batch", symbol="B", sizes=(1, 2, 4, 8, 16), at=lambda n: Sizes(batch=n)),
+        _dynamic(
             "dynamic-tokens",
-            DYNAMIC,
-            "T",
-            (5, 10, 20, 40, 80),
-            lambda n: Sizes(batch=8, tokens=n),
-            macs=dynamic_macs,
-            saved=saved.DYNAMIC,
+            symbol="T",
+            sizes=(5, 10, 20, 40, 80),
+            at=lambda n: Sizes(batch=8, tokens=n),
         ),
-        Ladder(
+        _dynamic(
             "dynamic-vectors",
-            DYNAMIC,
-            "N_E",
-            (2, 4, 8, 16, 32),
-            lambda n: Sizes(batch=8, decoder=f"dynamic:{n}"),
-            macs=dynamic_macs,
-            saved=saved.DYNAMIC,
+            symbol="N_E",
+            sizes=(2, 4, 8, 16, 32),
+            at=lambda n: Sizes(batch=8, decoder=f"dynamic:{n}"),
         ),
-        Ladder(
-            "dynamic-batch",
-            DYNAMIC,
-            "B",
-            (3, 6, 12, 24, 48),
-            lambda n: Sizes(batch=n),
-            macs=dynamic_macs,
-            saved=saved.DYNAMIC,
+        _dynamic(
+            "dynamic-batch", symbol="B", sizes=(3, 6, 12, 24, 48), at=lambda n: Sizes(batch=n)
         ),
+        _steps("lstm-steps", subject=LSTM, implementations=(*ALONG, "library"), saved=saved.LSTM),
+        _steps("zoneout-steps", subject=ZONEOUT, implementations=ALONG, saved=saved.ZONEOUT),
         Ladder(
             "beam-size",
             "beam-encoded",

@@ -6,6 +6,10 @@ form is a sum of monomials, written as it is computed: a number, then symbols wi
 Literal, static: of each stream P, R_fw, R_bw and their sums, and the expanded vectors; then the
 gate, its complement and what they weigh. Dynamic: E_Q and what is masked, too, and the masks, a
 byte each. Factored: M and its sums, the queries over sqrt(d), and two causal masks as numbers.
+
+An LSTM of as many inputs as units, literal and as a scan: of each step the gates, c, tanh(c) and h;
+a loop keeps neither h nor c of the last step, and both have the zeros that they begin with. With
+zoneout the masks too, and what a loop blends: the complements of the masks, and h and c before.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ DYNAMIC = {
     "literal": "40 B T^2 N_E + 12 B T N_E d + 8 B T N_E + 16 B T d + 8 B T + 4 T^2 N_E",
     "factored": "4 B T^2 N_E + 8 B T N_E + 8 B T + 8 T^2 N_E + 4 N_E d",
 }
+
+LSTM = {"literal": "28 B T d - 4 B d", "scan": "28 B T d + 4 B d"}
+ZONEOUT = {"literal": "44 B T d - 4 B d", "scan": "36 B T d + 4 B d"}
 
 
 def symbols(sizes: Sizes) -> dict[str, int]:
@@ -48,4 +55,4 @@ def value(form: str, numbers: Mapping[str, int]) -> int:
         pairs = (power.partition("^") for power in powers)
         return int(factor) * math.prod(numbers[name] ** int(n or 1) for name, _, n in pairs)
 
-    return sum(map(monomial, form.split(" + ")))
+    return sum(map(monomial, form.replace(" - ", " + -").split(" + ")))

@@ -5,6 +5,7 @@ All are counted, not sampled: one call gives them, and a second call gives the s
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,12 +28,29 @@ def _attention_backward(upstream: Shape, *shapes: Any, **_: Any) -> int:
     return int(sdpa_backward_flop_count(upstream, *shapes[:3]))
 
 
+def _lstm(rows: Shape, weight_x: Shape, weight_h: Shape, *_: Any, **__: Any) -> int:
+    return 2 * math.prod(rows[:-1]) * weight_x[0] * (weight_x[1] + weight_h[1])
+
+
+def _lstm_backward(*shapes: Any, **_: Any) -> int:
+    return 2 * _lstm(*shapes[:3])
+
+
+def _packed(formula: Callable[..., int]) -> Callable[..., int]:
+    """The formula of an operator that is given all weights as a list."""
+    return lambda rows, weights, *_, **__: formula(rows, *weights[:2])
+
+
 _aten = torch.ops.aten
 FORMULAS = {
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    _aten.mkldnn_rnn_layer: _lstm,
+    _aten.mkldnn_rnn_layer_backward: _lstm_backward,
+    _aten._cudnn_rnn: _packed(_lstm),
+    _aten._cudnn_rnn_backward: _packed(_lstm_backward),
 }
-"""Of products that PyTorch's counter does not know: attention on a CPU."""
+"""Of products that PyTorch's counter does not know: attention on a CPU, the libraries' LSTMs."""
 
 
 def count(function: Function, given: Iterable[Tensor], device: torch.device) -> dict[str, float]:
