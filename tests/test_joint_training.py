@@ -102,3 +102,14 @@ def test_bad_settings_of_a_training_are_named() -> None:
         training(False, lambda_=0.1)
     with pytest.raises(ValueError, match=r"sampling rate of step 0 is 1.5, expected in \[0, 1\]"):
         next(training(False, sampling=lambda _: 1.5).run(1))
+
+
+def test_where_a_side_from_the_middle_is_through_nothing_is_sampled() -> None:
+    torch.manual_seed(3)
+    model = models.middle_out_captioner(11, 5, d_embedding=6, hidden_size=6).eval()
+    sampled = CrossEntropyTraining(model, RandomBatches(3), RECIPE, sampling=lambda _: 1.0)
+    tokens = torch.tensor([[3, 2, 4, 0, 5, 0, 6, 0], [7, 8, 2, 2, 0, 0, 0, 0]])
+    memory = model.encode(torch.randn(2, 3, 5))
+    read = sampled._read(tokens, memory, torch.tensor([3, 3]))
+    assert torch.equal(read[:, 0], tokens[:, 0]) and not torch.equal(read, tokens)
+    assert not read[tokens == 0].any()

@@ -167,6 +167,8 @@ class CrossEntropyTraining(Training[Batch]):
             return tokens
         shape = len(tokens), tokens.shape[1] - 1
         coins = torch.rand(shape, device=tokens.device) < rate
+        # where a side from the middle is through there is no word to be another
+        coins &= tokens[:, 1:] != self.model.pad_id
         uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
         return sampled_inputs(self.model, tokens, memory.detach(), lengths, coins, uniforms)
 

@@ -44,7 +44,7 @@ STEP = 6
 D_FEATURE = 64
 UNIT = 64
 """One, in the fixed point that keeps every sum exact."""
-NOISE = 96
+NOISE = 32
 """Half the width of each of the four uniform draws whose sum is a feature's noise, of `UNIT`."""
 _OF_A_SHAPE = len(COLOURS) + 3
 # one camera for all seeds: what a row means does not depend on the data

@@ -31,8 +31,9 @@ def in_stages(
 ) -> list[Result]:
     """Train by each of ``stages``, from the best weights of the one before.
 
-    The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is kept in a folder of its own, which another row that begins alike goes on
-    from, and a killed run too.
+    The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is
+    kept in a folder of its own, which another row that begins alike goes on from, and a killed run
+    too.
     """
     results: list[Result] = []
     begun: list[Any] = [data.fingerprint, configuration.to_dict(), seed]

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import papers, records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.experiments import arnet, denoising, digits, read_only
+from benchmarks.experiments import arnet, denoising, digits, middle_out, read_only
 from benchmarks.experiments.experiment import Experiment, Place
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -21,6 +21,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     digits.EXPERIMENT,
     read_only.EXPERIMENT,
     denoising.EXPERIMENT,
+    middle_out.VIDEO_CAPTIONS,
+    middle_out.SELF_ATTENTION,
 )
 WORK = records.LOCAL.parent / "runs"
 KEPT = records.LOCAL / "training.jsonl"
