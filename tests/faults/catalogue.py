@@ -154,6 +154,14 @@ DECODING = (
         BEAM,
     ),
     Fault(
+        "graphs of the first batch",
+        "a replayed search reads the features that were captured",
+        "torch_impl.graphed_search:GraphedBeamSearch.__call__",
+        "self._features.copy_(features)",
+        "",
+        "test_graphed_search.py::test_replayed_steps_are_the_search",
+    ),
+    Fault(
         "oracle: finished hypothesis grows",
         "the oracle extends hypotheses after their end token",
         "reference.decoding:beam_search",
