@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.statistics import paired_difference
+from benchmarks.statistics import (
+    bootstrap_means,
+    kendall_tau,
+    ordered_pairs,
+    paired_difference,
+)
 from tests import tolerances
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 30))
@@ -46,3 +51,56 @@ def test_ninety_five_percent_intervals_cover_about_that_often():
 def test_wrong_shapes_are_refused(a, b):
     with pytest.raises(ValueError, match="seeds, images"):
         paired_difference(np.zeros(a), np.zeros(b))
+
+
+@given(st.integers(2, 5), shapes, st.integers(0, 99))
+def test_all_pairs_at_once_are_the_pairs_one_by_one(models, shape, seed):
+    generator = np.random.default_rng(seed)
+    scores, expected = generator.random((models, *shape)), generator.permutation(models)
+    pairs = ordered_pairs(scores, expected, draws=50)
+    assert len(pairs) == models * (models - 1) // 2
+    for pair in pairs:
+        alone = paired_difference(scores[pair.first], scores[pair.second], draws=50)
+        found = pair.found
+        tolerances.assert_close(
+            [found.mean, found.low, found.high], [alone.mean, alone.low, alone.high]
+        )
+        assert pair.expected == expected[pair.first] - expected[pair.second]
+
+
+@given(st.integers(2, 6), shapes, st.integers(0, 99))
+def test_tau_is_one_for_the_same_order_and_turns_with_it(models, shape, seed):
+    generator = np.random.default_rng(seed)
+    scores = generator.random((models, *shape))
+    means, other = scores.mean((1, 2)), generator.permutation(models)
+    assert kendall_tau(ordered_pairs(scores, means, draws=2)) == 1
+    assert kendall_tau(ordered_pairs(scores, -means, draws=2)) == -1
+    there, back = (kendall_tau(ordered_pairs(scores, sign * other, draws=2)) for sign in (1, -1))
+    assert there == -back and -1 <= there <= 1
+
+
+def test_pairs_that_are_expected_to_be_equal_are_left_out():
+    scores = np.arange(6.0).reshape(3, 1, 2)
+    pairs = ordered_pairs(scores, [1.0, 1.0, 2.0], draws=2)
+    assert [(pair.first, pair.second) for pair in pairs] == [(0, 2), (1, 2)]
+    with pytest.raises(ValueError, match="no pairs"):
+        kendall_tau(ordered_pairs(scores, [1.0] * 3, draws=2))
+
+
+@given(shapes, st.integers(0, 99))
+def test_resamples_are_means_of_what_was_drawn(shape, seed):
+    scores = np.random.default_rng(seed).random((2, *shape))
+    means = bootstrap_means(scores, draws=20, seed=seed)
+    low, high = scores.min((1, 2)), scores.max((1, 2))
+    assert means.shape == (20, 2)
+    tolerances.assert_close(np.clip(means, low, high), means)
+    alike = bootstrap_means(scores[[0, 0]], draws=20, seed=seed)
+    tolerances.assert_close(alike[:, 0], alike[:, 1])
+
+
+@pytest.mark.parametrize("scores", [np.zeros((2, 3)), np.zeros((2, 0, 3))])
+def test_scores_of_no_seeds_and_images_are_refused(scores):
+    with pytest.raises(ValueError, match="models, seeds, images"):
+        bootstrap_means(scores)
+    with pytest.raises(ValueError, match="are expected"):
+        ordered_pairs(np.zeros((2, 1, 1)), [1.0])

@@ -12,14 +12,25 @@ from pathlib import Path
 from benchmarks import papers, records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.experiments import arnet, denoising, digits, middle_out, read_only
+from benchmarks.experiments import (
+    arnet,
+    denoising,
+    digits,
+    discrepancy,
+    expansion,
+    middle_out,
+    read_only,
+)
 from benchmarks.experiments.experiment import Experiment, Place
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     arnet.IMAGE_CAPTIONS,
     arnet.CODE_CAPTIONS,
     digits.EXPERIMENT,
+    discrepancy.EXPERIMENT,
     read_only.EXPERIMENT,
+    expansion.V1_COEFFICIENTS,
+    expansion.V2_COEFFICIENTS,
     denoising.EXPERIMENT,
     middle_out.VIDEO_CAPTIONS,
     middle_out.SELF_ATTENTION,
@@ -118,7 +129,9 @@ def _chosen(paper: str, table: str | None) -> list[Experiment]:
         raise InputError(f"no experiment of {paper!r}, expected one of {known}")
     if table is None:
         return experiments
-    name = papers.load(paper).table(table).name
+    own = {name for e in experiments for name in e.tables}
+    # an experiment may have a table that its paper has not
+    name = table if table in own else papers.load(paper).table(table).name
     chosen = [e for e in experiments if name in e.tables]
     if not chosen:
         known = ", ".join(t for e in experiments for t in e.tables)

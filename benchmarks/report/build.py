@@ -12,7 +12,9 @@ from benchmarks.report import html, markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import (
     ablation,
+    discrepancy,
     equations,
+    expansion,
     history,
     operations,
     photographs,
@@ -59,7 +61,9 @@ def document(
             *history.history(made),
             released.released(made, quick=quick),
             ablation.ablation(made),
+            expansion.expansion(made),
             photographs.photographs(made, jpegs or {}),
+            discrepancy.discrepancy(made),
             tables.every_table(made),
         ),
     )

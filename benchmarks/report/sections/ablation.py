@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from benchmarks.ablation import BASELINE, ROWS
 from benchmarks.records import Record
 from benchmarks.report import figures
@@ -18,7 +16,7 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
-from benchmarks.statistics import paired_difference
+from benchmarks.report.sections.paired import by_row, difference, mean, mean_and_spread, verdict
 
 
 def ablation(records: Sequence[Record]) -> Section:
@@ -27,17 +25,16 @@ def ablation(records: Sequence[Record]) -> Section:
     title = "An ablation over expansion coefficients"
     if not made:
         return Section(title, [not_run("", "`captionbench report` trains it.")])
-    by_row: dict[str, list[Record]] = {}
-    for record in sorted(made, key=lambda r: r["seeds"]):
-        by_row.setdefault(record["what"]["row"], []).append(record)
-    names = sorted(by_row, key=_row_order)
-    baseline = by_row.get(BASELINE.name)
+    runs = by_row(made)
+    names = sorted(runs, key=_row_order)
+    baseline = runs.get(BASELINE.name, [])
     metrics = [m for m in METRICS if any(m in r["values"] for r in made)]
     rows: list[list[Cell]] = []
     for name in names:
-        runs = by_row[name]
-        means: list[Cell] = [_mean_and_spread([r["values"][m] for r in runs]) for m in metrics]
-        rows.append([name, len(runs), *means, _against(runs, baseline)])
+        means: list[Cell] = [mean_and_spread(runs[name], m) for m in metrics]
+        against = baseline if name != BASELINE.name else []
+        found = difference(runs[name], against)
+        rows.append([name, len(runs[name]), *means, verdict(found) if found else ""])
     missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
     data = made[0]["data"]
     blocks: list[Block] = [
@@ -64,16 +61,16 @@ def ablation(records: Sequence[Record]) -> Section:
             "CIDEr-D on the embedded scenes: a dot a seed, a bar at the mean, the baseline's mean "
             "dashed.",
             figures.dots(
-                {name: [r["values"]["CIDEr-D"] for r in by_row[name]] for name in names},
+                {name: [r["values"]["CIDEr-D"] for r in runs[name]] for name in names},
                 "CIDEr-D (x 100)",
-                None if not baseline else _mean([r["values"]["CIDEr-D"] for r in baseline]),
+                mean(baseline, "CIDEr-D") if baseline else None,
             ),
         ),
     ]
     examples = [
         [name, e["caption"], e["reference"]]
         for name in names
-        for e in by_row[name][0]["details"]["examples"]
+        for e in runs[name][0]["details"]["examples"]
     ]
     blocks.append(
         Table(
@@ -94,29 +91,3 @@ def ablation(records: Sequence[Record]) -> Section:
 def _row_order(name: str) -> tuple[int, str]:
     order = [row.name for row in ROWS]
     return (order.index(name) if name in order else len(order), name)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _mean_and_spread(values: Sequence[float]) -> str:
-    half = (max(values) - min(values)) / 2
-    return f"{_mean(values):.1f} ± {half:.1f}" if len(values) > 1 else f"{values[0]:.1f}"
-
-
-def _against(runs: Sequence[Record], baseline: Sequence[Record] | None) -> str:
-    if not baseline or runs[0]["what"]["row"] == baseline[0]["what"]["row"]:
-        return ""
-    theirs = {tuple(r["seeds"]): r["details"]["cider_d"] for r in baseline}
-    pairs = [
-        (r["details"]["cider_d"], theirs[tuple(r["seeds"])])
-        for r in runs
-        if tuple(r["seeds"]) in theirs
-    ]
-    if not pairs:
-        return ""
-    ours, base = (100 * np.array(side) for side in zip(*pairs, strict=True))
-    found = paired_difference(ours, base)
-    word = ("better" if found.mean > 0 else "worse") if found.excludes_zero else "not settled"
-    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}): {word}"

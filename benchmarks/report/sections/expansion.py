@@ -1,0 +1,154 @@
+"""The section on the expansion papers' ablations, trained on photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks import papers
+from benchmarks.experiments.expansion import BASELINE, BOTH, FORMS, OF_VALUES, OF_VECTORS, TABLES
+from benchmarks.records import Record
+from benchmarks.report import figures
+from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.paired import (
+    Rows,
+    by_row,
+    cider_d,
+    difference,
+    mean,
+    mean_and_spread,
+    verdict,
+)
+from benchmarks.statistics import kendall_tau, ordered_pairs
+
+TITLE = "The expansion papers' ablations on Flickr8k"
+METRIC = "CIDEr-D"
+
+
+def expansion(records: Sequence[Record]) -> Section:
+    """v2 Table I and v1 Table 3, each form that was run by itself."""
+    trained = of(records, "training")
+    blocks: list[Block] = []
+    for paper, table in TABLES.items():
+        for form in FORMS:
+            made = [
+                r
+                for r in trained
+                if (r["what"]["paper"], r["what"]["table"]) == (paper, table)
+                and r["details"].get("form") == form
+            ]
+            if made:
+                blocks += _one(paper, table, form, made)
+    if not blocks:
+        how = " and ".join(f"`captionbench reproduce {p} --table {t}`" for p, t in TABLES.items())
+        return Section(TITLE, [not_run("", f"{how} train the rows.")])
+    lead = Paragraph(
+        "**Other data** than the papers': the order of rows and the sign of differences compare, "
+        "values do not. A difference is called better or worse only where its 95 % interval, over "
+        "seeds and images, excludes zero. A reduced form has small models and a short training: "
+        "it says nothing of the full one."
+    )
+    return Section(TITLE, [lead, *blocks])
+
+
+def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Block]:
+    """One table in one form."""
+    runs = by_row(made)
+    printed = {
+        cell.row: cell.meant
+        for cell in papers.load(paper).table(table).cells
+        if cell.column == METRIC
+    }
+    names = [*printed, *(name for name in runs if name not in printed)]
+    metrics = [m for m in METRICS if any(m in r["values"] for r in made)]
+    of_baseline, baseline = printed[BASELINE], runs.get(BASELINE, [])
+    rows: list[list[Cell]] = []
+    for name in names:
+        theirs, ours = printed.get(name), runs.get(name, [])
+        compared = name != BASELINE
+        found = difference(ours, baseline if compared else [])
+        rows.append(
+            [
+                name,
+                f"{theirs:.1f}" if isinstance(theirs, float) else "-",
+                f"{theirs - of_baseline:+.1f}"
+                if compared and isinstance(theirs, float) and isinstance(of_baseline, float)
+                else "",
+                len(ours) or None,
+                *(mean_and_spread(ours, m) if ours else None for m in metrics),
+                verdict(found) if found else "",
+                ours[0]["status"] if ours else "not run",
+            ]
+        )
+    first = made[0]
+    name = f"{paper}-{table}-{form}".lower()
+    blocks: list[Block] = [
+        Table(
+            name,
+            f"{paper}, Table {table}; ours: {first['data']['name']}, {first['data']['split']} "
+            f"split, {first['n']} images, beam {first['details']['beam_size']}; mean over seeds, "
+            "± half the range",
+            (
+                "encoder | decoder",
+                f"paper's {METRIC}",
+                "above its baseline",
+                "our seeds",
+                *metrics,
+                f"our {METRIC} above our baseline (95 % interval)",
+                "status",
+            ),
+            rows,
+        ),
+        Figure(
+            name,
+            f"Our {METRIC}: a dot a seed, a bar at the mean, the baseline's mean dashed.",
+            figures.dots(
+                {n: [r["values"][METRIC] for r in runs[n]] for n in names if n in runs},
+                f"{METRIC} (x 100)",
+                mean(baseline, METRIC) if baseline else None,
+            ),
+        ),
+        *_order({n: value for n, value in printed.items() if isinstance(value, float)}, runs, name),
+    ]
+    dropped = difference(runs.get(OF_VECTORS, []), runs.get(OF_VALUES, []))
+    if dropped:
+        blocks.append(
+            Paragraph(
+                f"Dropout of whole expanded vectors instead of values, {BOTH}: {METRIC} "
+                f"{verdict(dropped)}."
+            )
+        )
+    missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
+    blocks += [Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())]
+    return [*blocks, Paragraph(f"Signature: `{first['signature']}`."), provenance(made)]
+
+
+def _order(printed: dict[str, float], runs: Rows, name: str) -> list[Block]:
+    """Whether the paper's order holds: how many pairs of rows stand as they do there."""
+    names = [n for n in printed if n in runs]
+    scores = cider_d([runs[n] for n in names])
+    pairs = [] if scores is None else ordered_pairs(scores, [printed[n] for n in names])
+    if not pairs:
+        return []
+    settled = [pair for pair in pairs if pair.found.excludes_zero]
+    alike, settled_alike = sum(p.agrees for p in pairs), sum(p.agrees for p in settled)
+    text = (
+        f"The order: of {len(pairs)} pairs of rows that the paper's {METRIC} orders, ours orders "
+        f"{alike} alike (Kendall's tau {kendall_tau(pairs):+.2f}). The intervals settle "
+        f"{len(settled)} of them, {settled_alike} as in the paper and "
+        f"{len(settled) - settled_alike} the other way round; of as many pairs of equal models "
+        f"about {len(pairs) / 20:.0f} would be called settled."
+    )
+    rows: list[list[Cell]] = [
+        [
+            names[pair.first],
+            names[pair.second],
+            f"{pair.expected:+.1f}",
+            verdict(pair.found).partition(":")[0],
+            "the same" if pair.agrees else "the other way round",
+        ]
+        for pair in settled
+    ]
+    columns = ("row", "above", "in the paper", "here (95 % interval)", "order")
+    table = Table(f"{name}-order", "Pairs whose order is settled", columns, rows, folded=True)
+    return [Paragraph(text), *([table] if rows else [])]

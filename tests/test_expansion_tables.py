@@ -1,0 +1,195 @@
+"""v2 Table I and v1 Table 3: what a row is, that forms stand apart, if an order holds."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from benchmarks import papers, presets, quality, records
+from benchmarks.cli import main
+from benchmarks.datasets import scenes
+from benchmarks.experiments import expansion
+from benchmarks.experiments.expansion import BASELINE, BOTH, OF_VALUES, OF_VECTORS, TABLES, V1, V2
+from benchmarks.experiments.experiment import Place
+from benchmarks.presets import Settings
+from benchmarks.report import build, markdown
+from benchmarks.report.document import Document
+from benchmarks.report.sections.expansion import expansion as section
+
+SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
+EXPERIMENTS = {V1: expansion.V1_COEFFICIENTS, V2: expansion.V2_COEFFICIENTS}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A few scenes in place of the photographs, a tiny model, and no Java, which is slow."""
+    made = scenes.make(seed=0, train=12, val=2, test=4)
+    recipe = replace(expansion.FORMS["reduced"].settings.recipe, epochs=1, batch_size=12)
+    form = expansion.Form("tiny sizes", SIZES, Settings(recipe, captions_per_image=5))
+    monkeypatch.setitem(expansion.FORMS, "reduced", form)
+    monkeypatch.setattr(expansion, "flickr8k", lambda place: made)
+    monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
+    return made
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_the_rows_are_those_that_the_paper_prints(paper):
+    printed = papers.load(paper).table(TABLES[paper]).rows
+    rows = expansion.rows(paper)
+    assert [row.name for row in rows if not row.dropout_of] == [row.name for row in printed]
+    dropped = {row.name: row.dropout_of for row in rows if row.dropout_of}
+    assert dropped == ({OF_VALUES: "values", OF_VECTORS: "vectors"} if paper == V2 else {})
+    assert BASELINE in {row.name for row in rows}
+
+
+@pytest.mark.parametrize("form", expansion.FORMS)
+def test_the_models_are_each_paper_s_own(form, tiny):
+    chosen = expansion.FORMS[form]
+    for paper in TABLES:
+        for row in expansion.rows(paper):
+            model = expansion.configuration(tiny, chosen, paper, row)
+            halves = (model.encoder, model.decoder)
+            assert halves == (row.encoder, row.decoder)
+            reductions = model.encoder_reduction, model.decoder_reduction
+            layers = model.num_encoder_layers, model.num_decoder_layers
+            if paper == V2:
+                sums = ["norm" if half == "attention" else "linear" for half in halves]
+                assert list(reductions) == sums and len(set(layers)) == 1
+            else:
+                assert reductions == ("norm", "norm")
+                other = expansion.configuration(tiny, chosen, paper, expansion.rows(paper)[1])
+                factor = 2 if row.name == BASELINE else 1
+                assert layers[0] == factor * other.num_encoder_layers
+
+
+def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
+    out = tmp_path / "records.jsonl"
+    words = ["reproduce", V2, "--table", "I", "--only", BOTH, OF_VECTORS, "--seeds", "1"]
+    words += ["--work", str(tmp_path / "work"), "--out", str(out)]
+    for _ in range(2):
+        assert main(words) == 0
+        made = {record["what"]["row"]: record for record in records.read(out)}
+        assert list(made) == [BOTH, OF_VECTORS] and len(records.read(out)) == 2
+    for row, dropout in {BOTH: (0.0, "values"), OF_VECTORS: (0.3, "vectors")}.items():
+        details = made[row]["details"]
+        for given in (details["configuration"], details["stages"][0]["recipe"]):
+            assert (given["dropout"], given["dropout_of"]) == dropout
+        assert details["form"] == "reduced" and details["beam_size"] == 3
+        assert made[row]["data"]["name"] == f"{tiny.name}, tiny sizes"
+        assert (made[row]["status"], made[row]["seeds"]) == ("other data", [0])
+    capsys.readouterr()
+    assert main(["tables", V2, "--table", "I", "--records", str(tmp_path)]) == 0
+    (line,) = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.strip().startswith(f"{BOTH} | CIDEr-D")
+    ]
+    assert "paper 122.2 | ours" in line and line.endswith("other data")
+    build.document(records.read(out))
+
+
+def test_the_same_run_gives_the_same_numbers_anywhere(tiny, tmp_path):
+    values = []
+    for folder in ("a", "b"):
+        place = Place(tmp_path, tmp_path / folder)
+        run = EXPERIMENTS[V1].runs("reduced", place, [1])[-1]
+        (record,) = run.make()
+        values.append(record["values"])
+        assert record["what"] == {"paper": V1, "table": "3", "row": BOTH}
+    assert values[0] == values[1]
+
+
+def test_keys_tell_papers_rows_forms_and_seeds_apart(tmp_path):
+    place = Place(None, tmp_path)
+    keys = [
+        run.key
+        for experiment in EXPERIMENTS.values()
+        for form in experiment.forms
+        for run in experiment.runs(form, place, [0, 1])
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_data_that_is_not_there_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+    words = ["reproduce", V2, "--table", "I", "--work", str(tmp_path), "--out", str(tmp_path / "r")]
+    assert main(words) == 2
+    assert "flickr8k (--data)" in capsys.readouterr().err
+    assert main([*words, "--data", str(tmp_path)]) == 2
+    assert "dataset_flickr8k.json" in capsys.readouterr().err
+
+
+def record(row, seed, scores, form="reduced", paper=V2):
+    return records.make(
+        "training",
+        paper=paper,
+        table=TABLES[paper],
+        row=row,
+        values={"CIDEr-D": 100 * float(np.mean(scores))},
+        status="other data",
+        key=f"{paper}{row}{seed}{form}",
+        n=len(scores),
+        seeds=[seed],
+        data={"name": f"photographs, {form}", "fingerprint": "f", "split": "test"},
+        details={"form": form, "beam_size": 3, "missing": {}, "cider_d": list(scores)},
+    )
+
+
+def page(made):
+    return markdown.files(Document("t", "l", (section(made),)))
+
+
+def printed(paper):
+    cells = papers.load(paper).table(TABLES[paper]).cells
+    return {cell.row: cell.meant for cell in cells if cell.column == "CIDEr-D"}
+
+
+@pytest.mark.parametrize(("paper", "reverse"), [(V1, False), (V2, True)])
+def test_the_paper_s_own_order_is_found_and_the_reverse_too(paper, reverse):
+    noise = np.random.default_rng(0).uniform(0, 1e-3, (2, 5))
+    made = [
+        record(row, s, (-value if reverse else value) + noise[s], paper=paper)
+        for row, value in printed(paper).items()
+        for s in (0, 1)
+    ]
+    text = page(made)["README.md"]
+    values = list(printed(paper).values())
+    pairs = sum(a != b for i, a in enumerate(values) for b in values[i + 1 :])
+    agree = 0 if reverse else pairs
+    tau = "-1.00" if reverse else "+1.00"
+    assert f"of {pairs} pairs" in text and f"orders {agree} alike (Kendall's tau {tau})" in text
+    assert f"settle {pairs} of them, {agree} as in the paper" in text
+
+
+def test_rows_without_records_are_not_run_and_forms_stand_apart():
+    made = [record(BASELINE, 0, [1.0, 2.0]), record(BOTH, 0, [2.0, 3.0])]
+    made += [record(BASELINE, 0, [3.0, 4.0], "flickr8k")]
+    files = page(made)
+    table = files["tables/expansionnet_v2-i-reduced.md"].splitlines()
+    assert sum("not run" in line for line in table) == len(printed(V2)) - 2
+    (line,) = [line for line in table if line.startswith("| static:64 \\| dynamic:16 ")]
+    assert "122.2 | +6.4 | 1 | 250.0 | +100.0 (+100.0 to +100.0): better | other data" in line
+    assert "250.0" not in files["tables/expansionnet_v2-i-flickr8k.md"]
+    assert not any("expansionnet_v1" in name for name in files)
+
+
+def test_rows_of_other_seeds_have_no_order():
+    files = page([record(BASELINE, 0, [1.0]), record(BOTH, 1, [2.0])])
+    assert "Kendall" not in files["README.md"]
+    assert ": better" not in files["tables/expansionnet_v2-i-reduced.md"]
+
+
+@pytest.mark.parametrize(
+    ("shift", "word"), [(0.5, "better"), (-0.5, "worse"), (0.0, "not settled")]
+)
+def test_dropout_of_vectors_is_held_against_values(shift, word):
+    scores = [1.0, 2.0, 3.0]
+    made = [record(OF_VALUES, 0, scores), record(OF_VECTORS, 0, [s + shift for s in scores])]
+    text = page(made)["README.md"]
+    assert f"instead of values, {BOTH}: CIDEr-D {100 * shift:+.1f}" in text
+    assert f": {word}." in text
+
+
+def test_without_records_the_page_says_how_to_get_them():
+    assert "captionbench reproduce expansionnet_v2 --table I" in page([])["README.md"]
