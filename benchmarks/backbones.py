@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from benchmarks.captioners import Single
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
 from benchmarks.run_folder import RunFolder
-from torch_impl.models import AnyCaptioner, EndToEnd
+from torch_impl.models import EndToEnd
 from torch_impl.vision import BACKBONES, Swin
 
 
@@ -46,9 +47,7 @@ def load(name: str) -> Backbone:
         raise InputError(str(error)) from error
 
 
-def of_run(
-    model: AnyCaptioner, checkpoint: Path, chosen: str | None = None
-) -> tuple[Backbone, AnyCaptioner]:
+def of_run(model: Single, checkpoint: Path, chosen: str | None = None) -> tuple[Backbone, Single]:
     """What a run's model sees with, and the captioner of what that sees.
 
     An end to end model has its own backbone; another was trained on the features of the one that

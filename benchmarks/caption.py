@@ -9,21 +9,19 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import caption_pictures, data_options
+from benchmarks import caption_pictures, captioners, data_options
 from benchmarks.batches import chunks, padded_features
+from benchmarks.captioners import AnyDecoder
 from benchmarks.datasets import Split
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
-from benchmarks.run_folder import load_captioner
-from torch_impl.decoding import beam_search
-from torch_impl.models import AnyCaptioner
 from torch_impl.vision import BACKBONES
 
 
 def caption(
-    model: AnyCaptioner,
+    model: AnyDecoder,
     vocabulary: Vocabulary,
     split: Split,
     beam_size: int = 3,
@@ -32,41 +30,34 @@ def caption(
     max_length: int = 20,
     progress: bool = False,
 ) -> dict[int, str]:
-    """The best caption of each image by beam search; beam size 1 is greedy.
+    """The best caption of each image by the model's own beam search; beam size 1 is greedy.
 
     Args:
-        model: is put into evaluation mode, on the device it is on.
+        model: see `captioners.search`.
         vocabulary: the words of its ids.
         split: the images.
         beam_size: hypotheses kept for each image.
         batch_size: images at a time.
-        max_length: of a caption in tokens, the start included.
+        max_length: see `captioners.search`.
         progress: show a bar on stderr.
 
     Raises:
         InputError: a size is out of range, the features do not fit the model or are not finite.
     """
-    d_feature, expected = split.features.d_feature, model.configuration.d_feature
+    d_feature, expected = split.features.d_feature, captioners.d_feature(model)
     if d_feature != expected:
         raise InputError(f"features are {d_feature} wide, the model expects {expected}")
     if batch_size < 1:
         raise InputError(f"batch size is {batch_size}, expected at least 1")
-    model.eval()
-    device = next(model.parameters()).device
     captions: dict[int, str] = {}
-    with tqdm(total=len(split.image_ids), unit="image", disable=not progress) as bar:
+    # what fails at once is a line: no bar before the first batch
+    bar = tqdm(total=len(split.image_ids), unit="image", disable=not progress, delay=0.1)
+    with bar:
         for image_ids in chunks(split.image_ids, batch_size):
             features, lengths = padded_features(split.features, image_ids)
-            try:
-                found = beam_search(
-                    model,
-                    features.to(device),
-                    lengths.to(device),
-                    beam_size=beam_size,
-                    max_length=max_length,
-                )
-            except ValueError as error:
-                raise InputError(str(error)) from error
+            found = captioners.search(
+                model, features, lengths, beam_size=beam_size, max_length=max_length
+            )
             for image_id, (best,) in zip(image_ids, found, strict=True):
                 captions[image_id] = vocabulary.decode(best.tokens)
             bar.update(len(image_ids))
@@ -85,8 +76,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         type=Path,
+        action="append",
         required=True,
-        help="a run's folder (its best), or one checkpoint",
+        help="a run's folder (its best), one checkpoint, or an exported folder; may be repeated: "
+        "several runs are an ensemble",
     )
     parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
     parser.add_argument("--batch-size", type=int, default=50, help="images at a time (default: 50)")
@@ -164,11 +157,11 @@ def _caption_split(arguments: argparse.Namespace) -> int:
         raise InputError("nothing to caption, expected pictures, --scenes or --karpathy")
     if not arguments.out:
         raise InputError("a data set needs --out FILE for its captions")
-    model, vocabulary = load_captioner(arguments.checkpoint)
+    model, vocabulary = captioners.load(arguments.checkpoint)
     data = data_options.load(arguments)
     split = data_options.split(data, arguments.split or "test")
     captions = caption(
-        model.to(arguments.device),
+        captioners.to(model, arguments.device),
         vocabulary,
         split,
         arguments.beam_size,

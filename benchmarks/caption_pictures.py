@@ -16,15 +16,14 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks import backbones, overlay, pictures, released
+from benchmarks import backbones, captioners, overlay, pictures, released
 from benchmarks.backbones import Backbone
 from benchmarks.batches import chunks
+from benchmarks.captioners import AnyDecoder, Found
 from benchmarks.errors import InputError
 from benchmarks.features import PER_THREAD, in_parallel
 from benchmarks.files import write_atomically
-from benchmarks.run_folder import load_captioner
-from torch_impl.decoding import Hypothesis, Model, beam_search
-from torch_impl.models import AnyCaptioner, Captioner
+from torch_impl.models import Captioner, EndToEnd
 
 
 class Words(Protocol):
@@ -45,18 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     paths = _openable(pictures.find(arguments.pictures), arguments.skip_bad)
     if arguments.overlay:
         _check_names(paths)
-    model: AnyCaptioner
-    vocabulary: Words
-    if arguments.words:
-        groups = arguments.groups or released.GROUPS
-        model, vocabulary = released.load(arguments.checkpoint, arguments.words, groups)
-    else:
-        model, vocabulary = load_captioner(arguments.checkpoint)
-    backbone, captioner = backbones.of_run(model, arguments.checkpoint, arguments.backbone)
+    backbone, captioner, vocabulary = _loaded(arguments)
     attending = captioner if isinstance(captioner, Captioner) else None
     if arguments.overlay and not attending:
-        raise InputError("--overlay: the model has no cross-attention, expected one that does")
-    captioner.to(arguments.device)
+        raise InputError("--overlay: expected one model with cross-attention")
+    captioner = captioners.to(captioner, arguments.device)
     backbone.to(arguments.device)
 
     results: list[dict[str, Any]] = []
@@ -65,7 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
     with tqdm(total=len(paths), unit="picture", disable=None) as bar:
         while batch := list(islice(made, arguments.batch_size)):
             features = torch.stack([rows for _, rows in batch])
-            found = _search(captioner, features, arguments)
+            found = captioners.search(
+                captioner,
+                features,
+                beam_size=arguments.beam_size,
+                max_length=arguments.max_length,
+                num_return=1 if arguments.num_return is None else arguments.num_return,
+            )
             for (path, rows), hypotheses in zip(batch, found, strict=True):
                 if arguments.overlay and attending:
                     _overlay(arguments, attending, vocabulary, path, rows, hypotheses[0].tokens)
@@ -81,6 +79,29 @@ def run(arguments: argparse.Namespace) -> int:
         with write_atomically(arguments.json) as file:
             json.dump(results, file, ensure_ascii=False, indent=1)
     return 0
+
+
+def _loaded(arguments: argparse.Namespace) -> tuple[Backbone, AnyDecoder, Words]:
+    """What the models see with, the captioner of what that sees, and its words."""
+    places = arguments.checkpoint
+    if arguments.words:
+        if len(places) > 1:
+            raise InputError("--words goes with one --checkpoint")
+        groups = arguments.groups or released.GROUPS
+        model, words = released.load(places[0], arguments.words, groups)
+        return *backbones.of_run(model, places[0], arguments.backbone), words
+    models, vocabulary = captioners.load_all(places)
+    if len(models) > 1 and any(isinstance(model, EndToEnd) for model in models):
+        raise InputError("--checkpoint: models with backbones of their own are no ensemble")
+    # a backbone has one set of weights, which every run is held to
+    seeing = [
+        backbones.of_run(model, place, arguments.backbone)
+        for model, place in zip(models, places, strict=True)
+    ]
+    names = sorted({backbone.name for backbone, _ in seeing})
+    if len(names) > 1:
+        raise InputError(f"--checkpoint: trained on features of {' and '.join(names)}")
+    return seeing[0][0], captioners.together([model for _, model in seeing]), vocabulary
 
 
 def features_of(
@@ -124,22 +145,7 @@ def as_text(result: dict[str, Any]) -> str:
     return "\n    ".join([f"{result['image']}:", *lines])
 
 
-def _search(
-    model: Model, features: Tensor, arguments: argparse.Namespace
-) -> list[list[Hypothesis]]:
-    try:
-        return beam_search(
-            model,
-            features,
-            beam_size=arguments.beam_size,
-            max_length=arguments.max_length,
-            num_return=1 if arguments.num_return is None else arguments.num_return,
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from error
-
-
-def _result(path: Path, hypotheses: Iterable[Hypothesis], vocabulary: Words) -> dict[str, Any]:
+def _result(path: Path, hypotheses: Iterable[Found], vocabulary: Words) -> dict[str, Any]:
     captions = [
         {
             "caption": vocabulary.decode(hypothesis.tokens),

@@ -5,22 +5,31 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import data_options, quality, records
+from benchmarks import captioners, data_options, quality, records
 from benchmarks.caption import caption
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import read_json, sha256
+from benchmarks.onnx_captioner import OnnxCaptioner
 from benchmarks.records import Record
-from benchmarks.run_folder import RunFolder, load_captioner
-from torch_impl.models import AnyCaptioner, Configuration
+from benchmarks.run_folder import RunFolder
+from torch_impl.ensemble import Ensemble
+from torch_impl.models import (
+    AnyCaptioner,
+    Configuration,
+    MiddleOutConfiguration,
+    RecurrentConfiguration,
+)
 
 PAPER, TABLE = "expansionnet_v2", "I"
 """The table that a model trained by cross-entropy is a row of."""
+SCORES = "scores"
+"""Where the scores of models stand that are a row of no paper's table."""
 EXAMPLES = 8
 
 
@@ -29,7 +38,30 @@ def row_name(encoder: str, decoder: str) -> str:
     return f"{encoder} | {decoder}"
 
 
-def weights_sha256(model: AnyCaptioner) -> str:
+def place_of(models: Sequence[AnyCaptioner]) -> tuple[str, str, str]:
+    """The paper, the table and the row that a model's scores stand in, or an ensemble's."""
+    papers, rows = zip(*map(_described, models), strict=True)
+    if len(models) > 1:
+        return PAPER, SCORES, f"ensemble of {' + '.join(rows)}"
+    table = TABLE if isinstance(models[0].configuration, Configuration) else SCORES
+    return papers[0], table, rows[0]
+
+
+def _described(model: AnyCaptioner) -> tuple[str, str]:
+    """The paper of a model's family, and the model in a few words."""
+    c = model.configuration
+    if isinstance(c, RecurrentConfiguration):
+        if c.read_only:
+            return "lstm_readonly", f"read-only LSTM of {c.hidden_size} units, {c.read_only}"
+        return "arnet", f"{'attentive ' if c.attentive else ''}LSTM of {c.hidden_size} units"
+    if isinstance(c, MiddleOutConfiguration):
+        kind = "middle-out" if c.middle_out else "sequence to sequence"
+        attention = f"{c.self_attention} self-attention"
+        return "middle_out", f"{kind} of {c.hidden_size} units, {attention}"
+    return PAPER, row_name(c.encoder, c.decoder)
+
+
+def weights_sha256(model: AnyCaptioner | Ensemble) -> str:
     """A hash of the weights, names and order included."""
     parts = (
         name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes()
@@ -40,14 +72,14 @@ def weights_sha256(model: AnyCaptioner) -> str:
 
 def evaluate(
     kind: str,
-    model: AnyCaptioner,
+    model: AnyCaptioner | Ensemble,
     vocabulary: Vocabulary,
     data: CaptionData,
     *,
     row: str,
     status: str,
     key: str,
-    seed: int,
+    seed: int | Sequence[int],
     paper: str = PAPER,
     table: str = TABLE,
     unit: float = 100,
@@ -88,7 +120,7 @@ def evaluate(
         status=status,
         key=key,
         n=len(captions),
-        seeds=[seed],
+        seeds=[seed] if isinstance(seed, int) else seed,
         data={"name": data.name, "fingerprint": data.fingerprint, "split": split},
         signature=scores.signature,
         checkpoint=weights_sha256(model),
@@ -112,8 +144,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         type=Path,
+        action="append",
         required=True,
-        help="a run's folder (its best), or one checkpoint",
+        help="a run's folder (its best), or one checkpoint; may be repeated: an ensemble",
     )
     data_options.configure(parser)
     parser.add_argument("--split", default="test", help="the images to caption (default: test)")
@@ -132,23 +165,19 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name; nothing is recorded then.
     """
-    model, vocabulary = load_captioner(arguments.checkpoint)
-    place = arguments.checkpoint
-    folder = RunFolder(place if place.is_dir() else place.parent)
+    places = arguments.checkpoint
+    models, vocabulary = captioners.load_all(places)
+    members = [model for model in models if not isinstance(model, OnnxCaptioner)]
+    if len(members) < len(models):
+        raise InputError("--checkpoint: an exported model has no training to record, expected runs")
+    model = captioners.ensemble(members)
     data = data_options.load(arguments)
-    log, config = folder.read_log(), read_json(folder.config, "the configuration of a run")
-    if not isinstance(config, dict) or not isinstance(config.get("seed"), int):
-        raise InputError(f"{folder.config}: not the configuration of a run, it names no seed")
-    validations = [entry for entry in log if entry["kind"] == "validation"]
-    steps = [entry for entry in log if entry["kind"] == "steps"]
-    mixers = model.configuration
-    if not isinstance(mixers, Configuration):
-        raise InputError(f"{place}: a {mixers.family} model, expected one of {PAPER} Table {TABLE}")
-    row = row_name(mixers.encoder, mixers.decoder)
+    trainings = [_training(place) for place in places]
+    paper, table, row = place_of(members)
     own = vocabulary.tokeniser
     if data.vocabulary.tokeniser != own:
         tokens = data.vocabulary.tokeniser
-        raise InputError(f"{place}: trained on {own}, but {data.name} is captioned in {tokens}")
+        raise InputError(f"{places[0]}: trained on {own}, but {data.name} is captioned in {tokens}")
     if arguments.mean_features:
         row += ", features replaced by their mean"
     record = evaluate(
@@ -156,22 +185,16 @@ def run(arguments: argparse.Namespace) -> int:
         model,
         vocabulary,
         data,
+        paper=paper,
+        table=table,
         row=row,
         status="embedded" if arguments.scenes else "other data",
         key=records.key_of("training", weights_sha256(model), arguments.split),
-        seed=config["seed"],
+        seed=[training["config"]["seed"] for training in trainings],
         split=arguments.split,
         beam_size=arguments.beam_size,
         tokeniser=arguments.tokeniser or ("ptb" if own == "words" else own),
-        details={
-            "config": config,
-            "epochs": validations[-1]["epoch"] + 1 if validations else 0,
-            "training_seconds": log[-1]["seconds"] if log else 0.0,
-            "validations": [
-                {"epoch": entry["epoch"] + 1, "CIDEr-D": entry["CIDEr-D"]} for entry in validations
-            ],
-            "losses": [{"step": entry["step"], "loss": entry["loss"]} for entry in steps],
-        },
+        details=_details(members, trainings),
         progress=True,
     )
     records.append([record], records.LOCAL / "training.jsonl")
@@ -182,3 +205,41 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{name:10} {value:7.2f}")
         print(record["signature"])
     return 0
+
+
+def _training(place: Path) -> dict[str, Any]:
+    """How the run of a checkpoint was trained."""
+    folder = RunFolder(place if place.is_dir() else place.parent)
+    log, config = folder.read_log(), read_json(folder.config, "the configuration of a run")
+    if not isinstance(config, dict) or not isinstance(config.get("seed"), int):
+        raise InputError(f"{folder.config}: not the configuration of a run, it names no seed")
+    validations = [entry for entry in log if entry["kind"] == "validation"]
+    steps = [entry for entry in log if entry["kind"] == "steps"]
+    return {
+        "config": config,
+        "epochs": validations[-1]["epoch"] + 1 if validations else 0,
+        "training_seconds": log[-1]["seconds"] if log else 0.0,
+        "validations": [
+            {"epoch": entry["epoch"] + 1, "CIDEr-D": entry["CIDEr-D"]}
+            for entry in validations
+            if "CIDEr-D" in entry
+        ],
+        "losses": [{"step": entry["step"], "loss": entry["loss"]} for entry in steps],
+    }
+
+
+def _details(
+    members: Sequence[AnyCaptioner], trainings: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """The training of a model; of an ensemble each member's, and what they took together."""
+    if len(members) == 1:
+        return trainings[0]
+    return {
+        "members": [
+            {"checkpoint": weights_sha256(member), **training}
+            for member, training in zip(members, trainings, strict=True)
+        ],
+        "epochs": sum(training["epochs"] for training in trainings),
+        "training_seconds": sum(training["training_seconds"] for training in trainings),
+        "validations": [],
+    }

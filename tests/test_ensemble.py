@@ -15,23 +15,25 @@ from reference import decoding as oracle
 from tests import strategies
 from tests.parity import load, numpy, tensor
 from tests.tolerances import assert_close
-from torch_impl import decoding
+from torch_impl import decoding, models
 from torch_impl.decoding import IncrementalModel
 from torch_impl.ensemble import Ensemble
-from torch_impl.models import Captioner, Configuration
+from torch_impl.models import AnyCaptioner, Captioner, Configuration
 
 SHARED = ("d_feature", "vocabulary_size")
+RECURRENT = (models.nic, models.attentive_nic, models.sequence_to_sequence)
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Ensemble, Tensor, Tensor]:
     """One to three members of any kind in float64; ragged features, whatever in their padding."""
     first = draw(strategies.configurations())
-    others = draw(st.lists(strategies.configurations(), max_size=2))
     shared = {name: first[name] for name in SHARED}
-    members = [
-        Captioner(Configuration(**fields)) for fields in (first, *(o | shared for o in others))
-    ]
+    mixers = strategies.configurations().map(lambda o: Captioner(Configuration(**o | shared)))
+    units = {"d_embedding": 3, "hidden_size": 4, "max_length": 7}
+    recurrent = st.sampled_from(RECURRENT).map(lambda make: make(**shared, **units))
+    others = draw(st.lists(mixers | recurrent, max_size=2))
+    members = [Captioner(Configuration(**first)), *others]
     generator = draw(strategies.generators())
     for member in members:
         load(member, generator)
@@ -42,7 +44,7 @@ def cases(draw: st.DrawFn) -> tuple[Ensemble, Tensor, Tensor]:
 def members_oracle(model: Ensemble, features: Tensor) -> oracle.NextLogProbs:
     """The members asked one by one, each prefix anew."""
 
-    def of(member: Captioner) -> oracle.NextLogProbs:
+    def of(member: AnyCaptioner) -> oracle.NextLogProbs:
         return lambda prefix: numpy(member(features[None], torch.tensor([prefix]))[0, -1])
 
     return oracle.ensemble([of(member) for member in model._members()])
@@ -102,5 +104,8 @@ def test_members_that_do_not_go_together_are_named() -> None:
         other = Captioner(Configuration(**(fields | {name: 5})))
         with pytest.raises(ValueError, match=rf"members' {name} are \[\d, 5\], expected the same"):
             Ensemble([model, other])
+    from_the_middle = models.middle_out_captioner(9, 4, d_embedding=2, hidden_size=2)
+    with pytest.raises(ValueError, match="member 1 decodes from the middle"):
+        Ensemble([model, from_the_middle])
     with pytest.raises(ValueError, match=r"memory has shape \(1, 2, 4\), expected \(B, L, 8\)"):
         Ensemble([model, model]).decode(torch.ones(1, 1, dtype=torch.int64), torch.zeros(1, 2, 4))

@@ -13,24 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.decoding import State
-from torch_impl.models import Captioner
+from torch_impl.models import AnyCaptioner, MiddleOutConfiguration
 from torch_impl.padding import Lengths
 
 
 class Ensemble(nn.Module):
     """A captioner whose probabilities are the mean of its members'.
 
-    The members see the same features and know the same words; they may differ in everything else.
-    The ensemble's memory is theirs side by side.
+    The members see the same features, know the same words and decode from left to right; they may
+    differ in everything else. The ensemble's memory is theirs side by side.
 
     Args:
         members: at least one.
 
     Raises:
-        ValueError: no members, or members of different features, words or special tokens.
+        ValueError: no members, members of different features, words or special tokens, or one that
+            decodes from the middle.
     """
 
-    def __init__(self, members: Sequence[Captioner]) -> None:
+    def __init__(self, members: Sequence[AnyCaptioner]) -> None:
         super().__init__()
         if not members:
             raise ValueError("no members, expected at least one captioner")
@@ -39,6 +40,10 @@ class Ensemble(nn.Module):
             values = [getattr(member.configuration, name) for member in members]
             if len(set(values)) > 1:
                 raise ValueError(f"the members' {name} are {values}, expected the same of all")
+        for i, member in enumerate(members):
+            c = member.configuration
+            if isinstance(c, MiddleOutConfiguration) and c.middle_out:
+                raise ValueError(f"member {i} decodes from the middle, expected from left to right")
         self.members = nn.ModuleList(members)
         self.d_feature = first.d_feature
         self.start_id, self.end_id, self.pad_id = first.start_id, first.end_id, first.pad_id
@@ -87,16 +92,21 @@ class Ensemble(nn.Module):
             ]
         )
 
-    def _members(self) -> Iterator[Captioner]:
-        return iter(cast(Sequence[Captioner], self.members))
+    def _members(self) -> Iterator[AnyCaptioner]:
+        return iter(cast(Sequence[AnyCaptioner], self.members))
 
     def _parts(self, memory: Tensor) -> tuple[Tensor, ...]:
-        widths = [member.configuration.d_model for member in self._members()]
+        widths = [_memory_width(member) for member in self._members()]
         if memory.dim() != 3 or memory.shape[-1] != sum(widths):
             raise ValueError(
                 f"memory has shape {tuple(memory.shape)}, expected (B, L, {sum(widths)})"
             )
         return memory.split(widths, -1)
+
+
+def _memory_width(member: AnyCaptioner) -> int:
+    c = member.configuration
+    return 3 * c.hidden_size if isinstance(c, MiddleOutConfiguration) else c.d_model
 
 
 class States:
