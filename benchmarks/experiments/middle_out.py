@@ -51,6 +51,15 @@ ABLATION: dict[str, dict[str, Any]] = {
     for name, kind in (("Output Embedding", "output"), ("Hidden", "hidden"), ("Dual", "dual"))
 }
 """Table 7; "Dual" is Table 2's sequence-to-sequence model with self-attention."""
+ALL = {**MODELS, **ABLATION}
+
+
+def shares(row: str) -> tuple[bool, str]:
+    """Rows that agree in this share a training: two sides their classifier, one side the model."""
+    fields = ALL[row]
+    two_sides = fields.get("middle_out", True)
+    reads = "reads_middle_word" in fields
+    return two_sides, "" if two_sides else f"{fields['self_attention']}{' word' if reads else ''}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,7 @@ def _run(
     began, form = time.perf_counter(), FORMS[name]
     words = choose(form.load(place))
     words = replace(words, data=replace(words.data, name=f"{words.data.name}, {form.sizes}"))
-    fields = {**MODELS, **ABLATION}[row]
+    fields = ALL[row]
     result, classifier = train(form, words, fields, seed, place)
     trained = Trained(
         result.model,

@@ -16,6 +16,7 @@ from benchmarks.report.sections import (
     equations,
     expansion,
     history,
+    middle_out,
     operations,
     photographs,
     released,
@@ -64,6 +65,7 @@ def document(
             expansion.expansion(made),
             photographs.photographs(made, jpegs or {}),
             discrepancy.discrepancy(made),
+            middle_out.middle_out(made),
             tables.every_table(made),
         ),
     )

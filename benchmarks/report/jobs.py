@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from benchmarks import ablation, equations, java, quality, records, table_vi
 from benchmarks.datasets import captions
-from benchmarks.experiments import arnet
+from benchmarks.experiments import arnet, middle_out
 from benchmarks.experiments.experiment import Place, Run
 from benchmarks.files import sha256
 from benchmarks.hardware import training_time
@@ -156,7 +156,7 @@ def predict_training_time(key: str, paper: str) -> list[Record]:
     return [{**record, "key": key} for record in training_time.make_records(paper)]
 
 
-def regularise(key: str, runs: Sequence[Run]) -> list[Record]:
+def make_all(key: str, runs: Sequence[Run]) -> list[Record]:
     """Runs of an experiment one after the other, as what they share is done once."""
     return [record for run in runs for record in run.make()]
 
@@ -166,7 +166,17 @@ def _regularised(work: Path) -> Iterator[Job]:
     runs = {run.row: run for run in arnet.IMAGE_CAPTIONS.runs("scenes", Place(None, work), [0])}
     for baseline in arnet.BASELINES:
         pair = [runs[baseline], runs[f"{baseline} + ARNet"]]
-        yield Job(f"train, decode, score {pair[-1].row}", pair[-1].key, regularise, (pair,))
+        yield Job(f"train, decode, score {pair[-1].row}", pair[-1].key, make_all, (pair,))
+
+
+def _from_the_middle(work: Path) -> Iterator[Job]:
+    """Middle-Out's models on the moving scenes; one job where two share a training."""
+    found: dict[tuple[bool, str], list[Run]] = {}
+    for experiment in (middle_out.VIDEO_CAPTIONS, middle_out.SELF_ATTENTION):
+        for run in experiment.runs("scenes", Place(None, work), [0]):
+            found.setdefault(middle_out.shares(run.row), []).append(run)
+    for runs in sorted(found.values(), key=len, reverse=True):
+        yield Job(f"train, decode, score {runs[-1].row}", runs[-1].key, make_all, (runs,))
 
 
 def plan(data: Path | None, quick: bool) -> list[Job]:
@@ -180,6 +190,7 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
             jobs.append(Job(name, scale.key(row, seed, scorers), ablation.run, (scale, row, seed)))
     if not quick:
         jobs += _regularised(records.LOCAL.parent / "runs")
+        jobs += _from_the_middle(records.LOCAL.parent / "runs")
         for paper in training_time.tables():
             key = records.key_of("training time", paper)
             jobs.append(

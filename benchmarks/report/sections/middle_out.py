@@ -1,0 +1,217 @@
+"""The section on Middle-Out's Tables 2 to 7: each form that was run, the paper beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks import papers
+from benchmarks.experiments.middle_out import FORMS
+from benchmarks.experiments.middle_out_scores import BASELINE, MIDDLE_OUT, PAPER, WITH_WORD
+from benchmarks.records import Record
+from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.paired import Rows, by_row, difference, mean_and_spread, verdict
+from benchmarks.statistics import Interval
+
+TITLE = "Captions from the middle outwards: Middle-Out, Tables 2 to 7"
+METRICS = ("METEOR", "CIDEr-D", "ROUGE-L", "B4")
+ORACLE = "oracle: "
+AGAINST = {
+    "2": {
+        **dict.fromkeys((f"{BASELINE} + Self-Attention", "Middle-Out + Attention"), BASELINE),
+        MIDDLE_OUT: BASELINE,
+        ORACLE + MIDDLE_OUT: ORACLE + BASELINE,
+    },
+    "3": dict.fromkeys(("50 %", "75 %", "100 %"), "classifier"),
+    "5": dict.fromkeys((f"{BASELINE} (G)", f"{WITH_WORD} (G)", MIDDLE_OUT), WITH_WORD),
+    "7": dict.fromkeys(
+        ("Output Embedding Self-Attention", "Hidden Self-Attention"), "Dual Self-Attention"
+    ),
+}
+"""What each row of scores is compared with."""
+
+
+def middle_out(records: Sequence[Record]) -> Section:
+    """Tables 2 to 7, each form by itself."""
+    trained = [r for r in of(records, "training") if r["what"]["paper"] == PAPER]
+    blocks: list[Block] = []
+    for form in FORMS:
+        made = [r for r in trained if r["details"].get("form") == form]
+        if made:
+            blocks += _one(form, made)
+    if not blocks:
+        how = "`captionbench reproduce middle_out --table 2` and `--table 7` train the rows."
+        return Section(TITLE, [not_run("", how)])
+    lead = Paragraph(
+        "The paper captions the videos of MSVD, of which there are no features here. **Embedded** "
+        "are generated moving scenes, **other data** is Flickr8k: the order of rows and the sign "
+        "of differences compare with the paper's, values do not. All models of a seed learn the "
+        "same captions, those with a middle word. A difference is called better or worse only "
+        "where its 95 % interval, over seeds and images, excludes zero."
+    )
+    return Section(TITLE, [lead, *blocks])
+
+
+def _one(form: str, made: Sequence[Record]) -> list[Block]:
+    """All tables of one form."""
+    blocks: list[Block] = [Paragraph(_about(made))]
+    tables = {
+        name: by_row([r for r in made if r["what"]["table"] == name])
+        for name in sorted({r["what"]["table"] for r in made})
+    }
+    for name, runs in tables.items():
+        if name in AGAINST:
+            blocks.append(_scores(form, name, runs))
+        elif name == "4":
+            blocks.append(_diversity(form, runs))
+        else:
+            blocks += _control(form, runs)
+    missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
+    blocks += [Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())]
+    signatures = sorted({r["signature"] for r in made if r["what"]["table"] in AGAINST})
+    named = ", ".join(f"`{signature}`" for signature in signatures)
+    return [*blocks, *([Paragraph(f"Signature: {named}.")] if named else []), provenance(made)]
+
+
+def _about(made: Sequence[Record]) -> str:
+    """What was captioned, and what was left out of it."""
+    first = made[0]
+    left_out = dict(first["details"]["left_out"])
+    captions = left_out.pop("captions")
+    images = ", ".join(f"{count} of {split}" for split, count in left_out.items())
+    accuracies = [r["values"]["accuracy"] for r in made if r["what"]["row"] == "classifier"]
+    said = (
+        f"**{first['data']['name']}**, {first['status']}, {first['data']['split']} split, beam "
+        f"{first['details']['beam_size']}. Left out for want of a middle word: {captions} captions "
+        f"to learn; images: {images}."
+    )
+    if not accuracies:
+        return said
+    each = ", ".join(f"{accuracy:.1f}" for accuracy in accuracies)
+    return f"{said} The classifier's accuracy by seed: {each} % (paper: 31.64 %)."
+
+
+def _scores(form: str, name: str, runs: Rows) -> Table:
+    table = papers.load(PAPER).table(name)
+    printed = {(cell.row, cell.column): cell.meant for cell in table.cells}
+    rows: list[list[Cell]] = []
+    for row in table.rows:
+        ours, against = runs.get(row.name, []), AGAINST[name].get(row.name)
+        theirs = [printed[row.name, metric] for metric in METRICS]
+        if not ours and row.group == "Previous Work":
+            continue
+        found = difference(ours, runs[against]) if against and ours and against in runs else None
+        rows.append(
+            [
+                row.name,
+                *(f"{value:.1f}" if isinstance(value, float) else "-" for value in theirs),
+                len(ours) or None,
+                *(mean_and_spread(ours, metric) if ours else None for metric in METRICS),
+                _above(printed, row.name, against) if against else "",
+                verdict(found) if found else "",
+                ours[0]["status"] if ours else "not run",
+            ]
+        )
+    compared = sorted(set(AGAINST[name].values()))
+    return Table(
+        f"middle_out-{name}-{form}",
+        f"Table {name}: {table.caption} CIDEr-D above {' or '.join(compared)}",
+        (
+            "row",
+            *(f"paper's {metric}" for metric in METRICS),
+            "our seeds",
+            *METRICS,
+            "paper: CIDEr-D above",
+            "ours: CIDEr-D above (95 % interval)",
+            "status",
+        ),
+        rows,
+    )
+
+
+def _above(printed: dict[tuple[str, str], papers.Value], row: str, against: str) -> str:
+    ours, base = (printed[name, "CIDEr-D"] for name in (row, against))
+    return f"{ours - base:+.1f}" if isinstance(ours, float) and isinstance(base, float) else ""
+
+
+def _diversity(form: str, runs: Rows) -> Table:
+    table = papers.load(PAPER).table("4")
+    columns = [column.name for column in table.columns]
+    found = None
+    if BASELINE in runs and MIDDLE_OUT in runs:
+        found = difference(runs[MIDDLE_OUT], runs[BASELINE], of="self_b4")
+    rows: list[list[Cell]] = [
+        [
+            row.name,
+            *row.values,
+            len(runs.get(row.name, [])) or None,
+            *(mean_and_spread(runs[row.name], c) if row.name in runs else None for c in columns),
+            _said(found, "less alike", "more alike") if row.name == MIDDLE_OUT else "",
+            runs[row.name][0]["status"] if row.name in runs else "not run",
+        ]
+        for row in table.rows
+    ]
+    return Table(
+        f"middle_out-4-{form}",
+        f"Table 4: {table.caption} Less is more diverse",
+        (
+            "row",
+            *(f"paper's {name}" for name in columns),
+            "our seeds",
+            *columns,
+            "self B4 above the baseline (95 % interval)",
+            "status",
+        ),
+        rows,
+    )
+
+
+def _said(found: Interval | None, below: str, above: str) -> str:
+    if found is None:
+        return ""
+    word = (above if found.mean > 0 else below) if found.excludes_zero else "not settled"
+    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}): {word}"
+
+
+def _control(form: str, runs: Rows) -> list[Block]:
+    """Table 6: what the paper shows by example is measured, and shown by example."""
+    columns = ("has the word", "follows the word")
+    names = (BASELINE, "Middle-Out + Self-Attention")
+    found = None
+    if all(name in runs for name in names):
+        found = difference(runs[names[1]], runs[names[0]], of="follows")
+    rows: list[list[Cell]] = [
+        [
+            name,
+            len(runs[name]),
+            *(mean_and_spread(runs[name], column) for column in columns),
+            _said(found, "less", "more") if name == names[1] else "",
+            runs[name][0]["status"],
+        ]
+        for name in names
+        if name in runs
+    ]
+    first = {name: runs[name][0]["details"]["pairs"] for name in names if name in runs}
+    shown: list[list[Cell]] = []
+    for number, pairs in enumerate(zip(*first.values(), strict=True), start=1):
+        for side in (0, 1):
+            here = [pair[side] for pair in pairs]
+            said = [entry["caption"] for entry in here]
+            shown.append([number, here[0]["word"], here[0]["reference"], *said])
+    return [
+        Table(
+            f"middle_out-6-{form}",
+            "Table 6 in numbers: captions of two images in a row by the middle word of each, in "
+            "percent: those that have the word, and those that agree more, by CIDEr-D, with the "
+            "image whose word it is (50 is chance). The paper gives examples alone",
+            ("row", "our seeds", *columns, "follows above the baseline (95 % interval)", "status"),
+            rows,
+        ),
+        Table(
+            f"middle_out-6-captions-{form}",
+            "The first pairs of the test split",
+            ("pair", "word", "a reference", *first),
+            shown,
+            folded=True,
+        ),
+    ]
