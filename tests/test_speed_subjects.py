@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed import drawn, suites
-from benchmarks.speed.case import COMPILED, HALVES, PRECISIONS, Case, Sizes
+from benchmarks.speed.case import HALVES, PRECISIONS, Case, Sizes, eager
 from benchmarks.speed.subjects import SUBJECTS
 from tests.speed import CPU, tiny
 from tests.tolerances import COUNTED, SAME_WORK, error
@@ -23,7 +23,7 @@ def results(subject: str, **sizes):
     """What each implementation that can be had gives."""
     case, found = tiny(subject, **sizes), {}
     for name in case.implementations:
-        if not name.endswith(COMPILED):
+        if name == eager(name):
             try:
                 found[name] = case.subject.make(case, name, CPU).call()
             except ValueError:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.regressions.suite import Benchmark
-from benchmarks.speed.case import COMPILED
+from benchmarks.speed.case import eager
 from benchmarks.verify import own
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.hold import hold
@@ -37,7 +37,7 @@ def failures(benchmark: Benchmark, implementation: str, device: str, examples: i
         device: where PyTorch computes.
         examples: cases for each property.
     """
-    name = implementation.removesuffix(COMPILED)
+    name = eager(implementation)
     found = [line for of in benchmark.held_to for line in _failures(of, name, device, examples)]
     if benchmark.module == "decoding" and not found:
         found += _reads_otherwise(benchmark, name, device)

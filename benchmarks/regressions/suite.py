@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.errors import InputError
-from benchmarks.speed.case import COMPILED, Case, Sizes, Subject
+from benchmarks.speed.case import Case, Sizes, Subject, eager
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,6 @@ def chosen(
         known = {name for one in found for name in one.find().implementations}
         raise InputError(
             f"--implementation {implementation}: none of these benchmarks has it, expected one of "
-            f"{', '.join(sorted(name for name in known if not name.endswith(COMPILED)))}"
+            f"{', '.join(sorted(name for name in known if eager(name) == name))}"
         )
     return having

@@ -16,6 +16,8 @@ Function = Callable[..., Any]
 
 COMPILED = "+compile"
 """Behind an implementation's name: the same through ``torch.compile``."""
+GRAPHED = "+graphs"
+"""Likewise, as CUDA graphs."""
 UNAVAILABLE = (ValueError, ImportError)
 """What an implementation raises that is not there, or cannot do what is asked of it."""
 V2 = "static:32,64,128,256,512"
@@ -201,6 +203,11 @@ def settings(precision: str, threads: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(before[0])
         torch.set_float32_matmul_precision(before[1])
+
+
+def eager(implementation: str) -> str:
+    """The implementation that another is compiled or captured of; itself, if it is neither."""
+    return implementation.removesuffix(COMPILED).removesuffix(GRAPHED)
 
 
 def prepared(function: Function, case: Case, implementation: str, device: torch.device) -> Function:

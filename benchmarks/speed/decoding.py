@@ -10,17 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.speed.case import COMPILED, HALVES, Case, Subject, Work
+from benchmarks.speed.case import COMPILED, GRAPHED, HALVES, Case, Subject, Work
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import MODEL, captioner, features
 from torch_impl import decoding
+from torch_impl.graphed_search import GraphedBeamSearch
 from torch_impl.incremental import Incremental
 from torch_impl.models import Captioner
 from torch_impl.transformer import Mixer
 
-IMPLEMENTATIONS = ("prefix", "incremental", "prefix-auto", "incremental" + COMPILED)
+IMPLEMENTATIONS = (
+    "prefix",
+    "incremental",
+    "prefix-auto",
+    "incremental" + COMPILED,
+    "incremental" + GRAPHED,
+)
 """A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
-token at a time, the encoder and the step through ``torch.compile``."""
+token at a time, the encoder and the step through ``torch.compile``, or all of it as CUDA graphs."""
 
 
 class _Whole:
@@ -80,13 +87,18 @@ def _decoding(
         "incremental" + COMPILED: _Compiled,
     }
     reader = readers.get(implementation, _Whole)(model)
-    search: Callable[..., Any] = decoding.greedy
-    if beam:
-        search = partial(decoding.beam_search, beam_size=sizes.beam)
+    search: Callable[..., Any] = partial(decoding.greedy, reader, max_length=sizes.tokens)
+    found: dict[str, Any] = {"beam_size": sizes.beam if beam else 1, "max_length": sizes.tokens}
+    if implementation.endswith(GRAPHED):
+        if device.type != "cuda":
+            raise ValueError("CUDA graphs are of a GPU, expected --device cuda")
+        search = GraphedBeamSearch(model, **found)
+    elif beam:
+        search = partial(decoding.beam_search, reader, **found)
 
     def decode() -> Any:
         with _precision(case, device):
-            return search(reader, images, max_length=sizes.tokens)
+            return search(images)
 
     return Work(decode, [*model.parameters(), images])
 

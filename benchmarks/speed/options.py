@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.errors import InputError
 from benchmarks.speed import drawn, suites
-from benchmarks.speed.case import COMPILED, PRECISIONS, V2, Case
+from benchmarks.speed.case import PRECISIONS, V2, Case, eager
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.subjects import SUBJECTS, named
 
@@ -116,13 +116,13 @@ def _only(beginnings: Sequence[str], cases: Sequence[Case], device: torch.device
         names |= dict.fromkeys([n for n in found if n in inside or n == beginning] or found)
     chosen = [case for case in cases if case.subject.name in names]
     for name in (name for name in names if name not in inside):
-        eager = [
+        here = [
             implementation
             for implementation in SUBJECTS[name].implementations
             if device.type == "cuda"
-            or not (implementation.endswith(COMPILED) or implementation == "fused")
+            or (eager(implementation) == implementation and implementation != "fused")
         ]
-        chosen.append(Case(SUBJECTS[name], tuple(eager)))
+        chosen.append(Case(SUBJECTS[name], tuple(here)))
     return chosen
 
 

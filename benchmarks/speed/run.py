@@ -16,7 +16,7 @@ from benchmarks.errors import InputError
 from benchmarks.records import Record
 from benchmarks.speed import resources
 from benchmarks.speed import threads as cpu_threads
-from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Work, settings
+from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Work, eager, settings
 from benchmarks.timing import Budget, Measurement, measure
 from benchmarks.verify import table
 
@@ -181,17 +181,16 @@ def _timed(
 
 
 def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
-    """What a call takes; within compiled code only CUDA's memory is seen."""
-    eager = name.removesuffix(COMPILED)
-    if eager == name:
+    """What a call takes; within compiled code only CUDA's memory is seen, in graphs nothing."""
+    if eager(name) == name:
         taken = resources.count(work.call, work.given, device)
         if not work.trains:
             del taken["saved bytes"]
         return taken
     assert case.subject.make is not None
-    same = case.subject.make(case, eager, device)
+    same = case.subject.make(case, eager(name), device)
     taken = {"flops": resources.count(same.call, same.given, device)["flops"]}
-    if device.type == "cuda":
+    if device.type == "cuda" and name.endswith(COMPILED):
         taken["peak bytes"] = resources.peak(work.call, device)
     return taken
 

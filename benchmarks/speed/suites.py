@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.speed import drawn, recurrent
-from benchmarks.speed.case import COMPILED, V2, Case, Sizes
+from benchmarks.speed.case import COMPILED, GRAPHED, V2, Case, Sizes
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.models import RECIPE
 from benchmarks.speed.subjects import SUBJECTS
@@ -20,6 +20,7 @@ EAGER = (*FORMS, "fused")
 ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
 SCANS = ("literal", "scan")
 READERS = ("prefix", "incremental")
+READERS_ON_GPU = (*READERS, "incremental" + GRAPHED)
 READERS_COMPILED = (*READERS, "incremental" + COMPILED)
 ENCODERS = (
     ATTENTION,
@@ -84,7 +85,7 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
         needed.append(case("static-layer forward+backward", EAGER, precision))
         needed.append(case("static-operator forward+backward", EAGER, precision))
         needed.append(case("xe-step", EAGER, precision, dropout=RECIPE.dropout))
-        needed.append(case("beam", READERS, precision))
+        needed.append(case("beam", READERS_ON_GPU, precision))
         for subject in (
             "static-layer forward",
             "dynamic-layer forward",
@@ -96,7 +97,7 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
         ):
             rest.append(case(subject, EAGER, precision))
             compiled.append(case(subject, ALL_COMPILED, precision))
-        rest.append(case("greedy", READERS, precision))
+        rest.append(case("greedy", READERS_ON_GPU, precision))
         for subject in ("static-layer forward+backward", "static-operator forward+backward"):
             compiled.append(case(subject, ALL_COMPILED, precision))
         compiled.append(case("xe-step", ALL_COMPILED, precision, dropout=RECIPE.dropout))
