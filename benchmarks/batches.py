@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.datasets import CaptionData, Features, FeatureStore, Split
+from benchmarks.datasets.pixels import Pixels
 from benchmarks.datasets.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
@@ -193,10 +194,14 @@ def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 def padded_features(store: FeatureStore, image_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
     """The features (B, L, ...) of some images, zeros after each one's length, and lengths.
 
+    Of pictures that a captioner encodes itself the pixels, and the lengths of what it makes.
+
     Raises:
         InputError: an image is not in the store, or its features are damaged.
     """
     rows = [store.features(image_id) for image_id in image_ids]
+    if isinstance(store, Pixels):
+        return torch.from_numpy(np.stack(rows)), torch.full((len(rows),), store.num_features)
     lengths = [len(row) for row in rows]
     features = np.zeros((len(rows), max(lengths), *rows[0].shape[1:]), rows[0].dtype)
     for row, target in zip(rows, features, strict=True):

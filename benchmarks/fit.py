@@ -23,6 +23,7 @@ from benchmarks.run_folder import RunFolder
 from torch_impl.computation import Computation
 from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build
 from torch_impl.training import NonFiniteError, Step
+from torch_impl.weights import CheckpointError, fingerprint, load_weights
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class _Fit:
         record = {
             "kind": "validation",
             "step": self.training.step,
-            "epoch": self.training.epoch,
+            # before the first step, the epoch before the first
+            "epoch": self.training.epoch if self.training.step else -1,
             metric: scores.values[metric],
             "metric": metric,
             "images": len(captions),
@@ -143,7 +145,7 @@ class _Fit:
         """Go on from the folder's last checkpoint, or start where a kill left none."""
         assert self.folder
         if not self.folder.last.exists():
-            self.folder.cut_log(0)
+            self.folder.cut_log(-1)
             return
         last = run_folder.load(self.folder.last)
         try:
@@ -164,6 +166,7 @@ def fit(
     out: Path | None = None,
     *,
     initial: Mapping[str, Tensor] | None = None,
+    improve: bool = False,
     resume: bool = False,
     minutes: float | None = None,
     device: str = "cpu",
@@ -184,6 +187,8 @@ def fit(
         seed: of the initial weights, the order of the data and dropout.
         out: the folder to keep the run in; None keeps nothing.
         initial: the weights to begin with, of an earlier stage; drawn by the seed if None.
+        improve: validate before the first step too, so that a training which does not improve on
+            the weights that it begins with gives them back.
         resume: go on with the run in ``out``.
         minutes: stop at the epoch after which no other would fit into them, or at once when they
             are over.
@@ -204,7 +209,10 @@ def fit(
         configuration = replace(configuration, dropout_of=recipe.dropout_of)
     model = _new_model(configuration, seed)
     if initial is not None:
-        model.load_state_dict(initial)
+        try:
+            load_weights(model, initial, "the weights to begin with")
+        except CheckpointError as error:
+            raise InputError(str(error)) from error
     model.to(device)
     folder = RunFolder(out) if out else None
     run = _Fit(data, model, settings, seed, folder, computation)
@@ -217,6 +225,7 @@ def fit(
                 "model": configuration.to_dict(),
                 "settings": asdict(settings),
                 "computation": asdict(computation),
+                "initial": None if initial is None else fingerprint(initial),
                 "seed": seed,
             },
             data.vocabulary,
@@ -225,6 +234,9 @@ def fit(
     if resume:
         run.resume()
     try:
+        if improve and not run.history:
+            run.validate()
+            run.save()
         finished = _train(run, minutes, log_every, checkpoint_seconds, progress)
     except (InputError, NonFiniteError) as error:
         kept = folder is not None and folder.last.exists()

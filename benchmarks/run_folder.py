@@ -124,7 +124,7 @@ class RunFolder:
         Raises:
             InputError: the file is no log, or cannot be written.
         """
-        log = self.read_log() if step or self.log.exists() else []
+        log = self.read_log() if step > 0 or self.log.exists() else []
         kept = [record for record in log if record["step"] <= step]
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(record) + "\n" for record in kept)

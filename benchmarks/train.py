@@ -1,4 +1,4 @@
-"""``captionbench train``: cross-entropy training, validated by CIDEr-D, resumable after a kill."""
+"""``captionbench train``: by cross-entropy, or a paper's recipe; resumable after a kill."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from benchmarks import data_options
+from benchmarks import data_options, train_recipe
+from benchmarks.datasets import CaptionData, karpathy, pixels
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
+from benchmarks.features import images_beside
 from benchmarks.fit import chosen_by, fit, verdict
 from benchmarks.presets import PRESETS, Settings, configuration
+from benchmarks.recipes import RECIPES
+from benchmarks.run_folder import load_captioner
 from torch_impl.computation import PRECISIONS, Computation
 from torch_impl.expansion.functional import DROPOUTS
-from torch_impl.optimization import RECIPES
+from torch_impl.models import AnyCaptioner
+
+PresetT = TypeVar("PresetT")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +34,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="keep the words of another run in place of the data's own",
     )
+    pictures = parser.add_argument_group("pictures, for the steps that train the backbone too")
+    pictures.add_argument(
+        "--backbone",
+        metavar="FILE",
+        help="Swin's published weights in place of cached features; tiny: a small one, untrained",
+    )
+    pictures.add_argument(
+        "--images",
+        type=Path,
+        nargs="+",
+        metavar="PLACE",
+        help="zip files or folders of photographs (default: those beside the data set)",
+    )
     model = parser.add_argument_group("model")
     model.add_argument("--encoder", help="attention, aoa, static:64, static:8,16,32, dynamic:16")
     model.add_argument("--decoder", help="attention, aoa, dynamic:16")
@@ -35,15 +54,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
         model.add_argument(f"--{name}", type=int, metavar="N")
     training = parser.add_argument_group("training")
     training.add_argument(
+        "--recipe",
+        choices=list(RECIPES),
+        help="a paper's steps in turn, a folder of DIR each (default: cross-entropy alone)",
+    )
+    training.add_argument(
         "--preset",
-        choices=list(PRESETS),
-        help="sizes and training that the other options override "
+        choices=list(dict.fromkeys([*PRESETS, *(name for of in RECIPES.values() for name in of)])),
+        help="sizes and training that the other options override: of a recipe paper, as-run, or "
+        "scenes (default: scenes with --scenes, else as-run); without one scenes, few or flickr8k "
         "(default: scenes with --scenes, else flickr8k)",
     )
     training.add_argument(
-        "--recipe", choices=list(RECIPES), help="a paper's training in place of the preset's"
+        "--steps", nargs="+", metavar="STEP", help="those of the recipe to take (default: all)"
     )
-    training.add_argument("--warm-up", type=int, metavar="STEPS")
+    training.add_argument(
+        "--initial",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="begin with another run's weights, whose words the data must have",
+    )
+    training.add_argument(
+        "--warm-up", type=int, metavar="STEPS", help="of the recipe's steps that have one"
+    )
     training.add_argument("--epochs", type=int, metavar="N")
     training.add_argument("--batch-size", type=int, metavar="CAPTIONS")
     training.add_argument("--learning-rate", type=float, metavar="RATE", help="after the warm-up")
@@ -76,11 +109,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name.
     """
-    preset = PRESETS[arguments.preset or ("scenes" if arguments.scenes else "flickr8k")]
-    settings = _settings(preset.settings, arguments)
-    fields = ("encoder", "decoder", "d_model", "d_ff", "num_heads")
-    layers = ("num_encoder_layers", "num_decoder_layers")
-    model = dict(preset.model) | _given(arguments, {name: name for name in fields + layers})
     if not 0 <= arguments.seed < 2**63:
         raise InputError(f"--seed is {arguments.seed}, expected 0 to 2^63 - 1")
     if arguments.log_every < 1:
@@ -90,7 +118,94 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.checkpoint_seconds >= 0:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
     check_device(arguments.device)
-    data = data_options.load(arguments)
+    if arguments.recipe:
+        return _recipe(arguments)
+    for name in ("steps", "backbone", "images"):
+        if getattr(arguments, name):
+            raise InputError(f"--{name} goes with --recipe")
+    preset = _preset(PRESETS, "scenes" if arguments.scenes else "flickr8k", arguments.preset)
+    settings = _settings(preset.settings, arguments)
+    data = _worded(data_options.load(arguments), arguments)
+    initial = _initial(arguments.initial, data)
+    result = fit(
+        data,
+        configuration(data, settings.recipe, {**preset.model, **_model(arguments)}),
+        settings,
+        arguments.seed,
+        arguments.out,
+        initial=initial.state_dict() if initial else None,
+        resume=arguments.resume,
+        minutes=arguments.minutes,
+        device=arguments.device,
+        **_options(arguments),
+    )
+    state = "all epochs done" if result.finished else "time is up, --resume goes on"
+    print(f"{arguments.out}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
+    return 0
+
+
+def _recipe(arguments: argparse.Namespace) -> int:
+    """Take a recipe's steps, and say of each how its best validation scored."""
+    presets = RECIPES[arguments.recipe]
+    preset = _preset(presets, "scenes" if arguments.scenes else "as-run", arguments.preset)
+    names = train_recipe.chosen(preset, arguments.steps, pictures=arguments.backbone is not None)
+    steps = {
+        name: replace(step, settings=_settings(step.settings, arguments))
+        for name, step in preset.steps.items()
+    }
+    vision = None
+    if arguments.backbone:
+        data, vision = _seen(arguments)
+    elif arguments.images:
+        raise InputError("--images goes with --backbone")
+    else:
+        data = data_options.load(arguments)
+    data = _worded(data, arguments)
+    results = train_recipe.train(
+        replace(preset, steps=steps),
+        names,
+        data,
+        arguments.out,
+        model=_model(arguments),
+        seed=arguments.seed,
+        vision=vision,
+        initial=_initial(arguments.initial, data),
+        resume=arguments.resume,
+        minutes=arguments.minutes,
+        device=arguments.device,
+        **_options(arguments),
+    )
+    for name, result in results.items():
+        best, seconds = verdict(result.best), result.seconds
+        print(f"{arguments.out / name}: best {best}; {seconds:.0f} s")
+    if len(results) < len(names) or not all(result.finished for result in results.values()):
+        print(f"{arguments.out}: time is up, --resume goes on")
+    return 0
+
+
+def _preset(presets: Mapping[str, PresetT], default: str, name: str | None) -> PresetT:
+    if (name or default) not in presets:
+        raise InputError(f"--preset {name}: expected one of {', '.join(presets)} here")
+    return presets[name or default]
+
+
+def _seen(arguments: argparse.Namespace) -> tuple[CaptionData, train_recipe.Vision]:
+    """The data set with its pictures, and what sees them."""
+    if arguments.features or arguments.mean_features:
+        raise InputError("--backbone makes the features: --features and --mean-features do not go")
+    backbone = train_recipe.backbone(arguments.backbone, arguments.seed)
+    if arguments.scenes:
+        if arguments.images:
+            raise InputError("--images goes with --karpathy; the scenes bring their own")
+        return data_options.load(arguments), train_recipe.Vision(pixels.of_scenes(), backbone)
+    path = arguments.karpathy
+    seen = pixels.of_photographs(path, arguments.images or images_beside(path))
+    data = karpathy.with_features(path, pixels.Pixels(seen, (), backbone))
+    return data, train_recipe.Vision(seen, backbone)
+
+
+def _worded(data: CaptionData, arguments: argparse.Namespace) -> CaptionData:
+    """``data`` in the words asked for, with a line on stderr where its training validates it."""
     if arguments.vocabulary_of:
         data = data_options.with_words_of(data, arguments.vocabulary_of)
     if chosen_by(data) == "train":
@@ -99,29 +214,45 @@ def run(arguments: argparse.Namespace) -> int:
             "trained on, which says nothing of others",
             file=sys.stderr,
         )
-    result = fit(
-        data,
-        configuration(data, settings.recipe, model),
-        settings,
-        arguments.seed,
-        arguments.out,
-        resume=arguments.resume,
-        minutes=arguments.minutes,
-        device=arguments.device,
-        computation=_computation(arguments),
-        log_every=arguments.log_every,
-        checkpoint_seconds=arguments.checkpoint_seconds,
-        progress=True,
-    )
-    state = "all epochs done" if result.finished else "time is up, --resume goes on"
-    print(f"{arguments.out}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
-    return 0
+    return data
+
+
+def _initial(checkpoint: Path | None, data: CaptionData) -> AnyCaptioner | None:
+    """The model to begin with.
+
+    Raises:
+        InputError: it has other words than ``data``.
+    """
+    if checkpoint is None:
+        return None
+    model, vocabulary = load_captioner(checkpoint)
+    if vocabulary.fingerprint != data.vocabulary.fingerprint:
+        raise InputError(
+            f"{checkpoint}: a vocabulary of {len(vocabulary)}, which is not that of {data.name} "
+            f"({len(data.vocabulary)}), expected --vocabulary-of {checkpoint}"
+        )
+    return model
+
+
+def _model(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The sizes that were given."""
+    fields = ("encoder", "decoder", "d_model", "d_ff", "num_heads")
+    layers = ("num_encoder_layers", "num_decoder_layers")
+    return _given(arguments, {name: name for name in fields + layers})
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What changes no number, or by rounding alone."""
+    return {
+        "computation": _computation(arguments),
+        "log_every": arguments.log_every,
+        "checkpoint_seconds": arguments.checkpoint_seconds,
+        "progress": True,
+    }
 
 
 def _settings(settings: Settings, arguments: argparse.Namespace) -> Settings:
-    """The preset's settings, or the recipe's, with the options given."""
-    if arguments.recipe:
-        settings = Settings(RECIPES[arguments.recipe])
+    """``settings`` with the options given."""
     of_recipe = {
         "warm_up": "warmup",
         "epochs": "epochs",
@@ -130,8 +261,11 @@ def _settings(settings: Settings, arguments: argparse.Namespace) -> Settings:
         "dropout": "dropout",
         "dropout_of": "dropout_of",
     }
+    given = _given(arguments, of_recipe)
+    if arguments.recipe and not settings.recipe.warmup:
+        given.pop("warmup", None)
     try:
-        recipe = replace(settings.recipe, **_given(arguments, of_recipe))
+        recipe = replace(settings.recipe, **given)
     except ValueError as error:
         raise InputError(str(error)) from error
     of_loading = _given(arguments, {"captions_per_image": "captions_per_image"})

@@ -118,6 +118,31 @@ def load_released(
     return EndToEnd(swin, model).eval()
 
 
+def load_swin(path: Path) -> SwinTransformer:
+    """The backbone of a file of Swin's published weights, in evaluation mode; not its classifier.
+
+    Sizes are read from the tensors. Nothing in the file is executed, and nothing is loaded unless
+    every key is known and fits.
+
+    Args:
+        path: the file, a dictionary of tensors or one with such a dictionary as its ``model``.
+
+    Raises:
+        CheckpointError: as ``load_released`` does of files and tensors.
+    """
+    where, content = str(path), _read(Path(path))
+    if isinstance(content, Mapping):
+        content = content.get("model", content)
+    weights, problems = _tensors(content, where)
+    weights = {name: t for name, t in weights.items() if not name.startswith("head.")}
+    swin = _swin(weights, where)
+    shapes = {name: tuple(tensor.shape) for name, tensor in swin.state_dict().items()}
+    problems += misfits(shapes, weights)
+    refuse(problems or _of_other_types(weights), where)
+    _fill(swin, weights)
+    return swin.eval()
+
+
 def _read(path: Path) -> Any:
     """What PyTorch saved, of tensors and plain values alone."""
     if not path.is_file():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.datasets import CaptionData, Split
+from benchmarks.datasets import CaptionData, FeatureStore, Split
 from benchmarks.datasets.captions import read_references
 from benchmarks.datasets.features import ShardedFeatures, require
 from benchmarks.datasets.vocabulary import Vocabulary
@@ -76,9 +76,18 @@ def load(path: Path, features: Path) -> CaptionData:
     if store.index.signature.get("photographs", expected) != expected:
         raise InputError(f"{features}: features of other photographs than those of {path}")
     require(store, (photograph.image_id for photograph in photographs), str(features))
+    signature = {k: v for k, v in store.index.signature.items() if k != "photographs"}
+    return replace(with_features(path, store), backbone=signature)
 
+
+def with_features(path: Path, store: FeatureStore) -> CaptionData:
+    """The data set at ``path``, whose images are seen as ``store`` has them.
+
+    Raises:
+        InputError: a bad file.
+    """
     references: dict[str, dict[int, list[str]]] = {}
-    for name in dict.fromkeys(photograph.split for photograph in photographs):
+    for name in dict.fromkeys(photograph.split for photograph in read_photographs(path)):
         merged = "train" if name == "restval" else name
         references.setdefault(merged, {}).update(read_references(path, name))
     if "train" not in references:
@@ -88,7 +97,6 @@ def load(path: Path, features: Path) -> CaptionData:
         fingerprint=sha256(f"{sha256(read_bytes(path, LAYOUT))} {store.fingerprint}".encode()),
         vocabulary=_vocabulary(path, references["train"]),
         splits={name: Split(list(texts), texts, store) for name, texts in references.items()},
-        backbone={k: v for k, v in store.index.signature.items() if k != "photographs"},
     )
 
 

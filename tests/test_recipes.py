@@ -1,0 +1,414 @@
+"""``captionbench train --recipe``: the papers' steps, each from the one before, killed anywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import cli, fit, run_folder, train_recipe
+from benchmarks.batches import ImageBatches, padded_features
+from benchmarks.datasets import Split, pixels, scenes
+from benchmarks.datasets.features import ArrayFeatures
+from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.objectives import cider_d
+from benchmarks.recipes import RECIPES
+from benchmarks.run_folder import RunFolder, load_captioner
+from reference import cider
+from tests.tolerances import assert_close
+from torch_impl import training_loop
+from torch_impl.models import EndToEnd
+
+DATA = ["--scenes", "8,3,1"]
+SIZES = ["--d-model", 8, "--d-ff", 8, "--num-heads", 2]
+SIZES += ["--num-encoder-layers", 1, "--num-decoder-layers", 1]
+SHORT = ["--epochs", 2, "--batch-size", 5, "--log-every", 1, "--checkpoint-seconds", 0]
+RATES = ["--learning-rate", 1e-2, "--warm-up", 2]
+TRAIN = ["train", "--recipe", "expansionnet_v2", *DATA, *SIZES, *SHORT, *RATES]
+SEEING = [*TRAIN, "--backbone", "tiny"]
+CLOCKS = {"seconds", "validation_seconds", "captions_per_second", "waiting_share"}
+STEPS = ("A", "B", "C", "D")
+
+
+def main(*words: Any) -> int:
+    return cli.main([str(word) for word in words])
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    log = RunFolder(folder).read_log()
+    return [{k: v for k, v in record.items() if k not in CLOCKS} for record in log]
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """The same numbers, clocks aside, and the same weights, bit for bit."""
+    assert log_of(one) == log_of(other)
+    for name in ("last.safetensors", "best.safetensors"):
+        a, b = run_folder.load(one / name), run_folder.load(other / name)
+        assert a.weights.keys() == b.weights.keys()
+        assert all(torch.equal(a.weights[key], b.weights[key]) for key in a.weights), name
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All four steps, which nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert main(*SEEING, "--out", folder) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("recipe", "preset", "steps"),
+    [
+        (
+            "expansionnet_v2",
+            "paper",
+            {
+                "A": (2e-4, 10_000, "linear", 0.8, 2, 8, 48, 0.0, 0.1, "radam", 3),
+                "B": (3e-5, 0, "linear", 0.55, 1, 2, 48, 0.0, 0.1, "radam", 3),
+                "C": (1e-4, 0, "linear", 0.8, 1, 9, 48, 0.0, 0.1, "radam", 5),
+                "D": (2e-6, 0, "linear", 1.0, 1, 1, 20, 0.0, 0.1, "radam", 5),
+            },
+        ),
+        (
+            "expansionnet_v2",
+            "as-run",
+            {
+                "A": (2e-4, 10_000, "hyperbolic", 0.8, 2, 8, 48, 0.1, 0.3, "radam-as-run", 3),
+                "B": (3e-5, 0, "hyperbolic", 0.55, 1, 2, 48, 0.1, 0.3, "radam-as-run", 3),
+                "C": (1e-4, 0, "hyperbolic", 0.8, 1, 9, 48, 0.0, 0.1, "radam-as-run", 5),
+                "D": (2e-6, 0, "hyperbolic", 1.0, 1, 1, 20, 0.0, 0.1, "radam-as-run", 5),
+            },
+        ),
+        (
+            "expansionnet_v1",
+            "paper",
+            {
+                "cross-entropy": (2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "radam", 2),
+                "fine-tuning": (5e-6, 0, "linear", 1.0, 2, 1, 10, 0.0, 0.1, "radam", 2),
+                "self-critical": (1e-4, 10_000, "linear", 0.8, 2, 35, 32, 0.0, 0.1, "radam", 5),
+            },
+        ),
+        (
+            "expansionnet_v1",
+            "as-run",
+            {
+                "cross-entropy": (
+                    *(2e-4, 20_000, "hyperbolic", 0.8, 2, 25, 48, 0.1, 0.3),
+                    *("radam-as-run", 2),
+                ),
+                "fine-tuning": (5e-6, 0, "hyperbolic", 1.0, 2, 1, 10, 0.1, 0.3, "radam-as-run", 2),
+                "self-critical": (
+                    *(1e-4, 20_000, "hyperbolic", 0.8, 2, 35, 32, 0.0, 0.1),
+                    *("radam-as-run", 5),
+                ),
+            },
+        ),
+    ],
+)
+def test_recipes_are_the_papers_and_as_run(
+    recipe: str, preset: str, steps: dict[str, tuple[Any, ...]]
+) -> None:
+    found = RECIPES[recipe][preset].steps
+    assert list(found) == list(steps)
+    for name, step in found.items():
+        r, chosen = step.settings.recipe, step.settings
+        numbers = (r.lr, r.warmup, r.schedule, r.anneal, r.anneal_every, r.epochs, r.batch_size)
+        assert (
+            *numbers,
+            r.label_smoothing,
+            r.dropout,
+            r.algorithm,
+            chosen.validation_beam,
+        ) == steps[name]
+        rewarded = name in ("C", "D", "self-critical")
+        assert chosen.objective == ("self_critical" if rewarded else "cross_entropy")
+        assert step.end_to_end == (name in ("B", "D"))
+        assert (chosen.num_samples, chosen.baseline) == (5, "leave_one_out")
+        assert chosen.captions_per_image == 1
+
+
+def plain(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The captioner's weights, of which some have none to move them: a bias of keys, say."""
+    return {
+        name.removeprefix("captioner."): value
+        for name, value in weights.items()
+        if name.startswith(("captioner.decoder", "decoder")) and not name.endswith("key.bias")
+    }
+
+
+def test_each_step_begins_with_the_best_of_the_one_before(whole: Path) -> None:
+    best = {name: run_folder.load(whole / name / "best.safetensors") for name in STEPS}
+    weights = {name: plain(checkpoint.weights) for name, checkpoint in best.items()}
+    for name, before in zip(STEPS[1:], STEPS, strict=False):
+        first, *_ = (r for r in log_of(whole / name) if r["kind"] == "validation")
+        assert (first["step"], first["epoch"]) == (0, -1)
+        assert first["CIDEr-D"] == best[before].state["best"]["CIDEr-D"]
+        # with rates that move every weight, what did not improve is given back as it was
+        kept = best[name].state["best"]
+        for key in weights[name].keys() & weights[before].keys():
+            assert torch.equal(weights[name][key], weights[before][key]) == (kept["step"] == 0)
+    for name in ("C", "D"):
+        assert all("reward" in r for r in log_of(whole / name) if r["kind"] == "steps")
+    for name in ("A", "C"):
+        assert not isinstance(load_captioner(whole / name)[0], EndToEnd)
+    trained = run_folder.load(whole / "B" / "last.safetensors").weights
+    drawn = train_recipe.backbone("tiny", 0).state_dict()
+    moved = [k for k in drawn if not torch.equal(trained[f"backbone.{k}"], drawn[k])]
+    # every parameter but buffers, and keys' biases, which a softmax does not feel
+    assert len(moved) == len(list(train_recipe.backbone("tiny", 0).parameters()))
+
+
+class CtrlC(KeyboardInterrupt):
+    """Ctrl-C, pressed by the test."""
+
+
+def interrupted(patch: pytest.MonkeyPatch, after: int) -> None:
+    """Press Ctrl-C before or after the ``after // 2``-th thing that takes time or is written."""
+    left = after
+
+    def counted(function: Any) -> Any:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                raise CtrlC
+            left -= 1
+            result = function(*arguments, **options)
+            if left == 0:
+                raise CtrlC
+            left -= 1
+            return result
+
+        return wrapped
+
+    for owner, name in (
+        (training_loop.Training, "_step"),
+        (fit._Fit, "validate"),
+        (run_folder, "save"),
+        (train_recipe, "encoded"),
+        (run_folder.RunFolder, "prepare"),
+    ):
+        patch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+@settings(max_examples=3)
+@given(kills=st.lists(st.integers(0, 60), min_size=3, max_size=4))
+def test_killed_anywhere_in_any_step_a_recipe_resumes_to_the_same_numbers(
+    whole: Path, tmp_path_factory: pytest.TempPathFactory, kills: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
+    for kill in kills:
+        resume = ["--resume"] if (folder / "A" / "config.json").exists() else []
+        with pytest.MonkeyPatch.context() as patch:
+            interrupted(patch, kill)
+            assert main(*SEEING, "--out", folder, *resume) in (0, cli.EXIT_INTERRUPTED)
+    resume = ["--resume"] if (folder / "A" / "config.json").exists() else []
+    assert main(*SEEING, "--out", folder, *resume) == 0
+    for name in STEPS:
+        assert_same(folder / name, whole / name)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_whole_and_the_run_goes_on(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder, save, room = tmp_path / "run", os.fsync, iter(range(12))
+
+    def fsync(file: int) -> None:
+        if next(room, None) is None:
+            raise OSError(28, "No space left on device")
+        save(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        assert main(*SEEING, "--out", folder, "--steps", "A") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "cannot be written (No space left on device)" in error
+    last = run_folder.load(folder / "A" / "last.safetensors")
+    assert 0 < last.state["training"]["step"] < 16
+    assert not [file for file in (folder / "A").iterdir() if file.name.startswith(".")]
+    assert main(*SEEING, "--out", folder, "--resume") == 0
+    for name in STEPS:
+        assert_same(folder / name, whole / name)
+
+
+def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder = tmp_path / "run"
+    assert main(*TRAIN, "--out", folder, "--steps", "A") == 0
+    terms, calls = training_loop.Terms, iter(range(100))
+
+    def spoiled(loss: torch.Tensor, reward: torch.Tensor) -> Any:
+        return terms(loss * (torch.nan if next(calls) == 2 else 1), reward)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("torch_impl.training.Terms", spoiled)
+        assert main(*TRAIN, "--out", folder, "--steps", "C") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "loss is nan at step 3 (epoch 1, batch 0), images " in error
+    last = RunFolder(folder / "C").last
+    assert f"{last} is kept" in error
+    assert run_folder.load(last).state["training"]["step"] == 2
+    assert main(*TRAIN, "--out", folder, "--steps", "C", "--resume") == 0
+
+
+def test_steps_that_need_pictures_are_left_out_by_choice_alone(tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "run"
+    assert main(*TRAIN, "--out", folder) == 2
+    assert "B and D train the backbone too" in capsys.readouterr().err
+    assert not folder.exists()
+    assert main(*TRAIN, "--out", folder, "--steps", "C", "A") == 0
+    assert sorted(file.name for file in folder.iterdir()) == ["A", "C"]
+    # in two commands, which are one in two parts
+    again = tmp_path / "again"
+    assert main(*TRAIN, "--out", again, "--steps", "A") == 0
+    assert main(*TRAIN, "--out", again, "--steps", "C") == 0
+    for name in ("A", "C"):
+        assert_same(again / name, folder / name)
+
+
+def test_a_recipe_out_of_time_stops_and_goes_on_when_given_more(
+    whole: Path, tmp_path: Path, capsys: Any
+) -> None:
+    folder = tmp_path / "run"
+    assert main(*SEEING, "--out", folder, "--minutes", 1e-9) == 0
+    assert "time is up, --resume goes on" in capsys.readouterr().out
+    assert not (folder / "B").exists()
+
+
+def test_v1_s_steps_are_its_own(tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "run"
+    words = ["train", "--recipe", "expansionnet_v1", *DATA, *SIZES, *SHORT]
+    assert main(*words, "--out", folder) == 0
+    names = list(RECIPES["expansionnet_v1"]["scenes"].steps)
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        str(folder / name) for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*TRAIN, "--steps", "E"], "--steps E: expected some of A, B, C, D"),
+        ([*TRAIN, "--steps", "C"], "C begins with the weights of the step before"),
+        ([*TRAIN, "--steps", "A", "--preset", "few"], "--preset few: expected one of paper"),
+        ([*TRAIN, "--steps", "A", "--initial", "nowhere"], "nowhere: no such file"),
+        ([*TRAIN, "--steps", "A", "--images", "."], "--images goes with --backbone"),
+        ([*TRAIN, "--backbone", "nowhere"], "nowhere: no such file"),
+        ([*SEEING, "--mean-features"], "--mean-features do not go"),
+        ([*SEEING, "--images", "."], "--images goes with --karpathy"),
+        ([*TRAIN, "--steps", "A", "--accumulate", 0], "--accumulate is 0, expected at least 1"),
+        (["train", *DATA, "--steps", "A"], "--steps goes with --recipe"),
+        (["train", *DATA, "--preset", "paper"], "--preset paper: expected one of scenes, few"),
+        (["train", *DATA, "--backbone", "tiny"], "--backbone goes with --recipe"),
+    ],
+)
+def test_bad_input_to_a_recipe_exits_2_in_one_line_and_writes_nothing(
+    words: list[Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(*words, "--out", tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("captionbench: error: ")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_other_words_or_sizes_is_refused(
+    whole: Path, tmp_path: Path, capsys: Any
+) -> None:
+    words = ["train", "--scenes", "30,3,1", *SIZES, *SHORT, "--out", tmp_path / "run"]
+    assert main(*words, "--initial", whole / "A") == 2
+    error = capsys.readouterr().err
+    assert f"{whole / 'A'}: a vocabulary of " in error
+    assert "which is not that of scenes (" in error
+    assert f"expected --vocabulary-of {whole / 'A'}" in error
+    assert (
+        main(*TRAIN, "--steps", "A", "--d-ff", 9, "--out", tmp_path, "--initial", whole / "A") == 2
+    )
+    assert "does not fit the model: misshapen" in capsys.readouterr().err
+    # a backbone that made none of the features
+    assert main(*TRAIN, "--steps", "C", "--out", tmp_path, "--initial", whole / "B") == 2
+    assert "made none of the cached features" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
+    tmp_path: Path,
+) -> None:
+    data, seen = scenes.make(train=3, val=2, test=1), pixels.of_scenes()
+    backbone = train_recipe.backbone("tiny", 0)
+    cached = pixels.encoded(data, seen, backbone, tmp_path, "cpu")
+    live = pixels.unencoded(data, seen, backbone)
+    for name, split in live.splits.items():
+        images, lengths = padded_features(split.features, split.image_ids)
+        assert lengths.tolist() == [backbone.num_features] * len(split.image_ids)
+        with torch.no_grad():
+            expected = backbone(images)
+        features, _ = padded_features(cached.splits[name].features, split.image_ids)
+        np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
+    assert len({data.fingerprint, cached.fingerprint, live.fingerprint}) == 3
+    assert cached.backbone["backbone"] == "swin"
+
+
+WORDS = ["a", "big", "red", "star", "on", "sand"]
+texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+
+
+@given(st.lists(st.lists(texts, min_size=1, max_size=3), min_size=1, max_size=4), st.data())
+def test_the_reward_is_cider_d_with_end_tokens_and_no_reward_for_unknown_words(
+    captions: list[list[str]], data: st.DataObject
+) -> None:
+    """As if by words; what the vocabulary lacks are words, and "unk" is none of them."""
+    vocabulary = Vocabulary.from_captions(["a a big big red red"], 2)
+    store = ArrayFeatures({i: np.zeros((1, 2)) for i in range(len(captions))})
+    split = Split(list(range(len(captions))), dict(enumerate(captions)), store)
+    reward = cider_d(split, vocabulary)
+    known = [*(vocabulary.encode([word])[1] for word in ("a", "big", "red")), UNKNOWN_ID]
+    drawn = st.lists(st.sampled_from(known), max_size=5)
+    candidates = [[*data.draw(drawn), END_ID] for _ in captions]
+    named = {i: word for word, i in zip(("a", "big", "red"), known, strict=False)}
+    named |= {END_ID: "<end>", UNKNOWN_ID: "unk"}
+    expected = cider.cider_d(
+        [[named[i] for i in candidate] for candidate in candidates],
+        [[[*text.split(), "<end>"] for text in of] for of in captions],
+    )
+    scores = reward.score([[candidate] for candidate in candidates])
+    assert_close([score for (score,) in scores], expected)
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 3), st.integers(0, 9))
+def test_an_epoch_of_images_holds_each_with_references_once_wherever_it_is_entered(
+    count: int, size: int, start: int, seed: int
+) -> None:
+    store = ArrayFeatures({i: np.full((1, 2), i) for i in range(count + 1)})
+    # one without references
+    split = Split(list(range(count + 1)), {i: ["a"] for i in range(1, count + 1)}, store)
+    batches = ImageBatches(split, size, seed=seed)
+    whole = list(batches.epoch(seed))
+    assert len(whole) == len(batches)
+    seen = [int(x) for batch in whole for x in batch.features[:, 0, 0]]
+    assert sorted(seen) == list(range(1, count + 1))
+    for position, batch in enumerate(whole):
+        ids = [int(x) for x in batch.features[:, 0, 0]]
+        assert batches.image_ids(seed, position) == ids
+        assert [batches.captioned[place] for place in batch.places] == ids
+    rest = list(batches.epoch(seed, start))
+    for one, other in zip(whole[start:], rest, strict=True):
+        assert all(a.equal(b) for a, b in zip(one, other, strict=True))
+
+
+def test_no_images_to_sample_of_is_an_error() -> None:
+    split = Split([5], {5: []}, ArrayFeatures({5: np.zeros((1, 2))}))
+    with pytest.raises(InputError, match="no captions"):
+        ImageBatches(split, 2)
+    with pytest.raises(InputError, match="batch size is 0"):
+        ImageBatches(Split([5], {5: ["a"]}, split.features), 0)
