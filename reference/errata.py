@@ -146,9 +146,9 @@ ERRATA: tuple[Erratum, ...] = (
         ARNET,
         "Table 5, recurrent dropout",
         "the reference is to dropout in general; which connection is dropped is not said",
-        "the recurrent one: the gates read h_{t-1} times a mask over the probability of keeping "
-        "it, while the memory cell is left alone",
-        "the name; another common form drops the cell's update g_t",
+        "both recurrent ones: the gates read h_{t-1} times a mask over the probability of keeping "
+        "it, while the memory cell is left alone; and, as a row of its own, the update g_t dropped",
+        "the name fits the former, and is that of the latter in Semeniuta et al. (2016)",
     ),
     Erratum(
         READ_ONLY,

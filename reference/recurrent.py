@@ -57,13 +57,16 @@ def unroll(cell: Cell, xs: Sequence[Array] | Array, state: State) -> list[State]
     return states
 
 
-def _gated(T: Parameters, inputs: Sequence[Array], c: Array) -> State:
-    """The gates (i, f, o, g) from T times the concatenated inputs, the memory cell, the output."""
+def _gated(T: Parameters, inputs: Sequence[Array], c: Array, factors: Array | float = 1.0) -> State:
+    """The gates (i, f, o, g) from T times the concatenated inputs, the memory cell, the output.
+
+    ``factors`` are on the update g.
+    """
     preactivations: Array = T["weight"] @ np.concatenate(inputs)
     if "bias" in T:
         preactivations = preactivations + T["bias"]
     i, f, o, g = np.split(preactivations, 4)
-    c_t: Array = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    c_t: Array = sigmoid(f) * c + sigmoid(i) * (factors * np.tanh(g))
     return State(sigmoid(o) * np.tanh(c_t), c_t)
 
 
@@ -156,7 +159,8 @@ def zoneout(previous: State, present: State, z_c: Array | float, z_h: Array | fl
 def recurrent_dropout(cell: Cell, keep: Mask, p: float) -> Cell:
     """The cell with its recurrent connection dropped out: it reads ``keep * h_{t-1} / (1 - p)``.
 
-    The memory cell is left alone. In evaluation the cell itself is used.
+    The memory cell is left alone. In evaluation the cell itself is used. One of two readings of the
+    name, see ``update_dropout``.
 
     Args:
         cell: the transition.
@@ -166,9 +170,30 @@ def recurrent_dropout(cell: Cell, keep: Mask, p: float) -> Cell:
     Raises:
         ValueError: ``p`` out of range.
     """
+    _check_probability(p)
+    return lambda x, state: cell(x, State(keep * state.h / (1 - p), state.c))
+
+
+def update_dropout(x: Array, state: State, T: Parameters, keep: Mask, p: float) -> State:
+    """``c_t = f * c_{t-1} + i * (keep * g / (1 - p))``: the LSTM with its update dropped out.
+
+    The other reading of recurrent dropout (Semeniuta et al., 2016). In evaluation ``lstm``.
+
+    Args:
+        x, state, T: as ``lstm`` has them.
+        keep: (d,), True where a unit of g_t is kept.
+        p: the probability that one is not, in [0, 1).
+
+    Raises:
+        ValueError: ``p`` out of range.
+    """
+    _check_probability(p)
+    return _gated(T, [x, state.h], state.c, keep / (1 - p))
+
+
+def _check_probability(p: float) -> None:
     if not 0 <= p < 1:
         raise ValueError(f"p is {p}, expected in [0, 1)")
-    return lambda x, state: cell(x, State(keep * state.h / (1 - p), state.c))
 
 
 # The read-only LSTM: matrices W_ix (N, N_e) and W_im (N, N) by their printed names, no biases

@@ -68,6 +68,7 @@ def through_the_oracle(
     z_c: Array | None = None,
     z_h: Array | None = None,
     factors: Array | None = None,
+    updates: Array | None = None,
 ) -> list[oracle.State]:
     """The states along one sequence (T, d_x), with the masks (T, d) of its steps if there are."""
     states, scale = [], 1 - lstm.recurrent_dropout
@@ -75,6 +76,9 @@ def through_the_oracle(
         step: Any = cell(lstm, p, None if reads is None else reads[t])
         if factors is not None:
             step = oracle.recurrent_dropout(step, factors[t] * scale, lstm.recurrent_dropout)
+        if updates is not None:
+            given = {"T": gates_map(p), "keep": updates[t] * scale, "p": lstm.recurrent_dropout}
+            step = partial(oracle.update_dropout, **given)
         kept = (0.0 if z is None else z[t] for z in (z_c, z_h))
         state = oracle.zoneout(state, step(x, state), *kept)
         states.append(state)

@@ -257,10 +257,30 @@ def test_recurrent_dropout_keeps_what_is_read_in_expectation(seed, d, p):
     assert_close(read, past)
 
 
+@given(SEEDS, st.integers(1, 4), st.floats(0, 0.9))
+def test_update_dropout_keeps_the_memory_cell_in_expectation(seed, d, p):
+    """Kept whole it is the LSTM; what no update reaches only forgets."""
+    rng = np.random.default_rng(seed)
+    T, x, past = lstm_map(rng, d, d), rng.standard_normal(d), state(rng, d)
+    c = np.zeros(d)
+    for bits in itertools.product((False, True), repeat=d):
+        keep = np.array(bits)
+        probability = np.where(keep, 1 - p, p).prod()
+        c += probability * recurrent.update_dropout(x, past, T, keep, p).c
+    whole = recurrent.lstm(x, past, T)
+    assert_close(c, whole.c)
+    assert_close(recurrent.update_dropout(x, past, T, np.ones(d, dtype=bool), 0.0), whole)
+    none = recurrent.update_dropout(x, past, T, np.zeros(d, dtype=bool), p)
+    assert (np.abs(none.c) <= np.abs(past.c)).all()
+
+
 @pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
 def test_a_probability_of_dropout_out_of_range_is_refused(p):
     with pytest.raises(ValueError, match=f"p is {p}, expected in"):
         recurrent.recurrent_dropout(lambda _, state: state, np.ones(2, dtype=bool), p)
+    zeros, T = recurrent.zero_state(2), {"weight": np.zeros((8, 4))}
+    with pytest.raises(ValueError, match=f"p is {p}, expected in"):
+        recurrent.update_dropout(zeros.h, zeros, T, np.ones(2, dtype=bool), p)
 
 
 def stacked(W, gates="ifoc"):

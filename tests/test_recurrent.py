@@ -32,6 +32,7 @@ from tests.parity import (
 from tests.recurrent_parity import gates_map, through_the_oracle
 from tests.tolerances import assert_close
 from torch_impl.recurrent import (
+    DROPPED,
     LSTM,
     READINGS,
     AttentiveLSTM,
@@ -101,6 +102,8 @@ def cases(
         read_only=kind == "read only",
         zoneout=(draw(rate), draw(rate)),
         recurrent_dropout=min(draw(rate), 0.5),
+        # the oracle's update is that of the usual LSTM
+        recurrent_dropout_of="state" if printed else draw(st.sampled_from(DROPPED)),
     )
     lstm.train(draw(st.booleans()))
     batch = draw(strategies.tokens(d_x, kinds=kinds, empty=True))
@@ -308,9 +311,12 @@ def test_what_is_read_is_the_oracle_s(generator: np.random.Generator, reading: A
         assert np.array_equal(found[b], oracle.read_only_inputs(xs[b], reading))
 
 
-def test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation() -> None:
-    lstm = LSTM(2, 50, zoneout=(0.2, 0.6), recurrent_dropout=0.25)
-    z_c, z_h, factors = lstm.masks(40, 20)
+@pytest.mark.parametrize("of", DROPPED)
+def test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation(of: str) -> None:
+    lstm = LSTM(2, 50, zoneout=(0.2, 0.6), recurrent_dropout=0.25, recurrent_dropout_of=of)
+    masks = lstm.masks(40, 20)
+    z_c, z_h, factors = masks.z_c, masks.z_h, masks.recurrent if of == "state" else masks.update
+    assert sum(mask is None for mask in masks) == 1
     assert z_c is not None
     assert z_h is not None
     assert factors is not None
@@ -321,10 +327,10 @@ def test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation() -> N
     assert not torch.equal(z_c[0], z_c[1])
     scaled = factors.unique()
     assert abs(scaled[1].item() * 0.75 - 1) < torch.finfo(torch.float32).eps * 4
-    z_c, z_h, factors = lstm.eval().masks(4, 3)
+    z_c, z_h, *dropped = lstm.eval().masks(4, 3)
     assert z_c is not None
     assert z_h is not None
-    assert factors is None
+    assert dropped == [None, None]
     assert z_c.unique().tolist() == [torch.tensor(0.2).item()]
     assert z_h.unique().tolist() == [torch.tensor(0.6).item()]
 
@@ -385,9 +391,10 @@ def test_auto_compiles_whole_too() -> None:
         assert_close(numpy(compiled(x, lengths=lengths)[0]), expected)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_scan_is_an_operator_that_pytorch_accepts(masked: bool) -> None:
-    lstm = LSTM(2, 3, read_only=True, zoneout=(0.5, 0.5), recurrent_dropout=0.5).double()
+@pytest.mark.parametrize("masked", ["", *DROPPED])
+def test_the_scan_is_an_operator_that_pytorch_accepts(masked: str) -> None:
+    dropout: Any = {"recurrent_dropout": 0.5, "recurrent_dropout_of": masked or "state"}
+    lstm = LSTM(2, 3, read_only=True, zoneout=(0.5, 0.5), **dropout).double()
     xs, read = torch.randn(4, 2, 2, dtype=torch.float64), torch.randn(4, 2, 3, dtype=torch.float64)
     masks = lstm.masks(4, 2) if masked else Masks()
     state = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
@@ -431,6 +438,7 @@ def test_operations_are_counted_as_the_literal_form_s() -> None:
         (lambda: LSTM(2, 2, zoneout=(-0.1, 0)), r"zoneout is \(-0.1, 0\)"),
         (lambda: LSTM(2, 2, zoneout=(float("nan"), 0)), r"zoneout is \(nan, 0\)"),
         (lambda: LSTM(2, 2, recurrent_dropout=1.0), r"recurrent_dropout is 1.0, expected in \[0"),
+        (lambda: LSTM(2, 2, recurrent_dropout_of="c"), "recurrent_dropout_of is 'c', expected one"),
         (lambda: LSTM(2, 2, implementation="fast"), "'fast', expected one of auto, literal, scan"),
         (
             lambda: LSTM(2, 2, implementation="library", zoneout=(0.1, 0)),

@@ -47,7 +47,12 @@ ROWS: dict[str, dict[str, Any]] = {
     ARNET: {},
     "LSTM + zoneout": {"zoneout": ZONEOUT},
     "LSTM + recurrent dropout": {"recurrent_dropout": 0.25},
+    "LSTM + recurrent dropout of the update": {
+        "recurrent_dropout": 0.25,
+        "recurrent_dropout_of": "update",
+    },
 }
+"""The last is the other reading of recurrent dropout, which the paper leaves open."""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,14 @@ RECURRENT = (
         "test_recurrent.py::test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation",
     ),
     Fault(
+        "gradient through a dropped update",
+        "the gradient reaches the gates of an update that recurrent dropout hid",
+        f"{SCAN}:backward",
+        "by_product = dc if update is None else dc * update[t]",
+        "by_product = dc",
+        BY_HAND,
+    ),
+    Fault(
         "padded steps taken",
         "the memory cell goes on through padding",
         "torch_impl.recurrent.lstm:LSTM.forward",

@@ -6,10 +6,11 @@ the same equations.
 """
 
 from torch_impl.recurrent.attentive import AttentiveLSTM, SoftAttention
-from torch_impl.recurrent.cell import READINGS, Masks, State, read_only_inputs
+from torch_impl.recurrent.cell import DROPPED, READINGS, Masks, State, read_only_inputs
 from torch_impl.recurrent.lstm import IMPLEMENTATIONS, LSTM, BidirectionalLSTM
 
 __all__ = [
+    "DROPPED",
     "IMPLEMENTATIONS",
     "LSTM",
     "READINGS",

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 READINGS = ("image", "previous_input")
+DROPPED = ("state", "update")
+"""What recurrent dropout falls on: h_{t-1} as the gates read it, or g_t."""
 
 
 class State(NamedTuple):
@@ -32,6 +34,8 @@ class Masks(NamedTuple):
     """The same of the hidden state."""
     recurrent: Tensor | None = None
     """Factors on h_{t-1} where the gates read it: 0, or one over the probability to be kept."""
+    update: Tensor | None = None
+    """The same on g_t."""
 
     def at(self, t: int) -> Masks:
         """Those of step ``t``."""
@@ -49,7 +53,7 @@ def cell(
     masks: Masks = NO_MASKS,
     squash: bool = True,
 ) -> State:
-    """One step (ARNet 2; read-only 6-10, 16, 17), zoneout (Krueger et al., 2017), its dropout.
+    """One step (ARNet 2; read-only 6-10, 16, 17) with zoneout and recurrent dropout in it.
 
     Args:
         inputs: (B, G d), what x_t gives to the gates, in the order i, f, o, r if there, g.
@@ -63,7 +67,8 @@ def cell(
     gates = inputs + F.linear(h if masks.recurrent is None else h * masks.recurrent, weight_h)
     *sigmoids, g = gates.chunk(4 if read is None else 5, -1)
     i, f, o, *r = (gate.sigmoid() for gate in sigmoids)
-    c_t = f * c + i * g.tanh()
+    g = g.tanh() if masks.update is None else g.tanh() * masks.update
+    c_t = f * c + i * g
     if read is not None:
         c_t = c_t + r[0] * read
     h_t = o * (c_t.tanh() if squash else c_t)

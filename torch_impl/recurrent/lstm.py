@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch_impl.dropout import keep, scale
 from torch_impl.expansion import positive
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
-from torch_impl.recurrent.cell import Masks, State, cell, unroll
+from torch_impl.recurrent.cell import DROPPED, Masks, State, cell, unroll
 from torch_impl.recurrent.scan import lstm_scan
 
 IMPLEMENTATIONS = ("auto", "literal", "scan", "library")
@@ -30,6 +30,7 @@ class LSTM(nn.Module):
         zoneout: the probabilities that a unit of the memory cell and of the hidden state keeps its
             previous value (Krueger et al., 2017); in evaluation the mixture of both.
         recurrent_dropout: the probability that a unit of h_{t-1} is not read by the gates.
+        recurrent_dropout_of: "state", that is; or "update", units of g_t (Semeniuta et al., 2016).
         read_only: a fifth gate lets what is read pass into the memory cell (read-only 16, 17).
         squash: whether h_t = o * tanh(c_t), or o * c_t (read-only 10).
         implementation: "literal", a loop of steps; "scan", the same with its backward written by
@@ -38,8 +39,8 @@ class LSTM(nn.Module):
             scan. May be set later.
 
     Raises:
-        ValueError: a size below 1, a probability out of range, an unknown implementation, or
-            "library" with what it does not compute.
+        ValueError: a size below 1, a probability out of range, dropout of something unknown, an
+            unknown implementation, or "library" with what it does not compute.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class LSTM(nn.Module):
         bias: bool = True,
         zoneout: tuple[float, float] = (0.0, 0.0),
         recurrent_dropout: float = 0.0,
+        recurrent_dropout_of: str = "state",
         read_only: bool = False,
         squash: bool = True,
         implementation: str = "auto",
@@ -62,7 +64,13 @@ class LSTM(nn.Module):
                 raise ValueError(f"zoneout is {zoneout}, expected probabilities in [0, 1]")
         if not 0 <= recurrent_dropout < 1:
             raise ValueError(f"recurrent_dropout is {recurrent_dropout}, expected in [0, 1)")
+        if recurrent_dropout_of not in DROPPED:
+            raise ValueError(
+                f"recurrent_dropout_of is {recurrent_dropout_of!r}, "
+                f"expected one of {', '.join(DROPPED)}"
+            )
         self.zoneout, self.recurrent_dropout = zoneout, recurrent_dropout
+        self.recurrent_dropout_of = recurrent_dropout_of
         self.read_only, self.squash = read_only, squash
         self.implementation = implementation
         rows = (5 if read_only else 4) * hidden_size
@@ -90,10 +98,13 @@ class LSTM(nn.Module):
                 return weight.new_full((1, 1, 1), rate).expand(steps, batch, 1)
             return (~keep(shape, rate, weight.device)).to(weight.dtype)
 
-        recurrent, p = None, self.recurrent_dropout
-        if self.training and p:
-            recurrent = keep(shape, p, weight.device).to(weight.dtype) * scale(p)
-        return Masks(zoneout(self.zoneout[0]), zoneout(self.zoneout[1]), recurrent)
+        masks, p = Masks(zoneout(self.zoneout[0]), zoneout(self.zoneout[1])), self.recurrent_dropout
+        if not (self.training and p):
+            return masks
+        factors = keep(shape, p, weight.device).to(weight.dtype) * scale(p)
+        if self.recurrent_dropout_of == "state":
+            return masks._replace(recurrent=factors)
+        return masks._replace(update=factors)
 
     def step(
         self, x: Tensor, state: State, read: Tensor | None = None, masks: Masks | None = None

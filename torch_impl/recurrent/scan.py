@@ -33,6 +33,7 @@ def forward(
     z_c: Tensor | None,
     z_h: Tensor | None,
     recurrent: Tensor | None,
+    update: Tensor | None,
     squash: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
@@ -60,7 +61,8 @@ def forward(
                 g[k].tanh_()
                 new, m = cs[t if keep else t % 2], ms[t if keep else 0]
                 c_t = m if apart and not squash else new
-                torch.mul(f[k], c, out=c_t).addcmul_(i[k], g[k])
+                g_t = g[k] if update is None else g[k] * update[t]
+                torch.mul(f[k], c, out=c_t).addcmul_(i[k], g_t)
                 if read is not None:
                     c_t.addcmul_(r[k], read[t])
                 if squash:
@@ -92,6 +94,7 @@ def _(
     z_c: Tensor | None,
     z_h: Tensor | None,
     recurrent: Tensor | None,
+    update: Tensor | None,
     squash: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
@@ -119,6 +122,7 @@ def backward(
     z_c: Tensor | None,
     z_h: Tensor | None,
     recurrent: Tensor | None,
+    update: Tensor | None,
     hs: Tensor,
     cs: Tensor,
     ms: Tensor,
@@ -150,8 +154,9 @@ def backward(
                     dc -= past_c
                 torch.mul(dh, o[k], out=dm)
                 dc += _tanh_backward(dm, ms[t]) if squash else dm
-                torch.mul(dc, i[k], out=dg[k])
-                torch.mul(dc, g[k], out=di[k])
+                by_product = dc if update is None else dc * update[t]
+                torch.mul(by_product, i[k], out=dg[k])
+                torch.mul(by_product, g[k], out=di[k])
                 torch.mul(dc, cs[t - 1] if t else c, out=df[k])
                 torch.mul(dh, ms[t], out=do[k])
                 if read is not None:
@@ -199,6 +204,7 @@ def _(
     z_c: Tensor | None,
     z_h: Tensor | None,
     recurrent: Tensor | None,
+    update: Tensor | None,
     hs: Tensor,
     cs: Tensor,
     ms: Tensor,
@@ -243,11 +249,9 @@ def _views(gates: Tensor, d: int) -> tuple[Sequence[Tensor], ...]:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-    xs, weight_x, weight_h, bias, h, c, read, z_c, z_h, recurrent, squash, _ = inputs
+    xs, weight_x, weight_h, bias, *given, squash, _ = inputs
     hs, _, cs, ms, kept = output
-    ctx.save_for_backward(
-        *(xs, weight_x, weight_h, h, c, read, z_c, z_h, recurrent, hs, cs, ms, *kept)
-    )
+    ctx.save_for_backward(xs, weight_x, weight_h, *given, hs, cs, ms, *kept)
     ctx.squash, ctx.has_bias = squash, bias is not None
     ctx.set_materialize_grads(False)
 
@@ -256,10 +260,10 @@ def _backward(ctx: Any, dhs: Tensor | None, dc: Tensor | None, *_: Any) -> tuple
     saved = ctx.saved_tensors
     read = saved[5]
     dhs = None if dhs is None else dhs.contiguous()
-    gradients = lstm_scan_backward(dhs, dc, *saved[:12], list(saved[12:]), ctx.squash)
+    gradients = lstm_scan_backward(dhs, dc, *saved[:13], list(saved[13:]), ctx.squash)
     dxs, dW_x, dW_h, db, dh, dc, dread = gradients
     db, dread = db if ctx.has_bias else None, None if read is None else dread
-    return dxs, dW_x, dW_h, db, dh, dc, dread, None, None, None, None, None
+    return dxs, dW_x, dW_h, db, dh, dc, dread, None, None, None, None, None, None
 
 
 lstm_scan.register_autograd(_backward, setup_context=_setup_context)
