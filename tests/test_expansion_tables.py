@@ -25,8 +25,9 @@ EXPERIMENTS = {V1: expansion.V1_COEFFICIENTS, V2: expansion.V2_COEFFICIENTS}
 def tiny(monkeypatch):
     """A few scenes in place of the photographs, a tiny model, and no Java, which is slow."""
     made = scenes.make(seed=0, train=12, val=2, test=4)
-    recipe = replace(expansion.FORMS["reduced"].settings.recipe, epochs=1, batch_size=12)
-    form = expansion.Form("tiny sizes", SIZES, Settings(recipe, captions_per_image=5))
+    given = expansion.FORMS["reduced"]
+    first = Settings(replace(given.settings.recipe, batch_size=12), captions_per_image=5)
+    form = replace(given, sizes="tiny sizes", model=SIZES, settings=first)
     monkeypatch.setitem(expansion.FORMS, "reduced", form)
     monkeypatch.setattr(expansion, "flickr8k", lambda place: made)
     monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))

@@ -18,6 +18,7 @@ from benchmarks.experiments import (
     digits,
     discrepancy,
     expansion,
+    expansion_rewards,
     middle_out,
     read_only,
 )
@@ -31,6 +32,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     read_only.EXPERIMENT,
     expansion.V1_COEFFICIENTS,
     expansion.V2_COEFFICIENTS,
+    *expansion_rewards.EXPERIMENTS,
     denoising.EXPERIMENT,
     middle_out.VIDEO_CAPTIONS,
     middle_out.SELF_ATTENTION,

@@ -1,0 +1,171 @@
+"""v1 Tables 2 and 4, v2 Tables II and III: cross-entropy, then its CIDEr-D; ensembles.
+
+Every model is trained by cross-entropy, then, from its best weights, self-critically, and is scored
+after both, with the same beam. The papers' other models, whose numbers they cite, are not trained
+here. v1's ExpansionNet_{64,16} differs from its ablation in the linear sum of its layers, as v2's
+models do (v1 section 4.5.1), not in its width. An ensemble is of the models of the first seeds; v2
+does not say how many its own has, ours has four.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from benchmarks import java, records
+from benchmarks.datasets import CaptionData
+from benchmarks.experiments.arnet import flickr8k
+from benchmarks.experiments.captions import in_stages
+from benchmarks.experiments.expansion import FORMS, V1, V2, Row, configuration, score
+from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.files import sha256
+from benchmarks.fit import Result
+from benchmarks.records import Record
+from torch_impl.ensemble import Ensemble
+
+STAGES = ("XE", "RL")
+"""What the columns of each stage begin with."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of one or more tables.
+
+    Args:
+        name: as the tables print it.
+        mixers: the model's.
+        paper: whose way to sum the layers it has.
+        places: (paper, table) of the row.
+        members: how many models it is an ensemble of; 1 for a single model.
+    """
+
+    name: str
+    mixers: Row
+    paper: str
+    places: tuple[tuple[str, str], ...]
+    members: int = 1
+
+
+_BASE = Row("base", "attention", "attention")
+_64_16 = Row("64, 16", "static:64", "dynamic:16")
+_V2 = Row("v2", "static:32,64,128,256,512", "dynamic:16")
+MODELS = (
+    Model("Base (ours)", _BASE, V1, ((V1, "2"), (V1, "4"))),
+    Model("Base w/ AoA", Row("aoa", "aoa", "aoa"), V1, ((V1, "2"),)),
+    Model(
+        "ExpansionNet_{64,1} (ablation)", Row("64, 1", "static:64", "dynamic:1"), V1, ((V1, "2"),)
+    ),
+    Model("ExpansionNet_{64,16} (ablation)", _64_16, V1, ((V1, "2"), (V1, "4"))),
+    Model("ExpansionNet v2", _V2, V2, ((V1, "2"), (V2, "II"))),
+    Model("ExpansionNet_{64,16}", _64_16, V2, ((V1, "4"),)),
+    Model("ExpansionNet_{64,16} (ensemble of 2)", _64_16, V2, ((V1, "4"),), 2),
+    Model("ExpansionNet_{64,16} (ensemble of 4)", _64_16, V2, ((V1, "4"),), 4),
+    Model("ExpansionNet v2", _V2, V2, ((V2, "III"),), 4),
+)
+TABLES = ((V1, "2"), (V1, "4"), (V2, "II"), (V2, "III"))
+
+
+def _trained(
+    form: str, model: Model, seed: int, data: CaptionData, place: Place
+) -> tuple[Result, Result]:
+    """The model after cross-entropy, and after the self-critical training."""
+    chosen = FORMS[form]
+    sizes = configuration(data, chosen, model.paper, model.mixers)
+    (first,) = in_stages(data, sizes, [chosen.settings], seed, place)
+    (second,) = in_stages(
+        _rewarded(data, chosen.rewarded),
+        sizes,
+        [chosen.self_critical],
+        seed,
+        place,
+        initial=first.model.state_dict(),
+    )
+    return first, second
+
+
+def _rewarded(data: CaptionData, images: int | None) -> CaptionData:
+    """``data`` with only the first ``images`` to train on; all if None."""
+    if images is None:
+        return data
+    train = data.splits["train"]
+    kept = train.image_ids[:images]
+    fewer = replace(train, image_ids=kept, references={i: train.references[i] for i in kept})
+    return replace(
+        data,
+        fingerprint=sha256(f"{data.fingerprint} {len(kept)}".encode()),
+        splits={**data.splits, "train": fewer},
+    )
+
+
+def _run(form: str, model: Model, place: Place, seeds: Sequence[int], key: str) -> list[Record]:
+    began = time.perf_counter()
+    data = flickr8k(place)
+    trained = [_trained(form, model, seed, data, place) for seed in seeds]
+    after = []
+    for results in zip(*trained, strict=True):
+        members = [result.model for result in results]
+        scored = members[0] if model.members == 1 else Ensemble(members)
+        details: dict[str, Any] = {
+            "configuration": members[0].configuration.to_dict(),
+            "validations": [result.best for result in results],
+        }
+        paper, table = model.places[0]
+        after.append(score(scored, data, form, key, model.name, list(seeds), paper, table, details))
+    values = {
+        f"{stage} {metric}": value
+        for stage, record in zip(STAGES, after, strict=True)
+        for metric, value in record["values"].items()
+    }
+    xe, rl = after
+    details = {
+        **rl["details"],
+        "stages": [asdict(FORMS[form].settings), asdict(FORMS[form].self_critical)],
+        "cross_entropy": {
+            **{name: xe["details"][name] for name in ("cider_d", "validations")},
+            "checkpoint": xe["checkpoint"],
+        },
+    }
+    wall_s = time.perf_counter() - began
+    return [
+        {
+            **rl,
+            "what": {"paper": paper, "table": table, "row": model.name},
+            "values": values,
+            "details": details,
+            "wall_s": wall_s,
+        }
+        for paper, table in model.places
+    ]
+
+
+def _runs(paper: str, table: str, form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+    """All rows of a seed, then those of the next; ensembles, of the first seeds, at the end."""
+    chosen = FORMS[form]
+    given = form, asdict(chosen), java.available()
+    rows = [model for model in MODELS if (paper, table) in model.places]
+    asked = [(model, [seed]) for seed in seeds for model in rows if model.members == 1]
+    asked += [(model, list(range(model.members))) for model in rows if model.members > 1]
+    found = []
+    for model, of in asked:
+        key = records.key_of("rewards", model, given, of)
+        found.append(Run(model.name, of[0], key, partial(_run, form, model, place, of, key)))
+    return found
+
+
+EXPERIMENTS = tuple(
+    Experiment(
+        paper,
+        (table,),
+        tuple(FORMS),
+        {
+            "reduced": "Flickr8k (features in the folder of work), width 128, 1 + 1 epochs: a CPU",
+            "flickr8k": "Flickr8k, the papers' width 512 and 3 layers, 15 + 20 epochs: for a GPU",
+        },
+        3,
+        partial(_runs, paper, table),
+    )
+    for paper, table in TABLES
+)

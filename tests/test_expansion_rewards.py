@@ -1,0 +1,162 @@
+"""v1 Tables 2 and 4, v2 Tables II and III: two stages, both scored, nothing trained twice."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from benchmarks import papers, presets, quality, records
+from benchmarks.cli import main
+from benchmarks.datasets import scenes
+from benchmarks.experiments import expansion, expansion_rewards
+from benchmarks.experiments.expansion_rewards import MODELS, TABLES, V1, V2
+from benchmarks.presets import Settings
+from benchmarks.report import markdown
+from benchmarks.report.document import Document
+from benchmarks.report.sections.expansion_rewards import BASE
+from benchmarks.report.sections.expansion_rewards import expansion_rewards as section
+
+SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
+SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A few scenes in place of the photographs, a tiny model, and no Java, which is slow."""
+    made = scenes.make(seed=0, train=12, val=2, test=4)
+    given = expansion.FORMS["reduced"]
+    first = Settings(replace(given.settings.recipe, batch_size=20), captions_per_image=5)
+    second = replace(
+        given.self_critical,
+        recipe=replace(given.self_critical.recipe, batch_size=1),
+        num_samples=2,
+        max_length=6,
+    )
+    form = expansion.Form("tiny sizes", SIZES, first, second, rewarded=10)
+    monkeypatch.setitem(expansion.FORMS, "reduced", form)
+    monkeypatch.setattr(expansion_rewards, "flickr8k", lambda place: made)
+    monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
+    return made
+
+
+@pytest.fixture
+def reproduce(tiny, tmp_path):
+    def run(paper, table, *only):
+        out = tmp_path / "records.jsonl"
+        words = ["reproduce", paper, "--table", table, "--seeds", "1", "--only", *only]
+        assert main([*words, "--work", str(tmp_path / "work"), "--out", str(out)]) == 0
+        return records.read(out)
+
+    return run
+
+
+def stages(tmp_path):
+    return len(list((tmp_path / "work").iterdir()))
+
+
+@pytest.mark.parametrize(("paper", "table"), TABLES)
+def test_every_model_is_a_row_that_the_paper_prints(paper, table):
+    printed = [row.name for row in papers.load(paper).table(table).rows]
+    mine = [model.name for model in MODELS if (paper, table) in model.places]
+    assert len(set(mine)) == len(mine)
+    # v2 beside v1's ablations, in the table that has both stages
+    assert set(mine) - set(printed) == ({"ExpansionNet v2"} if table == "2" else set())
+
+
+def test_both_stages_are_scored_and_an_ensemble_is_of_models_that_are_trained_once(
+    reproduce, tmp_path, capsys
+):
+    (single,) = reproduce(V1, "4", SINGLE)
+    assert stages(tmp_path) == 2
+    _, together = reproduce(V1, "4", SINGLE, BOTH)
+    assert stages(tmp_path) == 4
+    assert (single["seeds"], together["seeds"]) == ([0], [0, 1])
+    names = {f"{stage} {metric}" for stage in ("XE", "RL") for metric in ("B4", "CIDEr-D")}
+    for record in (single, together):
+        assert set(record["values"]) == names
+        before = record["details"]["cross_entropy"]
+        assert before["checkpoint"] != record["checkpoint"]
+        for stage, scores in (("XE", before["cider_d"]), ("RL", record["details"]["cider_d"])):
+            mean = 100 * sum(scores) / len(scores)
+            assert record["values"][f"{stage} CIDEr-D"] == pytest.approx(mean, abs=1e-3)
+        first, second = record["details"]["stages"]
+        assert (first["objective"], second["objective"]) == ("cross_entropy", "self_critical")
+    assert len(together["details"]["validations"]) == 2
+    capsys.readouterr()
+    assert main(["tables", V1, "--table", "4", "--records", str(tmp_path)]) == 0
+    assert f"{BOTH} | RL CIDEr-D | paper 133 | ours" in capsys.readouterr().out
+
+
+def test_a_row_of_two_tables_is_trained_for_both(reproduce):
+    made = reproduce(V1, "2", BASE)
+    assert [r["what"]["table"] for r in made] == ["2", "4"]
+    assert made[0]["values"] == made[1]["values"] and made[0]["key"] == made[1]["key"]
+    assert reproduce(V1, "4", BASE) == made
+
+
+def record(row, seeds, before, after, paper=V1, table="4", form="reduced"):
+    return records.make(
+        "training",
+        paper=paper,
+        table=table,
+        row=row,
+        values={
+            f"{stage} CIDEr-D": 100 * sum(scores) / len(scores)
+            for stage, scores in (("XE", before), ("RL", after))
+        },
+        status="other data",
+        key=f"{paper}{table}{row}{seeds}{form}",
+        n=len(after),
+        seeds=seeds,
+        data={"name": f"photographs, {form}", "fingerprint": "f", "split": "test"},
+        details={
+            "form": form,
+            "beam_size": 3,
+            "missing": {},
+            "cider_d": after,
+            "cross_entropy": {"cider_d": before},
+        },
+    )
+
+
+def page(made):
+    return markdown.files(Document("t", "l", (section(made),)))
+
+
+def line(files, name, row):
+    (found,) = [x for x in files[name].splitlines() if x.startswith(f"| {row} |")]
+    return found
+
+
+def test_the_page_has_each_stage_what_it_adds_and_what_an_ensemble_adds():
+    made = [
+        record(BASE, [0], [1.0, 2.0], [2.0, 3.0]),
+        record(SINGLE, [0], [1.0, 2.0], [3.0, 4.0]),
+        record(SINGLE, [1], [1.0, 2.0], [5.0, 6.0]),
+        record(BOTH, [0, 1], [1.0, 2.0], [4.5, 5.5]),
+        record(SINGLE, [0], [9.0, 9.0], [9.0, 9.0], form="flickr8k"),
+    ]
+    files = page(made)
+    name = "tables/expansionnet_v1-4-reduced.md"
+    assert "| 150.0 | 250.0 | +100.0 (+100.0 to +100.0): better |  |" in line(files, name, BASE)
+    single = line(files, name, SINGLE)
+    assert "118.7 | 131.4 | 0, 1 | 150.0 ± 0.0 | 450.0 ± 100.0 |" in single
+    assert "| +100.0 (+100.0 to +100.0): better | other data |" in single
+    together = line(files, name, BOTH)
+    # above the mean of its members, 450
+    assert "| +50.0 (+50.0 to +50.0): better | other data |" in together
+    assert line(files, name, "ExpansionNet_{64,16} (ensemble of 4)").endswith("| not run |")
+    assert "900.0" in line(files, "tables/expansionnet_v1-4-flickr8k.md", SINGLE)
+
+
+def test_an_ensemble_of_v2_is_held_against_the_table_of_single_models():
+    made = [
+        record("ExpansionNet v2", [0], [1.0], [2.0], V2, "II"),
+        record("ExpansionNet v2", [0, 1, 2, 3], [1.0], [1.5], V2, "III"),
+    ]
+    found = line(page(made), "tables/expansionnet_v2-iii-reduced.md", "ExpansionNet v2")
+    assert "| -50.0 (-50.0 to -50.0): worse |" in found
+
+
+def test_without_records_the_page_says_how_to_get_them():
+    assert "captionbench reproduce expansionnet_v2 --table III" in page([])["README.md"]
