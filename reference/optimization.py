@@ -88,11 +88,12 @@ def radam(
     beta_1: float = 0.9,
     beta_2: float = 0.98,
     epsilon: float = 1e-9,
+    published: bool = False,
 ) -> list[Array]:
-    """The parameters after each update of RAdam as run.
+    """The parameters after each update of RAdam, as run or as published.
 
-    Where the rectification is undefined the parameters stay, although the moments are gathered; the
-    published algorithm takes a step of momentum there.
+    Where the rectification is undefined the parameters stay as run, although the moments are
+    gathered; the published algorithm (Liu et al. 2019) takes a step of momentum there.
 
     Args:
         theta: the first parameters, any shape.
@@ -101,15 +102,18 @@ def radam(
         beta_1: decay of the first moment.
         beta_2: decay of the second moment.
         epsilon: added to the root of the second moment before its bias is corrected.
+        published: whether to move by momentum where there is no rectification.
     """
     m, v = np.zeros_like(theta), np.zeros_like(theta)
     trajectory = []
     for t, (g, lr) in enumerate(zip(gradients, learning_rates, strict=True), start=1):
         m = beta_1 * m + (1 - beta_1) * g
         v = beta_2 * v + (1 - beta_2) * g**2
+        m_hat = m / (1 - beta_1**t)
         r = rectification(t, beta_2)
-        if r is not None:
-            m_hat = m / (1 - beta_1**t)
+        if r is None:
+            theta = theta - lr * m_hat if published else theta
+        else:
             l_hat = math.sqrt(1 - beta_2**t) / (np.sqrt(v) + epsilon)
             theta = theta - lr * r * m_hat * l_hat
         trajectory.append(theta)

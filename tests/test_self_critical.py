@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,9 @@ from tests.parity import load, numpy, tensor
 from tests.tolerances import assert_close
 from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration
+from torch_impl.optimization import RECIPES
 from torch_impl.self_critical import SelfCritical, self_critical
+from torch_impl.training import Images, SelfCriticalTraining
 
 
 @st.composite
@@ -109,3 +113,51 @@ def test_what_cannot_be_is_named() -> None:
         self_critical(model, features, None, images + 1, reward, num_samples=2, max_length=4)
     with pytest.raises(ValueError, match=r"images has shape \(2,\), expected \(1,\)"):
         self_critical(model, features, None, [0, 0], reward, num_samples=2, max_length=4)
+
+
+class SameImages:
+    """Five images, again and again."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(1)
+        features = torch.randn(5, 3, 4, generator=generator)
+        self.batch = Images(features, torch.full((5,), 3), torch.arange(5))
+
+    def __len__(self) -> int:
+        return 100
+
+    def epoch(self, epoch: int, start: int) -> Iterator[Images]:
+        return iter([self.batch] * (len(self) - start))
+
+
+def test_training_raises_the_reward_of_its_samples() -> None:
+    """From nothing: no caption is shown, only what those that were drawn are worth."""
+    references = [[[3, 4, 5, 2], [4, 3, 2]], [[5, 6, 7, 2]], [[8, 9, 10, 2]], [[4, 2]], [[9, 3, 2]]]
+    sizes = {"vocabulary_size": 11, "d_feature": 4, "d_model": 16, "d_ff": 16, "num_heads": 2}
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.0}
+    mixers = {"encoder": "attention", "decoder": "attention"}
+    reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
+    torch.manual_seed(0)
+    model = Captioner(Configuration(**sizes, **layers, **mixers, **reductions))
+    recipe = replace(RECIPES["v2-as-run"], lr=1e-2, warmup=0, anneal=1.0)
+    run = SelfCriticalTraining(model, SameImages(), recipe, CiderD(references), max_length=6)
+    rewards = [step.reward or 0.0 for step in run.run(1)]
+    assert np.mean(rewards[:10]) < 1
+    assert np.mean(rewards[-10:]) > 3
+
+
+def test_a_training_that_cannot_be_is_named() -> None:
+    model = Captioner(
+        Configuration(9, 4, "attention", "attention", "norm", "norm", d_model=8, num_heads=2)
+    )
+    given = model, SameImages(), RECIPES["v2-as-run"], CiderD([[[2]]])
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"num_samples": 0}, "num_samples is 0, expected at least 1"),
+        ({"num_samples": 1}, "at least 2 samples"),
+        ({"baseline": "greedy"}, "baseline is 'greedy'"),
+        ({"max_length": 1}, "max_length is 1, expected 2 to the model's 74"),
+        ({"max_length": 75}, "max_length is 75, expected 2 to the model's 74"),
+    ]
+    for options, message in bad:
+        with pytest.raises(ValueError, match=message):
+            SelfCriticalTraining(*given, **options)
