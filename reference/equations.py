@@ -17,14 +17,13 @@ Number = int | str
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's numbered equations and listings; ``complete`` says that all of them are oracled."""
+    """A paper's numbered equations and listings."""
 
     title: str
     authors: str
     year: int
     equations: int
     listings: tuple[str, ...] = ()
-    complete: bool = False
 
     @property
     def numbers(self) -> tuple[Number, ...]:
@@ -39,21 +38,18 @@ PAPERS: dict[str, Paper] = {
         "Hu, Cavicchioli, Capotondi",
         2022,
         equations=15,
-        complete=True,
     ),
     "expansionnet_v2": Paper(
         "Exploiting Multiple Sequence Lengths in Fast End to End Training for Image Captioning",
         "Hu, Cavicchioli, Capotondi",
         2023,
         equations=14,
-        complete=True,
     ),
     "arnet": Paper(
         "Regularizing RNNs for Caption Generation by Reconstructing The Past with The Present",
         "Chen, Ma, Jiang, Yao, Liu",
         2018,
         equations=12,
-        complete=True,
     ),
     "lstm_readonly": Paper(
         "Long Short-Term Memory with Read-only Unit in Neural Image Caption Generator",
@@ -61,9 +57,8 @@ PAPERS: dict[str, Paper] = {
         2017,
         equations=19,
         listings=("gradient clipping", "beam search"),
-        complete=True,
     ),
-    "middle_out": Paper("Middle-Out Decoding", "Mehri, Sigal", 2018, equations=8, complete=True),
+    "middle_out": Paper("Middle-Out Decoding", "Mehri, Sigal", 2018, equations=8),
 }
 
 _ORACLES: dict[tuple[str, Number], list[str]] = {}

@@ -29,7 +29,6 @@ def coverage(records: Sequence[Record]) -> Section:
             [
                 PAPERS[r["what"]["paper"]].title,
                 f"{r['values']['covered']} of {r['values']['total']}",
-                "complete" if PAPERS[r["what"]["paper"]].complete else "not yet",
             ]
             for r in sorted(made, key=lambda r: list(PAPERS).index(r["what"]["paper"]))
         ]
@@ -43,7 +42,7 @@ def coverage(records: Sequence[Record]) -> Section:
                 f"listings) have an oracle in NumPy. {_tied(made)}"
             )
         )
-        blocks.append(Table("coverage", "Equations by paper", ("paper", "oracled", ""), rows))
+        blocks.append(Table("coverage", "Equations by paper", ("paper", "oracled"), rows))
         for r in made:
             entries = [e for e in r["details"]["entries"] if e["oracle"]]
             if entries:
