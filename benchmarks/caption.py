@@ -28,6 +28,7 @@ def caption(
     batch_size: int = 50,
     *,
     max_length: int = 20,
+    middle: int | None = None,
     progress: bool = False,
 ) -> dict[int, str]:
     """The best caption of each image by the model's own beam search; beam size 1 is greedy.
@@ -39,6 +40,7 @@ def caption(
         beam_size: hypotheses kept for each image.
         batch_size: images at a time.
         max_length: see `captioners.search`.
+        middle: likewise.
         progress: show a bar on stderr.
 
     Raises:
@@ -56,7 +58,12 @@ def caption(
         for image_ids in chunks(split.image_ids, batch_size):
             features, lengths = padded_features(split.features, image_ids)
             found = captioners.search(
-                model, features, lengths, beam_size=beam_size, max_length=max_length
+                model,
+                features,
+                lengths,
+                beam_size=beam_size,
+                max_length=max_length,
+                middle=middle,
             )
             for image_id, (best,) in zip(image_ids, found, strict=True):
                 captions[image_id] = vocabulary.decode(best.tokens)
@@ -85,6 +92,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, default=50, help="images at a time (default: 50)")
     parser.add_argument(
         "--max-length", type=int, default=20, help="tokens, the start included (default: 20)"
+    )
+    parser.add_argument(
+        "--middle-word",
+        metavar="WORD",
+        help="what a middle-out model begins every caption with (default: its classifier's word)",
     )
     parser.add_argument("--device", default="cpu")
     with_pictures = parser.add_argument_group("with pictures")
@@ -167,6 +179,7 @@ def _caption_split(arguments: argparse.Namespace) -> int:
         arguments.beam_size,
         arguments.batch_size,
         max_length=arguments.max_length,
+        middle=captioners.middle_word(vocabulary, arguments.middle_word),
         progress=True,
     )
     with write_atomically(arguments.out) as file:

@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     captioner = captioners.to(captioner, arguments.device)
     backbone.to(arguments.device)
 
+    middle = captioners.middle_word(vocabulary, arguments.middle_word)
     results: list[dict[str, Any]] = []
     as_lines = str(arguments.json) != "-"
     made = features_of(paths, backbone, arguments.device, arguments.skip_bad)
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
                 beam_size=arguments.beam_size,
                 max_length=arguments.max_length,
                 num_return=1 if arguments.num_return is None else arguments.num_return,
+                middle=middle,
             )
             for (path, rows), hypotheses in zip(batch, found, strict=True):
                 if arguments.overlay and attending:

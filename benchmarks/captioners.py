@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from benchmarks.datasets import middle_words
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.onnx_captioner import ENCODER, OnnxCaptioner
@@ -65,6 +66,7 @@ def search(
     beam_size: int,
     max_length: int,
     num_return: int = 1,
+    middle: int | None = None,
 ) -> Sequence[Sequence[Found]]:
     """The best captions of each image, by the model's own beam search.
 
@@ -76,10 +78,15 @@ def search(
         max_length: of a caption in tokens, the start included; of a middle-out model, of a half
             with the middle word.
         num_return: captions of each image, best first.
+        middle: the word that a middle-out model begins with; its classifier's if None.
 
     Raises:
-        InputError: a size is out of range, or the model cannot caption such features.
+        InputError: a size is out of range, the model cannot caption such features, or a middle
+            word for a model that begins on the left.
     """
+    from_the_middle = isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out
+    if middle is not None and not from_the_middle:
+        raise InputError("a middle word for a model that begins on the left, expected none")
     sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": num_return}
     try:
         if isinstance(model, OnnxCaptioner):
@@ -89,12 +96,25 @@ def search(
             return model.beam_search(features.numpy(), mask, **sizes)
         device = next(model.eval().parameters()).device
         features, lengths = features.to(device), None if lengths is None else lengths.to(device)
-        if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:
-            found = middle_out_beam_search(model, features, lengths, **sizes)
+        if isinstance(model, MiddleOutCaptioner) and from_the_middle:
+            found = middle_out_beam_search(model, features, lengths, middle=middle, **sizes)
             return [[FromTheMiddle.of(h, model.end_id) for h in image] for image in found]
         return beam_search(model, features, lengths, **sizes)
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def middle_word(vocabulary: object, word: str | None) -> int | None:
+    """A user's middle word as a token id; None if there is none.
+
+    Raises:
+        InputError: the vocabulary does not have the word, or is a released checkpoint's.
+    """
+    if word is None:
+        return None
+    if not isinstance(vocabulary, Vocabulary):
+        raise InputError("a middle word for a released checkpoint, expected none")
+    return middle_words.word_id(vocabulary, word)
 
 
 def is_exported(place: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,9 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import papers, tables
-from benchmarks.datasets import scene_motion
+from benchmarks import captioners, papers, tables
+from benchmarks.cli import main
+from benchmarks.datasets import scene_motion, scenes
 from benchmarks.datasets.middle_words import choose
+from benchmarks.errors import InputError
 from benchmarks.experiments import middle_out, middle_out_scores, middle_word_classifier
 from benchmarks.experiments.experiment import Place
 from benchmarks.experiments.middle_out import ABLATION, FORMS, MODELS, learning
@@ -29,6 +32,7 @@ from benchmarks.experiments.middle_word_classifier import Schedule
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import middle_out as section
+from torch_impl.models import sequence_to_sequence
 
 DATA = scene_motion.make(seed=0, train=16, val=4, test=8)
 
@@ -238,3 +242,39 @@ def test_the_page_has_each_form_by_itself_and_is_silent_without_records(made):
     assert both["tables/middle_out-2-scenes.md"] == table
     assert "not run" in both["tables/middle_out-2-reduced.md"]
     assert middle_out_scores.PAPER == "middle_out"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(small, tmp_path_factory):
+    """The folder of a middle-out model, trained on generated scenes."""
+    words = choose(scenes.make(seed=0, train=12, val=2, test=4))
+    place = Place(None, tmp_path_factory.mktemp("work"))
+    middle_out.train(small, words, MODELS[MIDDLE_OUT], 0, place)
+    (config,) = place.work.glob("*/config.json")
+    return config.parent, words
+
+
+@pytest.mark.parametrize("word", [None, "spinning"])
+def test_a_user_s_word_is_in_every_caption_else_the_classifier_s(
+    word, checkpoint, tmp_path, capsys
+):
+    folder, words = checkpoint
+    out = tmp_path / "captions.json"
+    command = ["caption", "--scenes", "12,2,4", "--checkpoint", str(folder), "--out", str(out)]
+    command += ["--max-length", "8"]
+    assert main([*command, *(["--middle-word", word] if word else [])]) == 0
+    captions = [entry["caption"].split() for entry in json.loads(out.read_text())]
+    begun = [word] if word else words.candidates
+    assert len(captions) == 4 and all(set(caption) & set(begun) for caption in captions)
+
+
+def test_a_word_that_no_caption_can_begin_with_is_named(checkpoint, tmp_path, capsys):
+    folder, _ = checkpoint
+    command = ["caption", "--scenes", "12,2,4", "--checkpoint", str(folder), "--max-length", "8"]
+    command += ["--out", str(tmp_path / "captions.json")]
+    assert main([*command, "--middle-word", "flying"]) == 2
+    assert "middle word 'flying': not in the vocabulary of" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="a middle word for a model that begins on the left"):
+        model = sequence_to_sequence(6, 2, d_embedding=2, hidden_size=4)
+        captioners.search(model, torch.randn(1, 2, 2), beam_size=1, max_length=4, middle=4)

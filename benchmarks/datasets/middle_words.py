@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.datasets import CaptionData, Features, FeatureStore, Split
-from benchmarks.datasets.vocabulary import END_ID, PAD_ID, UNKNOWN_ID
+from benchmarks.datasets.vocabulary import END_ID, PAD_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
 from torch_impl.middle_out import commonest, interleave, split
@@ -57,12 +57,7 @@ class MiddleWords:
         Raises:
             InputError: the vocabulary does not have the word.
         """
-        vocabulary = self.data.vocabulary
-        token = vocabulary.encode([word])[1]
-        if token == UNKNOWN_ID:
-            size = len(vocabulary)
-            raise InputError(f"middle word {word!r}: not in the vocabulary of {size} words")
-        return token
+        return word_id(self.data.vocabulary, word)
 
     def encode(self, image_id: int, caption: str, most: int) -> list[int]:
         """A caption to learn in the generated order, each half of ``most`` tokens at most."""
@@ -73,6 +68,19 @@ class MiddleWords:
         ids = vocabulary.encode(words)[1:-1]
         left, right = split(ids, self.id_of(middle), END_ID)
         return interleave(left[:most], self.id_of(middle), right[:most], PAD_ID)
+
+
+def word_id(vocabulary: Vocabulary, word: str) -> int:
+    """The token id of a middle word.
+
+    Raises:
+        InputError: the vocabulary does not have the word.
+    """
+    token = vocabulary.encode([word])[1]
+    if token == UNKNOWN_ID:
+        size = len(vocabulary)
+        raise InputError(f"middle word {word!r}: not in the vocabulary of {size} words")
+    return token
 
 
 def choose(data: CaptionData, candidates: int = CANDIDATES) -> MiddleWords:
