@@ -90,15 +90,24 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
     build.document(records.read(out))
 
 
-def test_the_same_run_gives_the_same_numbers_anywhere(tiny, tmp_path):
-    values = []
-    for folder in ("a", "b"):
+def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tiny, tmp_path, monkeypatch):
+    def run(folder):
         place = Place(tmp_path, tmp_path / folder)
-        run = EXPERIMENTS[V1].runs("reduced", place, [1])[-1]
-        (record,) = run.make()
-        values.append(record["values"])
-        assert record["what"] == {"paper": V1, "table": "3", "row": BOTH}
-    assert values[0] == values[1]
+        return EXPERIMENTS[V1].runs("reduced", place, [1])[-1].make()
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    (whole,) = run("whole")
+    assert whole["what"] == {"paper": V1, "table": "3", "row": BOTH}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(expansion, "evaluate", stop)
+        run("stopped")
+    (trained,) = (tmp_path / "stopped").glob("*/last.safetensors")
+    made = trained.stat().st_mtime_ns
+    (again,) = run("stopped")
+    assert trained.stat().st_mtime_ns == made
+    assert again["values"] == whole["values"] and again["checkpoint"] == whole["checkpoint"]
 
 
 def test_keys_tell_papers_rows_forms_and_seeds_apart(tmp_path):
