@@ -32,7 +32,7 @@ timings: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[vision,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[vision,export,dev]'
 	touch $@
 
 clean:

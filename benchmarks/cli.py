@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "features": ("benchmarks.features", "extract image features once into checked shards"),
     "train": ("benchmarks.train", "train a captioning model, resumable"),
     "caption": ("benchmarks.caption", "caption pictures, or a split, with a trained checkpoint"),
+    "export": ("benchmarks.export", "a trained captioner as ONNX, to caption without PyTorch"),
     "evaluate": ("benchmarks.evaluate", "caption and score a split, and keep the record"),
     "reproduce": ("benchmarks.experiments.command", "train and score the rows of a paper's tables"),
     "report": ("benchmarks.report.command", "run the main job and write the report"),

@@ -210,7 +210,12 @@ def _session(path: Path, threads: int | None) -> Any:
     usable = getattr(os, "sched_getaffinity", None)
     options.intra_op_num_threads = threads or (len(usable(0)) if usable else os.cpu_count() or 1)
     try:
-        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            str(path),
+            options,
+            ["CPUExecutionProvider"],
+            disabled_optimizers=["MatMulScaleFusion"],  # it rounds scales to 32 bits
+        )
     except Exception as error:  # its own kinds, which have no common ancestor
         raise ValueError(f"{path}: ONNX Runtime cannot load it: {error}") from error
 

@@ -7,7 +7,9 @@ import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
+from benchmarks.captioners import is_exported
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.verify.candidate import FRAMEWORKS
@@ -24,7 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--candidate",
         metavar="WHERE",
-        help="a function to hold to the oracle: package.module:callable or path/file.py:callable",
+        help="a function to hold to the oracle: package.module:callable or path/file.py:callable; "
+        "or a folder of captionbench export",
     )
     parser.add_argument("--operator", metavar="NAME", help="what the candidate claims to be")
     parser.add_argument(
@@ -50,11 +53,18 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError("--operator and --framework are for a --candidate, which is missing")
         examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
         return _verify_own(arguments.device, examples, arguments.json)
-    if arguments.operator not in OPERATORS:
+    if is_exported(Path(arguments.candidate)):
+        from benchmarks.verify import exported
+
+        if arguments.operator or arguments.framework:
+            raise InputError("--operator and --framework are for functions, not for a folder")
+        operator, where = exported.operator(Path(arguments.candidate)), exported.CANDIDATE
+    elif arguments.operator not in OPERATORS:
         given = "is missing" if arguments.operator is None else f"{arguments.operator!r} is unknown"
         raise InputError(f"--operator {given}: expected one of {', '.join(OPERATORS)}")
-    operator = OPERATORS[arguments.operator]
-    candidate = resolve(arguments.candidate, operator, arguments.framework, arguments.device)
+    else:
+        operator, where = OPERATORS[arguments.operator], arguments.candidate
+    candidate = resolve(where, operator, arguments.framework, arguments.device)
     examples = arguments.examples or (CANDIDATE_QUICK if arguments.quick else CANDIDATE_EXAMPLES)
     verdicts = hold(operator, candidate, examples)
     if arguments.json:

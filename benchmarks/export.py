@@ -1,0 +1,93 @@
+"""``captionbench export``: a trained captioner as a folder that needs no PyTorch to caption."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import onnx_captioner
+from benchmarks.captioners import INSTALL, is_exported
+from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.evaluate import weights_sha256
+from benchmarks.files import read_json, write_atomically
+from benchmarks.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY
+from benchmarks.run_folder import RunFolder, load_captioner
+from torch_impl.export import to_onnx
+from torch_impl.models import AnyCaptioner
+
+FORMATS = ("onnx",)
+DRIVER = "captioner.py"
+
+
+def write(
+    out: Path, model: AnyCaptioner, vocabulary: Vocabulary, config: dict[str, Any] | None = None
+) -> None:
+    """Write a captioner's folder: its two graphs, its words, its configuration and a driver.
+
+    Args:
+        out: the folder.
+        model: the captioner.
+        vocabulary: its words.
+        config: of the run that trained it.
+
+    Raises:
+        InputError: a family that cannot be exported, a package that is missing, a folder that
+            cannot be written.
+    """
+    try:
+        graphs = to_onnx(model)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except ImportError as error:
+        raise InputError(f"{error}, {INSTALL}") from error
+    described = {
+        **(config or {}),
+        "model": model.configuration.to_dict(),
+        "weights": weights_sha256(model),
+    }
+    texts = {
+        VOCABULARY: json.dumps(asdict(vocabulary), indent=1),
+        CONFIG: json.dumps(described, indent=1),
+        DRIVER: inspect.getsource(onnx_captioner),
+    }
+    for name, text in texts.items():
+        with write_atomically(out / name) as file:
+            file.write(text)
+    for name, data in ((ENCODER, graphs.encoder), (DECODER, graphs.decoder)):
+        with write_atomically(out / name, "wb") as file:
+            file.write(data)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        help="a run's folder (its best), or one checkpoint",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="onnx")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new folder")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export a run.
+
+    Raises:
+        InputError: bad input, by name.
+    """
+    place, out = arguments.checkpoint, arguments.out
+    if out.is_dir() and any(out.iterdir()) and not is_exported(out):
+        raise InputError(f"{out}: holds other files, expected a new folder")
+    model, vocabulary = load_captioner(place)
+    folder = RunFolder(place if place.is_dir() else place.parent)
+    config = read_json(folder.config, "the configuration of a run")
+    write(out, model, vocabulary, config if isinstance(config, dict) else None)
+    size = sum((out / name).stat().st_size for name in (ENCODER, DECODER)) / 2**20
+    print(f"{out}: {ENCODER} and {DECODER} ({size:.1f} MiB); python {out / DRIVER} FEATURES.npy")
+    return 0

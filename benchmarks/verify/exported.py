@@ -1,0 +1,107 @@
+"""An exported captioner as a candidate: what its graphs make of their own weights, and the oracle.
+
+Features and tokens are drawn; the weights, the sizes and the mixers are those of the folder. It is
+held to the rule of float32 whatever its weights are: layer norm's epsilon is an attribute of its
+node, and ONNX's attributes have 32 bits.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+
+from benchmarks import captioners
+from benchmarks.errors import InputError
+from benchmarks.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
+from benchmarks.verify import cases, contracts, properties
+from benchmarks.verify.cases import Cases, Numbers
+from benchmarks.verify.operators import Operator, Property
+from reference.primitives import Array, Integers
+
+CANDIDATE = f"{__name__}:read"
+ABOUT = (
+    "Log-probabilities of the word after each of tokens: (T,), given features: (L, d_feature), by "
+    "the exported captioner in the folder."
+)
+
+
+def read(features: Array, tokens: Integers, folder: str) -> Array:
+    """The graphs' log-probabilities (T, V), a token a step.
+
+    Two hypotheses change places at every step, and the tokens are read by the first that was.
+    """
+    model = _model(folder)
+    state = model.begin(model.encode(features[None]), 2)
+    both, places = np.stack([tokens, tokens[::-1]]), np.array([[0, 1]])
+    log_probs = []
+    for t in range(len(tokens)):
+        first = t % 2
+        step = both[:, t] if first == 0 else both[::-1, t]
+        log_p, state = model.step(step[None], places, state)
+        log_probs.append(log_p[0, first])
+        places = np.array([[1, 0]])
+    return np.stack(log_probs)
+
+
+def oracle(features: Array, tokens: Integers, folder: str) -> Array:
+    """The oracle's, of the weights in the graphs, in the precision of the features."""
+    c = _model(folder).configuration
+    weights = {name: value.astype(features.dtype) for name, value in _weights(folder).items()}
+    reductions = c.encoder_reduction, c.decoder_reduction
+    return contracts.captioner(
+        features, tokens, weights, c.encoder, c.decoder, c.num_heads, *reductions
+    )
+
+
+def operator(folder: Path) -> Operator:
+    """What an exported captioner is held to.
+
+    Raises:
+        InputError: the folder is damaged, or a package is missing that reads it.
+    """
+    model = _model(str(folder))
+    _weights(str(folder))
+    drawn = _cases(str(folder), model)
+    check = properties.low_precision
+    says = (check.__doc__ or "").strip().rstrip(".")
+    held = Property("float32", says[0].lower() + says[1:], check, drawn, "limit")
+    arguments = ("features", "tokens", "folder")
+    return Operator("exported_captioner", arguments, "(T, V)", ABOUT, oracle, (held,), {})
+
+
+def _cases(folder: str, model: OnnxCaptioner) -> Cases:
+    """(features, tokens, folder)."""
+
+    @st.composite
+    def drawn(draw: st.DrawFn) -> cases.Case:
+        L, T = draw(st.integers(1, 6)), draw(st.integers(1, model.max_length))
+        numbers = Numbers(draw(cases.SEEDS))
+        features = numbers.inputs(L, model.d_feature)
+        return features, numbers.random.integers(0, model.configuration.vocabulary_size, T), folder
+
+    return drawn()
+
+
+@cache
+def _model(folder: str) -> OnnxCaptioner:
+    model, _ = captioners.load_exported(Path(folder))
+    return model
+
+
+@cache
+def _weights(folder: str) -> dict[str, Array]:
+    """The weights in the graphs, by the names of the captioner's ``state_dict``."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise InputError(f"{error}, {captioners.INSTALL}") from error
+    prefix = "model."
+    return {
+        value.name.removeprefix(prefix): onnx.numpy_helper.to_array(value)
+        for name in (ENCODER, DECODER)
+        for value in onnx.load(str(Path(folder) / name)).graph.initializer
+        if value.name.startswith(prefix)
+    }

@@ -1,0 +1,302 @@
+"""Exported captioners: the same beams and values without PyTorch as with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import torch_impl
+from benchmarks import captioners, cli, export, run_folder
+from benchmarks.datasets import scenes
+from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
+from benchmarks.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
+from tests import strategies
+from tests.parity import load, numpy, tensor
+from tests.tolerances import assert_close
+from torch_impl import models
+from torch_impl.decoding import beam_search
+from torch_impl.models import Captioner, Configuration
+
+IMAGES = (6, 2, 3)
+SCENES = ["--scenes", ",".join(map(str, IMAGES))]
+SIZES: dict[str, Any] = {"d_ff": 5, "num_encoder_layers": 1, "max_length": 9, "dropout": 0.0}
+KINDS: dict[str, dict[str, Any]] = {
+    "expansions": {
+        "encoder": "static:3,2",
+        "decoder": "dynamic:2",
+        "encoder_reduction": "linear",
+        "decoder_reduction": "linear",
+        "d_model": 6,
+        "num_heads": 2,
+        "num_decoder_layers": 1,
+    },
+    "attention": {
+        "encoder": "aoa",
+        "decoder": "attention",
+        "encoder_reduction": "none",
+        "decoder_reduction": "norm",
+        "d_model": 3,
+        "num_heads": 1,
+        "num_decoder_layers": 2,
+    },
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def exported(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Captioner, OnnxCaptioner, Path]:
+    """A captioner in float64, and what was made of it.
+
+    Layer norm's epsilon is an attribute of a node, which ONNX holds in 32 bits; so has the model.
+    """
+    model = Captioner(
+        Configuration(vocabulary_size=9, d_feature=3, **SIZES, **KINDS[request.param])
+    )
+    load(model, np.random.default_rng(0))
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.eps = float(np.float32(module.eps))
+    folder = tmp_path_factory.mktemp("exported") / request.param
+    export.write(folder, model.eval(), Vocabulary(tuple("abcde")))
+    return model, OnnxCaptioner(folder), folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run, in float32, and in it what the command exported."""
+    torch.manual_seed(0)
+    train, val, test = IMAGES
+    data = scenes.make(train=train, val=val, test=test)
+    ids = {"start_id": START_ID, "end_id": END_ID, "pad_id": PAD_ID}
+    model = models.expansionnet_v1(
+        len(data.vocabulary),
+        data.splits["test"].features.d_feature,
+        groups=(4, 2),
+        num_expansions=2,
+        d_model=8,
+        d_ff=8,
+        num_heads=2,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        **ids,
+    )
+    folder = tmp_path_factory.mktemp("run")
+    of_run = run_folder.RunFolder(folder)
+    of_run.prepare({"seed": 0}, data.vocabulary, resume=False)
+    run_folder.save(of_run.best, model, {"vocabulary": data.vocabulary.fingerprint})
+    assert main("export", "--checkpoint", folder, "--out", folder / "onnx") == 0
+    return folder
+
+
+def main(*words: Any) -> int:
+    return cli.main([str(word) for word in words])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+    """The one line that refuses."""
+    capsys.readouterr()
+    assert main(*words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
+
+
+@given(st.data(), st.integers(1, 4), st.integers(2, 9))
+def test_beams_are_those_of_pytorch(
+    exported: tuple[Captioner, OnnxCaptioner, Path],
+    data: st.DataObject,
+    beam_size: int,
+    max_length: int,
+) -> None:
+    """Whatever the padding holds, images without rows included."""
+    model, graphs, _ = exported
+    images = data.draw(strategies.tokens(graphs.d_feature, kinds=("normal",), empty=True))
+    options: dict[str, Any] = {
+        "beam_size": beam_size,
+        "max_length": max_length,
+        "num_return": data.draw(st.integers(1, beam_size)),
+    }
+    features = images.filled(np.nan)
+    expected = beam_search(model, tensor(features), torch.from_numpy(images.mask), **options)
+    found = graphs.beam_search(features, images.mask, **options)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert_close(np.array(one.log_probs), np.array(other.log_probs))
+
+
+@given(st.data(), st.integers(1, 3), strategies.generators())
+def test_steps_go_on_from_whichever_hypothesis_is_named(
+    exported: tuple[Captioner, OnnxCaptioner, Path],
+    data: st.DataObject,
+    copies: int,
+    generator: np.random.Generator,
+) -> None:
+    model, graphs, _ = exported
+    images = data.draw(strategies.tokens(graphs.d_feature, kinds=("normal", "zeros")))
+    mask = torch.from_numpy(images.mask)
+    memory = model.encode(tensor(images.x), mask)
+    expected = model.incremental(memory, mask, copies)
+    state = graphs.begin(graphs.encode(images.x, images.mask), copies)
+    shape = len(images.x), copies
+    beams = np.tile(np.arange(copies), (shape[0], 1))
+    for _ in range(model.max_length):
+        tokens = generator.integers(0, model.configuration.vocabulary_size, shape)
+        log_probs, state = graphs.step(tokens, beams, state)
+        assert_close(log_probs, numpy(expected.step(torch.from_numpy(tokens))))
+        beams = generator.integers(0, copies, shape)
+        expected.reorder(torch.from_numpy(beams))
+
+
+def test_verify_holds_the_graphs_to_the_oracle(
+    exported: tuple[Captioner, OnnxCaptioner, Path],
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, _, folder = exported
+    words = ["--quick", "--json"]
+    for right in (folder, run / "onnx"):
+        capsys.readouterr()
+        assert main("verify", "--candidate", right, *words) == 0
+        assert [v["passed"] for v in json.loads(capsys.readouterr().out)] == [True]
+    wrong = Path(shutil.copytree(folder, tmp_path / "wrong"))
+    graphs = onnx.load(str(wrong / DECODER))
+    node = [node for node in graphs.graph.node if node.op_type == "Relu"][-1]
+    node.op_type = "Identity"
+    onnx.save(graphs, str(wrong / DECODER))
+    assert main("verify", "--candidate", wrong, *words) == 1
+    (verdict,) = json.loads(capsys.readouterr().out)
+    code = verdict["code"]
+    assert str(wrong) in code
+    with pytest.raises(AssertionError):
+        exec(code, {})
+
+
+def test_captions_are_those_of_the_run(run: Path, tmp_path: Path) -> None:
+    made = []
+    for place in (run, run / "onnx"):
+        made.append(tmp_path / f"{len(made)}.json")
+        words = ["--checkpoint", place, *SCENES, "--beam-size", 2, "--out", made[-1]]
+        assert main("caption", *words) == 0
+    ours, theirs = (json.loads(file.read_text()) for file in made)
+    assert ours == theirs and len(ours) == IMAGES[2]
+
+
+def test_a_stranger_captions_with_the_folder_alone(run: Path, tmp_path: Path) -> None:
+    """In a process that has neither PyTorch nor this project."""
+    train, val, test = IMAGES
+    split = scenes.make(train=train, val=val, test=test).splits["test"]
+    model, vocabulary = run_folder.load_captioner(run)
+    folder = Path(shutil.copytree(run / "onnx", tmp_path / "folder"))
+    without = "import sys, runpy; sys.modules |= dict.fromkeys(sys.argv.pop(1).split()); "
+    start = without + "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    for image in split.image_ids:
+        features = split.features.features(image)
+        np.save(tmp_path / "features.npy", features)
+        words = [folder / export.DRIVER, tmp_path / "features.npy", "--max-length", 12]
+        done = subprocess.run(
+            [sys.executable, "-c", start, "torch benchmarks torch_impl", *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        ((best,),) = beam_search(
+            model, torch.from_numpy(features)[None], beam_size=3, max_length=12
+        )
+        assert (done.stdout, done.stderr) == (vocabulary.decode(best.tokens) + "\n", "")
+
+
+def test_graphs_say_nothing_of_the_machine_and_name_their_axes(run: Path) -> None:
+    source = str(Path(torch_impl.__file__).parents[1]).encode()
+    for name in (ENCODER, DECODER):
+        data = (run / "onnx" / name).read_bytes()
+        assert source not in data and b".py" not in data
+        graph = onnx.load_from_string(data).graph
+        axes = {d.dim_param for value in graph.input for d in value.type.tensor_type.shape.dim}
+        named = {"batch", "length"} if name == ENCODER else {"batch", "hypotheses", "steps"}
+        assert axes >= named
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.nic(9, 3, d_embedding=4, hidden_size=4),
+        models.middle_out_captioner(9, 3, d_embedding=4, hidden_size=4),
+    ],
+)
+def test_a_family_without_an_export_is_named(
+    model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vocabulary = Vocabulary(tuple("abcde"))
+    of_run = run_folder.RunFolder(tmp_path / "run")
+    of_run.prepare({"seed": 0}, vocabulary, resume=False)
+    run_folder.save(of_run.best, model, {"vocabulary": vocabulary.fingerprint})
+    words = ["--checkpoint", tmp_path / "run", "--out", tmp_path / "onnx"]
+    family = model.configuration.family
+    assert f"a captioner of the family {family} cannot be exp" in refused(capsys, "export", *words)
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_a_missing_package_is_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install = "expected the extra: pip install 'captionbench[export]'"
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch_impl.export_scalars", raising=False)
+        patch.setitem(sys.modules, "onnxscript", None)
+        words = ["--checkpoint", run, "--out", tmp_path / "onnx"]
+        assert install in refused(capsys, "export", *words)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    words = [*SCENES, "--out", tmp_path / "x.json"]
+    assert install in refused(capsys, "caption", "--checkpoint", run / "onnx", *words)
+
+
+def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = [*SCENES, "--out", tmp_path / "x.json"]
+    graphs = ["--checkpoint", run / "onnx"]
+    line = refused(capsys, "caption", *graphs, "--checkpoint", run, *out)
+    assert "an exported model is no member of an ensemble" in line
+    line = refused(capsys, "caption", *graphs, *out, "--device", "meta")
+    assert "--device meta" in line
+    line = refused(capsys, "caption", *graphs, *out, "--beam-size", 0)
+    assert "beam_size is 0, expected at least 1" in line
+    line = refused(capsys, "evaluate", *graphs, *SCENES)
+    assert "an exported model has no training to record, expected runs" in line
+    line = refused(capsys, "verify", "--candidate", run / "onnx", "--operator", "captioner")
+    assert "--operator and --framework are for functions" in line
+    line = refused(capsys, "export", "--checkpoint", run, "--out", run)
+    assert "holds other files, expected a new folder" in line
+    for name, message in ((DECODER, "no such file, expected an exported model"), (ENCODER, "")):
+        broken = Path(shutil.copytree(run / "onnx", tmp_path / name))
+        if message:
+            (broken / name).unlink()
+        else:
+            (broken / name).write_bytes(b"nonsense")
+            message = "ONNX Runtime cannot load it"
+        assert message in refused(capsys, "caption", "--checkpoint", broken, *out)
+
+
+@settings(max_examples=10)
+@given(st.integers(1, 3), st.integers(0, 4), st.integers(1, 4))
+def test_features_that_do_not_fit_are_named(run: Path, batch: int, length: int, width: int) -> None:
+    graphs, _ = captioners.load_exported(run / "onnx")
+    with pytest.raises(ValueError, match=rf"expected \(B, L, {graphs.d_feature}\)"):
+        graphs.encode(np.zeros((batch, length, graphs.d_feature + width)))
+    with pytest.raises(ValueError, match="the mask is"):
+        graphs.encode(
+            np.zeros((batch, length, graphs.d_feature)), np.ones((batch, length + 1), np.bool_)
+        )
