@@ -14,8 +14,11 @@ def check_device(name: str) -> str:
         InputError: it cannot, and why.
     """
     try:
-        torch.zeros(1, device=name).item()
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"--device {name}: PyTorch cannot use it ({reason})") from None
+    if device.type == "cpu" and device.index:
+        raise InputError(f"--device {name}: there is one CPU, expected cpu")
     return name

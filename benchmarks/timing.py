@@ -29,6 +29,8 @@ CONFIDENCE = 95.0
 DRAWS = 2000
 SLACK, DRIFT = 0.1, 0.01
 """Seconds, and a part of the time gone by, that the two clocks of a machine may differ by."""
+TRIES = 10
+"""Of reading both of them with nothing between."""
 MOST_JUMPS = 5
 """Rounds of one measurement that may be lost to a clock that jumps."""
 
@@ -150,6 +152,15 @@ def _bootstrapped(values: npt.NDArray[np.float64]) -> Estimate:
     return Estimate(float(np.median(values)), float(low), float(high))
 
 
+def clocks() -> tuple[float, float]:
+    """The monotonic and the wall clock at one moment: again, if something came between."""
+    for _ in range(TRIES):
+        monotonic, wall = perf_counter(), wall_clock()
+        if perf_counter() - monotonic < SLACK / 10:
+            break
+    return monotonic, wall
+
+
 class Clock:
     """Tells rounds apart in which time can be trusted from those in which a clock jumped.
 
@@ -163,7 +174,7 @@ class Clock:
 
     def start(self) -> None:
         """Begin a round."""
-        self._monotonic, self._wall = perf_counter(), wall_clock()
+        self._began = clocks()
 
     def trusted(self) -> bool:
         """Whether both clocks agree on the time since `start`; if not, that is counted.
@@ -171,7 +182,7 @@ class Clock:
         Raises:
             InputError: they have disagreed more than `MOST_JUMPS` times.
         """
-        monotonic, wall = perf_counter() - self._monotonic, wall_clock() - self._wall
+        monotonic, wall = (now - began for now, began in zip(clocks(), self._began, strict=True))
         if abs(wall - monotonic) <= SLACK + DRIFT * abs(monotonic):
             return True
         self.jumps += 1

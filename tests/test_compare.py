@@ -157,7 +157,7 @@ def test_what_a_revision_lacks_takes_no_other_benchmark_with_it(repository, caps
         ("SECONDS = (", "cannot run it (SyntaxError: "),
         ("raise RuntimeError('no\\nway')", "cannot run it (RuntimeError: no)"),
         ("import nowhere", "has no such benchmark (ModuleNotFoundError: "),
-        ("import os; os._exit(3)", "its process ended (exit code 3)"),
+        ("import os; os._exit(3)", "cannot run: its process ended (exit code 3)"),
         ("import os; os.kill(os.getpid(), 9)", "its process ended (signal SIGKILL)"),
         ("import sys; print('Aborted', file=sys.stderr); sys.exit(4)", "(exit code 4: Aborted)"),
     ],

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.speed import drawn, suites
+from benchmarks import timing
+from benchmarks.speed import drawn, run, suites
 from benchmarks.speed.case import HALVES, PRECISIONS, Case, Sizes, eager
 from benchmarks.speed.subjects import SUBJECTS
 from tests.speed import CPU, tiny
@@ -172,3 +173,14 @@ def test_a_step_of_compiled_kernels_trains(monkeypatch):
             work.call()
     assert sum(not torch.equal(a, b) for a, b in zip(before, work.given, strict=True)) > 20
     torch.compiler.reset()
+
+
+@pytest.mark.parametrize("subject", ["xe-step", "greedy", "beam", "static-layer forward"])
+def test_bytes_a_second_are_of_the_least_bytes_or_of_those_moved(subject):
+    case = tiny(subject)
+    case = replace(case, implementations=case.implementations[:2])
+    for record in run.time_case(case, CPU, 1, timing.Budget(seconds=0.01), strict=True):
+        values = record["values"]
+        (name,) = {"least bytes", "moved bytes"} & set(values)
+        assert (name == "least bytes") == (subject == "static-layer forward")
+        assert values[f"{name} a second"] == values[name] / values["seconds"] > 0

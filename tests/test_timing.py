@@ -369,3 +369,11 @@ def test_peak_is_what_lives_at_a_time(n, steps):
     assert resources.count(chain, (), CPU)["peak bytes"] == 4 * n * min(steps, 2)
     assert resources.count(fan, (), CPU)["peak bytes"] == 4 * n * steps
     assert resources.count(lambda: x.add_(1), (), CPU)["peak bytes"] == 0
+
+
+def test_a_pause_between_the_two_clocks_is_no_jump(monkeypatch):
+    """A machine at work for others may stop a program between any two of its lines."""
+    now = iter([0.0, 5.0, 5.0, 5.0, 5.0, 5.0])
+    monkeypatch.setattr(timing, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(timing, "wall_clock", lambda: 100 + next(now))
+    assert timing.clocks() == (5.0, 105.0)

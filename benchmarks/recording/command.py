@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
             return 1
         done = {}
         for stage in stages(arguments.suite):
-            print(f"\n{stage.name}: {stage.about}")
+            if not session.time_is_up:
+                print(f"\n{stage.name}: {stage.about}")
             before = session.left
             stage.run(session, arguments.tiny)
             done[stage.name] = session.left == before

@@ -71,7 +71,7 @@ class Process:
                 raise ProcessError(f"no answer within {PATIENCE:g} s")
             good, value = self.pipe.recv()
         except (EOFError, OSError):
-            raise ProcessError(f"its process ended ({self._ending()})") from None
+            raise ProcessError(f"cannot run: its process ended ({self._ending()})") from None
         if good:
             return value
         kind, said = value

@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.timing import clocks
+
 ROOT = Path(__file__).resolve().parents[2]
 CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 
@@ -98,7 +100,7 @@ class Worker:
         wait = self._wait()
         wait()
         seconds = []
-        began, day = time.perf_counter(), time.time()
+        began = clocks()
         for _ in range(calls):
             start = now()
             self.work.call()
@@ -108,7 +110,8 @@ class Worker:
             while end < until:
                 end = now()
             seconds.append(end - start)
-        return seconds, time.perf_counter() - began, time.time() - day
+        monotonic, wall = (now - then for now, then in zip(clocks(), began, strict=True))
+        return seconds, monotonic, wall
 
     def _wait(self) -> Callable[[], None]:
         if self.device.type != "cuda":

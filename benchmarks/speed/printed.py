@@ -31,8 +31,9 @@ def lines(found: Sequence[Record], made: Sequence[Record]) -> list[str]:
                 cells.append(f"{name} {values[f'{name} bytes'] / 1e6:.4g} MB")
         if "flops a second" in values:
             cells.append(f"{values['flops a second'] / 1e9:.4g} GFLOP/s")
-        if "least bytes a second" in values:
-            cells.append(f"{values['least bytes a second'] / 1e9:.4g} GB/s")
+        for name in ("least", "moved"):
+            if f"{name} bytes a second" in values:
+                cells.append(f"{values[f'{name} bytes a second'] / 1e9:.4g} GB/s ({name})")
         if reached := roofline(record, same_device):
             cells.append(f"{reached.value:.2f} of its roofline")
         printed.append("  ".join(cells))

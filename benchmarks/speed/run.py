@@ -13,6 +13,7 @@ import torch
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.hardware.kernels import dispatched
 from benchmarks.records import Record
 from benchmarks.speed import resources
 from benchmarks.speed import threads as cpu_threads
@@ -186,6 +187,10 @@ def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
         taken = resources.count(work.call, work.given, device)
         if not work.trains:
             del taken["saved bytes"]
+        if not taken["operators"]:  # nothing of PyTorch, whose memory is all that is seen
+            del taken["peak bytes"]
+        if not case.subject.least_bytes:
+            taken |= _moved(case, name, device)
         return taken
     assert case.subject.make is not None
     same = case.subject.make(case, eager(name), device)
@@ -193,6 +198,15 @@ def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
     if device.type == "cuda" and name.endswith(COMPILED):
         taken["peak bytes"] = resources.peak(work.call, device)
     return taken
+
+
+def _moved(case: Case, name: str, device: torch.device) -> Values:
+    """The bytes that its operations read and write, where shapes alone decide that."""
+    try:
+        launched = dispatched(case, name, cuda=device.type == "cuda")
+    except ValueError:
+        return {}
+    return {"moved bytes": sum(kernel.bytes for kernel in launched)}
 
 
 def _values(
@@ -216,7 +230,9 @@ def _values(
         values["flops a second"] = taken["flops"] / seconds.value
     if least_bytes:
         values["least bytes"] = least_bytes
-        values["least bytes a second"] = least_bytes / seconds.value
+    for name in ("least bytes", "moved bytes"):
+        if name in values:
+            values[f"{name} a second"] = values[name] / seconds.value
     return values
 
 

@@ -65,8 +65,9 @@ def speed(records: Sequence[Record]) -> Section:
     timed = sorted((r for r in made if "seconds" in r["values"]), key=_place)
     rows = [_row(record, made) for record in timed]
     about = (
-        "All that was timed; GB/s are of the bytes that no implementation can do without, and a "
-        "roofline is by the copies and products measured on the same device"
+        "All that was timed; GB/s of an expansion are of the bytes that no implementation can do "
+        "without, of all else of those that its operations read and write; a roofline is by the "
+        "copies and products measured on the same device"
     )
     blocks.append(Table("speed", about, TIMED, rows, folded=True))
     counted = sorted((r for r in made if "seconds" not in r["values"]), key=_place)
@@ -117,6 +118,6 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
         scaled("saved bytes", 1e6),
         scaled("peak bytes", 1e6),
         scaled("flops a second", 1e9),
-        scaled("least bytes a second", 1e9),
+        scaled("least bytes a second", 1e9) or scaled("moved bytes a second", 1e9),
         None if reached is None else f"{reached.value:.2f}",
     ]
