@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli, fit, run_folder, train_recipe
+from benchmarks import cli, fit, objectives, run_folder, train_recipe
 from benchmarks.batches import ImageBatches, padded_features
 from benchmarks.datasets import Split, pixels, scenes
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.objectives import cider_d
+from benchmarks.presets import configuration
 from benchmarks.recipes import RECIPES
 from benchmarks.run_folder import RunFolder, load_captioner
 from reference import cider
-from tests.tolerances import assert_close
-from torch_impl import training_loop
+from tests.tolerances import SAME_WORK, assert_close, assert_low_precision
+from torch_impl import models, training_loop
 from torch_impl.models import EndToEnd
 
 DATA = ["--scenes", "8,3,1"]
@@ -164,6 +166,55 @@ def test_each_step_begins_with_the_best_of_the_one_before(whole: Path) -> None:
     moved = [k for k in drawn if not torch.equal(trained[f"backbone.{k}"], drawn[k])]
     # every parameter but buffers, and keys' biases, which a softmax does not feel
     assert len(moved) == len(list(train_recipe.backbone("tiny", 0).parameters()))
+
+
+def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path: Path) -> None:
+    """At a rate that spoils every weight."""
+    data = scenes.make(train=8, val=3, test=1)
+    steps = RECIPES["expansionnet_v2"]["scenes"].steps
+    recipe = replace(steps["C"].settings.recipe, lr=10.0, epochs=4, batch_size=4)
+    chosen = replace(steps["C"].settings, recipe=recipe)
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1}
+    model = configuration(data, recipe, {**sizes, "num_decoder_layers": 1})
+    with objectives.seeded(3):
+        initial = models.build(model).state_dict()
+    found = fit.fit(data, model, chosen, 0, tmp_path, initial=initial, improve=True)
+    scores = [r["CIDEr-D"] for r in found.history if r["kind"] == "validation"]
+    assert [r["step"] for r in found.history if r["kind"] == "validation"] == [0, 2, 4, 6, 8]
+    assert scores[0] == max(scores)
+    assert found.best["step"] == 0
+    last = run_folder.load(RunFolder(tmp_path).last).weights
+    for name, value in found.model.state_dict().items():
+        assert torch.equal(value, initial[name]), name
+    assert any(not torch.equal(last[name], initial[name]) for name in initial)
+
+
+def test_photographs_through_a_published_backbone_are_trained_on_end_to_end(
+    tmp_path: Path, capsys: Any
+) -> None:
+    """From picture files to captions of them, by Swin's weights as they are published."""
+    pictures, own = tmp_path / "pictures", tmp_path / "own"
+    assert main("scenes", "--images", 4, "--references", 1, "--out", pictures) == 0
+    words = ["--split", "75,25,0", "--min-count", 1]
+    table = pictures / "captions.csv"
+    assert main("dataset", "--images", pictures, "--captions", table, *words, "--out", own) == 0
+    swin = train_recipe.backbone("tiny", 5)
+    published = {"model": {**swin.state_dict(), "head.weight": torch.zeros(2, swin.d_feature)}}
+    torch.save(published, tmp_path / "swin.pth")
+    read = train_recipe.backbone(str(tmp_path / "swin.pth"), 0)
+    assert read.configuration == swin.configuration
+    for name, value in swin.state_dict().items():
+        assert torch.equal(read.state_dict()[name], value)
+    data = ["--karpathy", own / "dataset_own.json", "--images", pictures]
+    seen = [*data, "--backbone", tmp_path / "swin.pth", "--preset", "scenes"]
+    run = tmp_path / "run"
+    words = ["train", "--recipe", "expansionnet_v2", *seen, *SIZES, *SHORT, *RATES]
+    assert main(*words, "--out", run) == 0
+    model, _ = load_captioner(run / "D")
+    assert isinstance(model, EndToEnd)
+    capsys.readouterr()
+    assert main("caption", pictures, "--checkpoint", run / "D") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 class CtrlC(KeyboardInterrupt):
@@ -354,7 +405,7 @@ def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
         with torch.no_grad():
             expected = backbone(images)
         features, _ = padded_features(cached.splits[name].features, split.image_ids)
-        np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
+        assert_low_precision(features, expected, SAME_WORK, name)
     assert len({data.fingerprint, cached.fingerprint, live.fingerprint}) == 3
     assert cached.backbone["backbone"] == "swin"
 

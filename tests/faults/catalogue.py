@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tests.faults.expansion import EXPANSION
+from tests.faults.export import EXPORT
 from tests.faults.middle_out import MIDDLE_OUT
 from tests.faults.plant import Fault
 from tests.faults.recurrent import RECURRENT
 from tests.faults.released import RELEASED
+from tests.faults.training import TRAINING_LOOP
 
 BEAM = "test_decoding.py::test_beam_search_is_the_readable_beam_search_ties_included"
 XE = "test_objectives.py::test_smoothed_cross_entropy_is_the_oracles"
@@ -314,4 +316,6 @@ FAULTS: tuple[Fault, ...] = (
     *RELEASED,
     *RECURRENT,
     *MIDDLE_OUT,
+    *TRAINING_LOOP,
+    *EXPORT,
 )
