@@ -122,13 +122,15 @@ def rows(paper: str) -> list[Row]:
     return found
 
 
-def configuration(data: CaptionData, form: Form, paper: str, row: Row) -> Configuration:
-    """The paper's model of that row for ``data``."""
-    fields = {**form.model, "encoder": row.encoder, "decoder": row.decoder}
+def configuration(
+    data: CaptionData, form: Form, paper: str, encoder: str, decoder: str
+) -> Configuration:
+    """The paper's model of these mixers for ``data``."""
+    fields = {**form.model, "encoder": encoder, "decoder": decoder}
     model = presets.configuration(data, form.settings.recipe, fields)
     if paper == V2:
         return model
-    factor = 2 if row.encoder == row.decoder == "attention" else 1
+    factor = 2 if encoder == decoder == "attention" else 1
     return replace(
         model,
         encoder_reduction="norm",
@@ -142,7 +144,7 @@ def _run(form: str, paper: str, place: Place, row: Row, seed: int, key: str) -> 
     began = time.perf_counter()
     chosen = FORMS[form]
     data = flickr8k(place)
-    model = configuration(data, chosen, paper, row)
+    model = configuration(data, chosen, paper, row.encoder, row.decoder)
     settings = chosen.settings
     if row.dropout_of:
         recipe = replace(settings.recipe, dropout=_AS_RUN.dropout, dropout_of=row.dropout_of)

@@ -19,7 +19,7 @@ from benchmarks import java, records
 from benchmarks.datasets import CaptionData
 from benchmarks.experiments.arnet import flickr8k
 from benchmarks.experiments.captions import in_stages
-from benchmarks.experiments.expansion import FORMS, V1, V2, Row, configuration, score
+from benchmarks.experiments.expansion import FORMS, V1, V2, configuration, score
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.files import sha256
 from benchmarks.fit import Result
@@ -36,34 +36,39 @@ class Model:
 
     Args:
         name: as the tables print it.
-        mixers: the model's.
+        encoder: what mixes the tokens in it.
+        decoder: likewise.
         paper: whose way to sum the layers it has.
         places: (paper, table) of the row.
         members: how many models it is an ensemble of; 1 for a single model.
     """
 
     name: str
-    mixers: Row
+    encoder: str
+    decoder: str
     paper: str
     places: tuple[tuple[str, str], ...]
     members: int = 1
 
+    @property
+    def single(self) -> Model:
+        """The single model of the same kind."""
+        kind = self.encoder, self.decoder, self.paper
+        alike = (m for m in MODELS if (m.encoder, m.decoder, m.paper) == kind)
+        return next(m for m in alike if m.members == 1)
 
-_BASE = Row("base", "attention", "attention")
-_64_16 = Row("64, 16", "static:64", "dynamic:16")
-_V2 = Row("v2", "static:32,64,128,256,512", "dynamic:16")
+
+_V2 = "static:32,64,128,256,512", "dynamic:16"
 MODELS = (
-    Model("Base (ours)", _BASE, V1, ((V1, "2"), (V1, "4"))),
-    Model("Base w/ AoA", Row("aoa", "aoa", "aoa"), V1, ((V1, "2"),)),
-    Model(
-        "ExpansionNet_{64,1} (ablation)", Row("64, 1", "static:64", "dynamic:1"), V1, ((V1, "2"),)
-    ),
-    Model("ExpansionNet_{64,16} (ablation)", _64_16, V1, ((V1, "2"), (V1, "4"))),
-    Model("ExpansionNet v2", _V2, V2, ((V1, "2"), (V2, "II"))),
-    Model("ExpansionNet_{64,16}", _64_16, V2, ((V1, "4"),)),
-    Model("ExpansionNet_{64,16} (ensemble of 2)", _64_16, V2, ((V1, "4"),), 2),
-    Model("ExpansionNet_{64,16} (ensemble of 4)", _64_16, V2, ((V1, "4"),), 4),
-    Model("ExpansionNet v2", _V2, V2, ((V2, "III"),), 4),
+    Model("Base (ours)", "attention", "attention", V1, ((V1, "2"), (V1, "4"))),
+    Model("Base w/ AoA", "aoa", "aoa", V1, ((V1, "2"),)),
+    Model("ExpansionNet_{64,1} (ablation)", "static:64", "dynamic:1", V1, ((V1, "2"),)),
+    Model("ExpansionNet_{64,16} (ablation)", "static:64", "dynamic:16", V1, ((V1, "2"), (V1, "4"))),
+    Model("ExpansionNet v2", *_V2, V2, ((V1, "2"), (V2, "II"))),
+    Model("ExpansionNet_{64,16}", "static:64", "dynamic:16", V2, ((V1, "4"),)),
+    Model("ExpansionNet_{64,16} (ensemble of 2)", "static:64", "dynamic:16", V2, ((V1, "4"),), 2),
+    Model("ExpansionNet_{64,16} (ensemble of 4)", "static:64", "dynamic:16", V2, ((V1, "4"),), 4),
+    Model("ExpansionNet v2", *_V2, V2, ((V2, "III"),), 4),
 )
 TABLES = ((V1, "2"), (V1, "4"), (V2, "II"), (V2, "III"))
 
@@ -73,7 +78,7 @@ def _trained(
 ) -> tuple[Result, Result]:
     """The model after cross-entropy, and after the self-critical training."""
     chosen = FORMS[form]
-    sizes = configuration(data, chosen, model.paper, model.mixers)
+    sizes = configuration(data, chosen, model.paper, model.encoder, model.decoder)
     (first,) = in_stages(data, sizes, [chosen.settings], seed, place)
     (second,) = in_stages(
         _rewarded(data, chosen.rewarded),

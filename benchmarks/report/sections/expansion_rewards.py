@@ -114,13 +114,11 @@ def _above(model: Model, runs: Rows, made: Sequence[Record]) -> Interval | None:
     ours = runs.get(model.name, [])
     if model.members == 1:
         return difference(ours, runs.get(BASE, []) if model.name != BASE else [])
-    kind = model.mixers, model.paper
-    (single,) = [m for m in MODELS if m.members == 1 and (m.mixers, m.paper) == kind]
     alone = [
         r["details"]["cider_d"]
         for r in made
-        if r["what"]["row"] == single.name
-        and (r["what"]["paper"], r["what"]["table"]) == single.places[-1]
+        if r["what"]["row"] == model.single.name
+        and (r["what"]["paper"], r["what"]["table"]) == model.single.places[-1]
     ]
     if not ours or not alone:
         return None
