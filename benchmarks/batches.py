@@ -16,6 +16,7 @@ from benchmarks.datasets.pixels import Pixels
 from benchmarks.datasets.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
+from torch_impl.distributed import Processes
 from torch_impl.training import Batch, Images, data_generator
 
 Item = TypeVar("Item")
@@ -41,6 +42,7 @@ class CaptionBatches:
             not; longer ones are cut.
         seed: of the order.
         window: batches that are sorted together; 1 sorts nothing.
+        processes: those that share each batch; all else is the same whatever their number.
 
     Raises:
         InputError: the split has no captions, or a size is below 1.
@@ -56,6 +58,7 @@ class CaptionBatches:
         max_length: int,
         seed: int = 0,
         window: int = 20,
+        processes: Processes = Processes(),  # noqa: B008 - alone
     ) -> None:
         """Tokenise every caption once, unless the split has the tokens that are learned."""
         for name, value in (
@@ -70,6 +73,7 @@ class CaptionBatches:
         self._groups_per_batch = max(1, batch_size // captions_per_image)
         self._captions_per_image = captions_per_image
         self._window = window
+        self._processes = processes
         self._tokens = {
             image: split.learned[image]
             if split.learned is not None
@@ -89,7 +93,9 @@ class CaptionBatches:
         return self._length
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of ``epoch`` from number ``start`` on, one made ahead in a thread.
+        """This process's share of each batch of ``epoch`` from number ``start`` on.
+
+        One is made ahead in a thread; a share may have no images.
 
         Raises:
             InputError: an image has no features, or damaged ones.
@@ -97,7 +103,7 @@ class CaptionBatches:
         return fetched_ahead(map(self._collate, self._plan(epoch)[start:]))
 
     def image_ids(self, epoch: int, position: int) -> list[int]:
-        """The images of one batch."""
+        """The images of one batch, of all processes."""
         return [image for image, _ in self._plan(epoch)[position]]
 
     def _plan(self, epoch: int) -> list[list[Group]]:
@@ -115,7 +121,10 @@ class CaptionBatches:
         ]
         return [batches[i] for i in random.permutation(len(batches))]
 
-    def _collate(self, groups: list[Group]) -> Batch:
+    def _collate(self, batch: list[Group]) -> Batch:
+        groups = self._processes.share(batch)
+        if not groups:
+            return Batch(*(torch.empty(0) for _ in Batch._fields))
         features, lengths = padded_features(self.split.features, [image for image, _ in groups])
         captions = [caption for _, group in groups for caption in group]
         images = [i for i, (_, group) in enumerate(groups) for _ in group]
@@ -135,18 +144,27 @@ class ImageBatches:
         split: images, references, features.
         batch_size: images a batch.
         seed: of the order.
+        processes: as of `CaptionBatches`.
 
     Raises:
         InputError: the split has no captions, or the size is below 1.
     """
 
-    def __init__(self, split: Split, batch_size: int, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        processes: Processes = Processes(),  # noqa: B008 - alone
+    ) -> None:
         """Find the images."""
         if batch_size < 1:
             raise InputError(f"batch size is {batch_size}, expected at least 1")
         self.split = split
         self.seed = seed
         self._batch_size = batch_size
+        self._processes = processes
         self.captioned = captioned(split)
 
     def __len__(self) -> int:
@@ -154,7 +172,9 @@ class ImageBatches:
         return -(-len(self.captioned) // self._batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Images]:
-        """The batches of ``epoch`` from number ``start`` on, one made ahead in a thread.
+        """This process's share of each batch of ``epoch`` from number ``start`` on.
+
+        One is made ahead in a thread; a share may have no images.
 
         Raises:
             InputError: an image has no features, or damaged ones.
@@ -162,14 +182,17 @@ class ImageBatches:
         return fetched_ahead(map(self._collate, self._plan(epoch)[start:]))
 
     def image_ids(self, epoch: int, position: int) -> list[int]:
-        """The images of one batch."""
+        """The images of one batch, of all processes."""
         return [self.captioned[place] for place in self._plan(epoch)[position]]
 
     def _plan(self, epoch: int) -> list[Sequence[int]]:
         order = data_generator(self.seed, epoch).permutation(len(self.captioned))
         return list(chunks(order.tolist(), self._batch_size))
 
-    def _collate(self, places: Sequence[int]) -> Images:
+    def _collate(self, batch: Sequence[int]) -> Images:
+        places = self._processes.share(batch)
+        if not places:
+            return Images(*(torch.empty(0) for _ in Images._fields))
         image_ids = [self.captioned[place] for place in places]
         return Images(*padded_features(self.split.features, image_ids), torch.tensor(places))
 

@@ -21,6 +21,7 @@ from benchmarks.errors import InputError
 from benchmarks.presets import Settings
 from benchmarks.run_folder import RunFolder
 from torch_impl.computation import Computation
+from torch_impl.distributed import Processes
 from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build
 from torch_impl.training import NonFiniteError, Step
 from torch_impl.weights import CheckpointError, fingerprint, load_weights
@@ -52,9 +53,13 @@ class _Fit:
         seed: int,
         folder: RunFolder | None,
         computation: Computation,
+        processes: Processes,
     ) -> None:
         self.data, self.settings, self.folder = data, settings, folder
-        self.training, self.batches = objectives.training(data, model, settings, seed, computation)
+        self.processes = processes
+        self.training, self.batches = objectives.training(
+            data, model, settings, seed, computation, processes
+        )
         self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
@@ -85,11 +90,15 @@ class _Fit:
                 "learning_rate": last.learning_rate,
                 "captions_per_second": sum(step.captions for step in steps) / seconds,
                 "waiting_share": sum(step.waited for step in steps) / seconds,
+                "processes": self.processes.size,
                 "seconds": self.seconds,
             }
         )
 
     def validate(self) -> None:
+        """The first process alone."""
+        if not self.processes.first:
+            return
         model, metric, began = self.training.model, self.settings.metric, time.perf_counter()
         try:
             captions = caption(
@@ -142,20 +151,25 @@ class _Fit:
             run_folder.save(self.folder.last, self.training.model, state)
 
     def resume(self) -> None:
-        """Go on from the folder's last checkpoint, or start where a kill left none."""
-        assert self.folder
-        if not self.folder.last.exists():
-            self.folder.cut_log(-1)
+        """Go on from the folder's last checkpoint, or start where a kill left none.
+
+        The first process reads it for all, which need not see the folder.
+        """
+        last = None
+        if self.folder and self.folder.last.exists():
+            last = run_folder.load(self.folder.last)
+        last = self.processes.broadcast(last)
+        if last:
+            try:
+                self.training.load_state_dict(last.weights, last.state["training"], str(last.path))
+            except ValueError as error:
+                raise InputError(str(error)) from error
+            self.earlier, self.best = last.state["seconds"], last.state["best"]
+        if not self.folder:
             return
-        last = run_folder.load(self.folder.last)
-        try:
-            self.training.load_state_dict(last.weights, last.state["training"], str(last.path))
-        except ValueError as error:
-            raise InputError(str(error)) from error
-        self.earlier, self.best = last.state["seconds"], last.state["best"]
         if self.best:
             self.best_weights = run_folder.load(self.folder.best).weights
-        self.history = self.folder.cut_log(self.training.step)
+        self.history = self.folder.cut_log(self.training.step if last else -1)
 
 
 def fit(
@@ -174,11 +188,13 @@ def fit(
     log_every: int = 50,
     checkpoint_seconds: float = 60,
     progress: bool = False,
+    processes: Processes = Processes(),  # noqa: B008 - alone
 ) -> Result:
     """Train a captioner on the "train" split of ``data``, choosing by a metric on `chosen_by`'s.
 
     The numbers are a function of the data, the configuration, the settings, the seed, the device,
-    its number of threads and the computation: not of kills and resumptions, nor of other options.
+    its number of threads, the computation and the number of processes: not of kills and
+    resumptions, nor of other options.
 
     Args:
         data: captions and features.
@@ -197,9 +213,12 @@ def fit(
         log_every: steps from one record to the next; an epoch's last step has one too.
         checkpoint_seconds: between two checkpoints within an epoch, taken after a record.
         progress: show a bar on stderr.
+        processes: those that train together; the first alone validates and keeps the run, what it
+            found is every one's result.
 
     Raises:
         InputError: data, sizes or a folder that do not fit; a loss that is not finite.
+        ProcessesError: a process has ended, or has other weights.
     """
     for name in ("train", chosen_by(data)):
         data_options.split(data, name)
@@ -214,8 +233,8 @@ def fit(
         except CheckpointError as error:
             raise InputError(str(error)) from error
     model.to(device)
-    folder = RunFolder(out) if out else None
-    run = _Fit(data, model, settings, seed, folder, computation)
+    folder = RunFolder(out) if out and processes.first else None
+    run = _Fit(data, model, settings, seed, folder, computation, processes)
     if folder:
         folder.prepare(
             {
@@ -231,13 +250,14 @@ def fit(
             data.vocabulary,
             resume,
         )
-    if resume:
+    if processes.broadcast(resume):
         run.resume()
     try:
         if improve and not run.history:
             run.validate()
             run.save()
-        finished = _train(run, minutes, log_every, checkpoint_seconds, progress)
+        shown = progress and processes.first
+        finished = _train(run, minutes, log_every, checkpoint_seconds, shown)
     except (InputError, NonFiniteError) as error:
         kept = folder is not None and folder.last.exists()
         if folder and not kept:
@@ -247,18 +267,22 @@ def fit(
         images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
         what_is_left = f"; {folder.last} is kept" if folder and kept else ""
         raise InputError(f"{error}, images {images}, ...{what_is_left}") from error
-    model.load_state_dict(run.best_weights)
-    return Result(model.eval(), run.history, run.best, run.seconds, finished)
+    found = run.history, run.best, run.seconds
+    history, best, seconds = processes.broadcast(found)
+    model.load_state_dict(
+        processes.broadcast({name: weight.cpu() for name, weight in run.best_weights.items()})
+    )
+    return Result(model.eval(), history, best, seconds, finished)
 
 
 def _train(
     run: _Fit, minutes: float | None, log_every: int, checkpoint_seconds: float, progress: bool
 ) -> bool:
     """Train to the end, or until the time is up: whether all epochs were done."""
-    training, settings = run.training, run.settings
+    training, settings, processes = run.training, run.settings, run.processes
     epochs, per_epoch = settings.recipe.epochs, len(run.batches)
     budget = math.inf if minutes is None else 60 * minutes
-    if run.seconds >= budget and run.best:
+    if processes.broadcast(run.seconds >= budget and bool(run.best)):
         return training.epoch >= epochs
     interval: list[Step] = []
     saved = epoch_began = run.seconds
@@ -277,6 +301,8 @@ def _train(
             spent, epoch = run.seconds, step.epoch + 1
             # no time left, or at an epoch's end not enough for another
             time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
+            if minutes is not None:
+                time_is_up = processes.broadcast(time_is_up)
             if step.position % log_every and not ends_epoch and not time_is_up:
                 continue
             run.log_steps(interval)

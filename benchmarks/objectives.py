@@ -18,6 +18,7 @@ from benchmarks.presets import Settings
 from torch_impl.auto_reconstructor import AutoReconstructor
 from torch_impl.cider import CiderD
 from torch_impl.computation import Computation
+from torch_impl.distributed import Processes
 from torch_impl.models import AnyCaptioner
 from torch_impl.training import CrossEntropyTraining, SelfCriticalTraining
 
@@ -25,7 +26,12 @@ AnyTraining = CrossEntropyTraining | SelfCriticalTraining
 
 
 def training(
-    data: CaptionData, model: AnyCaptioner, settings: Settings, seed: int, computation: Computation
+    data: CaptionData,
+    model: AnyCaptioner,
+    settings: Settings,
+    seed: int,
+    computation: Computation,
+    processes: Processes,
 ) -> tuple[AnyTraining, CaptionBatches | ImageBatches]:
     """The training of ``model`` on the split "train", and its batches.
 
@@ -33,9 +39,10 @@ def training(
         InputError: the split has no captions, or sizes that do not fit the model.
     """
     split, recipe = data.splits["train"], settings.recipe
-    options: dict[str, Any] = {"seed": seed, "computation": computation}
+    options: dict[str, Any] = {"seed": seed, "processes": processes}
+    on_model = {**options, "computation": computation}
     if settings.objective == "self_critical":
-        images = ImageBatches(split, recipe.batch_size, seed=seed)
+        images = ImageBatches(split, recipe.batch_size, **options)
         try:
             reward = cider_d(split, data.vocabulary).to(next(model.parameters()).device)
             of_samples = SelfCriticalTraining(
@@ -46,7 +53,7 @@ def training(
                 num_samples=settings.num_samples,
                 max_length=settings.max_length,
                 baseline=settings.baseline,
-                **options,
+                **on_model,
             )
         except ValueError as error:
             raise InputError(str(error)) from error
@@ -57,8 +64,8 @@ def training(
         recipe.batch_size,
         captions_per_image=settings.captions_per_image,
         max_length=model.max_length,
-        seed=seed,
         window=settings.window,
+        **options,
     )
     reconstructor = None
     if settings.lambda_:
@@ -74,7 +81,7 @@ def training(
         reconstructor=reconstructor,
         lambda_=settings.lambda_,
         sampling=lambda step: settings.sampling_rate(step // len(batches)),
-        **options,
+        **on_model,
     )
     return of_words, batches
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks import data_options, train_recipe
+from benchmarks.cli import EXIT_BAD_INPUT
 from benchmarks.datasets import CaptionData, karpathy, pixels
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
@@ -18,7 +21,9 @@ from benchmarks.fit import chosen_by, fit, verdict
 from benchmarks.presets import PRESETS, Settings, configuration
 from benchmarks.recipes import RECIPES
 from benchmarks.run_folder import load_captioner
+from torch_impl import distributed
 from torch_impl.computation import PRECISIONS, Computation
+from torch_impl.distributed import Processes, ProcessesError
 from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import AnyCaptioner
 
@@ -89,7 +94,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--captions-per-image", type=int, metavar="N", help="of one encoding")
     training.add_argument("--seed", type=int, default=0, metavar="N")
     training.add_argument("--minutes", type=float, metavar="N", help="stop in time")
-    training.add_argument("--device", default="cpu")
+    training.add_argument(
+        "--device", default="cpu", help="under torchrun, cuda is each process's own GPU"
+    )
     computed = parser.add_argument_group("computation")
     computed.add_argument(
         "--accumulate", type=int, default=1, metavar="N", help="parts to compute a batch in"
@@ -104,11 +111,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, and say how the best validation scored.
+    """Train, and say how the best validation scored; of several processes one speaks for all.
 
     Raises:
-        InputError: bad input, by name.
+        InputError: bad input, by name; a process has ended.
     """
+    try:
+        with distributed.started(arguments.device) as processes, ExitStack() as silent:
+            if not processes.first:
+                nobody = silent.enter_context(Path(os.devnull).open("w"))
+                silent.enter_context(redirect_stdout(nobody))
+                silent.enter_context(redirect_stderr(nobody))
+            try:
+                return _run(arguments, processes)
+            except (InputError, ProcessesError):
+                if not processes.speaks():
+                    sys.exit(EXIT_BAD_INPUT)
+                raise
+    except ProcessesError as error:
+        raise InputError(
+            f"{error}; {arguments.out}: --resume goes on from what was saved last, with any number "
+            "of processes"
+        ) from error
+
+
+def _run(arguments: argparse.Namespace, processes: Processes) -> int:
     if not 0 <= arguments.seed < 2**63:
         raise InputError(f"--seed is {arguments.seed}, expected 0 to 2^63 - 1")
     if arguments.log_every < 1:
@@ -117,9 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--minutes is {arguments.minutes}, expected more than 0")
     if not arguments.checkpoint_seconds >= 0:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
-    check_device(arguments.device)
+    check_device(processes.device)
     if arguments.recipe:
-        return _recipe(arguments)
+        return _recipe(arguments, processes)
     for name in ("steps", "backbone", "images"):
         if getattr(arguments, name):
             raise InputError(f"--{name} goes with --recipe")
@@ -136,15 +163,14 @@ def run(arguments: argparse.Namespace) -> int:
         initial=initial.state_dict() if initial else None,
         resume=arguments.resume,
         minutes=arguments.minutes,
-        device=arguments.device,
-        **_options(arguments),
+        **_options(arguments, processes),
     )
     state = "all epochs done" if result.finished else "time is up, --resume goes on"
     print(f"{arguments.out}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
     return 0
 
 
-def _recipe(arguments: argparse.Namespace) -> int:
+def _recipe(arguments: argparse.Namespace, processes: Processes) -> int:
     """Take a recipe's steps, and say of each how its best validation scored."""
     presets = RECIPES[arguments.recipe]
     preset = _preset(presets, "scenes" if arguments.scenes else "as-run", arguments.preset)
@@ -172,8 +198,7 @@ def _recipe(arguments: argparse.Namespace) -> int:
         initial=_initial(arguments.initial, data),
         resume=arguments.resume,
         minutes=arguments.minutes,
-        device=arguments.device,
-        **_options(arguments),
+        **_options(arguments, processes),
     )
     for name, result in results.items():
         best, seconds = verdict(result.best), result.seconds
@@ -241,9 +266,11 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
     return _given(arguments, {name: name for name in fields + layers})
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+def _options(arguments: argparse.Namespace, processes: Processes) -> dict[str, Any]:
     """What changes no number, or by rounding alone."""
     return {
+        "device": processes.device,
+        "processes": processes,
         "computation": _computation(arguments),
         "log_every": arguments.log_every,
         "checkpoint_seconds": arguments.checkpoint_seconds,

@@ -18,6 +18,7 @@ from benchmarks.presets import configuration
 from benchmarks.recipes import RecipePreset
 from benchmarks.run_folder import RunFolder, load_captioner
 from torch_impl.checkpoints import CheckpointError
+from torch_impl.distributed import Processes
 from torch_impl.models import (
     AnyCaptioner,
     AnyConfiguration,
@@ -115,6 +116,7 @@ def train(
     resume: bool = False,
     minutes: float | None = None,
     device: str = "cpu",
+    processes: Processes = Processes(),  # noqa: B008 - alone
     **options: Any,
 ) -> dict[str, Result]:
     """Take the steps ``names`` of a recipe, each in its folder of ``out``.
@@ -134,6 +136,7 @@ def train(
         resume: go on where a kill left it.
         minutes: for all steps; the one that has no time left is the last.
         device: where to train.
+        processes: those that train together, which all see ``out`` where there is a ``vision``.
         options: others of ``fit``.
 
     Returns:
@@ -172,7 +175,9 @@ def train(
             if step.end_to_end:
                 seen = unencoded(data, vision.pictures, weights.backbone)
             else:
-                seen = encoded(data, vision.pictures, weights.backbone, out / "features", device)
+                features = out / "features"
+                with processes.leading():
+                    seen = encoded(data, vision.pictures, weights.backbone, features, device)
         captioner = configuration(seen, step.settings.recipe, {**preset.model, **model})
         results[name] = fit(
             seen,
@@ -185,6 +190,7 @@ def train(
             resume=resume and (first or folder.config.exists()),
             minutes=None if minutes is None else minutes - seconds / 60,
             device=device,
+            processes=processes,
             **options,
         )
         weights.take(results[name].model.cpu())

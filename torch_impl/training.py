@@ -91,7 +91,7 @@ class CrossEntropyTraining(Training[Batch]):
             without it, to the bit.
         sampling: of a step, from 0, the probability that a word which the model reads is one that
             it sampled itself (scheduled sampling); with 0 nothing is drawn.
-        options: ``seed`` and ``computation`` of ``Training``.
+        options: ``seed``, ``computation`` and ``processes`` of ``Training``.
 
     Raises:
         ValueError: lambda below 0, or above it without a reconstructor.
@@ -184,7 +184,7 @@ class SelfCriticalTraining(Training[Images]):
         num_samples: K, samples of each image.
         max_length: the longest sample in tokens, start and end included.
         baseline: of ``objectives.self_critical``.
-        options: ``seed`` and ``computation`` of ``Training``.
+        options: ``seed``, ``computation`` and ``processes`` of ``Training``.
 
     Raises:
         ValueError: samples too few or too long, or an unknown baseline.
@@ -233,6 +233,11 @@ class SelfCriticalTraining(Training[Images]):
     def count(self, batch: Images) -> int:
         """The images, each with as many samples."""
         return len(batch.features)
+
+    def skip(self, images: int) -> None:
+        """As ``decoding.draw`` draws for them."""
+        shape = images, self.num_samples, self.max_length - 1
+        torch.rand(shape, dtype=torch.float64, generator=self.draws)
 
     def captions(self, batch: Images) -> int:
         """The samples."""

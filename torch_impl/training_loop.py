@@ -1,8 +1,9 @@
 """The loop of all training, which can be stopped anywhere and resumed to the same numbers.
 
 Nothing random has a state to lose: the order of the data is a function of (seed, epoch), all that
-is drawn in a step a function of (seed, step). What there is to keep is the weights, the optimiser's
-moments, three counters, and the scale of a loss in float16.
+is drawn in a step a function of (seed, step) and of where in the batch a part begins. What there is
+to keep is the weights, the optimiser's moments, three counters, and the scale of a loss in float16.
+Nor is there anything of the number of processes: another number can go on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from torch_impl.checkpoints import CheckpointError, load_weights
 from torch_impl.computation import Computation
+from torch_impl.distributed import Processes
 from torch_impl.models import AnyCaptioner
 from torch_impl.optimization import Recipe, clip_gradients
 
@@ -29,6 +31,10 @@ _ORDER, _DROPOUT, _DRAWS = range(3)
 
 class AnyBatch(Protocol):
     """Tensors that a step is computed from, a named tuple of them."""
+
+    @property
+    def features(self) -> Tensor:
+        """(B, ...), of each image."""
 
     def to(self, device: torch.device) -> Self:
         """All of them on a device."""
@@ -48,7 +54,11 @@ class Batches(Protocol[BatchT_co]):
         """How many batches an epoch has."""
 
     def epoch(self, epoch: int, start: int) -> Iterator[BatchT_co]:
-        """The batches of ``epoch`` from number ``start`` on: the same whenever asked."""
+        """The batches of ``epoch`` from number ``start`` on: the same whenever asked.
+
+        Of several processes each has its share of every batch, one of no images where there are
+        fewer of them than processes; the shares, in turn, are the batch.
+        """
 
 
 class Terms(NamedTuple):
@@ -79,6 +89,15 @@ class Step:
     """Seconds of ``seconds`` spent waiting for the batch."""
 
 
+class _Gradient(NamedTuple):
+    """What a batch gave, all processes' shares of it together."""
+
+    loss: float
+    reward: float | None
+    norm: float
+    captions: int
+
+
 class NonFiniteError(ArithmeticError):
     """The loss or its gradient is NaN or infinite; the model is as it was before the step."""
 
@@ -107,6 +126,11 @@ class Training(ABC, Generic[BatchT]):
             size the batches'.
         seed: of all that a step draws; the order of the data is the batches' own affair.
         computation: how a step is computed.
+        processes: those that train together. As the shares of one batch make its mean loss, their
+            number changes what a step gives by rounding alone, or by draws where something is drawn
+            beside the samples of captions: dropout and scheduled sampling draw by the place in the
+            batch where a part begins. So two processes of two parts draw as one of four does, where
+            all are as large.
     """
 
     def __init__(
@@ -117,6 +141,7 @@ class Training(ABC, Generic[BatchT]):
         *,
         seed: int = 0,
         computation: Computation = Computation(),  # noqa: B008 - it is frozen
+        processes: Processes = Processes(),  # noqa: B008 - alone
     ) -> None:
         """Start at step 0 of epoch 0."""
         self.model = model
@@ -124,10 +149,14 @@ class Training(ABC, Generic[BatchT]):
         self.recipe = recipe
         self.seed = seed
         self.computation = computation
+        self.processes = processes
         self.captioner: Any = computation.captioner(model)
         """The model as objectives call it."""
         self.draws = torch.Generator()
-        """A step's draws, which its parts take in turn: the same as of the whole batch."""
+        """A step's draws, which its parts take in turn: the same as of the whole batch.
+
+        What the other processes' parts take before, ``skip`` leaves out.
+        """
         self.optimiser = recipe.optimiser(self._parameters().values())
         self.scaler = computation.scaler(self.device)
         self.step = self.epoch = self.position = 0
@@ -144,6 +173,9 @@ class Training(ABC, Generic[BatchT]):
     def captions(self, batch: BatchT) -> int:
         """How many captions a step reads."""
 
+    def skip(self, images: int) -> None:
+        """Take from ``draws`` what the batch's first ``images`` take, which others compute."""
+
     @property
     def beside(self) -> Mapping[str, nn.Module]:
         """What is trained beside the model, by name."""
@@ -156,14 +188,16 @@ class Training(ABC, Generic[BatchT]):
 
         Raises:
             NonFiniteError: the loss or its gradient is NaN or infinite.
+            ProcessesError: a process has ended, or has other weights.
         """
         while self.epoch < epochs:
+            self.processes.check_same(self._parameters())
             batches = iter(self.batches.epoch(self.epoch, self.position))
             while self.position < len(self.batches):
                 began = time.perf_counter()
                 batch = next(batches)
                 waited = time.perf_counter() - began
-                loss, reward, norm, rate = self._step(batch)
+                made, rate = self._step(batch)
                 seconds = time.perf_counter() - began
                 self.step += 1
                 self.position += 1
@@ -171,58 +205,74 @@ class Training(ABC, Generic[BatchT]):
                     step=self.step,
                     epoch=self.epoch,
                     position=self.position,
-                    loss=loss,
-                    reward=reward,
-                    gradient_norm=norm,
+                    loss=made.loss,
+                    reward=made.reward,
+                    gradient_norm=made.norm,
                     learning_rate=rate,
-                    captions=self.captions(batch),
+                    captions=made.captions,
                     seconds=seconds,
                     waited=waited,
                 )
             self.epoch, self.position = self.epoch + 1, 0
 
-    def _step(self, batch: BatchT) -> tuple[float, float | None, float, float]:
+    def _step(self, batch: BatchT) -> tuple[_Gradient, float]:
         rate = self.recipe.learning_rate(self.step, len(self.batches))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.model.train()
-        loss, reward, norm = self._gradient(batch)
+        made = self._gradient(batch)
         # a scaled loss that overflows makes no step: it is done again at half the scale
-        while not math.isfinite(norm) and self.scaler.get_scale() > 1:
+        while not math.isfinite(made.norm) and self.scaler.get_scale() > 1:
             self.scaler.update()
-            loss, reward, norm = self._gradient(batch)
-        self._check("gradient", norm)
+            made = self._gradient(batch)
+        self._check("gradient", made.norm)
         self.scaler.step(self.optimiser)
         self.scaler.update()
-        return loss, reward, norm, rate
+        return made, rate
 
-    def _gradient(self, batch: BatchT) -> tuple[float, float | None, float]:
-        """Leave the clipped gradient of the batch's mean loss: loss, mean reward, gradient's norm.
+    def _gradient(self, batch: BatchT) -> _Gradient:
+        """Leave the clipped gradient of the batch's mean loss.
 
-        A mean over the whole batch, however it is divided: here, and nowhere else, parts are
-        weighed by what they are means over.
+        A mean over the whole batch, however it is divided: here, and nowhere else, parts and
+        processes are weighed by what they are means over.
         """
         self.optimiser.zero_grad()
-        loss, rewards = 0.0, []
-        accumulate = self.computation.accumulate
-        parts = [batch] if accumulate == 1 else batch.parts(accumulate)
-        counts = [self.count(part) for part in parts]
-        total = sum(counts)
-        with self._random_numbers():
+        parts = self._parts(batch)
+        counts, images = [self.count(part) for part in parts], len(batch.features)
+        of_all = self.processes.gather(sum(counts), images, self.captions(batch))
+        total, _, captions = (int(sum(numbers)) for numbers in zip(*of_all, strict=True))
+        place = int(sum(images for _, images, _ in of_all[: self.processes.rank]))
+        loss = reward = 0.0
+        rewarded = False
+        with self._random_numbers(place):
             for part, count in zip(parts, counts, strict=True):
+                torch.manual_seed(self._seed_of(_DROPOUT, place))
+                place += len(part.features)
                 with self.computation.autocast(self.device):
                     terms = self.terms(part.to(self.device))
-                value, share = terms.loss.item(), count / total
-                self._check("loss", value)
+                share = count / total
                 scaled = self.scaler.scale(terms.loss)
                 torch.autograd.backward(scaled, torch.full_like(scaled, share))
-                loss += share * value
+                loss += share * terms.loss.item()
                 if terms.reward is not None:
-                    rewards.append(share * terms.reward.item())
+                    rewarded = True
+                    reward += share * terms.reward.item()
+        sums = zip(*self.processes.gather(loss, reward, rewarded), strict=True)
+        loss, reward, rewards = (sum(numbers) for numbers in sums)
+        self._check("loss", loss)
+        parameters = self._parameters().values()
+        # before they are unscaled: what overflows in one process does in all
+        self.processes.sum_gradients(parameters)
         self.scaler.unscale_(self.optimiser)
-        gradients = [p.grad for p in self._parameters().values() if p.grad is not None]
-        norm = clip_gradients(gradients, self.recipe.clip)
-        return loss, sum(rewards) if rewards else None, norm
+        norm = clip_gradients([p.grad for p in parameters if p.grad is not None], self.recipe.clip)
+        return _Gradient(loss, reward if rewards else None, norm, captions)
+
+    def _parts(self, batch: BatchT) -> Sequence[BatchT]:
+        """What is computed one after the other, of a share that may have no images."""
+        if not len(batch.features):
+            return []
+        accumulate = self.computation.accumulate
+        return [batch] if accumulate == 1 else batch.parts(accumulate)
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         """Everything that is trained, by name."""
@@ -237,16 +287,16 @@ class Training(ABC, Generic[BatchT]):
         return next(self.model.parameters()).device
 
     @contextmanager
-    def _random_numbers(self) -> Iterator[None]:
-        """Within, random numbers are those of this step; without, nobody's are disturbed."""
-        self.draws.manual_seed(self._seed_of(_DRAWS))
+    def _random_numbers(self, place: int) -> Iterator[None]:
+        """Within, draws are those of this step from image ``place`` on; nobody's are disturbed."""
+        self.draws.manual_seed(self._seed_of(_DRAWS, 0))
+        self.skip(place)
         device = self.device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(self._seed_of(_DROPOUT))
             yield
 
-    def _seed_of(self, what: int) -> int:
-        seeds = np.random.SeedSequence((self.seed, what, self.step))
+    def _seed_of(self, what: int, place: int) -> int:
+        seeds = np.random.SeedSequence((self.seed, what, self.step, place))
         return int(seeds.generate_state(1, np.uint64)[0])
 
     def _check(self, what: str, value: float) -> None:
