@@ -2,8 +2,9 @@
 
 What video captioning is tried on here, nobody's data. What an object does is only in the change
 from frame to frame, its verb is the one word in "-ing" of a caption, and one caption in eight has
-none. Most captions are about the first object. The features are a row a frame, all of the frame in
-one vector, as a network's last layer gives them. Equal to the byte on every machine.
+none. Most captions are about the object in the foreground, the first. The features are a row a
+frame, all of the frame in one vector, as a network's last layer gives them. Equal to the byte on
+every machine.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ UNIT = 64
 """One, in the fixed point that keeps every sum exact."""
 NOISE = 32
 """Half the width of each of the four uniform draws whose sum is a feature's noise, of `UNIT`."""
-_OF_A_SHAPE = len(COLOURS) + 3
+_OF_A_MOVER = len(NOUNS) + len(COLOURS) + 3
 # one camera for all seeds: what a row means does not depend on the data
-_PROJECTION = 2 * Draw(64, 37).array(0, 1, len(NOUNS) * _OF_A_SHAPE + len(PLACES), D_FEATURE) - 1
+_PROJECTION = 2 * Draw(64, 37).array(0, 1, 2 * _OF_A_MOVER + len(PLACES), D_FEATURE) - 1
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,12 @@ def _path(motion: str, frames: int, draw: Draw) -> tuple[tuple[int, int, int], .
 def frames(scene: Clip, draw: Draw) -> Features:
     """The features of a moving scene, a row a frame in order, (L, 64) float32."""
     rows = np.zeros((len(scene.first.path), len(_PROJECTION)), np.int64)
-    for mover in (scene.first, scene.second):
-        block = list(NOUNS).index(mover.shape) * _OF_A_SHAPE
-        rows[:, block + COLOURS.index(mover.colour)] = UNIT
+    for i, mover in enumerate((scene.first, scene.second)):
+        of_mover = rows[:, i * _OF_A_MOVER : (i + 1) * _OF_A_MOVER]
+        of_mover[:, list(NOUNS).index(mover.shape)] = UNIT
+        of_mover[:, len(NOUNS) + COLOURS.index(mover.colour)] = UNIT
         x, y, radius = np.array(mover.path, np.int64).T
-        geometry = [2 * x - CANVAS, 2 * y - CANVAS, 6 * radius - CANVAS]
-        rows[:, block + len(COLOURS) : block + _OF_A_SHAPE] = np.stack(geometry, 1)
+        of_mover[:, -3:] = np.stack([2 * x - CANVAS, 2 * y - CANVAS, 6 * radius - CANVAS], 1)
     rows[:, PLACES.index(scene.place) - len(PLACES)] = UNIT
     noise = draw.array(-NOISE, NOISE, 4, len(rows), D_FEATURE).sum(axis=0)
     # integers below 2^24 over a power of two: exact in float32, whatever the machine

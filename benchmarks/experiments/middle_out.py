@@ -102,7 +102,7 @@ FORMS = {
             validate_every=6,
             sampling=0.05,
         ),
-        Schedule(3e-3, 6),
+        Schedule(1e-2, 10),
         "words",
     ),
     "reduced": Form(
