@@ -24,6 +24,9 @@ SMOOTHED = 1e-8
 PERCENT = {"abs": 100 * SMOOTHED}
 """Of `pytest.approx`: the same times 100, as scores are printed."""
 
+PROCESSES = 1e-6
+"""Absolute: float32 weights and losses of several processes against those of one."""
+
 JPEG = 2
 """Of 255: how far the best quality of JPEG may be from an even colour."""
 
