@@ -139,13 +139,13 @@ def test_parts_make_the_update_of_the_whole_batch(objective: str, seed: int, par
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_a_step_in_16_bits_is_as_good_as_the_literal_form(precision: str) -> None:
     """The gradient of the first step, against float64's: scaled, and scaled back."""
-    errors = Errors(precision)
+    errors, of_norms = Errors(precision), Errors(precision)
 
-    def step(computation: Computation, dtype: torch.dtype, seed: int) -> Array:
+    def step(computation: Computation, dtype: torch.dtype, seed: int) -> tuple[Array, float]:
         one = training("cross_entropy", computation, seed, dtype)
         one.model.load_state_dict(training("cross_entropy", Computation(), seed).model.state_dict())
-        next(one.run(1))
-        return flat(gradients(one.model))
+        norm = next(one.run(1)).gradient_norm
+        return flat(gradients(one.model)), norm
 
     def literally(seed: int) -> Array:
         """Autocast alone: no loop, no scale."""
@@ -157,10 +157,13 @@ def test_a_step_in_16_bits_is_as_good_as_the_literal_form(precision: str) -> Non
         return flat(gradients(one.model))
 
     for seed in range(12):
-        exact = step(Computation(), torch.float64, seed)
-        actual = step(Computation(precision=precision), torch.float32, seed)
-        errors.add(actual, literally(seed), exact, [exact])
+        exact, norm = step(Computation(), torch.float64, seed)
+        found, of_found = step(Computation(precision=precision), torch.float32, seed)
+        literal = literally(seed)
+        errors.add(found, literal, exact, [exact])
+        of_norms.add(of_found, np.linalg.norm(literal), norm, [norm])
     errors.check("gradient")
+    of_norms.check("its norm")
 
 
 def test_a_scaled_loss_that_overflows_is_scaled_less_and_the_step_is_made() -> None:
