@@ -42,9 +42,10 @@ def speed(records: Sequence[Record]) -> Section:
     ]
     blocks: list[Block] = [
         Paragraph(
-            "Our forms against a plain one, timed in turn in one process: expansions against the "
-            "papers' order of operations (**literal**); decoding a token at a time against "
-            "reading the whole prefix again, by literal expansions; CIDEr-D on tensors against a "
+            "Our forms against a plain one, timed in turn in one process: expansions and LSTMs "
+            "against the papers' order of operations (**literal**); decoding a token at a time "
+            "against reading the whole prefix again, by literal expansions; CIDEr-D on tensors "
+            "against a "
             "call of `pycocoevalcap`, which counts document frequencies each time, where ours has "
             "them from the start. Times are medians of many rounds, ratios are paired by round, "
             "both with a 95 % bootstrap interval. One function of each comparison is timed twice; "
