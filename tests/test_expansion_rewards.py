@@ -8,7 +8,7 @@ import pytest
 from benchmarks import papers, presets, quality, records
 from benchmarks.cli import main
 from benchmarks.datasets import scenes
-from benchmarks.experiments import expansion, expansion_rewards
+from benchmarks.experiments import expansion
 from benchmarks.experiments.expansion_rewards import MODELS, TABLES, V1, V2
 from benchmarks.presets import Settings
 from benchmarks.report import markdown
@@ -32,9 +32,9 @@ def tiny(monkeypatch):
         num_samples=2,
         max_length=6,
     )
-    form = expansion.Form("tiny sizes", SIZES, first, second, rewarded=10)
+    form = expansion.Form("tiny sizes", SIZES, first, second, images=(None, 10))
     monkeypatch.setitem(expansion.FORMS, "reduced", form)
-    monkeypatch.setattr(expansion_rewards, "flickr8k", lambda place: made)
+    monkeypatch.setattr(expansion, "flickr8k", lambda place: made)
     monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
     return made
 

@@ -27,7 +27,7 @@ def tiny(monkeypatch):
     made = scenes.make(seed=0, train=12, val=2, test=4)
     given = expansion.FORMS["reduced"]
     first = Settings(replace(given.settings.recipe, batch_size=12), captions_per_image=5)
-    form = replace(given, sizes="tiny sizes", model=SIZES, settings=first)
+    form = replace(given, sizes="tiny sizes", model=SIZES, settings=first, images=(10, None))
     monkeypatch.setitem(expansion.FORMS, "reduced", form)
     monkeypatch.setattr(expansion, "flickr8k", lambda place: made)
     monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
@@ -76,6 +76,7 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
         details = made[row]["details"]
         for given in (details["configuration"], details["stages"][0]["recipe"]):
             assert (given["dropout"], given["dropout_of"]) == dropout
+        assert made[row]["data"]["fingerprint"] != tiny.fingerprint  # of fewer images
         assert details["form"] == "reduced" and details["beam_size"] == 3
         assert made[row]["data"]["name"] == f"{tiny.name}, tiny sizes"
         assert (made[row]["status"], made[row]["seeds"]) == ("other data", [0])
