@@ -1,0 +1,459 @@
+"""Several processes train as one: shares, sums, resumption by another number, a death in a line."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import cli, run_folder
+from benchmarks.batches import CaptionBatches, ImageBatches
+from benchmarks.datasets import Split
+from benchmarks.datasets.features import ArrayFeatures
+from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks.objectives import cider_d
+from benchmarks.run_folder import RunFolder
+from tests.test_training import CONFIGURATION, RECIPE, numbers
+from tests.tolerances import PROCESSES, assert_close
+from torch_impl import checkpoints, distributed
+from torch_impl.computation import Computation
+from torch_impl.distributed import Processes, ProcessesError
+from torch_impl.models import Captioner
+from torch_impl.optimization import Recipe
+from torch_impl.training import CrossEntropyTraining, Images, SelfCriticalTraining
+
+WORDS = ("a", "big", "red", "star", "and", "blue", "boxes")
+OBJECTIVES = ("cross_entropy", "self_critical")
+PLAIN = replace(RECIPE, dropout=0.0)
+MOST = 3
+
+Numbers = list[tuple[Any, ...]]
+Weights = dict[str, Any]
+
+
+def split_of(seed: int, ragged: bool) -> Split:
+    """Eight images with one or two captions each; or, not ragged, all of one size."""
+    random = np.random.default_rng(seed)
+    rows, captions, words = ((1, 5), (1, 3), (1, 6)) if ragged else ((4, 5), (2, 3), (5, 6))
+
+    def caption() -> str:
+        return " ".join(random.choice(WORDS, random.integers(*words)))
+
+    images = list(range(8))
+    features = {i: random.normal(size=(random.integers(*rows), 5)) for i in images}
+    references = {i: [caption() for _ in range(random.integers(*captions))] for i in images}
+    return Split(images, references, ArrayFeatures(features))
+
+
+class Precise:
+    """Batches whose features are of a model's precision."""
+
+    def __init__(self, batches: Any, dtype: torch.dtype) -> None:
+        self.batches, self.dtype = batches, dtype
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(self, epoch: int, start: int) -> Iterator[Any]:
+        for batch in self.batches.epoch(epoch, start):
+            yield batch._replace(features=batch.features.to(self.dtype))
+
+
+def training(
+    processes: Processes,
+    objective: str,
+    seed: int = 0,
+    *,
+    ragged: bool = True,
+    accumulate: int = 1,
+    recipe: Recipe = PLAIN,
+    dtype: torch.dtype = torch.float64,
+) -> CrossEntropyTraining | SelfCriticalTraining:
+    """Of a small model; five images a batch, so that the second of an epoch has but three."""
+    split, vocabulary = split_of(seed, ragged), Vocabulary(WORDS)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        sizes = {"vocabulary_size": len(vocabulary), "dropout": recipe.dropout}
+        model = Captioner(replace(CONFIGURATION, **sizes)).to(dtype)
+    given: dict[str, Any] = {
+        "seed": seed,
+        "computation": Computation(accumulate),
+        "processes": processes,
+    }
+    if objective == "self_critical":
+        images = ImageBatches(split, 4 if not ragged else 7, seed=seed, processes=processes)
+        reward = cider_d(split, vocabulary)
+        return SelfCriticalTraining(
+            model, Precise(images, dtype), recipe, reward, max_length=7, **given
+        )
+    size = {"captions_per_image": 2, "max_length": 9, "seed": seed, "processes": processes}
+    captions = CaptionBatches(split, vocabulary, 8 if not ragged else 14, **size)
+    # without dropout nothing but the samples of captions is drawn
+    sampling = (lambda step: 0.5) if recipe.dropout else None
+    return CrossEntropyTraining(model, Precise(captions, dtype), recipe, sampling=sampling, **given)
+
+
+def trained(processes: Processes, objective: str, epochs: int = 2, **options: Any) -> Any:
+    """The numbers of every step, the last gradients, and the weights."""
+    one = training(processes, objective, **options)
+    found = [numbers(step) for step in one.run(epochs)]
+    gradients = {n: p.grad.numpy() for n, p in one.model.named_parameters() if p.grad is not None}
+    return found, gradients, {n: w.numpy() for n, w in one.model.state_dict().items()}
+
+
+def halved(processes: Processes, objective: str, kill: int, path: Path, **options: Any) -> Numbers:
+    """The numbers of the first ``kill`` steps, after which the first process saves."""
+    one = training(processes, objective, **options)
+    found = [numbers(step) for step in itertools.islice(one.run(2), kill)]
+    if processes.first:
+        checkpoints.save(path, one.model, one.state_dict())
+    return found
+
+
+def resumed(processes: Processes, objective: str, path: Path, **options: Any) -> Any:
+    one, checkpoint = training(processes, objective, **options), checkpoints.load(path)
+    one.load_state_dict(checkpoint.weights, checkpoint.state)
+    found = [numbers(step) for step in one.run(2)]
+    return found, {n: w.numpy() for n, w in one.model.state_dict().items()}
+
+
+def summed(processes: Processes) -> list[Any]:
+    """Gradients of which some are in some processes only."""
+    having = ((), (0,), (0, 1), (2,))
+    parameters = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(4)]
+    for i, parameter in enumerate(parameters):
+        if processes.rank in having[i]:
+            parameter.grad = torch.full((2, 2), 10.0**processes.rank)
+    processes.sum_gradients(parameters)
+    return [None if p.grad is None else p.grad.tolist() for p in parameters]
+
+
+def unequal(processes: Processes) -> str:
+    """What a process whose weights differ makes of the job; who says so; and what is heard then."""
+    one = training(processes, "cross_entropy", seed=processes.rank // 2)
+    try:
+        next(one.run(1))
+    except ProcessesError as error:
+        return str(error)
+    return "trained"
+
+
+def said(processes: Processes) -> bool:
+    return processes.speaks()
+
+
+def commanded(processes: Processes, port: int, words: list[str]) -> tuple[int, str, str]:
+    """The command line as ``torchrun`` starts it."""
+    os.environ.update(
+        WORLD_SIZE=str(processes.size),
+        RANK=str(processes.rank),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )
+    try:
+        with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as error:
+            try:
+                code = cli.main(words)
+            except SystemExit as end:
+                code = int(end.code or 0)
+    finally:
+        del os.environ["WORLD_SIZE"]
+    return code, out.getvalue(), error.getvalue()
+
+
+def _process(function: Callable[..., Any], rank: int, size: int, place: str, given: Any) -> Any:
+    torch.set_num_threads(1)
+    words, options = given
+    if function is commanded:
+        return commanded(Processes(rank, size), *words)
+    store = dist.FileStore(place, size)
+    with distributed.joined(store, rank, size) as processes:
+        return function(processes, *words, **options)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Any]]]:
+    """Call a function of this file in several processes at once: what each returns."""
+    context, folder = get_context("forkserver"), tmp_path_factory.mktemp("stores")
+    context.set_forkserver_preload([__name__])
+    numbered = itertools.count()
+
+    with ProcessPoolExecutor(MOST, context) as pool:
+
+        def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:
+            place = str(folder / str(next(numbered)))
+            futures = [
+                pool.submit(_process, function, rank, size, place, (words, options))
+                for rank in range(size)
+            ]
+            return [future.result(timeout=120) for future in futures]
+
+        yield call
+
+
+def assert_equal_steps(found: Numbers, expected: Numbers) -> None:
+    """To rounding: what is counted is equal outright."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        for a, b in zip(one, other, strict=True):
+            if isinstance(b, float):
+                assert_close(a, b, "number")
+            else:
+                assert a == b
+
+
+def assert_equal_weights(found: Weights, expected: Weights, what: str = "weights") -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_close(found[name], value, f"{what} {name}")
+
+
+def assert_same_weights(found: Weights, expected: Weights, algorithm: str = "radam") -> None:
+    """Within what float32 rounds.
+
+    A bias of keys changes no attention, so its gradient is 0 but for rounding: of that an algorithm
+    which divides by the gradient's size makes steps like any other.
+    """
+    for name, value in expected.items():
+        if algorithm == "sgd" or not name.endswith("key.bias"):
+            assert abs(found[name] - value).max() <= PROCESSES, name
+
+
+@given(items=st.lists(st.integers()), size=st.integers(1, 9))
+def test_shares_in_turn_are_the_items_and_nearly_equal(items: list[int], size: int) -> None:
+    shares = [Processes(rank, size).share(items) for rank in range(size)]
+    assert list(itertools.chain(*shares)) == items
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert Processes().share(items) == items
+
+
+@given(seed=st.integers(0, 99), size=st.integers(1, 9), start=st.integers(0, 2))
+def test_shares_of_a_batch_are_the_batch_whatever_their_number(
+    seed: int, size: int, start: int
+) -> None:
+    split, vocabulary = split_of(seed, ragged=True), Vocabulary(WORDS)
+
+    def batches(processes: Processes) -> tuple[CaptionBatches, ImageBatches]:
+        of = CaptionBatches(split, vocabulary, 6, max_length=9, seed=seed, processes=processes)
+        return of, ImageBatches(split, 3, seed=seed, processes=processes)
+
+    def images(batch: Any) -> list[list[float]]:
+        rows = zip(batch.features, batch.lengths.int().tolist(), strict=True)
+        return [features[:length].flatten().tolist() for features, length in rows]
+
+    def captions(batch: Any) -> list[Any]:
+        if isinstance(batch, Images):
+            return batch.places.tolist()
+        own = zip(batch.tokens.tolist(), batch.images.int().tolist(), strict=True)
+        return [([t for t in tokens if t], images(batch)[image]) for tokens, image in own]
+
+    alone, shared = batches(Processes()), [batches(Processes(r, size)) for r in range(size)]
+    for whole, *shares in zip(alone, *shared, strict=True):
+        assert {len(share) for share in shares} == {len(whole)}
+        for position, batch in enumerate(whole.epoch(1, start), start):
+            parts = [next(share.epoch(1, position)) for share in shares]
+            assert list(itertools.chain(*map(images, parts))) == images(batch)
+            assert list(itertools.chain(*map(captions, parts))) == captions(batch)
+            assert {tuple(share.image_ids(1, position)) for share in shares} == {
+                tuple(whole.image_ids(1, position))
+            }
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@settings(max_examples=4)
+@given(seed=st.integers(0, 99), size=st.integers(2, MOST), accumulate=st.integers(1, 2))
+def test_processes_take_the_steps_of_one(
+    together: Any, objective: str, seed: int, size: int, accumulate: int
+) -> None:
+    """Of ragged batches, the second of which leaves all processes but one without an image."""
+    of_all = together(size, trained, objective, seed=seed, accumulate=accumulate)
+    expected, gradients, weights = trained(Processes(), objective, seed=seed)
+    assert any(gradient.any() for gradient in gradients.values())
+    for found, of_process, updated in of_all:
+        assert_equal_steps(found, expected)
+        assert_equal_weights(of_process, gradients, "gradient")
+        assert_equal_weights(updated, weights)
+        for name, value in of_all[0][2].items():
+            assert np.array_equal(updated[name], value), "the same bits in each process"
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_processes_draw_as_the_parts_of_one(together: Any, objective: str, accumulate: int) -> None:
+    """Dropout and scheduled sampling; of equal images, as a part is padded for its own."""
+    options: dict[str, Any] = {"recipe": RECIPE, "ragged": False}
+    (found, *_), _ = together(2, trained, objective, accumulate=accumulate, **options)
+    in_parts, *_ = trained(Processes(), objective, accumulate=2 * accumulate, **options)
+    whole, *_ = trained(Processes(), objective, **options)
+    assert_equal_steps(found, in_parts)
+    assert found[0][3] != pytest.approx(whole[0][3]), "each part has masks of its own"
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "radam"])
+def test_float32_parameters_of_two_processes_are_those_of_one(
+    together: Any, algorithm: str
+) -> None:
+    options = {"epochs": 4, "dtype": torch.float32, "recipe": replace(PLAIN, algorithm=algorithm)}
+    (_, _, found), _ = together(2, trained, "cross_entropy", **options)
+    _, _, expected = trained(Processes(), "cross_entropy", **options)
+    assert_same_weights(found, expected, algorithm)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_what_two_began_one_and_three_end(together: Any, tmp_path: Path, objective: str) -> None:
+    expected, _, weights = trained(Processes(), objective)
+    path = tmp_path / "last.safetensors"
+    begun, _ = together(2, halved, objective, 3, path)
+    for size in (1, 3):
+        for found, updated in together(size, resumed, objective, path):
+            assert_equal_steps(begun + found, expected)
+            assert_equal_weights(updated, weights)
+
+
+def test_gradients_are_summed_where_any_process_has_one(together: Any) -> None:
+    of_all = together(3, summed)
+    assert of_all == 3 * [[None] + [[[total] * 2] * 2 for total in (1.0, 11.0, 100.0)]]
+
+
+def test_a_process_with_other_weights_is_named_by_all_and_one_speaks(together: Any) -> None:
+    for found in together(3, unequal):
+        assert "process 2 of 3 has other weights than process 0" in found
+    assert together(3, said) == [True, False, False]
+    assert Processes().speaks()
+
+
+def test_a_job_that_cannot_be_joined_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    assert cli.main(["train", "--scenes", "--out", "nowhere"]) == cli.EXIT_BAD_INPUT
+    error = capsys.readouterr().err
+    assert "no job of several processes can be joined" in error
+    assert error.count("\n") == 1
+
+
+TRAIN = ["train", "--scenes", "8,3,1", "--d-model", "8", "--d-ff", "8", "--num-heads", "2"]
+TRAIN += ["--num-encoder-layers", "1", "--num-decoder-layers", "1", "--dropout", "0"]
+TRAIN += ["--batch-size", "5", "--epochs", "2", "--log-every", "1", "--checkpoint-seconds", "0"]
+TRAIN += ["--warm-up", "2", "--learning-rate", "0.01"]
+STEPS = 8 * 5 // 5 * 2
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Both checkpoints and every loss, within what float32 rounds."""
+    for name in ("last.safetensors", "best.safetensors"):
+        a, b = run_folder.load(one / name), run_folder.load(other / name)
+        assert_same_weights(a.weights, b.weights)
+    losses = [
+        [record["loss"] for record in RunFolder(folder).read_log() if record["kind"] == "steps"]
+        for folder in (one, other)
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=PROCESSES)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    assert cli.main([*TRAIN, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_the_command_trains_as_one_process_and_speaks_once(
+    together: Any, alone: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    words = [*TRAIN, "--out", str(folder)]
+    (code, out, error), *others = together(2, commanded, free_port(), words)
+    assert code == 0, error
+    assert out.count("\n") == 1
+    assert "all epochs done" in out
+    assert others == [(0, "", "")]
+    assert_same_run(folder, alone)
+    log = RunFolder(folder).read_log()
+    assert {record["processes"] for record in log if record["kind"] == "steps"} == {2}
+    # there is a run already, as the first process alone sees
+    ends = together(2, commanded, free_port(), words)
+    assert [code for code, _, _ in ends] == 2 * [cli.EXIT_BAD_INPUT]
+    (said,) = (error for _, _, error in ends if error)
+    assert "holds a run already" in said
+    assert said.count("\n") == 1
+
+
+def test_a_recipe_of_several_steps_goes_from_each_to_the_next(
+    together: Any, tmp_path: Path
+) -> None:
+    recipe = [*TRAIN, "--recipe", "expansionnet_v2", "--steps", "A", "C", "--epochs", "1"]
+    ends = together(2, commanded, free_port(), [*recipe, "--out", str(tmp_path / "two")])
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert cli.main([*recipe, "--out", str(tmp_path / "one")]) == 0
+    for step in ("A", "C"):
+        assert_same_run(tmp_path / "two" / step, tmp_path / "one" / step)
+
+
+KILLED = f"""
+import os, signal, sys
+from benchmarks import cli
+from torch_impl import training
+
+objective, calls = training.cross_entropy, iter(range({STEPS}))
+
+def cross_entropy(*arguments):
+    if os.environ["RANK"] == "1" and next(calls) == {STEPS // 2}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return objective(*arguments)
+
+training.cross_entropy = cross_entropy
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_killed_process_ends_the_job_in_one_line_and_one_goes_on(
+    alone: Path, tmp_path: Path
+) -> None:
+    script, folder = tmp_path / "killed.py", RunFolder(tmp_path / "run")
+    script.write_text(KILLED)
+    words = [*TRAIN, "--out", str(folder.path)]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    ended = subprocess.run(
+        [*torchrun, "--nproc-per-node", "2", str(script), *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(cli.ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode != 0
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("captionbench: error")]
+    assert len(lines) == 1, ended.stderr
+    assert "process 0 of 2 " in lines[0]
+    assert f"{folder.path}: --resume goes on" in lines[0]
+    # torchrun's own report is of its process, none is of ours
+    assert "benchmarks/" not in ended.stderr
+    assert checkpoints.load(folder.last).state["training"]["step"] == STEPS // 2
+    assert cli.main([*words, "--resume"]) == 0
+    assert_same_run(folder.path, alone)
