@@ -119,7 +119,7 @@ def test_parts_hold_every_image_and_caption_once(seed: int, count: int, parts: i
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 999), parts=st.integers(2, 6))
 def test_parts_make_the_update_of_the_whole_batch(objective: str, seed: int, parts: int) -> None:
     """Words of parts differ in number, and a mean of their means is not the mean."""
@@ -210,15 +210,15 @@ def test_compiled_passes_make_the_same_step(
     torch.compiler.reset()
 
 
-COMPUTATIONS = [
-    Computation(),
-    Computation(accumulate=2, precision="bfloat16"),
-    Computation(accumulate=3, precision="float16"),
-]
-
-
-@pytest.mark.parametrize("computation", COMPUTATIONS, ids=str)
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(
+    ("objective", "computation"),
+    [
+        ("self_critical", Computation()),
+        ("cross_entropy", Computation(accumulate=2, precision="bfloat16")),
+        ("self_critical", Computation(accumulate=3, precision="float16")),
+    ],
+    ids=str,
+)
 @settings(max_examples=2)
 @given(kill=st.integers(1, 5))
 def test_killed_anywhere_each_computation_of_each_objective_resumes_bit_for_bit(
