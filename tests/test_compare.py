@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -170,6 +172,36 @@ def test_a_revision_that_does_not_build_is_one_line(repository, capsys, code, sa
     error = capsys.readouterr().err
     assert said in error
     assert "nothing could be measured: reward: the working tree" in error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="by a signal of Linux")
+def test_a_process_that_hangs_ends_with_the_command(tmp_path):
+    package, hangs = tmp_path / "torch_impl", tmp_path / "hangs"
+    package.mkdir()
+    endless = f"import pathlib\npathlib.Path({str(hangs)!r}).touch()\nwhile True: pass\n"
+    (package / "__init__.py").write_text(endless)
+    code = (
+        "import pathlib, time; from benchmarks.regressions.processes import Process\n"
+        "from benchmarks.regressions.revisions import Tree\n"
+        f"process = Process(Tree(None, pathlib.Path({str(tmp_path)!r})), 'cpu', 1)\n"
+        "print(process.process.pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        pid = int(command.stdout.readline())
+        until(hangs.exists)
+        command.kill()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for it, a minute at most."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_clock_that_jumps_settles_nothing(repository, capsys):

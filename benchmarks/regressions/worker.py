@@ -7,8 +7,10 @@ because it is imported first.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +21,8 @@ from typing import Any
 from benchmarks.timing import clocks
 
 ROOT = Path(__file__).resolve().parents[2]
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 
 
@@ -139,6 +143,7 @@ def serve(connection: Connection, start: Callable[[], Any]) -> None:
     An answer is (True, the value) or (False, the exception's name and first line).
     """
     worker, answer = None, (True, ("", ""))
+    _end_with_parent()
     try:
         worker = start()
     except Exception as error:
@@ -153,6 +158,12 @@ def serve(connection: Connection, start: Callable[[], Any]) -> None:
                 connection.send((False, _said(error)))
     except (EOFError, BrokenPipeError):
         return
+
+
+def _end_with_parent() -> None:
+    """Let Linux end this process with the one that started it, even if a revision hangs in it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _said(error: Exception) -> tuple[str, str]:
