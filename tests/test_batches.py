@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.batches import CaptionBatches, fetched_ahead, without_images
+from benchmarks.batches import CaptionBatches, ImageBatches, fetched_ahead, without_images
 from benchmarks.datasets import CaptionData, Split
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary, tokenise
@@ -190,3 +190,32 @@ def test_without_images_every_image_has_the_mean_row_of_the_training_images(draw
             np.testing.assert_array_equal(features[0], rows.mean(0, dtype=np.float64).astype("f4"))
     assert blind.fingerprint != data.fingerprint
     assert blind.splits["test"].references == test.references
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 3), st.integers(0, 9))
+def test_an_epoch_of_images_holds_each_with_references_once_wherever_it_is_entered(
+    count, size, start, seed
+):
+    store = ArrayFeatures({i: np.full((1, 2), i) for i in range(count + 1)})
+    # one without references
+    split = Split(list(range(count + 1)), {i: ["a"] for i in range(1, count + 1)}, store)
+    batches = ImageBatches(split, size, seed=seed)
+    whole = list(batches.epoch(seed))
+    assert len(whole) == len(batches)
+    seen = [int(x) for batch in whole for x in batch.features[:, 0, 0]]
+    assert sorted(seen) == list(range(1, count + 1))
+    for position, batch in enumerate(whole):
+        ids = [int(x) for x in batch.features[:, 0, 0]]
+        assert batches.image_ids(seed, position) == ids
+        assert [batches.captioned[place] for place in batch.places] == ids
+    rest = list(batches.epoch(seed, start))
+    for one, other in zip(whole[start:], rest, strict=True):
+        assert all(a.equal(b) for a, b in zip(one, other, strict=True))
+
+
+def test_no_images_to_sample_of_is_an_error():
+    split = Split([5], {5: []}, ArrayFeatures({5: np.zeros((1, 2))}))
+    with pytest.raises(InputError, match="no captions"):
+        ImageBatches(split, 2)
+    with pytest.raises(InputError, match="batch size is 0"):
+        ImageBatches(Split([5], {5: ["a"]}, split.features), 0)

@@ -15,17 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import cli, fit, objectives, run_folder, train_recipe
-from benchmarks.batches import ImageBatches, padded_features
-from benchmarks.datasets import Split, pixels, scenes
+from benchmarks.datasets import Split, scenes
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
-from benchmarks.errors import InputError
 from benchmarks.objectives import cider_d
 from benchmarks.presets import configuration
 from benchmarks.recipes import RECIPES
 from benchmarks.run_folder import RunFolder, load_captioner
 from reference import cider
-from tests.tolerances import SAME_WORK, assert_close, assert_low_precision
+from tests.tolerances import assert_close
 from torch_impl import models, training_loop
 from torch_impl.models import EndToEnd
 
@@ -187,34 +185,6 @@ def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path: Pa
     for name, value in found.model.state_dict().items():
         assert torch.equal(value, initial[name]), name
     assert any(not torch.equal(last[name], initial[name]) for name in initial)
-
-
-def test_photographs_through_a_published_backbone_are_trained_on_end_to_end(
-    tmp_path: Path, capsys: Any
-) -> None:
-    """From picture files to captions of them, by Swin's weights as they are published."""
-    pictures, own = tmp_path / "pictures", tmp_path / "own"
-    assert main("scenes", "--images", 4, "--references", 1, "--out", pictures) == 0
-    words = ["--split", "75,25,0", "--min-count", 1]
-    table = pictures / "captions.csv"
-    assert main("dataset", "--images", pictures, "--captions", table, *words, "--out", own) == 0
-    swin = train_recipe.backbone("tiny", 5)
-    published = {"model": {**swin.state_dict(), "head.weight": torch.zeros(2, swin.d_feature)}}
-    torch.save(published, tmp_path / "swin.pth")
-    read = train_recipe.backbone(str(tmp_path / "swin.pth"), 0)
-    assert read.configuration == swin.configuration
-    for name, value in swin.state_dict().items():
-        assert torch.equal(read.state_dict()[name], value)
-    data = ["--karpathy", own / "dataset_own.json", "--images", pictures]
-    seen = [*data, "--backbone", tmp_path / "swin.pth", "--preset", "scenes"]
-    run = tmp_path / "run"
-    words = ["train", "--recipe", "expansionnet_v2", *seen, *SIZES, *SHORT, *RATES]
-    assert main(*words, "--out", run) == 0
-    model, _ = load_captioner(run / "D")
-    assert isinstance(model, EndToEnd)
-    capsys.readouterr()
-    assert main("caption", pictures, "--checkpoint", run / "D") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 class CtrlC(KeyboardInterrupt):
@@ -392,24 +362,6 @@ def test_a_checkpoint_of_other_words_or_sizes_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
-    tmp_path: Path,
-) -> None:
-    data, seen = scenes.make(train=3, val=2, test=1), pixels.of_scenes()
-    backbone = train_recipe.backbone("tiny", 0)
-    cached = pixels.encoded(data, seen, backbone, tmp_path, "cpu")
-    live = pixels.unencoded(data, seen, backbone)
-    for name, split in live.splits.items():
-        images, lengths = padded_features(split.features, split.image_ids)
-        assert lengths.tolist() == [backbone.num_features] * len(split.image_ids)
-        with torch.no_grad():
-            expected = backbone(images)
-        features, _ = padded_features(cached.splits[name].features, split.image_ids)
-        assert_low_precision(features, expected, SAME_WORK, name)
-    assert len({data.fingerprint, cached.fingerprint, live.fingerprint}) == 3
-    assert cached.backbone["backbone"] == "swin"
-
-
 WORDS = ["a", "big", "red", "star", "on", "sand"]
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 
@@ -434,32 +386,3 @@ def test_the_reward_is_cider_d_with_end_tokens_and_no_reward_for_unknown_words(
     )
     scores = reward.score([[candidate] for candidate in candidates])
     assert_close([score for (score,) in scores], expected)
-
-
-@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 3), st.integers(0, 9))
-def test_an_epoch_of_images_holds_each_with_references_once_wherever_it_is_entered(
-    count: int, size: int, start: int, seed: int
-) -> None:
-    store = ArrayFeatures({i: np.full((1, 2), i) for i in range(count + 1)})
-    # one without references
-    split = Split(list(range(count + 1)), {i: ["a"] for i in range(1, count + 1)}, store)
-    batches = ImageBatches(split, size, seed=seed)
-    whole = list(batches.epoch(seed))
-    assert len(whole) == len(batches)
-    seen = [int(x) for batch in whole for x in batch.features[:, 0, 0]]
-    assert sorted(seen) == list(range(1, count + 1))
-    for position, batch in enumerate(whole):
-        ids = [int(x) for x in batch.features[:, 0, 0]]
-        assert batches.image_ids(seed, position) == ids
-        assert [batches.captioned[place] for place in batch.places] == ids
-    rest = list(batches.epoch(seed, start))
-    for one, other in zip(whole[start:], rest, strict=True):
-        assert all(a.equal(b) for a, b in zip(one, other, strict=True))
-
-
-def test_no_images_to_sample_of_is_an_error() -> None:
-    split = Split([5], {5: []}, ArrayFeatures({5: np.zeros((1, 2))}))
-    with pytest.raises(InputError, match="no captions"):
-        ImageBatches(split, 2)
-    with pytest.raises(InputError, match="batch size is 0"):
-        ImageBatches(Split([5], {5: ["a"]}, split.features), 0)
