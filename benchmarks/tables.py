@@ -230,14 +230,14 @@ def _entries(table: papers.Table, listed: Sequence[Cell]) -> list[dict[str, Any]
 
 
 def _beside(cell: Cell) -> str:
-    printed = "-" if cell.paper is None else _number(cell.paper)
+    printed = "-" if cell.paper is None else number(cell.paper)
     if cell.corrected is not None:
-        printed += f" (misprint of {_number(cell.corrected)})"
+        printed += f" (misprint of {number(cell.corrected)})"
     if cell.ours is None:
         return f"paper {printed} | {NOT_RUN}: {cell.reason}"
-    ours = _number(cell.ours)
+    ours = number(cell.ours)
     if cell.interval is not None:
-        ours += " [{}, {}]".format(*map(_number, cell.interval))
+        ours += " [{}, {}]".format(*map(number, cell.interval))
     said = f" ({cell.note})" if cell.note and cell.corrected is None else ""
     return f"paper {printed}{said} | {_whose(cell)} {ours} | {cell.status}"
 
@@ -246,5 +246,6 @@ def _whose(cell: Cell) -> str:
     return PREDICTED if cell.status == PREDICTED else "ours"
 
 
-def _number(value: Value) -> str:
+def number(value: Value) -> str:
+    """A value as it is shown."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -26,6 +26,8 @@ from benchmarks.experiments.denoising import (
 from benchmarks.experiments.denoising import (
     record as record_of,
 )
+from benchmarks.report.document import Figure, Table
+from benchmarks.report.sections.denoising import denoising as report
 
 SMALL = Settings(
     steps=4, batch_size=3, hidden_size=4, training_sequences=5, test_sequences=3, learning_rate=0.01
@@ -81,6 +83,19 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
     out = capsys.readouterr().out
     assert "570 times smaller" in out and "Times smaller | symmetric MSE | paper - | ours" in out
     assert reproduce(tmp_path)[1] == made  # what is on record is not done again
+
+
+def test_the_report_shows_every_row_beside_the_paper_and_how_errors_fell(tmp_path):
+    section = report(reproduce(tmp_path)[1])
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert [row[0] for row in table.rows] == [*(row for row, _ in MODELS.values()), *RATIOS]
+    printed = {row[0]: (row[1], row[3]) for row in table.rows}
+    assert printed[ROW] == ("0.00152", "0.078") and printed["Times smaller"] == (None, None)
+    assert all("[" in str(row[2]) and "[" in str(row[4]) for row in table.rows)
+    (figure,) = (block for block in section.blocks if isinstance(block, Figure))
+    assert f"{ROW}, printed" in figure.svg
+    assert "4.33 and 591" in str(section.blocks[0])
+    assert "No regressor was trained" in str(report([]).blocks[-1])
 
 
 def test_a_folder_of_checkpoints_is_gone_on_with_and_becomes_records(tmp_path):

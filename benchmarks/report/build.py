@@ -12,6 +12,7 @@ from benchmarks.report import html, markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import (
     ablation,
+    denoising,
     discrepancy,
     equations,
     expansion,
@@ -67,6 +68,7 @@ def document(
             expansion_rewards.expansion_rewards(made),
             photographs.photographs(made, jpegs or {}),
             discrepancy.discrepancy(made),
+            denoising.denoising(made),
             middle_out.middle_out(made),
             tables.every_table(made),
         ),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks import papers
 from benchmarks import tables as tables_command
+from benchmarks.files import slug
 from benchmarks.records import PREDICTED, Record
 from benchmarks.report.document import (
     Block,
@@ -17,6 +18,7 @@ from benchmarks.report.document import (
 from benchmarks.report.sections.evidence import provenance
 from reference.equations import PAPERS
 
+CELLS = ("row", "column", "paper", "ours", "95 % interval", "status")
 PLACE = ("paper", "table", "row")
 """The line of a table that a record fills."""
 
@@ -25,11 +27,17 @@ def every_table(records: Sequence[Record]) -> Section:
     """Each table and data figure of the five papers, and how much of it is regenerated."""
     rows: list[list[Cell]] = []
     named: set[tuple[str, str, str, str]] = set()
+    pages: list[Block] = []
     for paper in PAPERS:
         tables = papers.load(paper)
         for table in tables.tables:
             cells = list(tables_command.cells(paper, records, table.name))
             run = [c for c in cells if c.ours is not None]
+            run += tables_command.beside(paper, records, table)
+            if run:
+                about = f"{paper}, Table {table.name}, cell by cell"
+                page = slug("cells", paper, table.name)
+                pages.append(Table(page, about, CELLS, [_cell(c) for c in run], folded=True))
             named.update((paper, c.table, c.row, r["key"]) for c in run for r in c.record or ())
             rows.append(
                 [
@@ -59,11 +67,19 @@ def every_table(records: Sequence[Record]) -> Section:
             ("paper", "table", "what it shows", "our cells", "status", "why not"),
             rows,
         ),
+        *pages,
     ]
     used = [r for r in records if (*(r["what"][name] for name in PLACE), r["key"]) in named]
     if used:
         blocks.append(provenance(used))
     return Section("Every table of the five papers", blocks)
+
+
+def _cell(cell: tables_command.Cell) -> list[Cell]:
+    number = tables_command.number
+    interval = None if cell.interval is None else " to ".join(map(number, cell.interval))
+    printed, ours = (None if v is None else number(v) for v in (cell.paper, cell.ours))
+    return [cell.row, cell.column, printed, ours, interval, cell.status]
 
 
 def _counted(cells: Sequence[tables_command.Cell]) -> str:
