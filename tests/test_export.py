@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from hypothesis import given, settings
@@ -28,6 +27,8 @@ from tests.tolerances import assert_close
 from torch_impl import models
 from torch_impl.decoding import beam_search
 from torch_impl.models import Captioner, Configuration
+
+onnx = pytest.importorskip("onnx", reason="the extra 'export' is not installed")
 
 IMAGES = (6, 2, 3)
 SCENES = ["--scenes", ",".join(map(str, IMAGES))]

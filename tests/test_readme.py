@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import zipfile
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -66,6 +67,8 @@ def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
         words += SHORTER.get(words[0], [])
         if "--scenes" in words:
             words += SCENES
+        if "runs/onnx" in command and find_spec("onnx") is None:
+            continue
         expected = 1 if "wrong.py" in command else 0
         if "gpu" in words and not torch.cuda.is_available():
             expected = 2
