@@ -78,6 +78,11 @@ def of_run(model: Single, checkpoint: Path, chosen: str | None = None) -> tuple[
         )
     if chosen not in (None, name):
         raise InputError(f"{folder.config}: trained on features of {name}, not of {chosen}")
+    if name == Swin.name:
+        raise InputError(
+            f"{folder.config}: trained on features of a Swin that is no part of it, expected a "
+            "checkpoint trained end to end (step B or D of its recipe)"
+        )
     backbone = load(name)
     now = backbone.signature
     for field, was in then.items():

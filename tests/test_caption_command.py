@@ -223,6 +223,11 @@ def changed_run(place, folder, change):
     ("change", "options", "message"),
     [
         ({"backbone": {}}, [], "names no backbone that made the features, expected --backbone"),
+        (
+            {"backbone": {"backbone": "swin"}},
+            [],
+            "of a Swin that is no part of it, expected a check",
+        ),
         ({"backbone": 3}, [], "the backbone is 3, expected its signature"),
         ({"backbone": {"backbone": "eye"}}, [], "backbone is 'eye', expected one of efficientnet"),
         (
