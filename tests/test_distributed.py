@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from torch_impl.training import CrossEntropyTraining, Images, SelfCriticalTraini
 
 WORDS = ("a", "big", "red", "star", "and", "blue", "boxes")
 OBJECTIVES = ("cross_entropy", "self_critical")
-PLAIN = replace(RECIPE, dropout=0.0)
+PLAIN = replace(RECIPE, dropout=0.0, algorithm="adam")
 MOST = 3
 
 Numbers = list[tuple[Any, ...]]
@@ -166,46 +165,48 @@ def commanded(processes: Processes, port: int, words: list[str]) -> tuple[int, s
         RANK=str(processes.rank),
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
+        TORCHELASTIC_USE_AGENT_STORE="True",
+        TORCHELASTIC_RESTART_COUNT="0",
     )
-    try:
-        with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as error:
-            try:
-                code = cli.main(words)
-            except SystemExit as end:
-                code = int(end.code or 0)
-    finally:
-        del os.environ["WORLD_SIZE"]
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as error:
+        try:
+            code = cli.main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
     return code, out.getvalue(), error.getvalue()
 
 
-def _process(function: Callable[..., Any], rank: int, size: int, place: str, given: Any) -> Any:
+def _process(
+    answer: Connection, function: Callable[..., Any], rank: int, size: int, place: str, given: Any
+) -> None:
     torch.set_num_threads(1)
     words, options = given
     if function is commanded:
-        return commanded(Processes(rank, size), *words)
-    store = dist.FileStore(place, size)
-    with distributed.joined(store, rank, size) as processes:
-        return function(processes, *words, **options)
+        answer.send(commanded(Processes(rank, size), *words))
+        return
+    with distributed.joined(dist.FileStore(place, size), rank, size) as processes:
+        answer.send(function(processes, *words, **options))
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Any]]]:
+def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """Call a function of this file in several processes at once: what each returns."""
     context, folder = get_context("forkserver"), tmp_path_factory.mktemp("stores")
     context.set_forkserver_preload([__name__])
     numbered = itertools.count()
 
-    with ProcessPoolExecutor(MOST, context) as pool:
+    def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:
+        place, answers = str(folder / str(next(numbered))), []
+        for rank in range(size):
+            receive, send = context.Pipe(duplex=False)
+            given = (send, function, rank, size, place, (words, options))
+            context.Process(target=_process, args=given, daemon=True).start()
+            send.close()
+            answers.append(receive)
+        assert all(answer.poll(120) for answer in answers), "a process does not answer"
+        return [answer.recv() for answer in answers]
 
-        def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:
-            place = str(folder / str(next(numbered)))
-            futures = [
-                pool.submit(_process, function, rank, size, place, (words, options))
-                for rank in range(size)
-            ]
-            return [future.result(timeout=120) for future in futures]
-
-        yield call
+    return call
 
 
 def assert_equal_steps(found: Numbers, expected: Numbers) -> None:
@@ -220,9 +221,12 @@ def assert_equal_steps(found: Numbers, expected: Numbers) -> None:
 
 
 def assert_equal_weights(found: Weights, expected: Weights, what: str = "weights") -> None:
+    """To rounding, of all of them together: some gradients are 0 but for it."""
     assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert_close(found[name], value, f"{what} {name}")
+    one, other = (
+        np.concatenate([of[name].ravel() for name in expected]) for of in (found, expected)
+    )
+    assert_close(one, other, what)
 
 
 def assert_same_weights(found: Weights, expected: Weights, algorithm: str = "radam") -> None:
@@ -277,7 +281,7 @@ def test_shares_of_a_batch_are_the_batch_whatever_their_number(
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 99), size=st.integers(2, MOST), accumulate=st.integers(1, 2))
 def test_processes_take_the_steps_of_one(
     together: Any, objective: str, seed: int, size: int, accumulate: int
@@ -357,10 +361,17 @@ TRAIN += ["--warm-up", "2", "--learning-rate", "0.01"]
 STEPS = 8 * 5 // 5 * 2
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[Callable[[], int]]:
+    """Where the processes of a command meet, which outlives them, as ``torchrun`` does."""
+    stores = []
+
+    def new() -> int:
+        stores.append(dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
+        return stores[-1].port
+
+    yield new
+    stores.clear()
 
 
 def assert_same_run(one: Path, other: Path) -> None:
@@ -384,11 +395,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_trains_as_one_process_and_speaks_once(
-    together: Any, alone: Path, tmp_path: Path
+    together: Any, port: Any, alone: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     words = [*TRAIN, "--out", str(folder)]
-    (code, out, error), *others = together(2, commanded, free_port(), words)
+    (code, out, error), *others = together(2, commanded, port(), words)
     assert code == 0, error
     assert out.count("\n") == 1
     assert "all epochs done" in out
@@ -397,7 +408,7 @@ def test_the_command_trains_as_one_process_and_speaks_once(
     log = RunFolder(folder).read_log()
     assert {record["processes"] for record in log if record["kind"] == "steps"} == {2}
     # there is a run already, as the first process alone sees
-    ends = together(2, commanded, free_port(), words)
+    ends = together(2, commanded, port(), words)
     assert [code for code, _, _ in ends] == 2 * [cli.EXIT_BAD_INPUT]
     (said,) = (error for _, _, error in ends if error)
     assert "holds a run already" in said
@@ -405,10 +416,10 @@ def test_the_command_trains_as_one_process_and_speaks_once(
 
 
 def test_a_recipe_of_several_steps_goes_from_each_to_the_next(
-    together: Any, tmp_path: Path
+    together: Any, port: Any, tmp_path: Path
 ) -> None:
     recipe = [*TRAIN, "--recipe", "expansionnet_v2", "--steps", "A", "C", "--epochs", "1"]
-    ends = together(2, commanded, free_port(), [*recipe, "--out", str(tmp_path / "two")])
+    ends = together(2, commanded, port(), [*recipe, "--out", str(tmp_path / "two")])
     assert [code for code, _, _ in ends] == [0, 0], ends
     assert cli.main([*recipe, "--out", str(tmp_path / "one")]) == 0
     for step in ("A", "C"):
