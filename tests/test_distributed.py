@@ -192,7 +192,8 @@ def _process(
 def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """Call a function of this file in several processes at once: what each returns."""
     context, folder = get_context("forkserver"), tmp_path_factory.mktemp("stores")
-    context.set_forkserver_preload([__name__])
+    # what PyTorch imports when an optimiser is made, and the command when it is run
+    context.set_forkserver_preload([__name__, "torch._dynamo", "benchmarks.train"])
     numbered = itertools.count()
 
     def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:
