@@ -1,4 +1,4 @@
-"""What experiments on captions share: training in stages, losses, folders."""
+"""What experiments on captions share: training in stages, losses, beams, folders."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import records
-from benchmarks.batches import CaptionBatches
+from benchmarks import captioners, records
+from benchmarks.batches import CaptionBatches, padded_features
 from benchmarks.datasets import CaptionData
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Place
 from benchmarks.files import sha256
 from benchmarks.fit import Result, fit
 from benchmarks.presets import Settings
+from benchmarks.records import Record
 from torch_impl.models import AnyCaptioner, AnyConfiguration
 from torch_impl.objectives import cross_entropy
 
@@ -75,6 +76,21 @@ def mean_loss(model: AnyCaptioner, data: CaptionData, split: str, batch_size: in
         total += count * cross_entropy(log_probs, tokens[:, 1:], model.pad_id).item()
         words += count
     return total / words
+
+
+def with_beams(
+    record: Record, model: AnyCaptioner, data: CaptionData, *, beam_size: int, max_length: int = 20
+) -> Record:
+    """``record`` with the whole beam of each image that it shows, the best caption first."""
+    examples, split = record["details"]["examples"], data.splits[record["data"]["split"]]
+    features, lengths = padded_features(split.features, [e["image"] for e in examples])
+    sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
+    found = captioners.search(model, features, lengths, **sizes)
+    shown = [
+        {**example, "beam": [data.vocabulary.decode(caption.tokens) for caption in beam]}
+        for example, beam in zip(examples, found, strict=True)
+    ]
+    return {**record, "details": {**record["details"], "examples": shown}}
 
 
 def folder_of(place: Place, what: str) -> Path:
