@@ -4,7 +4,7 @@ A record is a plain dictionary:
 
     schema      1
     kind        equations | verification | flops | score | ablation | training | timing | comparison
-                | prediction | scaling | denoising
+                | prediction | scaling | denoising | words
     what        {"paper", "table", "row"}: the line of a table that the values belong to
     values      {column: number}
     n           how many images (cases, rounds of calls) the values are over
@@ -61,6 +61,7 @@ KINDS = (
     "prediction",
     "scaling",
     "denoising",
+    "words",
 )
 PREDICTED = "predicted"
 """The status of a number that nobody measured, and of every record of a prediction."""

@@ -21,6 +21,7 @@ from benchmarks.experiments import (
     expansion_rewards,
     middle_out,
     read_only,
+    words,
 )
 from benchmarks.experiments.experiment import Experiment, Place
 
@@ -30,6 +31,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     digits.EXPERIMENT,
     discrepancy.EXPERIMENT,
     read_only.EXPERIMENT,
+    words.EXPERIMENT,
     expansion.V1_COEFFICIENTS,
     expansion.V2_COEFFICIENTS,
     *expansion_rewards.EXPERIMENTS,

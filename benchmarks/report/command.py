@@ -99,7 +99,8 @@ def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
 def _of_its_own(record: Record) -> bool:
     """Whether another command made it: `evaluate`, `track`, or `time`, which verifies too."""
     elsewhere = record["kind"] == "verification" and record["device"]["kind"] != "cpu"
-    return elsewhere or record["kind"] in ("training", "denoising", "timing", "comparison")
+    own = ("training", "denoising", "words", "timing", "comparison")
+    return elsewhere or record["kind"] in own
 
 
 def check() -> int:

@@ -24,6 +24,8 @@ matplotlib.rcParams.update(
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen)
 
+from benchmarks.report.treemap import treemap  # noqa: E402
+
 # who drew it when says nothing, and would make equal drawings differ
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
@@ -70,6 +72,49 @@ def curves(
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.legend(frameon=False, fontsize=9)
+    return _svg(figure)
+
+
+def bars(values: Mapping[str, float], label: str) -> str:
+    """A horizontal bar a name, the first at the top."""
+    figure, axes = plt.subplots(figsize=(7, 0.22 * len(values) + 0.8))
+    axes.barh(list(values), list(values.values()), color="#2457a6")
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel(label)
+    return _svg(figure)
+
+
+def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
+    """Rectangles in proportion to the weights, and one in grey for all ``rest``.
+
+    A name stands in its rectangle where it fits.
+    """
+    width, height = 9.0, 5.0
+    figure, axes = plt.subplots(figsize=(width, height))
+    axes.set_axis_off()
+    shares = dict(sorted([*weights.items(), rest], key=lambda share: -share[1]))
+    drawn = treemap(list(shares.values()), (0.0, 0.0, width, height))
+    for place, (name, (left, bottom, wide, high)) in enumerate(zip(shares, drawn, strict=True)):
+        colour = plt.colormaps["viridis"](0.3 + 0.65 * place / len(shares))
+        axes.add_patch(
+            plt.Rectangle(
+                (left, bottom),
+                wide,
+                high,
+                facecolor="#d9dee6" if name == rest[0] else colour,
+                edgecolor="white",
+            )
+        )
+        size = min(14.0, 40 * high, 90 * wide / len(name))
+        if size >= 4:
+            axes.text(
+                left + wide / 2, bottom + high / 2, name, ha="center", va="center", fontsize=size
+            )
+    axes.set_xlim(0, width)
+    axes.set_ylim(0, height)
     return _svg(figure)
 
 

@@ -21,7 +21,7 @@ def shown(made: Iterable[Record]) -> set[int]:
         example["image"]
         for record in made
         if record["kind"] == "training" and record["status"] == "other data"
-        for example in record["details"]["examples"]
+        for example in record["details"].get("examples", ())
     }
 
 

@@ -1,0 +1,60 @@
+"""Captions that different models give the same images, side by side.
+
+Which images a record shows is settled before there are captions: evenly spaced in the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.records import Record
+from benchmarks.report.document import Photograph, Photographs
+from benchmarks.report.sections.paired import Rows
+
+
+def side_by_side(
+    name: str, caption: str, runs: Rows, rows: Sequence[str], jpegs: Mapping[int, bytes]
+) -> list[Photographs]:
+    """The images that records of all ``rows`` show, with each one's captions of them.
+
+    Args:
+        name: of the block.
+        caption: above it; which seed it is is added.
+        runs: by row, its records.
+        rows: what to show, in order; of the first seed that all have, nothing if there is none.
+        jpegs: photographs by image id.
+    """
+    by_seed = [{tuple(r["seeds"]): r for r in runs.get(row, ())} for row in rows]
+    shared = set.intersection(*map(set, by_seed))
+    if not shared:
+        return []
+    seed = min(shared)
+    made = {row: _examples(of_row[seed]) for row, of_row in zip(rows, by_seed, strict=True)}
+    first, *others = made.values()
+    items = [
+        Photograph(
+            str(image),
+            [*(_line(row, made[row][image]) for row in rows), f"A person wrote: {e['reference']}"],
+            jpegs.get(image),
+        )
+        for image, e in first.items()
+        if all(image in other for other in others)
+    ]
+    return [Photographs(name, f"{caption}; seed {seed[0]}.", items)] if items else []
+
+
+def _examples(record: Record) -> dict[int, Mapping[str, Any]]:
+    return {example["image"]: example for example in record["details"].get("examples", ())}
+
+
+def _line(row: str, example: Mapping[str, Any]) -> str:
+    """A row's captions of an image, the best first, and the word it began with if it did."""
+    begun = f" ({example['word']})" if "word" in example else ""
+    return f"{row}{begun}: " + "; ".join(f"**{c}**" for c in beam(example))
+
+
+def beam(example: Mapping[str, Any]) -> Sequence[str]:
+    """The captions of an image that a record holds: the search's beam, or its best alone."""
+    found: Sequence[str] = example.get("beam") or [example["caption"]]
+    return found

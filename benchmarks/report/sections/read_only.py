@@ -1,0 +1,156 @@
+"""The section on the LSTM with a read-only unit: losses, captions, and the words of captions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks import papers
+from benchmarks.experiments.read_only import BEAM, PAPER, ROWS
+from benchmarks.files import slug
+from benchmarks.records import Record
+from benchmarks.report import figures
+from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.examples import side_by_side
+from benchmarks.report.sections.paired import by_row
+from benchmarks.report.sections.words import words
+from benchmarks.statistics import Interval, paired_difference
+
+TITLE = "The LSTM with a read-only unit"
+BASELINE = next(iter(ROWS))
+LOSSES = ("training loss", "evaluation loss")
+SEEDS = 3
+"""Of fewer, no difference is called lower or higher."""
+
+
+def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
+    """Losses and captions, each data set by itself, and how often words occur."""
+    made = _of(records, "losses")
+    if not made:
+        none = not_run("", "`captionbench reproduce lstm_readonly --table losses` trains the rows.")
+        return Section(TITLE, [none, *words(records)])
+    lead = Paragraph(
+        "The paper's captioner with the unit, which reads the image's embedding, and without; the "
+        "last row has eq. 17 as it is printed, which reads the input before. Losses are of a word, "
+        "in nats. The paper's data are MS-COCO: the sign of a difference compares, values do not. "
+        f"An interval is of 95 %, by bootstrap over seeds, which of {SEEDS} is their range; a "
+        "difference is called lower or higher only where the interval excludes zero, of at least "
+        f"{SEEDS} seeds."
+    )
+    blocks: list[Block] = [lead]
+    for name in dict.fromkeys(r["data"]["name"] for r in made):
+        of_data = [r for r in _of(records, "losses", "scores") if r["data"]["name"] == name]
+        blocks += _one(of_data, jpegs)
+    return Section(TITLE, [*blocks, *words(records)])
+
+
+def _of(records: Sequence[Record], *tables: str) -> list[Record]:
+    """The records of trainings that stand in some of the tables."""
+    return [
+        r
+        for r in of(records, "training")
+        if r["what"]["paper"] == PAPER and r["what"]["table"] in tables and r["what"]["row"] in ROWS
+    ]
+
+
+def _one(made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
+    """What was trained on one data set."""
+    lost, scored = _of(made, "losses"), _of(made, "scores")
+    name, split = (lost[0]["data"][field] for field in ("name", "split"))
+    examples = side_by_side(
+        slug(PAPER, name, "I"),
+        f"Table I: the same images of the {split} split of {name} captioned by each, beam {BEAM}; "
+        "they are evenly spaced in the split, not chosen",
+        by_row(scored),
+        tuple(ROWS),
+        jpegs,
+    )
+    return [_losses(lost), *loss_curves(lost), *examples, provenance(lost)]
+
+
+def _losses(made: Sequence[Record]) -> Table:
+    """Every row's losses beside the paper's, and above those of the plain LSTM."""
+    runs, data = by_row(made), made[0]["data"]
+    printed = {(c.row, c.column): c.meant for c in papers.load(PAPER).table("losses").cells}
+    rows: list[list[Cell]] = []
+    for row in ROWS:
+        ours, cells = runs.get(row, []), list[Cell]()
+        for loss in LOSSES:
+            theirs, base = printed.get((row, loss)), printed[BASELINE, loss]
+            gap = theirs - base if isinstance(theirs, float) and isinstance(base, float) else None
+            cells += [
+                "-" if gap is None else f"{theirs:.2f}",
+                _mean_and_spread([r["values"][loss] for r in ours]) if ours else None,
+                "" if gap is None or row == BASELINE else f"{gap:+.2f}",
+                "" if row == BASELINE else _above(ours, runs.get(BASELINE, []), loss),
+            ]
+        rows.append([row, len(ours) or None, *cells, ours[0]["status"] if ours else "not run"])
+    columns = [
+        column
+        for loss in LOSSES
+        for column in (
+            f"paper's {loss}",
+            f"our {loss}",
+            f"paper: above {BASELINE}",
+            f"ours: above {BASELINE} (95 % interval)",
+        )
+    ]
+    return Table(
+        slug(PAPER, data["name"], "losses"),
+        f"{data['name']}: losses on the train and on the {data['split']} split "
+        f"({made[0]['n']} images), means over seeds, ± half the range",
+        ("row", "our seeds", *columns, "status"),
+        rows,
+    )
+
+
+def _mean_and_spread(values: Sequence[float]) -> str:
+    spread = f" ± {(max(values) - min(values)) / 2:.3f}" if len(values) > 1 else ""
+    return f"{sum(values) / len(values):.3f}{spread}"
+
+
+def difference(
+    ours: Sequence[Record], baseline: Sequence[Record], loss: str
+) -> tuple[Interval, int] | None:
+    """Our loss above the baseline's over the seeds that both have, and how many these are."""
+    by_seed = [{tuple(r["seeds"]): r["values"][loss] for r in runs} for runs in (ours, baseline)]
+    shared = sorted(set.intersection(*map(set, by_seed)))
+    if not shared:
+        return None
+    pair = ([[of_row[seed]] for seed in shared] for of_row in by_seed)
+    return paired_difference(*pair), len(shared)
+
+
+def _above(ours: Sequence[Record], baseline: Sequence[Record], loss: str) -> str:
+    if not (found := difference(ours, baseline, loss)):
+        return ""
+    interval, seeds = found
+    settled = interval.excludes_zero and seeds >= SEEDS
+    word = ("higher" if interval.mean > 0 else "lower") if settled else "not settled"
+    return f"{interval.mean:+.3f} ({interval.low:+.3f} to {interval.high:+.3f}): {word}"
+
+
+def loss_curves(records: Sequence[Record]) -> list[Figure]:
+    """Figure 7: training losses over steps, a drawing for each data set."""
+    drawn = []
+    made = [r for r in _of(records, "losses") if r["details"].get("losses")]
+    for name in dict.fromkeys(r["data"]["name"] for r in made):
+        runs = by_row([r for r in made if r["data"]["name"] == name])
+        lines = {row: _curve(runs[row]) for row in ROWS if row in runs}
+        about = (
+            f"Figure 7: training loss on {name}, each point the mean of the steps since the one "
+            "before, and of all seeds."
+        )
+        drawing = figures.curves(lines, "steps", "training loss, nats a word")
+        drawn.append(Figure(slug(PAPER, name, "7"), about, drawing))
+    return drawn
+
+
+def _curve(runs: Sequence[Record]) -> tuple[list[float], list[float]]:
+    """Steps and losses, the mean over the seeds, which all have the same steps."""
+    at: dict[float, list[float]] = {}
+    for record in runs:
+        for entry in record["details"]["losses"]:
+            at.setdefault(entry["step"], []).append(entry["loss"])
+    steps = sorted(at)
+    return steps, [sum(at[step]) / len(at[step]) for step in steps]

@@ -1,0 +1,165 @@
+"""The page of the read-only LSTM: losses, intervals over seeds, curves, captions side by side."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import papers, records
+from benchmarks.experiments.read_only import PAPER, ROWS
+from benchmarks.report import build, markdown
+from benchmarks.report.document import Document, Figure, Photographs, Table
+from benchmarks.report.sections import read_only as section
+from benchmarks.report.sections.examples import side_by_side
+from tests import tolerances
+
+LOSS = st.floats(0.5, 9)
+
+
+def made_of(row, seed, training, evaluation, data="scenes", examples=(), beams=False):
+    """Both records of a run."""
+    kept = {
+        "losses": [{"step": 50, "loss": 2 * training}, {"step": 100, "loss": training}],
+        "examples": [
+            {"image": i, "caption": f"{row} of {i}", "reference": f"a person on {i}"}
+            | ({"beam": [f"{row} of {i}", f"second of {i}"]} if beams else {})
+            for i in examples
+        ],
+    }
+    losses = {"training loss": training, "evaluation loss": evaluation}
+    return [
+        records.make(
+            "training",
+            paper=PAPER,
+            table=table,
+            row=row,
+            values=values,
+            status="embedded",
+            key=f"{row}{seed}{data}",
+            n=4,
+            seeds=[seed],
+            data={"name": data, "fingerprint": "f", "split": "test"},
+            details=kept,
+        )
+        for table, values in (("losses", losses), ("scores", {"CIDEr-D": 10.0}))
+    ]
+
+
+def blocks(made, kind, jpegs=None):
+    report = section.read_only(made, jpegs or {})
+    markdown.files(Document("t", "l", (report,)))
+    return [block for block in report.blocks if isinstance(block, kind)]
+
+
+@settings(max_examples=12)
+@given(st.lists(st.tuples(*[st.tuples(LOSS, LOSS)] * 3), min_size=1, max_size=5), st.data())
+def test_losses_stand_beside_the_paper_s_and_are_called_lower_only_of_several_seeds(seeds, data):
+    made = [
+        record
+        for seed, of_seed in enumerate(seeds)
+        for row, losses in zip(ROWS, of_seed, strict=True)
+        for record in made_of(row, seed, *losses)[:1]
+    ]
+    table = section._losses(data.draw(st.permutations(made)))
+    assert [row[0] for row in table.rows] == list(ROWS)
+    place = {name: i for i, name in enumerate(table.columns)}
+    printed = papers.load(PAPER).table("losses")
+    for number, row in enumerate(table.rows):
+        for which, loss in enumerate(section.LOSSES):
+            paper = row[place[f"paper's {loss}"]]
+            if row[0] == "LSTM + read-only unit, previous input":
+                assert paper == "-"
+            else:
+                assert float(paper) == printed.cell(row[0], loss).value
+            of_row = [of_seed[number][which] for of_seed in seeds]
+            assert row[place[f"our {loss}"]].startswith(f"{sum(of_row) / len(of_row):.3f}")
+            found = row[place[f"ours: above {section.BASELINE} (95 % interval)"]]
+            if number == 0:
+                assert found == ""
+            elif len(seeds) < section.SEEDS:
+                assert found.endswith(": not settled")
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(LOSS, LOSS), min_size=1, max_size=6))
+def test_the_difference_is_paired_over_the_seeds_that_both_have(pairs):
+    ours, baseline = (
+        [made_of(row, seed, *[pair[place]] * 2)[0] for seed, pair in enumerate(pairs)]
+        for place, row in enumerate(ROWS, start=0)
+        if place < 2
+    )
+    interval, seeds = section.difference(ours, baseline, "training loss")
+    apart = [a - b for a, b in pairs]
+    slack = tolerances.FLOAT64 * 10
+    assert seeds == len(pairs)
+    assert interval.mean == pytest.approx(sum(apart) / len(apart), abs=slack)
+    assert min(apart) - slack <= interval.low <= interval.high <= max(apart) + slack
+    if seeds == section.SEEDS:  # as the page says
+        assert interval.low == pytest.approx(min(apart), abs=slack)
+        assert interval.high == pytest.approx(max(apart), abs=slack)
+    # a seed of one side alone changes nothing
+    alone = made_of("LSTM", 99, 1.0, 1.0)[0]
+    assert section.difference(ours, [*baseline, alone], "training loss") == (interval, seeds)
+    other, _ = section.difference(baseline, ours, "training loss")
+    assert other.mean == pytest.approx(-interval.mean, abs=slack)
+    assert section.difference(ours, [alone], "training loss") is None
+
+
+def everything(**given_):
+    return [
+        record
+        for seed in (1, 0)
+        for row in ROWS
+        for record in made_of(row, seed, 2.0 + seed, 1.0, **given_)
+    ]
+
+
+def test_curves_are_means_over_seeds_one_drawing_a_data_set():
+    made = [*everything(), *everything(data="flickr8k, reduced")]
+    drawn = section.loss_curves(made)
+    assert len({figure.name for figure in drawn}) == len(drawn) == 2
+    assert all(f">{row}<" in drawn[0].svg for row in ROWS)
+    lost = [r for r in made if r["what"]["table"] == "losses" and r["what"]["row"] == "LSTM"]
+    assert section._curve(lost) == ([50, 100], [5.0, 2.5])
+    # a record without losses over steps draws none
+    for record in made:
+        record["details"].pop("losses")
+    assert not section.loss_curves(made) and len(blocks(made, Table)) == 2
+    assert not blocks(made, Figure)
+
+
+@pytest.mark.parametrize("beams", [False, True])
+def test_captions_stand_side_by_side_whether_a_record_has_beams_or_not(beams):
+    made = everything(examples=(3, 5), beams=beams)
+    (shown,) = blocks(made, Photographs, {5: b"jpeg"})
+    assert [item.name for item in shown.items] == ["3", "5"]
+    assert [item.jpeg for item in shown.items] == [None, b"jpeg"]
+    assert shown.caption.endswith("seed 0.")
+    for item, image in zip(shown.items, (3, 5), strict=True):
+        *lines, reference = item.lines
+        assert reference == f"A person wrote: a person on {image}"
+        second = f"; **second of {image}**" if beams else ""
+        assert lines == [f"{row}: **{row} of {image}**{second}" for row in ROWS]
+    # records that hold no captions leave them out
+    assert not blocks(everything(), Photographs)
+
+
+def test_only_what_all_rows_have_is_shown_and_of_one_seed():
+    runs = {
+        "a": [made_of("LSTM", seed, 1.0, 1.0, examples=(1, 2))[1] for seed in (0, 2)],
+        "b": [made_of("LSTM", seed, 1.0, 1.0, examples=(2, 4))[1] for seed in (2, 1)],
+    }
+    (shown,) = side_by_side("n", "caption", runs, ("b", "a"), {})
+    assert shown.caption == "caption; seed 2." and [item.name for item in shown.items] == ["2"]
+    assert [line.partition(":")[0] for line in shown.items[0].lines[:2]] == ["b", "a"]
+    assert not side_by_side("n", "caption", runs, ("a", "b", "c"), {})
+    assert not side_by_side("n", "caption", {**runs, "b": runs["b"][1:]}, ("a", "b"), {})
+
+
+def test_the_whole_report_takes_such_records_and_names_no_figure_twice():
+    report = build.document(everything(examples=(1,)))
+    names = [b.name for s in report.sections for b in s.blocks if isinstance(b, Figure | Table)]
+    assert len(set(names)) == len(names)
+    page = markdown.files(report)["README.md"]
+    assert "LSTM + read-only unit: **LSTM + read-only unit of 1**" in page
+    (silent,) = [s for s in build.document([]).sections if s.title == section.TITLE]
+    assert "**Not run.**" in silent.blocks[0].text

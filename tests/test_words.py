@@ -1,0 +1,157 @@
+"""How often words occur: what is counted, its share, its areas, one command."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import papers, records, tables
+from benchmarks.cli import main
+from benchmarks.experiments import words
+from benchmarks.experiments.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
+from benchmarks.report.document import Figure, Paragraph, Table
+from benchmarks.report.sections import words as section
+from benchmarks.report.treemap import treemap
+from tests import tolerances
+
+CAPTIONS = st.lists(
+    st.lists(st.sampled_from(["dog", "cat", "man", "runs", *sorted(LEFT_OUT)[:4]]), max_size=8).map(
+        " ".join
+    ),
+    max_size=30,
+)
+
+
+@given(CAPTIONS)
+def test_every_word_is_counted_or_left_out_for_one_reason(captions):
+    counts, left_out = words.count(captions)
+    assert counts.total() + sum(left_out.values()) == sum(len(c.split()) for c in captions)
+    assert not LEFT_OUT & counts.keys()
+    assert all(times >= MIN_COUNT for times in counts.values())
+    # neither the order of captions nor how they are written changes anything
+    again, _ = words.count([f"{caption.upper()}." for caption in captions[::-1]])
+    assert words.ordered(again) == words.ordered(counts)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(1, 5), max_size=9))
+def test_words_are_in_falling_order_and_equals_by_the_alphabet(counts):
+    found = words.ordered(Counter(counts))
+    assert dict(found) == counts
+    pairs = [(-times, word) for word, times in found]
+    assert pairs == sorted(pairs)
+
+
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=60),
+    st.floats(0.5, 20),
+    st.floats(0.5, 20),
+)
+def test_areas_are_in_proportion_and_tile_the_whole(weights, width, height):
+    drawn = treemap(weights, (0.0, 0.0, width, height))
+    whole, total = width * height, sum(weights)
+    for (_, _, wide, high), weight in zip(drawn, weights, strict=True):
+        assert wide * high / whole == pytest.approx(weight / total, rel=tolerances.FLOAT64)
+    # by areas they fill the whole, so that no two overlap is that they tile it
+    slack = tolerances.FLOAT64 * max(width, height)
+    for i, (left, bottom, wide, high) in enumerate(drawn):
+        assert left >= -slack and left + wide <= width + slack
+        assert bottom >= -slack and bottom + high <= height + slack
+        for other_left, other_bottom, other_wide, other_high in drawn[:i]:
+            across = min(left + wide, other_left + other_wide) - max(left, other_left)
+            upwards = min(bottom + high, other_bottom + other_high) - max(bottom, other_bottom)
+            assert across <= slack or upwards <= slack
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder of real data with a caption an image."""
+    folder = tmp_path / "data"
+    texts = ["a dog runs", "the dog and a cat", "dog cat cat dog", "cat: a cat"]
+    for sources in SOURCES.values():
+        for name, _ in sources:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            images = [
+                {"cocoid": i, "split": split, "sentences": [{"raw": text}]}
+                for i, (text, (_, split)) in enumerate(
+                    (text, source) for source in sources if source[0] == name for text in texts
+                )
+            ]
+            path.write_text(json.dumps({"images": images}))
+    return folder
+
+
+def test_one_command_counts_every_source_and_fills_the_paper_s_place(data, tmp_path, capsys):
+    out = tmp_path / "records" / "words.jsonl"
+    command = ["reproduce", "lstm_readonly", "--table", "words", "--out", str(out)]
+    command += ["--work", str(tmp_path / "work")]
+    for _ in range(2):  # what is on record is not counted again
+        assert main([*command, "--data", str(data)]) == 0
+        made = {r["what"]["row"]: r for r in records.read(out)}
+        assert list(made) == list(SOURCES) and len(records.read(out)) == 2
+    for row, splits in (("MS-COCO", 2), ("Flickr8k", 3)):
+        record = made[row]
+        assert (record["kind"], record["status"], record["n"]) == (
+            "words",
+            "other data",
+            4 * splits,
+        )
+        # of a split's 15 words 4 are determiners, and two occur once
+        assert record["values"]["words"] == 15 * splits
+        assert record["values"]["words counted"] == 9 * splits
+        assert record["values"][OF_ALL] == pytest.approx(100 * 9 / 15)
+        assert record["values"][OF_COUNTED] == 100
+        assert record["details"]["commonest"] == [["cat", 5 * splits], ["dog", 4 * splits]]
+    (cell,) = tables.cells("lstm_readonly", made.values(), "words")
+    assert cell.paper == 40.5 and cell.ours == made["MS-COCO"]["values"][OF_ALL]
+
+
+def test_without_data_the_folder_is_asked_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+    out = tmp_path / "words.jsonl"
+    assert main(["reproduce", "lstm_readonly", "--table", "words", "--out", str(out)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "no data folder, expected one with coco_karpathy" in said
+    assert not out.exists()
+
+
+def record_of(row, counts, rest):
+    shown = sum(times for _, times in counts)
+    return records.make(
+        "words",
+        paper=words.PAPER,
+        table=words.TABLE,
+        row=row,
+        values={
+            OF_ALL: 40.0,
+            OF_COUNTED: 50.0,
+            "words": float(shown + rest),
+            "words counted": float(shown + rest),
+            "different words counted": float(len(counts) + 1),
+        },
+        status="other data",
+        key=row,
+        n=7,
+        data={"name": words.NAMES[row], "fingerprint": "f", "split": "test"},
+        details={"commonest": counts, "left_out": {}},
+    )
+
+
+def test_the_figures_are_drawn_from_records_and_only_from_them():
+    counts = [[f"w{i}", 200 - i] for i in range(100)]
+    made = [record_of(row, counts, 50) for row in SOURCES]
+    (nothing,) = section.words([])
+    assert isinstance(nothing, Paragraph) and "Not run" in nothing.text
+    assert not section.areas([]) and not section.bars([])
+    blocks = section.words(made)
+    (table,) = [block for block in blocks if isinstance(block, Table)]
+    printed = papers.load(words.PAPER).table(words.TABLE).cell("MS-COCO", OF_ALL).value
+    assert [row[2] for row in table.rows] == [printed, None]
+    figures = [block for block in blocks if isinstance(block, Figure)]
+    assert len({figure.name for figure in figures}) == len(figures) == 4
+    for figure in section.areas(made):
+        assert "1 other words" in figure.svg and ">w0<" in figure.svg
+    for figure in section.bars(made):
+        assert all((f">w{i}<" in figure.svg) == (i < section.BARS) for i in range(100))
