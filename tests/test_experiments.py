@@ -8,7 +8,14 @@ import pytest
 
 from benchmarks import quality
 from benchmarks.datasets import code, scenes
-from benchmarks.experiments import arnet, captions, read_only
+from benchmarks.experiments import (
+    arnet,
+    captions,
+    discrepancy,
+    hidden_states,
+    read_only,
+    reconstruction_weight,
+)
 from benchmarks.experiments.arnet import recipe
 from benchmarks.experiments.experiment import Place
 from benchmarks.presets import Settings
@@ -69,6 +76,48 @@ def test_arnet_s_regularisers_are_what_the_rows_say(images, place, monkeypatch):
         assert bool(configuration.zoneout_hidden) == row.endswith("Zoneout")
         assert bool(first.sampling) == bool(second.sampling) == row.endswith("Sampling")
         assert not first.lambda_ and bool(second.lambda_) == row.endswith("ARNet")
+
+
+def trainings(experiment, place, rows, form="scenes"):
+    """The first record of each of ``rows``, by name."""
+    made = {run.row: run for run in experiment.runs(form, place, [0])}
+    return {row: made[row].make()[0] for row in rows}
+
+
+def test_weights_of_the_reconstruction_share_table_1_s_trainings(images, place):
+    attentive = "Attentive Encoder-Decoder"
+    table = trainings(arnet.IMAGE_CAPTIONS, place, (attentive, f"{attentive} + ARNet"))
+    rows = ("lambda = 0", "lambda = 0.01", "lambda = 0.1")
+    figure = trainings(reconstruction_weight.EXPERIMENT, place, rows)
+    for row, same in zip(rows, table.values(), strict=False):
+        assert figure[row]["details"]["validations"] == same["details"]["validations"]
+        assert figure[row]["values"] == same["values"]
+    weights = [figure[row]["details"]["stages"][1]["lambda_"] for row in rows]
+    assert weights == [0, 0.01, 0.1]
+    assert len({r["checkpoint"] for r in figure.values()}) == 3
+
+
+def test_a_batch_s_states_are_in_the_plane_in_both_modes(images, place, monkeypatch):
+    monkeypatch.setattr(hidden_states, "BATCH", 3)
+    monkeypatch.setattr(hidden_states, "PERPLEXITY", 2.0)
+    made = trainings(hidden_states.EXPERIMENT, place, hidden_states.ROWS)
+    for record in made.values():
+        points = record["details"]["points"]
+        assert list(points) == ["training", "inference"] and record["n"] == 3
+        assert all(len(of) == 3 and len(set(map(tuple, of))) == 3 for of in points.values())
+    plain, regularised = (record["details"] for record in made.values())
+    assert plain["points"] != regularised["points"]
+    assert plain["validations"][0] == regularised["validations"][0]
+
+
+def test_small_models_of_flickr8k_are_told_apart_by_the_data_s_name(monkeypatch):
+    data = small(None)
+    monkeypatch.setattr(arnet, "flickr8k", lambda place: data)
+    reduced = arnet.flickr8k_reduced(None)
+    assert reduced.name != data.name and reduced.fingerprint == data.fingerprint
+    lstms = {name: form.lstm for name, form in discrepancy.FORMS.items()}
+    for forms in (arnet.IMAGES, lstms, read_only.FORMS):
+        assert len({form.load for form in forms.values()}) == len(forms)
 
 
 def test_code_is_captioned_by_the_same_rows(place, monkeypatch):

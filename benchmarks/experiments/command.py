@@ -19,8 +19,10 @@ from benchmarks.experiments import (
     discrepancy,
     expansion,
     expansion_rewards,
+    hidden_states,
     middle_out,
     read_only,
+    reconstruction_weight,
     words,
 )
 from benchmarks.experiments.experiment import Experiment, Place
@@ -30,6 +32,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     arnet.CODE_CAPTIONS,
     digits.EXPERIMENT,
     discrepancy.EXPERIMENT,
+    reconstruction_weight.EXPERIMENT,
+    hidden_states.EXPERIMENT,
     read_only.EXPERIMENT,
     words.EXPERIMENT,
     expansion.V1_COEFFICIENTS,

@@ -1,0 +1,123 @@
+"""t-SNE in the plane, exactly (van der Maaten & Hinton, Visualizing Data using t-SNE, JMLR 2008).
+
+For a few hundred points: every pair is looked at in every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+TINY = 1e-12
+"""Below which a probability counts as this: its logarithm is finite."""
+EXAGGERATION, EXAGGERATED_STEPS = 4.0, 50
+"""Section 3.4, "early exaggeration"."""
+MOMENTUM, LATER_MOMENTUM, MOMENTUM_CHANGES = 0.5, 0.8, 250
+RATE, STEPS = 100.0, 1000
+LEAST_GAIN = 0.01
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Points (n, 2) in the plane, and the divergence KL(P || Q) that is left."""
+
+    points: Array
+    divergence: float
+
+
+def squared_distances(x: Array) -> Array:
+    """|x_i - x_j|^2 of rows (n, d): (n, n), exact zeros on the diagonal."""
+    difference = x[:, None] - x[None]
+    squared: Array = (difference**2).sum(-1)
+    return squared
+
+
+def conditional(distances: Array, perplexity: float) -> Array:
+    """p_{j|i} (eq. 1), each row's variance such that it has the perplexity.
+
+    Args:
+        distances: |x_i - x_j|^2, (n, n).
+        perplexity: 2^H of each row, H its entropy in bits.
+
+    Raises:
+        ValueError: the distances are not square or not finite, or no row can have the perplexity:
+            it is not above 1 and below n - 1.
+    """
+    n = len(distances)
+    if distances.shape != (n, n) or not np.isfinite(distances).all():
+        raise ValueError(f"distances {distances.shape}, expected finite ones of (n, n)")
+    if not 1 < perplexity < n - 1:
+        raise ValueError(f"perplexity is {perplexity}, expected above 1 and below {n - 1}")
+    others = ~np.eye(n, dtype=bool)
+    apart = distances[others].reshape(n, n - 1)
+    # nothing changes but the variance's unit: the bounds below fit whatever the scale
+    apart = apart - apart.min(1, keepdims=True)
+    apart = apart / np.maximum(apart.mean(1, keepdims=True), TINY)
+    low, high = np.full((n, 1), -50.0), np.full((n, 1), 50.0)
+    for _ in range(100):
+        middle = (low + high) / 2
+        p = np.exp(-apart * np.exp(middle))
+        p /= p.sum(1, keepdims=True)
+        entropy = -(p * np.log(np.maximum(p, TINY))).sum(1, keepdims=True)
+        wide = entropy > np.log(perplexity)
+        low, high = np.where(wide, middle, low), np.where(wide, high, middle)
+    found = np.zeros((n, n))
+    found[others] = p.ravel()
+    return found
+
+
+def joint(x: Array, perplexity: float) -> Array:
+    """p_ij = (p_{j|i} + p_{i|j}) / 2n of rows (n, d): (n, n), sums to 1 (section 3.1)."""
+    p = conditional(squared_distances(x), perplexity)
+    symmetric: Array = (p + p.T) / (2 * len(p))
+    return symmetric
+
+
+def divergence(p: Array, y: Array) -> float:
+    """The cost KL(P || Q) of points ``y`` (n, 2), with q_ij of eq. 4."""
+    _, q = _similarities(y)
+    return float((p * np.log(np.maximum(p, TINY) / np.maximum(q, TINY))).sum())
+
+
+def gradient(p: Array, y: Array) -> Array:
+    """The cost's gradient by ``y`` (n, 2), eq. 5."""
+    near, q = _similarities(y)
+    pull = (p - q) * near
+    found: Array = 4 * (pull.sum(1)[:, None] * y - pull @ y)
+    return found
+
+
+def _similarities(y: Array) -> tuple[Array, Array]:
+    """(1 + |y_i - y_j|^2)^-1 without i = j, and its shares q_ij."""
+    near = 1 / (1 + squared_distances(y))
+    np.fill_diagonal(near, 0)
+    return near, near / near.sum()
+
+
+def embed(x: npt.ArrayLike, *, perplexity: float = 30, seed: int = 0) -> Embedding:
+    """Points in the plane whose neighbours are those of the rows ``x`` (n, d): algorithm 1.
+
+    Gradient descent with momentum and a rate for each coordinate that grows while its gradient
+    keeps its sign (Jacobs 1988), as the paper has it. Points begin at random by the ``seed``.
+
+    Raises:
+        ValueError: ``x`` is not (n, d), or no row can have the perplexity.
+    """
+    rows = np.asarray(x, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"rows to embed are {rows.shape}, expected (n, d)")
+    p = joint(rows, perplexity)
+    y = np.random.default_rng(seed).normal(0, 1e-2, (len(rows), 2))
+    velocity, gains = np.zeros_like(y), np.ones_like(y)
+    for step in range(STEPS):
+        slope = gradient(p * EXAGGERATION if step < EXAGGERATED_STEPS else p, y)
+        keeps = slope * velocity < 0
+        gains = np.maximum(np.where(keeps, gains + 0.2, gains * 0.8), LEAST_GAIN)
+        momentum = MOMENTUM if step < MOMENTUM_CHANGES else LATER_MOMENTUM
+        velocity = momentum * velocity - RATE * gains * slope
+        y = y + velocity
+    return Embedding(y - y.mean(0), divergence(p, y))
