@@ -226,7 +226,7 @@ def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, mon
 
 def test_the_page_has_each_form_by_itself_and_is_silent_without_records(made):
     def page(records):
-        return markdown.files(Document("t", "l", (section.middle_out(records),)))
+        return markdown.files(Document("t", "l", (section.middle_out(records, {}),)))
 
     assert "**Not run.**" in page([])["README.md"]
     files = page(made)
@@ -242,6 +242,36 @@ def test_the_page_has_each_form_by_itself_and_is_silent_without_records(made):
     assert both["tables/middle_out-2-scenes.md"] == table
     assert "not run" in both["tables/middle_out-2-reduced.md"]
     assert middle_out_scores.PAPER == "middle_out"
+
+
+def test_examples_are_of_the_same_images_and_name_the_classifier_s_word(made):
+    def shown(records):
+        return {b.name: b for b in section.middle_out(records, {}).blocks if hasattr(b, "name")}
+
+    blocks = shown(made)
+    captions = blocks["middle_out-8-9-scenes"]
+    (ours,) = [r for r in made if (r["what"]["table"], r["what"]["row"]) == ("2", MIDDLE_OUT)]
+    for item, example in zip(captions.items, ours["details"]["examples"], strict=True):
+        begun, other, _ = item.lines
+        assert begun == f"{MIDDLE_OUT} ({example['word']}): **{example['caption']}**"
+        assert other.startswith(f"{BASELINE} + Self-Attention: **")
+        # a caption has the word that it began with
+        assert example["word"] in example["caption"].split()
+    pairs = blocks["middle_out-6-captions-scenes"]
+    controlled = [r for r in made if r["what"]["table"] == "6"]
+    assert 0 < len(pairs.rows) == 2 * len(controlled[0]["details"]["pairs"])
+    # of records that hold fewer, or none, what all of them have is shown
+    fewer = [
+        {**r, "details": {**r["details"], "pairs": r["details"]["pairs"][1:]}}
+        if r is controlled[0]
+        else {**r, "details": {k: v for k, v in r["details"].items() if k != "examples"}}
+        for r in made
+    ]
+    blocks = shown(fewer)
+    assert blocks["middle_out-6-captions-scenes"].rows == [
+        [number - 1, *cells] for number, *cells in pairs.rows[2:]
+    ]
+    assert "middle_out-8-9-scenes" not in blocks
 
 
 @pytest.fixture(scope="module")

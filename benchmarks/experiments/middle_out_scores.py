@@ -39,6 +39,9 @@ ACCURACIES = {"50 %": 0.5, "75 %": 0.75}
 PAIRS = 50
 """How many pairs of images Table 6 is measured on, at most."""
 SHOWN = 4
+"""How many beams a record of Table 4 holds."""
+SHOWN_PAIRS = 5
+"""How many pairs Table 10 has, whose first is Table 6's."""
 
 Words = Mapping[int, str]
 Sets = dict[int, list[str]]
@@ -100,9 +103,17 @@ class Trained:
         return found
 
     def record(
-        self, table: str, row: str, captions: Sets, values: Mapping[str, float] | None = None
+        self,
+        table: str,
+        row: str,
+        captions: Sets,
+        values: Mapping[str, float] | None = None,
+        given: Words | None = None,
     ) -> Record:
-        """The scores of the best captions, and further values, as a row of a table."""
+        """The scores of the best captions, and further values, as a row of a table.
+
+        What it shows of an image has the word that was ``given``.
+        """
         made = evaluate(
             "training",
             self.model,
@@ -121,7 +132,14 @@ class Trained:
             captions={image_id: best for image_id, (best, *_) in captions.items()},
             details=self.details,
         )
-        return {**made, "values": {**made["values"], **(values or {})}}
+        shown = made["details"]["examples"]
+        if given is not None:
+            shown = [{**example, "word": given[example["image"]]} for example in shown]
+        return {
+            **made,
+            "values": {**made["values"], **(values or {})},
+            "details": {**made["details"], "examples": shown},
+        }
 
 
 def _search(
@@ -155,7 +173,8 @@ def scored(trained: Trained, tables: Sequence[str]) -> list[Record]:
 
 
 def _plain(trained: Trained) -> Iterator[Record]:
-    yield trained.record("2", trained.row, trained.captions(trained.predicted))
+    beams = trained.captions(trained.predicted)
+    yield trained.record("2", trained.row, beams, given=trained.predicted)
 
 
 def _baseline(trained: Trained) -> Iterator[Record]:
@@ -179,7 +198,7 @@ def _middle_out(trained: Trained) -> Iterator[Record]:
     assert trained.predicted is not None
     beams = trained.captions(trained.predicted)
     own = trained.record("5", MIDDLE_OUT, trained.captions(trained.own_words))
-    best = trained.record("2", MIDDLE_OUT, beams)
+    best = trained.record("2", MIDDLE_OUT, beams, given=trained.predicted)
     right = accuracy(trained.words, dict(trained.predicted))
     yield best
     yield _as(own, "2", f"oracle: {MIDDLE_OUT}")
@@ -311,7 +330,7 @@ def control(trained: Trained, record: Record, row: str) -> Record:
                 | {"reference": split.references[i][0]}
                 for i in pair
             ]
-            for pair in pairs[:SHOWN]
+            for pair in pairs[:SHOWN_PAIRS]
         ],
     }
     del kept["cider_d"], kept["examples"]

@@ -71,7 +71,7 @@ def document(
             discrepancy.discrepancy(made),
             read_only.read_only(made, jpegs or {}),
             denoising.denoising(made),
-            middle_out.middle_out(made),
+            middle_out.middle_out(made, jpegs or {}),
             tables.every_table(made),
         ),
     )

@@ -1,8 +1,8 @@
-"""The section on Middle-Out's Tables 2 to 7: each form that was run, the paper beside it."""
+"""The section on Middle-Out's Tables 2 to 10: each form that was run, the paper beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
 from benchmarks.experiments.middle_out import FORMS
@@ -10,10 +10,11 @@ from benchmarks.experiments.middle_out_scores import BASELINE, MIDDLE_OUT, PAPER
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import Rows, by_row, difference, mean_and_spread, verdict
 from benchmarks.statistics import Interval
 
-TITLE = "Captions from the middle outwards: Middle-Out, Tables 2 to 7"
+TITLE = "Captions from the middle outwards: Middle-Out, Tables 2 to 10"
 METRICS = ("METEOR", "CIDEr-D", "ROUGE-L", "B4")
 ORACLE = "oracle: "
 AGAINST = {
@@ -29,16 +30,20 @@ AGAINST = {
     ),
 }
 """What each row of scores is compared with."""
+SHOWN = {"8": MIDDLE_OUT, "9": f"{BASELINE} + Self-Attention"}
+"""The rows of Table 2 whose captions each table shows."""
+CONTROLLED = (BASELINE, "Middle-Out + Self-Attention")
+"""The rows of Tables 6 and 10."""
 
 
-def middle_out(records: Sequence[Record]) -> Section:
-    """Tables 2 to 7, each form by itself."""
+def middle_out(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
+    """Tables 2 to 10, each form by itself."""
     trained = [r for r in of(records, "training") if r["what"]["paper"] == PAPER]
     blocks: list[Block] = []
     for form in FORMS:
         made = [r for r in trained if r["details"].get("form") == form]
         if made:
-            blocks += _one(form, made)
+            blocks += _one(form, made, jpegs)
     if not blocks:
         how = "`captionbench reproduce middle_out --table 2` and `--table 7` train the rows."
         return Section(TITLE, [not_run("", how)])
@@ -52,7 +57,7 @@ def middle_out(records: Sequence[Record]) -> Section:
     return Section(TITLE, [lead, *blocks])
 
 
-def _one(form: str, made: Sequence[Record]) -> list[Block]:
+def _one(form: str, made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
     """All tables of one form."""
     blocks: list[Block] = [Paragraph(_about(made))]
     tables = {
@@ -66,6 +71,14 @@ def _one(form: str, made: Sequence[Record]) -> list[Block]:
             blocks.append(_diversity(form, runs))
         else:
             blocks += _control(form, runs)
+    blocks += side_by_side(
+        f"middle_out-8-9-{form}",
+        "Tables 8 and 9: captions of the middle-out decoder, the word that it began with in "
+        "brackets, and of the sequence-to-sequence model; evenly spaced in the split, not chosen",
+        tables.get("2", {}),
+        tuple(SHOWN.values()),
+        jpegs,
+    )
     missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
     blocks += [Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())]
     signatures = sorted({r["signature"] for r in made if r["what"]["table"] in AGAINST})
@@ -176,8 +189,7 @@ def _said(found: Interval | None, below: str, above: str) -> str:
 def _control(form: str, runs: Rows) -> list[Block]:
     """Table 6: what the paper shows by example is measured, and shown by example."""
     columns = ("has the word", "follows the word")
-    names = (BASELINE, "Middle-Out + Self-Attention")
-    found = None
+    names, found = CONTROLLED, None
     if all(name in runs for name in names):
         found = difference(runs[names[1]], runs[names[0]], of="follows")
     rows: list[list[Cell]] = [
@@ -191,13 +203,6 @@ def _control(form: str, runs: Rows) -> list[Block]:
         for name in names
         if name in runs
     ]
-    first = {name: runs[name][0]["details"]["pairs"] for name in names if name in runs}
-    shown: list[list[Cell]] = []
-    for number, pairs in enumerate(zip(*first.values(), strict=True), start=1):
-        for side in (0, 1):
-            here = [pair[side] for pair in pairs]
-            said = [entry["caption"] for entry in here]
-            shown.append([number, here[0]["word"], here[0]["reference"], *said])
     return [
         Table(
             f"middle_out-6-{form}",
@@ -207,11 +212,27 @@ def _control(form: str, runs: Rows) -> list[Block]:
             ("row", "our seeds", *columns, "follows above the baseline (95 % interval)", "status"),
             rows,
         ),
-        Table(
-            f"middle_out-6-captions-{form}",
-            "The first pairs of the test split",
-            ("pair", "word", "a reference", *first),
-            shown,
-            folded=True,
-        ),
+        _pairs(form, {name: runs[name][0] for name in names if name in runs}),
     ]
+
+
+def _pairs(form: str, made: Mapping[str, Record]) -> Table:
+    """Tables 6 and 10 themselves: the pairs that all records have."""
+    by_images = [
+        {tuple(entry["image"] for entry in pair): pair for pair in record["details"]["pairs"]}
+        for record in made.values()
+    ]
+    rows: list[list[Cell]] = []
+    shared = [images for images in by_images[0] if all(images in other for other in by_images)]
+    for number, images in enumerate(shared, start=1):
+        for said in zip(*(pairs[images] for pairs in by_images), strict=True):
+            captions = [entry["caption"] for entry in said]
+            rows.append([number, said[0]["word"], said[0]["reference"], *captions])
+    return Table(
+        f"middle_out-6-captions-{form}",
+        "Tables 6 and 10: the first pairs of the test split, not chosen; captions of both images "
+        "of a pair by the word of each",
+        ("pair", "word", "a reference", *made),
+        rows,
+        folded=True,
+    )
