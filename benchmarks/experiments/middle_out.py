@@ -108,10 +108,10 @@ FORMS = {
     "reduced": Form(
         flickr8k,
         "other data",
-        "128 units, 4 epochs",
+        "128 units, an epoch",
         {"d_embedding": 128, "hidden_size": 128, "max_length": 30},
         Settings(
-            recipe(1e-3, 4, 100),
+            recipe(4e-3, 1, 40),
             captions_per_image=5,
             validation_images=100,
             max_length=30,
@@ -239,7 +239,7 @@ VIDEO_CAPTIONS, SELF_ATTENTION = (
         tuple(FORMS),
         {
             "scenes": "1,000 generated moving scenes, 64 units, 6 epochs: minutes on a CPU",
-            "reduced": "Flickr8k (features in the folder of work), 128 units, 4 epochs: on a CPU",
+            "reduced": "Flickr8k (features in the folder of work), 128 units, an epoch: on a CPU",
             "flickr8k": "Flickr8k, the paper's 1,024 units and 15 epochs: for a GPU",
         },
         3,
