@@ -145,6 +145,13 @@ class Training:
             "symmetric MSE": symmetric_mse(y_hat, test.lengths).mean(1).tolist(),
         }
 
+    def example(self) -> dict[str, list[float]]:
+        """The first seed's first test sequence: ``x``, ``y`` and what the model makes of it."""
+        y_hat, test = self.model.generate(self.test.x, self.test.lengths), self.test
+        length = int(test.lengths[0, 0])
+        arrays = {"x": test.x, "y": test.y, "y_hat": y_hat}
+        return {name: array[0, 0, :length].tolist() for name, array in arrays.items()}
+
     def fingerprint(self) -> str:
         """A hash of the training and test sequences."""
         arrays = (a for data in (self.data, self.test) for a in (data.x, data.y, data.lengths))
@@ -291,7 +298,11 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
     if len(trainings) == 1:
         values = {column: float(np.mean(found)) for column, found in last.items()}
         intervals = {column: interval(found) for column, found in last.items()}
-        details: dict[str, Any] = {"per_seed": last, "history": training.history}
+        details: dict[str, Any] = {
+            "per_seed": last,
+            "history": training.history,
+            "example": training.example(),
+        }
     else:
         values = {c: float(np.mean(first[c]) / np.mean(last[c])) for c in first}
         intervals = {c: interval(last[c], first[c]) for c in first}

@@ -26,6 +26,8 @@ from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen
 
 from benchmarks.report.treemap import treemap  # noqa: E402
 
+Point = tuple[float, float]
+
 # who drew it when says nothing, and would make equal drawings differ
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
@@ -115,6 +117,37 @@ def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
             )
     axes.set_xlim(0, width)
     axes.set_ylim(0, height)
+    return _svg(figure)
+
+
+def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) -> str:
+    """Sequences over their positions, a panel a title; names keep their colour in all panels."""
+    size = (4.5 * len(panels), 3.4)
+    figure, grid = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    names = list(dict.fromkeys(name for drawn in panels.values() for name in drawn))
+    for axes, (title, drawn) in zip(grid[0], panels.items(), strict=True):
+        for name, values in drawn.items():
+            axes.plot(values, marker=".", label=name, color=f"C{names.index(name) % 10}")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel(xlabel)
+        axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return _svg(figure)
+
+
+def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str]) -> str:
+    """Panels side by side of two kinds of points in the plane: filled ones, and open ones."""
+    figure, grid = plt.subplots(1, len(panels), figsize=(4.5 * len(panels), 4.2), squeeze=False)
+    for axes, (title, kinds) in zip(grid[0], panels.items(), strict=True):
+        styles = ({"color": "#2457a6"}, {"facecolors": "none", "edgecolors": "#b3261e"})
+        for name, points, style in zip(names, kinds, styles, strict=True):
+            axes.scatter(*zip(*points, strict=True), s=18, label=name, linewidths=1, **style)
+        axes.set_title(title, fontsize=9)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
     return _svg(figure)
 
 

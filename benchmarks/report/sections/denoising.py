@@ -8,7 +8,7 @@ from benchmarks import papers
 from benchmarks.experiments.denoising import MODELS_OF, PAPER, RATIOS, TABLE
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
-from benchmarks.report.figures import Panel, panels
+from benchmarks.report.figures import Panel, panels, sequences
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.tables import number
 
@@ -42,9 +42,40 @@ def denoising(records: Sequence[Record]) -> Section:
         if drawn := [r for r in of_steps if r["details"].get("history")]:
             about = f"Test errors over {steps:,} steps, means and ranges of seeds; dashed: printed"
             blocks.append(Figure(f"denoising-{steps}", about, _drawing(drawn)))
+        blocks += example(of_steps)
     # what a comparison took is what its models took
     trained = [r for r in made if r["what"]["row"] not in RATIOS]
     return Section(TITLE, [*blocks, provenance(trained or made)])
+
+
+def example(records: Sequence[Record]) -> list[Figure]:
+    """Figure 3: a noisy sequence, the clean one, and what each regressor is off it.
+
+    A drawing for each length of training whose records hold a sequence.
+    """
+    made = [r for r in of(records, "denoising") if r["details"].get("example")]
+    drawn = []
+    for steps in sorted({r["details"]["settings"]["steps"] for r in made}, reverse=True):
+        shown = {
+            r["what"]["row"]: r["details"]["example"]
+            for r in made
+            if r["details"]["settings"]["steps"] == steps
+        }
+        x, y = (next(iter(shown.values()))[name] for name in ("x", "y"))
+        # of the same seed, and so of the same sequence
+        shown = {row: found for row, found in shown.items() if found["y"] == y}
+        off = {"noisy x": x} | {row: found["y_hat"] for row, found in shown.items()}
+        errors = {
+            name: [value - clean for value, clean in zip(values, y, strict=True)]
+            for name, values in off.items()
+        }
+        parts = {"noisy": {"noisy x": x}, "clean": {"clean y": y}, "above the clean one": errors}
+        about = (
+            "Figure 3: a noisy test sequence, the clean one, and how far off it the regressors' "
+            f"are after {steps:,} steps; the first seed's first."
+        )
+        drawn.append(Figure(f"denoising-{steps}-example", about, sequences(parts, "position")))
+    return drawn
 
 
 def _columns() -> list[str]:
