@@ -13,26 +13,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from time import time as wall_clock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.errors import InputError
+from benchmarks.clock import Clock
 
 Function = Callable[[], Any]
 
 CONFIDENCE = 95.0
 """Percent, of all intervals."""
 DRAWS = 2000
-SLACK, DRIFT = 0.1, 0.01
-"""Seconds, and a part of the time gone by, that the two clocks of a machine may differ by."""
-TRIES = 10
-"""Of reading both of them with nothing between."""
-MOST_JUMPS = 5
-"""Rounds of one measurement that may be lost to a clock that jumps."""
 
 
 @dataclass(frozen=True)
@@ -150,48 +143,6 @@ def _bootstrapped(values: npt.NDArray[np.float64]) -> Estimate:
     tail = (100 - CONFIDENCE) / 2
     low, high = np.percentile(np.median(values[chosen], axis=1), [tail, 100 - tail])
     return Estimate(float(np.median(values)), float(low), float(high))
-
-
-def clocks() -> tuple[float, float]:
-    """The monotonic and the wall clock at one moment: again, if something came between."""
-    for _ in range(TRIES):
-        monotonic, wall = perf_counter(), wall_clock()
-        if perf_counter() - monotonic < SLACK / 10:
-            break
-    return monotonic, wall
-
-
-class Clock:
-    """Tells rounds apart in which time can be trusted from those in which a clock jumped.
-
-    A machine that is suspended, moved or set right has a monotonic clock and a wall clock that go
-    on by different amounts; no clock alone can tell.
-    """
-
-    def __init__(self) -> None:
-        self.jumps = 0
-        self.start()
-
-    def start(self) -> None:
-        """Begin a round."""
-        self._began = clocks()
-
-    def trusted(self) -> bool:
-        """Whether both clocks agree on the time since `start`; if not, that is counted.
-
-        Raises:
-            InputError: they have disagreed more than `MOST_JUMPS` times.
-        """
-        monotonic, wall = (now - began for now, began in zip(clocks(), self._began, strict=True))
-        if abs(wall - monotonic) <= SLACK + DRIFT * abs(monotonic):
-            return True
-        self.jumps += 1
-        if self.jumps > MOST_JUMPS:
-            raise InputError(
-                f"the clock jumped in {self.jumps} rounds (last: {wall:.3g} s by the wall clock, "
-                f"{monotonic:.3g} s by the monotonic one), expected one that runs steadily"
-            )
-        return False
 
 
 def measure(

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import timing
+from benchmarks import clock, timing
 from benchmarks.errors import InputError
 from benchmarks.speed import resources, run
 from benchmarks.timing import Budget, Estimate, measure, median, paired_ratio, verdict
@@ -22,6 +22,15 @@ from benchmarks.timing import Budget, Estimate, measure, median, paired_ratio, v
 seeds = st.integers(0, 10_000)
 times = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12)
 CPU = torch.device("cpu")
+
+
+def told_by(
+    patch: pytest.MonkeyPatch, monotonic: Callable[[], float], wall: Callable[[], float]
+) -> None:
+    """Let the harness read these clocks."""
+    for module in (timing, clock):
+        patch.setattr(module, "perf_counter", monotonic)
+    patch.setattr(clock, "wall_clock", wall)
 
 
 class Machine:
@@ -45,8 +54,7 @@ class Machine:
 
     def measure(self, functions: dict[str, Callable[[], None]], budget: Budget):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(timing, "perf_counter", lambda: self.now)
-            patch.setattr(timing, "wall_clock", lambda: self.now + self.ahead)
+            told_by(patch, lambda: self.now, lambda: self.now + self.ahead)
             return measure(functions, "cpu", budget)
 
 
@@ -75,8 +83,7 @@ def test_equal_work_is_hardly_ever_called_different():
 
 def test_a_real_function_that_works_twice_is_called_slower(monkeypatch):
     # by the time this thread got, which no other program's work is in
-    for clock in ("perf_counter", "wall_clock"):
-        monkeypatch.setattr(timing, clock, time.thread_time)
+    told_by(monkeypatch, time.thread_time, time.thread_time)
     x = torch.randn(200, 200)
 
     def once():
@@ -118,7 +125,7 @@ def test_time_is_kept_but_for_the_least_rounds(seed, seconds, least):
 
 @given(
     seeds,
-    st.sets(st.integers(0, 14), max_size=timing.MOST_JUMPS),
+    st.sets(st.integers(0, 14), max_size=clock.MOST_JUMPS),
     st.floats(1, 1e9) | st.floats(-1e9, -1),
 )
 def test_a_round_in_which_a_clock_jumps_is_thrown_away_and_counted(seed, at, jump):
@@ -153,7 +160,7 @@ def test_a_clock_that_jumps_again_and_again_is_refused_and_small_drift_is_not():
 
         return call
 
-    drift = machine.measure({"a": jumps(timing.DRIFT * 9)}, ROUNDS)
+    drift = machine.measure({"a": jumps(clock.DRIFT * 9)}, ROUNDS)
     assert (drift.jumps, drift.rounds) == (0, 15)
     with pytest.raises(InputError, match="the clock jumped in 6 rounds"):
         machine.measure({"a": jumps(3600.0)}, ROUNDS)
@@ -374,6 +381,5 @@ def test_peak_is_what_lives_at_a_time(n, steps):
 def test_a_pause_between_the_two_clocks_is_no_jump(monkeypatch):
     """A machine at work for others may stop a program between any two of its lines."""
     now = iter([0.0, 5.0, 5.0, 5.0, 5.0, 5.0])
-    monkeypatch.setattr(timing, "perf_counter", lambda: next(now))
-    monkeypatch.setattr(timing, "wall_clock", lambda: 100 + next(now))
-    assert timing.clocks() == (5.0, 105.0)
+    told_by(monkeypatch, lambda: next(now), lambda: 100 + next(now))
+    assert clock.clocks() == (5.0, 105.0)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import clocks
+from benchmarks.clock import clocks
 
 ROOT = Path(__file__).resolve().parents[2]
 _PARENT_DEATH_SIGNAL = 1
