@@ -11,7 +11,8 @@ from benchmarks import train_recipe
 from benchmarks.batches import padded_features
 from benchmarks.datasets import pixels, scenes
 from benchmarks.run_folder import load_captioner
-from tests.test_recipes import RATES, SHORT, SIZES, main
+from tests.runs import SIZES, main
+from tests.test_recipes import RATES, SHORT
 from tests.tolerances import SAME_WORK, assert_low_precision
 from torch_impl.models import EndToEnd
 

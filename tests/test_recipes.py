@@ -23,37 +23,17 @@ from benchmarks.presets import configuration
 from benchmarks.recipes import RECIPES
 from benchmarks.run_folder import RunFolder, load_captioner
 from reference import cider
+from tests.runs import SIZES, assert_same, log_of, main
 from tests.tolerances import assert_close
 from torch_impl import models, training_loop
 from torch_impl.models import EndToEnd
 
 DATA = ["--scenes", "8,3,1"]
-SIZES = ["--d-model", 8, "--d-ff", 8, "--num-heads", 2]
-SIZES += ["--num-encoder-layers", 1, "--num-decoder-layers", 1]
 SHORT = ["--epochs", 2, "--batch-size", 5, "--log-every", 1, "--checkpoint-seconds", 0]
 RATES = ["--learning-rate", 1e-2, "--warm-up", 2]
 TRAIN = ["train", "--recipe", "expansionnet_v2", *DATA, *SIZES, *SHORT, *RATES]
 SEEING = [*TRAIN, "--backbone", "tiny"]
-CLOCKS = {"seconds", "validation_seconds", "captions_per_second", "waiting_share"}
 STEPS = ("A", "B", "C", "D")
-
-
-def main(*words: Any) -> int:
-    return cli.main([str(word) for word in words])
-
-
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    log = RunFolder(folder).read_log()
-    return [{k: v for k, v in record.items() if k not in CLOCKS} for record in log]
-
-
-def assert_same(one: Path, other: Path) -> None:
-    """The same numbers, clocks aside, and the same weights, bit for bit."""
-    assert log_of(one) == log_of(other)
-    for name in ("last.safetensors", "best.safetensors"):
-        a, b = run_folder.load(one / name), run_folder.load(other / name)
-        assert a.weights.keys() == b.weights.keys()
-        assert all(torch.equal(a.weights[key], b.weights[key]) for key in a.weights), name
 
 
 @pytest.fixture(scope="module")

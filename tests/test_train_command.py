@@ -23,56 +23,14 @@ from benchmarks.errors import InputError
 from benchmarks.fit import fit
 from benchmarks.presets import PRESETS, configuration
 from benchmarks.run_folder import RunFolder, load_captioner
+from tests.runs import SIZES, assert_same, log_of, main
 from torch_impl import checkpoints, training
 
 DATA = ["--scenes", "12,4,3"]
-SIZES = [
-    "--d-model",
-    "8",
-    "--d-ff",
-    "8",
-    "--num-heads",
-    "2",
-    "--num-encoder-layers",
-    "1",
-    "--num-decoder-layers",
-    "1",
-]
-SHORT = [
-    "--epochs",
-    "3",
-    "--batch-size",
-    "20",
-    "--warm-up",
-    "4",
-    "--log-every",
-    "2",
-    "--checkpoint-seconds",
-    "0",
-]
+SHORT = ["--epochs", 3, "--batch-size", 20, "--warm-up", 4, "--log-every", 2]
+SHORT += ["--checkpoint-seconds", 0]
 TRAIN = ["train", *DATA, *SIZES, *SHORT]
 STEPS = 9
-CLOCKS = {"seconds", "validation_seconds", "captions_per_second", "waiting_share"}
-
-
-def log_of(folder: Path) -> list[dict]:
-    lines = RunFolder(folder).log.read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    return [{k: v for k, v in record.items() if k not in CLOCKS} for record in records]
-
-
-def same(one: Path, other: Path) -> bool:
-    """Whether two runs have the same log, clocks aside, and the same weights, bit for bit."""
-    assert log_of(one) == log_of(other)
-    for name in ("last.safetensors", "best.safetensors"):
-        a, b = checkpoints.load(one / name), checkpoints.load(other / name)
-        assert a.weights.keys() == b.weights.keys()
-        assert all(torch.equal(a.weights[key], b.weights[key]) for key in a.weights), name
-    return True
-
-
-def main(*words) -> int:
-    return cli.main([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +88,12 @@ def test_ctrl_c_at_any_step_leaves_a_folder_that_resumes_to_the_same_numbers(
             assert code == (cli.EXIT_INTERRUPTED if pressed else 0)
         resume = ["--resume"]
     assert main(*TRAIN, "--out", folder, "--resume") == 0
-    assert same(folder, whole)
+    assert_same(folder, whole)
 
 
 def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
     folder = RunFolder(tmp_path / "run")
-    command = [sys.executable, "-m", "benchmarks", *TRAIN, "--out", str(folder.path)]
+    command = [sys.executable, "-m", "benchmarks", *map(str, TRAIN), "--out", str(folder.path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     try:
@@ -151,7 +109,7 @@ def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
     with folder.log.open("a") as file:
         file.write('{"kind": "steps", "st')
     assert main(*TRAIN, "--out", folder.path, "--resume") == 0
-    assert same(folder.path, whole)
+    assert_same(folder.path, whole)
 
 
 def test_a_run_out_of_time_is_validated_and_goes_on_when_given_more(whole, tmp_path, capsys):

@@ -24,6 +24,12 @@ SMOOTHED = 1e-8
 PERCENT = {"abs": 100 * SMOOTHED}
 """Of `pytest.approx`: the same times 100, as scores are printed."""
 
+KEPT = {"abs": 1e-6}
+"""Of `pytest.approx`: means of what is kept to six decimals, half of the last and as much again."""
+
+KEPT_PERCENT = {"abs": 1e-4}
+"""Of `pytest.approx`: the same times 100, as scores are printed."""
+
 PROCESSES = 1e-6
 """Absolute: float32 weights and losses of several processes against those of one."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from benchmarks.datasets.scene_layout import Draw, Group, Scene
 
 # the first word of a list is the commonest: it stands for half of the uses
@@ -45,12 +47,17 @@ NUMBERS = {
 }
 
 
-def captions(scene: Scene, draw: Draw, number: int) -> list[str]:
-    """``number`` different captions that are true of ``scene``, as raw text."""
+def different(caption: Callable[[], str], number: int) -> list[str]:
+    """``number`` different captions, of those that ``caption`` makes one by one."""
     found: dict[str, None] = {}
     while len(found) < number:
-        found[_caption(scene, draw)] = None
+        found[caption()] = None
     return list(found)
+
+
+def captions(scene: Scene, draw: Draw, number: int) -> list[str]:
+    """``number`` different captions that are true of ``scene``, as raw text."""
+    return different(lambda: _caption(scene, draw), number)
 
 
 def _caption(scene: Scene, draw: Draw) -> str:

@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.datasets import CaptionData, Features
-from benchmarks.datasets.scene_captions import COLOUR_WORDS, NUMBERS, PLACE_WORDS, one_word
+from benchmarks.datasets.scene_captions import (
+    COLOUR_WORDS,
+    NUMBERS,
+    PLACE_WORDS,
+    different,
+    one_word,
+)
 from benchmarks.datasets.scene_layout import CANVAS, COLOURS, PLACES, Draw
 from benchmarks.datasets.scenes import assemble
 
@@ -114,10 +120,7 @@ def frames(scene: Clip, draw: Draw) -> Features:
 
 def captions(scene: Clip, draw: Draw, number: int) -> list[str]:
     """``number`` different captions that are true of the moving scene, as raw text."""
-    found: dict[str, None] = {}
-    while len(found) < number:
-        found[_caption(scene, draw)] = None
-    return list(found)
+    return different(lambda: _caption(scene, draw), number)
 
 
 def _caption(scene: Clip, draw: Draw) -> str:
