@@ -5,8 +5,8 @@ form is a sum of monomials, written as it is computed: a number, then symbols wi
 
 Literal, static: of each stream P, R_fw, R_bw and their sums, and the expanded vectors; then the
 gate, its complement and what they weigh. Dynamic: E_Q and what is masked, too, and the masks, a
-byte each. Factored: M and its sums, the queries over sqrt(d), and two causal masks as numbers, which
-of a single token are not copied for each vector.
+byte each. Factored: M and its sums, the queries over sqrt(d), and two causal masks as numbers,
+which of a single token are not copied for each vector.
 
 An LSTM of as many inputs as units, literal and as a scan: of each step the gates, c, tanh(c) and h;
 a loop keeps neither h nor c of the last step, and both have the zeros that they begin with. With
