@@ -12,6 +12,7 @@ from benchmarks.report import html, markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import (
     ablation,
+    arnet,
     denoising,
     discrepancy,
     equations,
@@ -68,6 +69,7 @@ def document(
             expansion.expansion(made),
             expansion_rewards.expansion_rewards(made),
             photographs.photographs(made, jpegs or {}),
+            arnet.arnet(made),
             discrepancy.discrepancy(made),
             read_only.read_only(made, jpegs or {}),
             denoising.denoising(made),

@@ -70,40 +70,46 @@ def _rows(made: Sequence[Record]) -> list[list[Cell]]:
 
 
 def _row(row: str, by_row: dict[str, dict[int, Record]]) -> list[Cell]:
-    runs, changed = by_row[row], by_row.get(row + ARNET, {})
-    shared = sorted(runs.keys() & changed.keys())
-    found = [_interval(list(runs.values()), name) for name in (CENTROID, POINTS)]
-    changes: list[Cell] = [None, None]
-    if shared:
-        pairs = [[by_seed[seed] for seed in shared] for by_seed in (changed, runs)]
-        changes = [
-            _change(paired_difference(*(_shares(of_one, name) for of_one in pairs)))
-            for name in (CENTROID, POINTS)
-        ]
+    runs, changed = list(by_row[row].values()), list(by_row.get(row + ARNET, {}).values())
+    found = [_interval(runs, name) for name in (CENTROID, POINTS)]
     return [
         row,
         len(runs),
         *(f"{i.mean:.3f} ({i.low:.3f} to {i.high:.3f})" for i in found),
         *(_mean(runs, name) for name in (REFERENCES, IMAGES)),
-        *changes,
-        f"{np.mean([100 * r['details']['validations'][-1]['CIDEr-D'] for r in runs.values()]):.1f}",
+        *(_change(changed, runs, name) for name in (CENTROID, POINTS)),
+        f"{np.mean([100 * r['details']['validations'][-1]['CIDEr-D'] for r in runs]):.1f}",
     ]
 
 
-def _shares(runs: Sequence[Record], name: str) -> np.ndarray:
-    return np.array([record["details"]["shares"][name] for record in runs])
+def difference(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> Interval | None:
+    """Ours above the baseline in a distance, over the seeds of both; None if there is none."""
+    by_seed = [
+        {tuple(r["seeds"]): r["details"]["shares"][name] for r in runs if "shares" in r["details"]}
+        for runs in (ours, baseline)
+    ]
+    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
+    if not shared:
+        return None
+    return paired_difference(*([of_row[seed] for seed in shared] for of_row in by_seed))
 
 
-def _interval(runs: Sequence[Record], name: str) -> Interval:
-    shares = _shares(runs, name)
-    return paired_difference(shares, np.zeros_like(shares))
-
-
-def _change(found: Interval) -> str:
+def change(found: Interval) -> str:
+    """A change of a distance with its interval."""
     word = ("larger" if found.mean > 0 else "smaller") if found.excludes_zero else "not settled"
     return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}): {word}"
 
 
-def _mean(runs: dict[int, Record], name: str) -> str | None:
-    values = [r["values"][name] for r in runs.values() if name in r["values"]]
+def _change(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> str | None:
+    found = difference(ours, baseline, name)
+    return None if found is None else change(found)
+
+
+def _interval(runs: Sequence[Record], name: str) -> Interval:
+    shares = np.array([record["details"]["shares"][name] for record in runs])
+    return paired_difference(shares, np.zeros_like(shares))
+
+
+def _mean(runs: Sequence[Record], name: str) -> str | None:
+    values = [r["values"][name] for r in runs if name in r["values"]]
     return f"{np.mean(values):.3f}" if values else None

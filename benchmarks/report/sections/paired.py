@@ -26,13 +26,13 @@ def mean(runs: Sequence[Record], metric: str) -> float:
     return sum(r["values"][metric] for r in runs) / len(runs)
 
 
-def mean_and_spread(runs: Sequence[Record], metric: str) -> str | None:
-    """The mean over seeds and half their range; None where a seed has no value."""
+def mean_and_spread(runs: Sequence[Record], metric: str, times: float = 1) -> str | None:
+    """The mean over seeds and half their range, ``times`` so much; None where a seed has none."""
     if not all(metric in r["values"] for r in runs):
         return None
-    values = [r["values"][metric] for r in runs]
+    values = [times * r["values"][metric] for r in runs]
     half = (max(values) - min(values)) / 2
-    return f"{mean(runs, metric):.1f}" + (f" ± {half:.1f}" if len(values) > 1 else "")
+    return f"{times * mean(runs, metric):.1f}" + (f" ± {half:.1f}" if len(values) > 1 else "")
 
 
 def cider_d(rows: Sequence[Sequence[Record]], of: str = "cider_d") -> Array | None:

@@ -28,7 +28,7 @@ def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Sectio
     made = [
         r
         for r in of(records, "training")
-        if r["status"] == "other data" and "epochs" in r["details"]
+        if r["status"] == "other data" and "training_seconds" in r["details"]
     ]
     title = "Real photographs: Flickr8k"
     if not made:

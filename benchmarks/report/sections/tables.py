@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from benchmarks import papers
 from benchmarks import tables as tables_command
@@ -15,12 +15,21 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
+from benchmarks.report.sections import arnet, read_only, words
 from benchmarks.report.sections.evidence import provenance
 from reference.equations import PAPERS
 
 CELLS = ("row", "column", "paper", "ours", "95 % interval", "status")
 PLACE = ("paper", "table", "row")
 """The line of a table that a record fills."""
+FIGURES: dict[tuple[str, str], Callable[[Sequence[Record]], Sequence[Block]]] = {
+    ("arnet", "4"): arnet.states,
+    ("arnet", "5"): arnet.by_weight,
+    ("lstm_readonly", "1"): words.areas,
+    ("lstm_readonly", "2"): words.bars,
+    ("lstm_readonly", "7"): read_only.loss_curves,
+}
+"""By paper and figure, what draws it from records; nothing draws a figure that is not here."""
 
 
 def every_table(records: Sequence[Record]) -> Section:
@@ -49,12 +58,7 @@ def every_table(records: Sequence[Record]) -> Section:
                     "" if run else table.not_run,
                 ]
             )
-        for figure in tables.figures:
-            if figure.data:
-                reason = "not drawn yet"
-                rows.append(
-                    [paper, f"Figure {figure.name}", figure.caption, "0", "not run", reason]
-                )
+        rows += [_figure(paper, f, records) for f in tables.figures if f.data]
     blocks: list[Block] = [
         Paragraph(
             "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
@@ -73,6 +77,16 @@ def every_table(records: Sequence[Record]) -> Section:
     if used:
         blocks.append(provenance(used))
     return Section("Every table of the five papers", blocks)
+
+
+def _figure(paper: str, figure: papers.Figure, records: Sequence[Record]) -> list[Cell]:
+    draw = FIGURES.get((paper, figure.name))
+    drawn = draw(records) if draw else ()
+    about = (paper, f"Figure {figure.name}", figure.caption)
+    if drawn:
+        return [*about, f"{len(drawn)} drawn", "drawn", ""]
+    why = "nothing was recorded to draw it from" if draw else "the report does not draw it"
+    return [*about, "0", "not run", why]
 
 
 def _cell(cell: tables_command.Cell) -> list[Cell]:

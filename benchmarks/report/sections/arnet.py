@@ -1,0 +1,327 @@
+"""The section on ARNet: what each regulariser does to scores and to the discrepancy.
+
+Its Tables 1 to 5 as the paper argues by them: every regulariser against its own baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks import papers
+from benchmarks.discrepancy import CENTROID, POINTS
+from benchmarks.experiments.arnet import ADDED, BASELINES, PAPER, ROWS
+from benchmarks.experiments.digits import PLAIN
+from benchmarks.experiments.digits import ROWS as DIGITS
+from benchmarks.experiments.hidden_states import MODES
+from benchmarks.experiments.hidden_states import ROWS as SHOWN
+from benchmarks.experiments.hidden_states import TABLE as STATES
+from benchmarks.experiments.reconstruction_weight import ROWS as WEIGHTS
+from benchmarks.experiments.reconstruction_weight import TABLE as WEIGHT
+from benchmarks.files import slug
+from benchmarks.records import Record
+from benchmarks.report import figures
+from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.sections import discrepancy
+from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.paired import (
+    Rows,
+    by_row,
+    difference,
+    mean,
+    mean_and_spread,
+    verdict,
+)
+from benchmarks.statistics import Interval, paired_difference
+
+TITLE = "ARNet: scores, and training against inference"
+SEEDS = 3
+"""Of fewer, no difference is called anything."""
+OF_IMAGES, OF_CODE = "CIDEr-D", "B4"
+CAPTIONS = {("1", "2"): OF_IMAGES, ("3", "4"): OF_CODE}
+"""Tables of scores and of distances, and the metric that the paper judges by."""
+ACCURACY = "test accuracy"
+
+
+def arnet(records: Sequence[Record]) -> Section:
+    """Tables 1 to 5 and Figures 4 and 5, each data set by itself."""
+    blocks: list[Block] = []
+    for tables, metric in CAPTIONS.items():
+        for made in _by_data(_of(records, *tables)):
+            blocks += _captions(tables, metric, made)
+    for made in _by_data(_of(records, WEIGHT)):
+        blocks += [_weights(made), *by_weight(made), provenance(made)]
+    if drawn := states(records):
+        blocks += [*drawn, provenance(_of(records, STATES))]
+    for made in _by_data(_of(records, "5")):
+        blocks += [_digits(made), provenance(made)]
+    if not blocks:
+        how = "`captionbench reproduce arnet` trains the rows."
+        return Section(TITLE, [not_run("", how)])
+    lead = Paragraph(
+        "Each regulariser against its own baseline, in print and here: its score, and how far "
+        "training and inference are apart (d_mc and d_pw, eqs. 11 and 12; smaller is better). "
+        "Scores are times 100. On **other data** than the paper's and on **embedded** ones the "
+        "signs compare, values do not. Differences are of equal seeds, intervals of 95 % by "
+        "bootstrap over seeds and images; where a metric has no number an image, over seeds alone, "
+        f"of which {SEEDS} give no more than their range. A difference is called something only "
+        f"where its interval excludes zero and is of at least {SEEDS} seeds."
+    )
+    return Section(TITLE, [lead, *blocks])
+
+
+def _of(records: Sequence[Record], *tables: str) -> list[Record]:
+    """The records that stand in some of the tables."""
+    return [
+        r
+        for r in of(records, "training")
+        if r["what"]["paper"] == PAPER and r["what"]["table"] in tables
+    ]
+
+
+def _by_data(made: Sequence[Record]) -> list[list[Record]]:
+    names = dict.fromkeys(r["data"]["name"] for r in made)
+    return [[r for r in made if r["data"]["name"] == name] for name in names]
+
+
+def _captions(tables: tuple[str, str], metric: str, made: Sequence[Record]) -> list[Block]:
+    """What captioners of one data set score, and how far they are apart."""
+    scores, distances = (by_row(_of(made, table)) for table in tables)
+    first = made[0]
+    about = f"{first['data']['name']} ({first['status']}), {first['n']} of its test split"
+    name = slug(PAPER, first["data"]["name"], *tables)
+    rows: list[list[Cell]] = [
+        [
+            baseline,
+            added.removeprefix(" + "),
+            _seeds(scores, distances, baseline + added, baseline),
+            *_compared(tables[0], metric, scores, baseline, added, _scored(metric)),
+            *(
+                cell
+                for distance in (CENTROID, POINTS)
+                for cell in _compared(tables[1], distance, distances, baseline, added, _apart)
+            ),
+        ]
+        for baseline in BASELINES
+        for added in ADDED[1:]
+        if baseline + added in scores and baseline in scores
+    ]
+    columns = ("baseline", "with", "seeds", *_both(metric), *_both(CENTROID), *_both(POINTS))
+    differences = Table(
+        name,
+        f"Tables {' and '.join(tables)}, what a regulariser changes; ours: {about}",
+        columns,
+        rows,
+    )
+    blocks: list[Block] = [differences] if rows else []
+    blocks.append(_values(f"{name}-values", tables, about, scores, distances))
+    return [*blocks, provenance(made)]
+
+
+def _both(column: str) -> tuple[str, str]:
+    return f"{column} in the paper", f"{column} here (95 % interval)"
+
+
+Difference = Callable[[str, Sequence[Record], Sequence[Record]], str]
+
+
+def _compared(
+    table: str, column: str, runs: Rows, baseline: str, added: str, say: Difference
+) -> tuple[Cell, Cell]:
+    """A column's change from the baseline, the paper's and ours."""
+    one, other = (_printed(table, row, column) for row in (baseline + added, baseline))
+    unit, digits = (1, 3) if column in (CENTROID, POINTS) else (100, 1)
+    theirs = None if one is None or other is None else f"{unit * (one - other):+.{digits}f}"
+    return theirs, say(column, runs.get(baseline + added, []), runs.get(baseline, []))
+
+
+def _scored(metric: str) -> Difference:
+    """How a change of the metric is said: CIDEr-D has a number an image, others do not."""
+    return _of_cider_d if metric == OF_IMAGES else _of_seeds
+
+
+def _of_cider_d(_: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
+    return _judged(difference(ours, baseline), _common(ours, baseline), verdict)
+
+
+def _of_seeds(metric: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
+    found, seeds = over_seeds(ours, baseline, metric), _common(ours, baseline)
+    if found and seeds == 1:  # of which there is no interval
+        return f"{found.mean:+.1f}: too few seeds"
+    return _judged(found, seeds, verdict)
+
+
+def _apart(distance: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
+    found = discrepancy.difference(ours, baseline, distance)
+    return _judged(found, _common(ours, baseline), discrepancy.change)
+
+
+def _judged(found: Interval | None, seeds: int, say: Callable[[Interval], str]) -> str:
+    if found is None:
+        return ""
+    return say(found) if seeds >= SEEDS else f"{say(found).partition(':')[0]}: too few seeds"
+
+
+def _common(ours: Sequence[Record], baseline: Sequence[Record]) -> int:
+    """How many seeds both have."""
+    return len({tuple(r["seeds"]) for r in ours} & {tuple(r["seeds"]) for r in baseline})
+
+
+def over_seeds(ours: Sequence[Record], baseline: Sequence[Record], metric: str) -> Interval | None:
+    """Ours above the baseline x 100, over the seeds of both; None if there is none."""
+    by_seed = [
+        {tuple(r["seeds"]): r["values"][metric] for r in runs if metric in r["values"]}
+        for runs in (ours, baseline)
+    ]
+    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
+    if not shared:
+        return None
+    return paired_difference(*([[100 * of_row[seed]] for seed in shared] for of_row in by_seed))
+
+
+def _seeds(scores: Rows, distances: Rows, row: str, baseline: str) -> int:
+    found = (_common(runs.get(row, []), runs.get(baseline, [])) for runs in (scores, distances))
+    return max(found)
+
+
+def _printed(table: str, row: str, column: str) -> float | None:
+    """The paper's value; None where its table has no such cell."""
+    for cell in papers.load(PAPER).table(table).cells:
+        if (cell.row, cell.column) == (row, column) and isinstance(cell.meant, float):
+            return cell.meant
+    return None
+
+
+def _values(name: str, tables: tuple[str, str], about: str, scores: Rows, distances: Rows) -> Table:
+    """Every row's scores and distances."""
+    metrics = [m for m in METRICS if any(m in r["values"] for of in scores.values() for r in of)]
+    rows: list[list[Cell]] = []
+    for row in ROWS:
+        runs, apart = scores.get(row, []), distances.get(row, [])
+        if runs:
+            rows.append(
+                [
+                    row,
+                    len(runs),
+                    *(mean_and_spread(runs, m, 100) for m in metrics),
+                    *(f"{mean(apart, d):.3f}" if apart else None for d in (CENTROID, POINTS)),
+                ]
+            )
+    return Table(
+        name,
+        f"Tables {' and '.join(tables)}, our values; {about}, means over seeds, ± half the range",
+        ("row", "seeds", *metrics, CENTROID, POINTS),
+        rows,
+        folded=True,
+    )
+
+
+def _weights(made: Sequence[Record]) -> Table:
+    """Figure 5 in numbers."""
+    runs, first = by_row(made), made[0]
+    none = runs.get(next(iter(WEIGHTS)), [])
+    rows: list[list[Cell]] = [
+        [
+            row,
+            len(runs[row]),
+            mean_and_spread(runs[row], OF_IMAGES, 100),
+            _of_cider_d(OF_IMAGES, runs[row], none) if WEIGHTS[row] else "",
+            f"{_validated(runs[row]):.1f}",
+        ]
+        for row in WEIGHTS
+        if row in runs
+    ]
+    return Table(
+        slug(PAPER, first["data"]["name"], WEIGHT),
+        f"Figure 5, by the weight of the reconstruction; {first['data']['name']} "
+        f"({first['status']}), {first['n']} images of its test split",
+        ("attentive encoder-decoder", "seeds", OF_IMAGES, "above lambda = 0", "on validation"),
+        rows,
+    )
+
+
+def _validated(runs: Sequence[Record]) -> float:
+    """CIDEr-D x 100 by which the paper would have one choose lambda, the mean over seeds."""
+    best = [r["details"]["validations"][-1][OF_IMAGES] for r in runs]
+    return 100 * sum(best) / len(best)
+
+
+def by_weight(records: Sequence[Record]) -> list[Figure]:
+    """Figure 5: CIDEr-D by lambda, a drawing for each data set."""
+    drawn = []
+    for made in _by_data(_of(records, WEIGHT)):
+        runs, name = by_row(made), made[0]["data"]["name"]
+        values = {
+            row: [100 * r["values"][OF_IMAGES] for r in runs[row]] for row in WEIGHTS if row in runs
+        }
+        plain = values.get(next(iter(WEIGHTS)))
+        about = (
+            f"Figure 5: CIDEr-D by lambda on {name}, a dot a seed and a bar at the mean"
+            f"{'; dashed: the mean without reconstruction' if plain else ''}."
+        )
+        level = sum(plain) / len(plain) if plain else None
+        drawn.append(
+            Figure(slug(PAPER, "5", name), about, figures.dots(values, "CIDEr-D (x 100)", level))
+        )
+    return drawn
+
+
+def states(records: Sequence[Record]) -> list[Figure]:
+    """Figure 4: last hidden states in training and in inference, a drawing for each data set."""
+    drawn = []
+    for made in _by_data(_of(records, STATES)):
+        first = made[0]
+        seed = min(r["seeds"] for r in made)
+        of_seed = {r["what"]["row"]: r for r in made if r["seeds"] == seed}
+        panels = {
+            f"{row}\nd_mc {r['values'][CENTROID]:.3f}, d_pw {r['values'][POINTS]:.3f}": [
+                r["details"]["points"][mode] for mode in MODES
+            ]
+            for row in SHOWN
+            if (r := of_seed.get(row))
+        }
+        about = (
+            f"Figure 4: last hidden states of {first['n']} images of the {first['data']['split']} "
+            f"split of {first['data']['name']}, filled in training, open in inference, seed "
+            f"{seed[0]}; each model's by itself, by t-SNE (perplexity "
+            f"{first['details']['perplexity']:g}), in which neither directions nor distances far "
+            "apart mean anything. The distances above are those of the states themselves."
+        )
+        svg = figures.scatter(panels, MODES)
+        drawn.append(Figure(slug(PAPER, "4", first["data"]["name"]), about, svg))
+    return drawn
+
+
+def _digits(made: Sequence[Record]) -> Table:
+    """Table 5: digits read pixel by pixel."""
+    runs, first = by_row(made), made[0]
+    rows: list[list[Cell]] = []
+    for row in DIGITS:
+        printed, base = (_printed("5", r, ACCURACY) for r in (row, PLAIN))
+        ours = runs.get(row, [])
+        above = None if printed is None or base is None else f"{100 * (printed - base):+.1f}"
+        rows.append(
+            [
+                row,
+                None if printed is None else f"{100 * printed:.1f}",
+                "" if row == PLAIN else above,
+                len(ours) or None,
+                mean_and_spread(ours, ACCURACY, 100) if ours else None,
+                "" if row == PLAIN else _of_seeds(ACCURACY, ours, runs.get(PLAIN, [])),
+                ours[0]["status"] if ours else "not run",
+            ]
+        )
+    return Table(
+        slug(PAPER, first["data"]["name"], "5"),
+        f"Table 5, test accuracy in %; ours: {first['data']['name']}, {first['n']} digits, mean "
+        "over seeds, ± half the range",
+        (
+            "row",
+            "in the paper",
+            f"above {PLAIN}",
+            "our seeds",
+            "ours",
+            f"above {PLAIN} (95 % interval over seeds)",
+            "status",
+        ),
+        rows,
+    )
