@@ -9,13 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from benchmarks import records
+import torch
+
+from benchmarks import overlay, records
 from benchmarks.datasets import CaptionData, scenes
 from benchmarks.evaluate import evaluate, row_name
 from benchmarks.fit import fit
 from benchmarks.presets import PRESETS, Settings, configuration
 from benchmarks.records import Record
+from torch_impl.models import Captioner
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,14 @@ class Row:
 
 
 BASELINE = Row("attention", "attention")
+BOTH = Row("static:64", "dynamic:16")
 ROWS = (
     BASELINE,
     Row("static:16", "attention"),
     Row("static:64", "attention"),
     Row("attention", "dynamic:4"),
     Row("attention", "dynamic:16"),
-    Row("static:64", "dynamic:16"),
+    BOTH,
     Row("static:8,16,32", "dynamic:16"),
 )
 
@@ -96,5 +101,26 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
         examples=3,
         details={"training_seconds": fitted.seconds},
     )
+    assert isinstance(fitted.model, Captioner)
+    details = record["details"]
+    looked = attention(fitted.model, data, details["examples"][0])
     # the work is all of it, not the scoring alone
-    return [{**record, "wall_s": time.perf_counter() - began}]
+    wall_s = time.perf_counter() - began
+    return [{**record, "details": {**details, "attention": looked}, "wall_s": wall_s}]
+
+
+def attention(model: Captioner, data: CaptionData, example: Record) -> dict[str, Any]:
+    """Where each head of the last cross-attention looks for each word of a test image's caption.
+
+    Returns:
+        The ``image``, the ``words``, and by head the ``weights`` (words, detections).
+    """
+    words = data.vocabulary.tokenise(example["caption"])
+    features = data.splits["test"].features.features(example["image"])
+    tokens, rows = data.vocabulary.encode(words), torch.from_numpy(features)
+    weights = [
+        overlay.looks(model, rows, tokens, head)[: len(words)]
+        for head in range(model.configuration.num_heads)
+    ]
+    rounded = [[[round(w, 4) for w in word] for word in of_head.tolist()] for of_head in weights]
+    return {"image": example["image"], "words": words, "weights": rounded}

@@ -259,21 +259,30 @@ def test_a_scene_lies_within_its_canvas_and_no_two_things_share_a_cell(image_id)
 @given(st.integers(0, 10**6))
 def test_things_are_detected_repeatedly_and_features_are_exact(image_id):
     scene = scenes.scene(0, image_id)
-    features = scenes.detections(scene, Draw(0, image_id, 2))
+    features, boxes = scenes.detections(scene, Draw(0, image_id, 2))
     things = sum(len(group.things) for group in scene.groups)
     assert features.dtype == np.float32 and features.shape[1] == 64
     assert len(scene.groups) + 1 <= len(features) <= 4 * things + 2
     fixed_point = features.astype(np.float64) * 512
     np.testing.assert_array_equal(fixed_point, np.round(fixed_point))
-    again = scenes.detections(scene, Draw(0, image_id, 2))
+    again, _ = scenes.detections(scene, Draw(0, image_id, 2))
     assert features.tobytes() == again.tobytes()
+    # a box is the whole picture's, or lies about one thing
+    assert len(boxes) == len(features)
+    everything = [thing for group in scene.groups for thing in group.things]
+    whole = CANVAS // 2, CANVAS // 2, CANVAS // 2
+    found = [box for box in boxes if box != whole]
+    assert 1 <= len(boxes) - len(found) <= 2
+    for box in found:
+        of_thing = ((t.x, t.y, t.radius) for t in everything)
+        assert any(max(abs(a - b) for a, b in zip(box, t, strict=True)) <= 2 for t in of_thing)
 
 
 def test_the_number_of_rows_does_not_give_the_number_of_things_away():
     counts = {}
     for i in range(150):
         scene = scenes.scene(0, i)
-        rows = len(scenes.detections(scene, Draw(0, i, 2)))
+        rows = len(scenes.detections(scene, Draw(0, i, 2))[0])
         counts.setdefault(rows, set()).add(sum(len(group.things) for group in scene.groups))
     assert len(counts[8]) >= 3, "scenes of several sizes have eight detections"
 
@@ -282,7 +291,10 @@ def test_features_carry_what_captions_say():
     """A linear reading of the mean row tells places, shapes and colours far above chance."""
     drawn = {i: scenes.scene(0, i) for i in range(900)}
     rows = np.stack(
-        [np.append(scenes.detections(s, Draw(0, i, 2)).mean(axis=0), 1) for i, s in drawn.items()]
+        [
+            np.append(scenes.detections(s, Draw(0, i, 2))[0].mean(axis=0), 1)
+            for i, s in drawn.items()
+        ]
     )
     for values, attribute in ((SHAPES, "shape"), (COLOURS, "colour")):
         truth = [values.index(getattr(s.groups[0], attribute)) for s in drawn.values()]

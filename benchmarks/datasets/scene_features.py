@@ -28,6 +28,8 @@ from benchmarks.datasets.scene_layout import (
 )
 
 Integers = npt.NDArray[np.int64]
+Box = tuple[int, int, int]
+"""Of a square that is detected: its middle, x and y, and half its side, in pixels."""
 
 D_FEATURE = 64
 UNIT = 256
@@ -46,9 +48,9 @@ _GEOMETRY = 12
 _PROJECTION = 2 * Draw(64, 36).array(0, 1, _ATTRIBUTES + _GEOMETRY, D_FEATURE) - 1
 
 
-def detections(scene: Scene, draw: Draw) -> Features:
-    """The features of a scene, (L, 64) float32, in an order that says nothing."""
-    rows = []
+def detections(scene: Scene, draw: Draw) -> tuple[Features, list[Box]]:
+    """The features of a scene, (L, 64) float32, in an order that says nothing, and their boxes."""
+    rows: list[tuple[Integers, Box]] = []
     for group in scene.groups:
         for i, thing in enumerate(group.things):
             # of every group something is seen
@@ -58,16 +60,17 @@ def detections(scene: Scene, draw: Draw) -> Features:
     nothing = np.zeros(_ATTRIBUTES - len(PLACES), np.int64)
     for _ in range(1 + draw.below(2)):
         place = _scores(PLACES, scene.place, *_doubts(PLACES, scene.place, 1, draw)[0])
-        box = _geometry(CANVAS // 2, CANVAS // 2, CANVAS // 2)
-        rows.append(np.concatenate([nothing, place, box]))
+        box = CANVAS // 2, CANVAS // 2, CANVAS // 2
+        rows.append((np.concatenate([nothing, place, _geometry(*box)]), box))
     noise = draw.array(-NOISE, NOISE, 4, len(rows), D_FEATURE).sum(axis=0)
     # integers below 2^24 over a power of two: exact in float32, whatever the machine
-    exact: Integers = np.stack(draw.shuffled(rows)) @ _PROJECTION + noise
-    return exact.astype(np.float32) / np.float32(2 * UNIT)
+    said, boxes = zip(*draw.shuffled(rows), strict=True)
+    exact: Integers = np.stack(said) @ _PROJECTION + noise
+    return exact.astype(np.float32) / np.float32(2 * UNIT), list(boxes)
 
 
-def _views(group: Group, thing: Thing, number: int, draw: Draw) -> list[Integers]:
-    """The rows of ``number`` detections of one object, before projection and noise."""
+def _views(group: Group, thing: Thing, number: int, draw: Draw) -> list[tuple[Integers, Box]]:
+    """The rows of ``number`` detections of one object, before projection and noise, and boxes."""
     parts = []
     for classes, value in (
         (SHAPES, group.shape),
@@ -78,10 +81,11 @@ def _views(group: Group, thing: Thing, number: int, draw: Draw) -> list[Integers
         doubts = _doubts(classes, value, number, draw)
         parts.append([_scores(classes, value, rival, doubt) for rival, doubt in doubts])
     shifts = draw.array(-2, 2, number, 3).tolist()
+    boxes = [(thing.x + dx, thing.y + dy, thing.radius + dr) for dx, dy, dr in shifts]
     nowhere = np.zeros(len(PLACES), np.int64)
     return [
-        np.concatenate([*scores, nowhere, _geometry(thing.x + dx, thing.y + dy, thing.radius + dr)])
-        for *scores, (dx, dy, dr) in zip(*parts, shifts, strict=True)
+        (np.concatenate([*scores, nowhere, _geometry(*box)]), box)
+        for *scores, box in zip(*parts, boxes, strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ def make(seed: int = 0, train: int = 2000, val: int = 250, test: int = 250) -> C
     def example(image_id: int, references: int) -> tuple[list[str], Features]:
         drawn = scene(seed, image_id)
         said = captions(drawn, Draw(seed, image_id, 1), references)
-        return said, detections(drawn, Draw(seed, image_id, 2))
+        return said, detections(drawn, Draw(seed, image_id, 2))[0]
 
     return assemble("scenes", seed, {"train": train, "val": val, "test": test}, example)
 

@@ -151,6 +151,29 @@ def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str
     return _svg(figure)
 
 
+def overlays(picture: Any, rows: Mapping[str, Sequence[tuple[str, Any]]]) -> str:
+    """A picture, and the picture under each word's heat, a line a row.
+
+    Args:
+        picture: (height, width, 3) uint8.
+        rows: by name, words with their heat (height, width), coloured from 0 to its greatest.
+    """
+    columns = 1 + max(len(words) for words in rows.values())
+    size = (1.15 * columns, 1.5 * len(rows))
+    figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
+    for drawn, (name, words) in zip(grid, rows.items(), strict=True):
+        for axes in drawn:
+            axes.set_axis_off()
+        drawn[0].imshow(picture)
+        drawn[0].set_title(name, fontsize=7)
+        for axes, (word, heat) in zip(drawn[1:], words, strict=False):
+            axes.imshow(picture)
+            axes.imshow(heat, cmap="inferno", alpha=0.65, vmin=0)
+            axes.set_title(word, fontsize=8)
+    figure.tight_layout()
+    return _svg(figure)
+
+
 @dataclass(frozen=True)
 class Panel:
     """One drawing of several: curves with intervals, and levels that are the same at every x.

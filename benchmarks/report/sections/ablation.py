@@ -15,6 +15,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
+from benchmarks.report.sections.attention import attention
 from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
 from benchmarks.report.sections.paired import by_row, difference, mean, mean_and_spread, verdict
 
@@ -81,6 +82,7 @@ def ablation(records: Sequence[Record]) -> Section:
             folded=True,
         )
     )
+    blocks += attention(made)
     for metric, why in sorted(missing.items()):
         blocks.append(Paragraph(f"{metric} is not run: {why}"))
     blocks.append(Paragraph(f"Signature: `{made[0]['signature']}`."))

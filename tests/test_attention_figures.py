@@ -1,0 +1,115 @@
+"""Where a decoder looks, drawn from records: the weights of detections on a generated scene."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import ablation, overlay, presets, records
+from benchmarks.ablation import BASELINE, BOTH
+from benchmarks.datasets import scenes
+from benchmarks.datasets.scene_layout import CANVAS
+from benchmarks.report.document import Figure
+from benchmarks.report.sections import attention as section
+from benchmarks.report.sections.ablation import ablation as page
+from tests.tolerances import assert_close
+from torch_impl.models import build
+
+DATA = scenes.make(seed=0, train=12, val=2, test=2)
+IMAGE = DATA.splits["test"].image_ids[0]
+
+
+def looked(row, caption):
+    """What a record of an untrained model of the row holds."""
+    preset = presets.PRESETS["scenes"]
+    sizes = {**preset.model, "encoder": row.encoder, "decoder": row.decoder}
+    torch.manual_seed(0)
+    model = build(presets.configuration(DATA, preset.settings.recipe, sizes)).eval()
+    return model, ablation.attention(model, DATA, {"image": IMAGE, "caption": caption})
+
+
+def record_of(row, seed, held):
+    return records.make(
+        "ablation",
+        paper="expansionnet_v2",
+        table="I",
+        row=row.name,
+        values={"CIDEr-D": 1.0},
+        status="embedded",
+        key=f"{row.name}{seed}",
+        n=1,
+        seeds=[seed],
+        data={"name": "scenes", "fingerprint": "f", "split": "test"},
+        signature="signature",
+        details={
+            "beam_size": 3,
+            "missing": {},
+            "cider_d": [0.1],
+            "examples": [{"image": IMAGE, "caption": "a", "reference": "b"}],
+            **({"attention": held} if held else {}),
+        },
+    )
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from([*DATA.vocabulary.words, "unk"]), min_size=1, max_size=6))
+def test_a_record_holds_each_head_s_weights_of_each_word(words):
+    model, held = looked(BOTH, " ".join(words))
+    assert held["words"] == words
+    features = DATA.splits["test"].features.features(IMAGE)
+    assert len(held["weights"]) == model.configuration.num_heads
+    tokens, rows = DATA.vocabulary.encode(words), torch.from_numpy(features)
+    for head, kept in enumerate(held["weights"]):
+        of_head = overlay.looks(model, rows, tokens, head)[: len(words)].tolist()
+        assert kept == [[round(weight, 4) for weight in of_word] for of_word in of_head]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, CANVAS - 1), st.integers(0, CANVAS - 1), st.integers(0, CANVAS)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.data(),
+)
+def test_the_heat_of_a_pixel_is_the_weight_of_the_boxes_that_cover_it(boxes, data):
+    weights = [data.draw(st.floats(0, 1)) for _ in boxes]
+    found = section.heat(boxes, weights)
+    x, y = (data.draw(st.integers(0, CANVAS - 1)) for _ in range(2))
+    covering = [
+        weight
+        for (cx, cy, half), weight in zip(boxes, weights, strict=True)
+        if max(abs(x - cx), abs(y - cy)) <= half
+    ]
+    assert_close(found[y, x], np.array(sum(covering)))
+    assert found.shape == (CANVAS, CANVAS)
+
+
+def test_both_figures_are_drawn_from_records_that_hold_weights_and_else_left_out():
+    made = [
+        record_of(row, seed, looked(row, f"ball {seed}")[1])
+        for seed in (1, 0)
+        for row in (BASELINE, BOTH)
+    ]
+    both, by_head = section.attention(made)
+    assert f">{BASELINE.name}<" in both.svg and f">{BOTH.name}<" in both.svg
+    heads = len(made[0]["details"]["attention"]["weights"])
+    assert all(f">head {head}<" in by_head.svg for head in range(heads))
+    for figure in (both, by_head):  # of the first seed
+        assert ">ball<" in figure.svg and ">0<" in figure.svg and ">1<" not in figure.svg
+    assert [b for b in page(made).blocks if isinstance(b, Figure)][1:] == [both, by_head]
+    assert not section.of_both(made[1:2]) and section.of_a_head(made[1:2])
+    bare = [record_of(row, 0, None) for row in (BASELINE, BOTH)]
+    silent = [record_of(row, 0, looked(row, "")[1]) for row in (BASELINE, BOTH)]
+    for older in (bare, silent):
+        assert not section.attention(older)
+
+
+def test_other_weights_give_another_drawing():
+    held = looked(BOTH, "ball")[1]
+    other = [[of_word[::-1] for of_word in of_head] for of_head in held["weights"]]
+    drawn = [
+        section.of_a_head([record_of(BOTH, 0, {**held, "weights": weights})])[0].svg
+        for weights in (held["weights"], held["weights"], other)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
