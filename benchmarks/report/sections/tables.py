@@ -15,7 +15,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections import arnet, read_only, words
+from benchmarks.report.sections import arnet, denoising, read_only, words
 from benchmarks.report.sections.evidence import provenance
 from reference.equations import PAPERS
 
@@ -28,6 +28,7 @@ FIGURES: dict[tuple[str, str], Callable[[Sequence[Record]], Sequence[Block]]] = 
     ("lstm_readonly", "1"): words.areas,
     ("lstm_readonly", "2"): words.bars,
     ("lstm_readonly", "7"): read_only.loss_curves,
+    ("middle_out", "3"): denoising.example,
 }
 """By paper and figure, what draws it from records; nothing draws a figure that is not here."""
 
