@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from benchmarks import papers
 from benchmarks import tables as tables_command
@@ -15,22 +16,45 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections import arnet, denoising, read_only, words
+from benchmarks.report.sections import (
+    arnet,
+    attention,
+    denoising,
+    expansion,
+    middle_out,
+    read_only,
+    words,
+)
 from benchmarks.report.sections.evidence import provenance
 from reference.equations import PAPERS
 
 CELLS = ("row", "column", "paper", "ours", "95 % interval", "status")
 PLACE = ("paper", "table", "row")
 """The line of a table that a record fills."""
-FIGURES: dict[tuple[str, str], Callable[[Sequence[Record]], Sequence[Block]]] = {
+Draw = Callable[[Sequence[Record]], Sequence[Block]]
+FIGURES: dict[tuple[str, str], Draw] = {
+    ("arnet", "3"): partial(arnet.examples, jpegs={}),
     ("arnet", "4"): arnet.states,
     ("arnet", "5"): arnet.by_weight,
+    ("expansionnet_v1", "6"): attention.of_both,
+    ("expansionnet_v2", "4"): attention.of_a_head,
     ("lstm_readonly", "1"): words.areas,
     ("lstm_readonly", "2"): words.bars,
     ("lstm_readonly", "7"): read_only.loss_curves,
     ("middle_out", "3"): denoising.example,
 }
 """By paper and figure, what draws it from records; nothing draws a figure that is not here."""
+CAPTIONS: dict[tuple[str, str], Draw] = {
+    ("expansionnet_v1", "6"): partial(expansion.examples, "expansionnet_v1", jpegs={}),
+    ("expansionnet_v1", "7"): partial(expansion.examples, "expansionnet_v1", jpegs={}),
+    ("expansionnet_v2", "VIII"): partial(expansion.examples, "expansionnet_v2", jpegs={}),
+    ("lstm_readonly", "I"): partial(read_only.examples, jpegs={}),
+    ("middle_out", "6"): middle_out.pairs,
+    ("middle_out", "8"): partial(middle_out.examples, jpegs={}),
+    ("middle_out", "9"): partial(middle_out.examples, jpegs={}),
+    ("middle_out", "10"): middle_out.pairs,
+}
+"""By paper and table of captions, what shows it from records; captions are in no cell."""
 
 
 def every_table(records: Sequence[Record]) -> Section:
@@ -45,15 +69,18 @@ def every_table(records: Sequence[Record]) -> Section:
             run = [c for c in cells if c.ours is not None]
             run += tables_command.beside(paper, records, table)
             if run:
-                about = f"{paper}, Table {table.name}, cell by cell"
-                page = slug("cells", paper, table.name)
-                pages.append(Table(page, about, CELLS, [_cell(c) for c in run], folded=True))
+                page, title = slug("cells", paper, table.name), f"{paper}, Table {table.name}"
+                filled = [_cell(cell) for cell in run]
+                pages.append(Table(page, f"{title}, cell by cell", CELLS, filled, folded=True))
             named.update((paper, c.table, c.row, r["key"]) for c in run for r in c.record or ())
+            about = [paper, f"Table {table.name}", table.caption]
+            draw = CAPTIONS.get((paper, table.name))
+            if draw and (shown := draw(records)):
+                rows.append([*about, f"{len(shown)} shown", "shown", ""])
+                continue
             rows.append(
                 [
-                    paper,
-                    f"Table {table.name}",
-                    table.caption,
+                    *about,
                     _counted(cells),
                     ", ".join(sorted({c.status for c in run})) if run else "not run",
                     "" if run else table.not_run,
