@@ -75,7 +75,7 @@ def test_a_constant_gain_is_said_of_three_seeds_and_of_its_own_baseline(
             made += [scored(row, seed, values), apart(row, seed, values)]
         # the other baseline's: it must not be compared with this one
         made.append(scored(OTHER, seed, [score + 9 for score in scores]))
-    rows = rows_of(section.arnet(made), "arnet-scenes-1-2")
+    rows = rows_of(section.arnet(made, {}), "arnet-scenes-1-2")
     (row,) = rows.values()
     assert row[:3] == [BASELINE, added.removeprefix(" + "), len(base)]
     score, d_mc, d_pw = row[4::2]
@@ -88,7 +88,7 @@ def test_a_constant_gain_is_said_of_three_seeds_and_of_its_own_baseline(
 
 def test_the_paper_s_change_stands_beside_ours() -> None:
     made = [scored(row, 0, [1.0] * IMAGES) for row in (BASELINE, f"{BASELINE} + ARNet")]
-    (row,) = rows_of(section.arnet(made), "arnet-scenes-1-2").values()
+    (row,) = rows_of(section.arnet(made, {}), "arnet-scenes-1-2").values()
     printed = papers.load("arnet").table("1")
     ours, base = (printed.cell(name, "CIDEr-D").value for name in (f"{BASELINE} + ARNet", BASELINE))
     assert isinstance(ours, float)
@@ -100,7 +100,7 @@ def test_the_paper_s_change_stands_beside_ours() -> None:
 
 def test_other_seeds_are_not_paired() -> None:
     made = [scored(BASELINE, 0, [1.0] * IMAGES), scored(f"{BASELINE} + ARNet", 1, [2.0] * IMAGES)]
-    (row,) = rows_of(section.arnet(made), "arnet-scenes-1-2").values()
+    (row,) = rows_of(section.arnet(made, {}), "arnet-scenes-1-2").values()
     assert row[2] == 0 and row[4] == ""
 
 
@@ -110,7 +110,7 @@ def test_code_is_judged_by_what_the_paper_judges_it_by() -> None:
         for seed in range(3)
         for row, value in ((BASELINE, 0.5), (f"{BASELINE} + ARNet", 0.7))
     ]
-    (row,) = rows_of(section.arnet(made), "arnet-scenes-3-4").values()
+    (row,) = rows_of(section.arnet(made, {}), "arnet-scenes-3-4").values()
     assert row[4] == "+10.0 (+10.0 to +10.0): better"
 
 
@@ -121,13 +121,13 @@ def test_digits_stand_against_the_lstm_without_a_regulariser() -> None:
         for seed in range(3)
         for row, gain in gains.items()
     ]
-    found = {row[0]: row for row in rows_of(section.arnet(made), "arnet-scenes-5").values()}
+    found = {row[0]: row for row in rows_of(section.arnet(made, {}), "arnet-scenes-5").values()}
     assert list(found) == list(digits.ROWS)
     assert found[digits.PLAIN][4:6] == ["60.0 ± 10.0", ""]
     assert found[digits.ARNET][2] == "+1.9" and found[digits.ARNET][5].endswith(": better")
     assert found["LSTM + zoneout"][5].startswith("-1.0 (-1.0 to -1.0): worse")
     assert found["LSTM + recurrent dropout"][-1] == "not run"
-    alone = section.arnet([r for r in made if r["seeds"] == [0]])
+    alone = section.arnet([r for r in made if r["seeds"] == [0]], {})
     words = {row[0]: row[5] for row in rows_of(alone, "arnet-scenes-5").values()}
     assert words["LSTM + zoneout"] == "-1.0: too few seeds"
 
@@ -157,7 +157,7 @@ def points(seed: int) -> list[Record]:
 
 
 def test_lambdas_are_in_the_paper_s_order_each_against_none() -> None:
-    found = section.arnet(weights(3)[::-1])
+    found = section.arnet(weights(3)[::-1], {})
     (table,) = (b for b in found.blocks if isinstance(b, Table) and b.name.endswith("lambda"))
     assert [row[0] for row in table.rows] == list(reconstruction_weight.ROWS)
     assert [row[3].partition(" ")[0] for row in table.rows[1:]] == [
@@ -177,11 +177,11 @@ def test_a_figure_is_drawn_where_its_records_are_and_its_line_says_so(
         (found,) = (row for row in table.rows if row[:2] == ["arnet", f"Figure {name}"])
         return found[3:]
 
-    drawn = [b for b in section.arnet(made).blocks if isinstance(b, Figure)]
+    drawn = [b for b in section.arnet(made, {}).blocks if isinstance(b, Figure)]
     assert [figure.name for figure in drawn] == [f"arnet-{name}-scenes"]
     assert line(made) == ["1 drawn", "drawn", ""]
     assert line([]) == ["0", "not run", "nothing was recorded to draw it from"]
-    again = [b for b in section.arnet(made).blocks if isinstance(b, Figure)]
+    again = [b for b in section.arnet(made, {}).blocks if isinstance(b, Figure)]
     assert [figure.svg for figure in again] == [figure.svg for figure in drawn]
 
 

@@ -148,7 +148,7 @@ def record(row, seed, scores, form="reduced", paper=V2):
 
 
 def page(made):
-    return markdown.files(Document("t", "l", (section(made),)))
+    return markdown.files(Document("t", "l", (section(made, {}),)))
 
 
 def printed(paper):

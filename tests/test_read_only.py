@@ -8,6 +8,7 @@ from benchmarks import papers, records
 from benchmarks.experiments.read_only import PAPER, ROWS
 from benchmarks.report import build, markdown
 from benchmarks.report.document import Document, Figure, Photographs, Table
+from benchmarks.report.sections import expansion, middle_out, tables
 from benchmarks.report.sections import read_only as section
 from benchmarks.report.sections.examples import side_by_side
 from tests import tolerances
@@ -163,3 +164,52 @@ def test_the_whole_report_takes_such_records_and_names_no_figure_twice():
     assert "LSTM + read-only unit: **LSTM + read-only unit of 1**" in page
     (silent,) = [s for s in build.document([]).sections if s.title == section.TITLE]
     assert "**Not run.**" in silent.blocks[0].text
+
+
+def shown_of(paper, table, row, details):
+    """A record that shows captions of two images."""
+    held = [{"image": i, "caption": f"{row} of {i}", "reference": "r"} for i in (1, 2)]
+    return records.make(
+        "training",
+        paper=paper,
+        table=table,
+        row=row,
+        values={"CIDEr-D": 1.0},
+        status="embedded",
+        key=row,
+        n=2,
+        seeds=[0],
+        data={"name": "scenes", "fingerprint": "f", "split": "test"},
+        details={"examples": held, "cider_d": [0.1, 0.2], **details},
+    )
+
+
+PLACES = {
+    ("arnet", "Figure 3"): (
+        "1",
+        ("Attentive Encoder-Decoder", "Attentive Encoder-Decoder + ARNet"),
+    ),
+    ("lstm_readonly", "Table I"): ("scores", tuple(ROWS)),
+    ("expansionnet_v2", "Table VIII"): ("I", (expansion.BASELINE, expansion.BOTH)),
+    ("expansionnet_v1", "Table 6"): ("3", (expansion.BASELINE, expansion.BOTH)),
+    ("middle_out", "Table 9"): ("2", middle_out.SHOWN),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_list_of_tables_says_what_captions_records_show(place):
+    def line(given_):
+        (table,) = (
+            b for b in tables.every_table(given_).blocks if getattr(b, "name", "") == "tables"
+        )
+        (found,) = (row for row in table.rows if tuple(row[:2]) == place)
+        return found[3:]
+
+    table, rows = PLACES[place]
+    made = [shown_of(place[0], table, row, {"form": "reduced"}) for row in rows]
+    assert line(made)[1:] == ["drawn" if "Figure" in place[1] else "shown", ""]
+    for without in ([], made[1:]):  # a row is missing
+        assert line(without)[1] == "not run" and line(without)[2]
+    assert all(not list(draw([])) for draw in tables.CAPTIONS.values())
+    for paper, name in tables.CAPTIONS:
+        assert papers.load(paper).table(name).kind == "captions"

@@ -5,7 +5,7 @@ Its Tables 1 to 5 as the paper argues by them: every regulariser against its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks import papers
 from benchmarks.discrepancy import CENTROID, POINTS
@@ -20,9 +20,18 @@ from benchmarks.experiments.reconstruction_weight import TABLE as WEIGHT
 from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report import figures
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Photographs,
+    Section,
+    Table,
+)
 from benchmarks.report.sections import discrepancy
 from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
     Rows,
     by_row,
@@ -42,12 +51,13 @@ CAPTIONS = {("1", "2"): OF_IMAGES, ("3", "4"): OF_CODE}
 ACCURACY = "test accuracy"
 
 
-def arnet(records: Sequence[Record]) -> Section:
-    """Tables 1 to 5 and Figures 4 and 5, each data set by itself."""
+def arnet(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
+    """Tables 1 to 5 and Figures 3 to 5, each data set by itself."""
     blocks: list[Block] = []
     for tables, metric in CAPTIONS.items():
         for made in _by_data(_of(records, *tables)):
             blocks += _captions(tables, metric, made)
+    blocks += examples(records, jpegs)
     for made in _by_data(_of(records, WEIGHT)):
         blocks += [_weights(made), *by_weight(made), provenance(made)]
     if drawn := states(records):
@@ -243,6 +253,20 @@ def _validated(runs: Sequence[Record]) -> float:
     """CIDEr-D x 100 by which the paper would have one choose lambda, the mean over seeds."""
     best = [r["details"]["validations"][-1][OF_IMAGES] for r in runs]
     return 100 * sum(best) / len(best)
+
+
+def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
+    """Figure 3: captions without reconstruction and with it, of each data set."""
+    rows = BASELINES[-1], BASELINES[-1] + ADDED[-1]
+    shown = []
+    for made in _by_data(_of(records, "1")):
+        name = made[0]["data"]["name"]
+        about = (
+            f"Figure 3: test images of {name} captioned without reconstruction and with it; evenly "
+            "spaced in the split, not chosen"
+        )
+        shown += side_by_side(slug(PAPER, "3", name), about, by_row(made), rows, jpegs)
+    return shown
 
 
 def by_weight(records: Sequence[Record]) -> list[Figure]:

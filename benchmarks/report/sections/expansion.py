@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
-from benchmarks.experiments.expansion import BASELINE, BOTH, FORMS, OF_VALUES, OF_VECTORS, TABLES
+from benchmarks.experiments.expansion import (
+    BASELINE,
+    BOTH,
+    FORMS,
+    OF_VALUES,
+    OF_VECTORS,
+    TABLES,
+    V1,
+    V2,
+)
+from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report import figures
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Photographs,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
     Rows,
     by_row,
@@ -23,22 +42,16 @@ from benchmarks.statistics import kendall_tau, ordered_pairs
 
 TITLE = "The expansion papers' ablations on Flickr8k"
 METRIC = "CIDEr-D"
+SHOWN = {V1: "Tables 6 and 7", V2: "Table VIII"}
+"""Each paper's tables of captions."""
 
 
-def expansion(records: Sequence[Record]) -> Section:
-    """v2 Table I and v1 Table 3, each form that was run by itself."""
-    trained = of(records, "training")
+def expansion(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
+    """v2 Table I and v1 Table 3, each form that was run by itself, and captions."""
     blocks: list[Block] = []
     for paper, table in TABLES.items():
-        for form in FORMS:
-            made = [
-                r
-                for r in trained
-                if (r["what"]["paper"], r["what"]["table"]) == (paper, table)
-                and r["details"].get("form") == form
-            ]
-            if made:
-                blocks += _one(paper, table, form, made)
+        for form, made in _by_form(paper, records).items():
+            blocks += [*_one(paper, table, form, made), *examples(paper, made, jpegs)]
     if not blocks:
         how = " and ".join(f"`captionbench reproduce {p} --table {t}`" for p, t in TABLES.items())
         return Section(TITLE, [not_run("", f"{how} train the rows.")])
@@ -49,6 +62,31 @@ def expansion(records: Sequence[Record]) -> Section:
         "reduced form has small models and a short training: it says nothing of the full one."
     )
     return Section(TITLE, [lead, *blocks])
+
+
+def _by_form(paper: str, records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of the paper's ablation by the form that they were run in."""
+    place = paper, TABLES[paper]
+    trained = [
+        r for r in of(records, "training") if (r["what"]["paper"], r["what"]["table"]) == place
+    ]
+    found = {form: [r for r in trained if r["details"].get("form") == form] for form in FORMS}
+    return {form: made for form, made in found.items() if made}
+
+
+def examples(
+    paper: str, records: Sequence[Record], jpegs: Mapping[int, bytes]
+) -> list[Photographs]:
+    """The paper's tables of captions, of each form: the baseline and an ExpansionNet."""
+    shown = []
+    for form, made in _by_form(paper, records).items():
+        about = (
+            f"{paper}, {SHOWN[paper]}: test images of {made[0]['data']['name']} captioned by the "
+            "baseline and by an ExpansionNet; evenly spaced in the split, not chosen"
+        )
+        name = slug(paper, "captions", form)
+        shown += side_by_side(name, about, by_row(made), (BASELINE, BOTH), jpegs)
+    return shown
 
 
 def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Block]:

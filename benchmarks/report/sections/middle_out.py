@@ -8,7 +8,7 @@ from benchmarks import papers
 from benchmarks.experiments.middle_out import FORMS
 from benchmarks.experiments.middle_out_scores import BASELINE, MIDDLE_OUT, PAPER, WITH_WORD
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.document import Block, Cell, Paragraph, Photographs, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import Rows, by_row, difference, mean_and_spread, verdict
@@ -30,20 +30,17 @@ AGAINST = {
     ),
 }
 """What each row of scores is compared with."""
-SHOWN = {"8": MIDDLE_OUT, "9": f"{BASELINE} + Self-Attention"}
-"""The rows of Table 2 whose captions each table shows."""
+SHOWN = (MIDDLE_OUT, f"{BASELINE} + Self-Attention")
+"""The rows of Table 2 whose captions Tables 8 and 9 show."""
 CONTROLLED = (BASELINE, "Middle-Out + Self-Attention")
 """The rows of Tables 6 and 10."""
 
 
 def middle_out(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
     """Tables 2 to 10, each form by itself."""
-    trained = [r for r in of(records, "training") if r["what"]["paper"] == PAPER]
     blocks: list[Block] = []
-    for form in FORMS:
-        made = [r for r in trained if r["details"].get("form") == form]
-        if made:
-            blocks += _one(form, made, jpegs)
+    for form, made in _by_form(records).items():
+        blocks += _one(form, made, jpegs)
     if not blocks:
         how = "`captionbench reproduce middle_out --table 2` and `--table 7` train the rows."
         return Section(TITLE, [not_run("", how)])
@@ -55,6 +52,13 @@ def middle_out(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section
         "where its 95 % interval, over seeds and images, excludes zero."
     )
     return Section(TITLE, [lead, *blocks])
+
+
+def _by_form(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The paper's records by the form that they were run in, as far as there are any."""
+    trained = [r for r in of(records, "training") if r["what"]["paper"] == PAPER]
+    found = {form: [r for r in trained if r["details"].get("form") == form] for form in FORMS}
+    return {form: made for form, made in found.items() if made}
 
 
 def _one(form: str, made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
@@ -70,15 +74,8 @@ def _one(form: str, made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[
         elif name == "4":
             blocks.append(_diversity(form, runs))
         else:
-            blocks += _control(form, runs)
-    blocks += side_by_side(
-        f"middle_out-8-9-{form}",
-        "Tables 8 and 9: captions of the middle-out decoder, the word that it began with in "
-        "brackets, and of the sequence-to-sequence model; evenly spaced in the split, not chosen",
-        tables.get("2", {}),
-        tuple(SHOWN.values()),
-        jpegs,
-    )
+            blocks.append(_control(form, runs))
+    blocks += [*pairs(made), *examples(made, jpegs)]
     missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
     blocks += [Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())]
     signatures = sorted({r["signature"] for r in made if r["what"]["table"] in AGAINST})
@@ -186,8 +183,8 @@ def _said(found: Interval | None, below: str, above: str) -> str:
     return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}): {word}"
 
 
-def _control(form: str, runs: Rows) -> list[Block]:
-    """Table 6: what the paper shows by example is measured, and shown by example."""
+def _control(form: str, runs: Rows) -> Table:
+    """Table 6 in numbers: what the paper shows by example is measured."""
     columns = ("has the word", "follows the word")
     names, found = CONTROLLED, None
     if all(name in runs for name in names):
@@ -203,36 +200,55 @@ def _control(form: str, runs: Rows) -> list[Block]:
         for name in names
         if name in runs
     ]
-    return [
-        Table(
-            f"middle_out-6-{form}",
-            "Table 6 in numbers: captions of two images in a row by the middle word of each, in "
-            "percent: those that have the word, and those that agree more, by CIDEr-D, with the "
-            "image whose word it is (50 is chance). The paper gives examples alone",
-            ("row", "our seeds", *columns, "follows above the baseline (95 % interval)", "status"),
-            rows,
-        ),
-        _pairs(form, {name: runs[name][0] for name in names if name in runs}),
-    ]
-
-
-def _pairs(form: str, made: Mapping[str, Record]) -> Table:
-    """Tables 6 and 10 themselves: the pairs that all records have."""
-    by_images = [
-        {tuple(entry["image"] for entry in pair): pair for pair in record["details"]["pairs"]}
-        for record in made.values()
-    ]
-    rows: list[list[Cell]] = []
-    shared = [images for images in by_images[0] if all(images in other for other in by_images)]
-    for number, images in enumerate(shared, start=1):
-        for said in zip(*(pairs[images] for pairs in by_images), strict=True):
-            captions = [entry["caption"] for entry in said]
-            rows.append([number, said[0]["word"], said[0]["reference"], *captions])
     return Table(
-        f"middle_out-6-captions-{form}",
-        "Tables 6 and 10: the first pairs of the test split, not chosen; captions of both images "
-        "of a pair by the word of each",
-        ("pair", "word", "a reference", *made),
+        f"middle_out-6-{form}",
+        "Table 6 in numbers: captions of two images in a row by the middle word of each, in "
+        "percent: those that have the word, and those that agree more, by CIDEr-D, with the "
+        "image whose word it is (50 is chance). The paper gives examples alone",
+        ("row", "our seeds", *columns, "follows above the baseline (95 % interval)", "status"),
         rows,
-        folded=True,
     )
+
+
+def pairs(records: Sequence[Record]) -> list[Table]:
+    """Tables 6 and 10 themselves, of each form: the pairs that all records have."""
+    shown = []
+    for form, trained in _by_form(records).items():
+        runs = by_row([r for r in trained if r["what"]["table"] == "6"])
+        made = {name: runs[name][0] for name in CONTROLLED if name in runs}
+        if not made:
+            continue
+        by_images = [
+            {tuple(entry["image"] for entry in pair): pair for pair in record["details"]["pairs"]}
+            for record in made.values()
+        ]
+        rows: list[list[Cell]] = []
+        shared = [images for images in by_images[0] if all(images in other for other in by_images)]
+        for number, images in enumerate(shared, start=1):
+            for said in zip(*(held[images] for held in by_images), strict=True):
+                captions = [entry["caption"] for entry in said]
+                rows.append([number, said[0]["word"], said[0]["reference"], *captions])
+        shown.append(
+            Table(
+                f"middle_out-6-captions-{form}",
+                "Tables 6 and 10: the first pairs of the test split, not chosen; captions of both "
+                "images of a pair by the word of each",
+                ("pair", "word", "a reference", *made),
+                rows,
+                folded=True,
+            )
+        )
+    return shown
+
+
+def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
+    """Tables 8 and 9, of each form: captions of the same images from the middle and the left."""
+    about = (
+        "Tables 8 and 9: captions of the middle-out decoder, the word that it began with in "
+        "brackets, and of the sequence-to-sequence model; evenly spaced in the split, not chosen"
+    )
+    shown = []
+    for form, trained in _by_form(records).items():
+        runs = by_row([r for r in trained if r["what"]["table"] == "2"])
+        shown += side_by_side(f"middle_out-8-9-{form}", about, runs, SHOWN, jpegs)
+    return shown

@@ -9,7 +9,15 @@ from benchmarks.experiments.read_only import BEAM, PAPER, ROWS
 from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report import figures
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Photographs,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import by_row
@@ -56,16 +64,20 @@ def _of(records: Sequence[Record], *tables: str) -> list[Record]:
 def _one(made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
     """What was trained on one data set."""
     lost, scored = _of(made, "losses"), _of(made, "scores")
-    name, split = (lost[0]["data"][field] for field in ("name", "split"))
-    examples = side_by_side(
-        slug(PAPER, name, "I"),
-        f"Table I: the same images of the {split} split of {name} captioned by each, beam {BEAM}; "
-        "they are evenly spaced in the split, not chosen",
-        by_row(scored),
-        tuple(ROWS),
-        jpegs,
-    )
-    return [_losses(lost), *loss_curves(lost), *examples, provenance(lost)]
+    return [_losses(lost), *loss_curves(lost), *examples(scored, jpegs), provenance(lost)]
+
+
+def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
+    """Table I: captions of the same images by each, of each data set."""
+    shown, made = [], _of(records, "scores")
+    for name in dict.fromkeys(r["data"]["name"] for r in made):
+        runs = by_row([r for r in made if r["data"]["name"] == name])
+        about = (
+            f"Table I: test images of {name} captioned by each, beam {BEAM}; evenly spaced in the "
+            "split, not chosen"
+        )
+        shown += side_by_side(slug(PAPER, "I", name), about, runs, tuple(ROWS), jpegs)
+    return shown
 
 
 def _losses(made: Sequence[Record]) -> Table:
