@@ -14,12 +14,15 @@ from benchmarks import papers, records
 from benchmarks.experiments import digits, hidden_states, reconstruction_weight
 from benchmarks.experiments.arnet import ADDED, BASELINES
 from benchmarks.records import Record
-from benchmarks.report.document import Figure, Section, Table
+from benchmarks.report.document import Figure, Paragraph, Section, Table
 from benchmarks.report.sections import arnet as section
 from benchmarks.report.sections import tables
 
 BASELINE, OTHER = BASELINES
 IMAGES = 5
+STAGES = [
+    {"sampling": 0.05, "most_sampling": 0.25, "recipe": {"epochs": epochs}} for epochs in (15, 4)
+]
 
 
 def record(table: str, row: str, seed: int, values: dict[str, float], **details: Any) -> Record:
@@ -42,7 +45,8 @@ def scored(row: str, seed: int, cider_d: Sequence[float], table: str = "1") -> R
     mean = float(np.mean(cider_d))
     validations = [{"CIDEr-D": mean}]
     values = {"CIDEr-D": mean, "B4": mean / 2}
-    return record(table, row, seed, values, cider_d=list(cider_d), validations=validations)
+    details = {"cider_d": list(cider_d), "validations": validations, "stages": STAGES}
+    return record(table, row, seed, values, **details)
 
 
 def apart(row: str, seed: int, shares: Sequence[float]) -> Record:
@@ -96,6 +100,17 @@ def test_the_paper_s_change_stands_beside_ours() -> None:
     assert row[3] == f"{100 * (ours - base):+.1f}"
     # nothing was measured of the distances
     assert row[6] == row[8] == ""
+
+
+def test_how_much_was_sampled_is_said() -> None:
+    def said(row: str) -> str:
+        found = section.arnet([scored(row, 0, [1.0] * IMAGES)], {}).blocks
+        return " ".join(b.text for b in found if isinstance(b, Paragraph))
+
+    assert "25% of the words read in the first stage and 15% in the second" in said(
+        f"{BASELINE} + Scheduled Sampling"
+    )
+    assert "sampling" not in said(BASELINE).lower()
 
 
 def test_other_seeds_are_not_paired() -> None:

@@ -124,7 +124,24 @@ def _captions(tables: tuple[str, str], metric: str, made: Sequence[Record]) -> l
     )
     blocks: list[Block] = [differences] if rows else []
     blocks.append(_values(f"{name}-values", tables, about, scores, distances))
-    return [*blocks, provenance(made)]
+    return [*blocks, *_sampled(scores), provenance(made)]
+
+
+def _sampled(scores: Rows) -> list[Paragraph]:
+    """How many words scheduled sampling replaced: of few epochs, few."""
+    made = next((runs[0] for row, runs in scores.items() if row.endswith("Sampling")), None)
+    if made is None:
+        return []
+    first, second = (
+        min(stage["sampling"] * (stage["recipe"]["epochs"] - 1), stage["most_sampling"])
+        for stage in made["details"]["stages"]
+    )
+    return [
+        Paragraph(
+            "Scheduled sampling begins each stage without, and in its last epoch replaced "
+            f"{first:.0%} of the words read in the first stage and {second:.0%} in the second."
+        )
+    ]
 
 
 def _both(column: str) -> tuple[str, str]:
