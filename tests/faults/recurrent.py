@@ -232,4 +232,28 @@ RECURRENT = (
         "state.step(tokens[:, t - 1, None])",
         "test_recurrent_models.py::test_words_are_sampled_as_the_oracle_says",
     ),
+    Fault(
+        "lambda ignored",
+        "every weight of the reconstruction trains with Table 1's",
+        "benchmarks.experiments.arnet:stages",
+        "lambda_=weight",
+        "lambda_=LAMBDA",
+        "test_experiments.py::test_weights_of_the_reconstruction_share_table_1_s_trainings",
+    ),
+    Fault(
+        "SNE in the plane",
+        "points are drawn as by normal distributions, without Student's",
+        "benchmarks.t_sne:gradient",
+        "(p - q) * near",
+        "p - q",
+        "test_t_sne.py::test_the_gradient_is_the_cost_s_by_central_differences",
+    ),
+    Fault(
+        "perplexity by bits",
+        "an entropy in nats is held against bits",
+        "benchmarks.t_sne:conditional",
+        "np.log(perplexity)",
+        "np.log2(perplexity)",
+        "test_t_sne.py::test_every_point_has_the_perplexity_that_is_asked_for",
+    ),
 )
