@@ -146,6 +146,12 @@ def test_the_read_only_unit_is_read_in_both_ways_and_not_at_all(images, place):
         assert configuration["read_only"] == read_only.ROWS[run.row]
         assert not configuration["bias"] and not configuration["squash"]
         losses[run.row] = lost["values"]["training loss"], lost["values"]["evaluation loss"]
+        # the images are settled before there are captions; of each the whole beam, its best first
+        shown = scored["details"]["examples"]
+        assert [example["image"] for example in shown] == small(None).splits["test"].image_ids
+        for example in shown:
+            assert len(set(example["beam"])) > 1 and len(example["beam"]) == read_only.BEAM
+            assert example["beam"][0] == example["caption"]
     assert len(set(losses.values())) == 3 and all(x > 0 for pair in losses.values() for x in pair)
 
 

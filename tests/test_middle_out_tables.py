@@ -29,7 +29,7 @@ from benchmarks.experiments.middle_out_scores import (
     pairs_of,
 )
 from benchmarks.experiments.middle_word_classifier import Schedule
-from benchmarks.report import markdown
+from benchmarks.report import markdown, pictures
 from benchmarks.report.document import Document
 from benchmarks.report.sections import middle_out as section
 from torch_impl.models import sequence_to_sequence
@@ -242,6 +242,13 @@ def test_the_page_has_each_form_by_itself_and_is_silent_without_records(made):
     assert both["tables/middle_out-2-scenes.md"] == table
     assert "not run" in both["tables/middle_out-2-reduced.md"]
     assert middle_out_scores.PAPER == "middle_out"
+
+
+def test_photographs_are_shown_of_records_that_show_some_whatever_others_hold(made):
+    photographed = [{**r, "status": "other data"} for r in made]
+    shown = {e["image"] for r in made for e in r["details"].get("examples", ())}
+    assert pictures.shown(photographed) == shown and not pictures.shown(made)
+    assert len([r for r in made if "examples" not in r["details"]]) > 0
 
 
 def test_examples_are_of_the_same_images_and_name_the_classifier_s_word(made):

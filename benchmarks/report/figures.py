@@ -61,6 +61,7 @@ def curves(
     ylabel: str,
     *,
     log_x: bool = False,
+    log_y: bool = False,
     points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
 ) -> str:
     """Lines over a shared axis, and single points (a paper's numbers, say) as crosses."""
@@ -71,6 +72,8 @@ def curves(
         axes.plot(x, y, "x", markersize=8, mew=2, label=name)
     if log_x:
         axes.set_xscale("log", base=2)
+    if log_y:
+        axes.set_yscale("log")
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.legend(frameon=False, fontsize=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
@@ -40,7 +41,9 @@ def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
     lead = Paragraph(
         "The paper's captioner with the unit, which reads the image's embedding, and without; the "
         "last row has eq. 17 as it is printed, which reads the input before. Losses are of a word, "
-        "in nats. The paper's data are MS-COCO: the sign of a difference compares, values do not. "
+        "in nats; one above that of guessing all words alike is of a training that **diverged**, "
+        "at a rate which the paper does not print, and tells nothing of the model. The paper's "
+        "data are MS-COCO: the sign of a difference compares, values do not. "
         f"An interval is of 95 %, by bootstrap over seeds, which of {SEEDS} is their range; a "
         "difference is called lower or higher only where the interval excludes zero, of at least "
         f"{SEEDS} seeds."
@@ -92,7 +95,7 @@ def _losses(made: Sequence[Record]) -> Table:
             gap = theirs - base if isinstance(theirs, float) and isinstance(base, float) else None
             cells += [
                 "-" if gap is None else f"{theirs:.2f}",
-                _mean_and_spread([r["values"][loss] for r in ours]) if ours else None,
+                _ours(ours, loss) if ours else None,
                 "" if gap is None or row == BASELINE else f"{gap:+.2f}",
                 "" if row == BASELINE else _above(ours, runs.get(BASELINE, []), loss),
             ]
@@ -116,9 +119,13 @@ def _losses(made: Sequence[Record]) -> Table:
     )
 
 
-def _mean_and_spread(values: Sequence[float]) -> str:
+def _ours(runs: Sequence[Record], loss: str) -> str:
+    """The mean over seeds, half their range, and whether they learned nothing."""
+    values = [r["values"][loss] for r in runs]
+    mean = sum(values) / len(values)
     spread = f" ± {(max(values) - min(values)) / 2:.3f}" if len(values) > 1 else ""
-    return f"{sum(values) / len(values):.3f}{spread}"
+    guessing = math.log(runs[0]["details"]["configuration"]["vocabulary_size"])
+    return f"{mean:.3f}{spread}{': diverged' if mean > guessing else ''}"
 
 
 def difference(
@@ -153,7 +160,7 @@ def loss_curves(records: Sequence[Record]) -> list[Figure]:
             f"Figure 7: training loss on {name}, each point the mean of the steps since the one "
             "before, and of all seeds."
         )
-        drawing = figures.curves(lines, "steps", "training loss, nats a word")
+        drawing = figures.curves(lines, "steps", "training loss, nats a word", log_y=True)
         drawn.append(Figure(slug(PAPER, name, "7"), about, drawing))
     return drawn
 
