@@ -26,6 +26,7 @@ SHORTER = {
     "record": [*TINY, "--minutes", "0.01"],
     "predict": ["--tiny"],
     "scenes": ["--images", "3"],
+    "score": ["--metrics", "B4", "CIDEr-D"],
     "compare": ["--counts-only", "--only", "static-operator"],
 }
 """What is said beside a command so that it is quick."""

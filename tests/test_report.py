@@ -2,12 +2,14 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from functools import partial
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -164,11 +166,18 @@ def test_every_row_of_a_table_has_all_its_cells(rows):
     assert lines[-1] == "| x\\|y | 1 |"
 
 
-def test_jobs_with_a_record_are_not_run_again(tmp_path):
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """What three jobs side by side gave, and the folder of their records."""
+    folder = tmp_path_factory.mktemp("ended")
     planned = [jobs.Job(f"job {i}", f"key {i}", one_record, (i,)) for i in range(3)]
-    first = list(jobs.run_all(planned, tmp_path / "r.jsonl"))
+    return list(jobs.run_all(planned, folder / "r.jsonl")), folder
+
+
+def test_jobs_with_a_record_are_not_run_again(ended):
+    first, folder = ended
     assert {job.name for job, _ in first} == {"job 0", "job 1", "job 2"}
-    assert len(records.load(tmp_path)) == 3
+    assert len(records.load(folder)) == 3
 
 
 def one_record(key, seed):
@@ -179,12 +188,12 @@ def failing(key):
     raise ValueError("this job fails")
 
 
-def test_a_failing_job_keeps_what_had_ended(tmp_path):
-    path = tmp_path / "r.jsonl"
-    list(jobs.run_all([jobs.Job("good", "k", one_record, (0,))], path))
+def test_a_failing_job_keeps_what_had_ended(ended, tmp_path):
+    _, folder = ended
+    path = Path(shutil.copy(folder / "r.jsonl", tmp_path))
     with pytest.raises(ValueError, match="this job fails"):
         list(jobs.run_all([jobs.Job("bad", "b", failing)], path))
-    assert len(records.read(path)) == 1
+    assert records.read(path) == records.read(folder / "r.jsonl")
 
 
 def waiting(key):
