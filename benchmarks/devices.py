@@ -7,8 +7,12 @@ import torch
 from benchmarks.errors import InputError
 
 
-def check_device(name: str) -> str:
+def check_device(name: str, asked: str | None = None) -> str:
     """``name``, if PyTorch can compute there.
+
+    Args:
+        name: the device.
+        asked: the option that asked for it, if it was not ``--device``.
 
     Raises:
         InputError: it cannot, and why.
@@ -18,7 +22,8 @@ def check_device(name: str) -> str:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"--device {name}: PyTorch cannot use it ({reason})") from None
+        option, where = (asked, name) if asked else (f"--device {name}", "it")
+        raise InputError(f"{option}: PyTorch cannot use {where} ({reason})") from None
     if device.type == "cpu" and device.index:
         raise InputError(f"--device {name}: there is one CPU, expected cpu")
     return name

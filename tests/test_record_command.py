@@ -280,6 +280,18 @@ def test_what_cannot_be_recorded_is_one_line(words, said, tmp_path, capsys):
     assert not (tmp_path / "d").exists()
 
 
+def test_a_suite_s_own_device_that_is_not_there_is_no_option_of_the_user_s(
+    tmp_path, capsys, monkeypatch
+):
+    def zeros(*_, device):
+        raise RuntimeError(f"no {device}\nat all")
+
+    monkeypatch.setattr(torch, "zeros", zeros)
+    assert main(["record", "--out", str(tmp_path / "d"), "--suite", "gpu"]) == 2
+    said = "captionbench: error: --suite gpu: PyTorch cannot use cuda (no cuda)\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import main
+from benchmarks.cli import EXIT_INTERRUPTED, main
 from benchmarks.hardware.descriptions import named
 from benchmarks.hardware.kernels import dispatched
 from benchmarks.hardware.roofline import Prediction
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import scaling as section
-from benchmarks.scaling import command, fit, saved
+from benchmarks.scaling import command, fit, run, saved
 from benchmarks.scaling.ladders import (
     ALONG,
     DYNAMIC,
@@ -229,8 +229,11 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
     path, drawing = tmp_path / "s.jsonl", tmp_path / "s.svg"
     words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main([*words, "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    made = json.loads(printed)
     assert made == records.read(path)
+    assert main([*words, "--json"]) == 0
+    assert capsys.readouterr().out == printed
     assert [r["details"]["implementation"] for r in made] == list(FORMS)
     for record in made:
         values, details = record["values"], record["details"]
@@ -257,6 +260,21 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
     assert figure == drawing.read_text()  # the section draws what the command does
     assert all(form in figure for form in ("dynamic-vectors", *FORMS))
     assert "dynamic-vectors: factored" in "".join(page.values())
+
+
+def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
+    path, climb = tmp_path / "s.jsonl", run.climb
+
+    def once(*arguments, **options):
+        if path.exists():
+            raise KeyboardInterrupt
+        return climb(*arguments, **options)
+
+    monkeypatch.setattr(run, "climb", once)
+    words = ["--only", "dynamic-v", "static-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
+    assert main(["scale", *words]) == EXIT_INTERRUPTED
+    said = capsys.readouterr().out
+    assert all(record["what"]["row"] in said for record in records.read(path))
 
 
 @pytest.mark.parametrize(

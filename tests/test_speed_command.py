@@ -29,7 +29,8 @@ from tests.speed import CPU, QUICK, STATIC, record, timed, tiny
 def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsys, monkeypatch):
     words = ["--only", "static-layer", "dynamic-memory", "--json"]
     made = timed(tmp_path, *words)
-    assert json.loads(capsys.readouterr().out) == made
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == made
     assert {r["kind"] for r in made} == {"timing"}
     literal, factored = made[:2]
     assert literal["details"]["verdict"] == "baseline"
@@ -41,7 +42,7 @@ def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsy
     assert (factored["details"]["cache"], factored["details"]["jumps"]) == ("warm", 0)
     monkeypatch.setattr(run, "time_case", lambda *_, **__: pytest.fail("measured again"))
     assert timed(tmp_path, *words) == made
-    assert json.loads(capsys.readouterr().out) == made
+    assert capsys.readouterr().out == printed
 
 
 def test_an_interruption_leaves_whole_cases_and_the_next_run_goes_on(tmp_path, monkeypatch, capsys):
@@ -202,6 +203,11 @@ def test_curves_hold_the_other_half_at_v2_s(tmp_path):
     # no record has v2's encoder: either will do, but one alone
     assert len({r["details"]["case"]["sizes"]["encoder"] for r in by_half["decoder"].made}) == 1
     assert plot.curves(made[:1]) == []
+    both = plot.about(plot.curves(made))
+    assert both == "time and memory over expansion coefficients"
+    # every second is of one N_E
+    assert plot.about(plot.curves(made[::2])) == f"{both}; of no decoder two sums were timed"
+    assert plot.about([]) == "nothing to draw yet"
 
 
 def test_no_time_left_says_so(tmp_path, capsys):

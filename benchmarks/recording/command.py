@@ -42,7 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Verify, measure what has no record yet, pack; 1 if an implementation is not right."""
     kind = DEVICES[arguments.suite]
-    device = torch.device(check_device(arguments.device or kind))
+    asked = None if arguments.device else f"--suite {arguments.suite}"
+    device = torch.device(check_device(arguments.device or kind, asked))
     if device.type != kind:
         raise InputError(f"--device {device}: expected one of kind {kind} for this suite (--suite)")
     if arguments.out.exists() and not arguments.out.is_dir():

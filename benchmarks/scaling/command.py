@@ -80,14 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
             if path:
                 records.append(found, path)
         made += found
+        if not arguments.json:
+            tqdm.write("\n".join(line for record in found for line in _lines(record)))
+            sys.stdout.flush()
     if arguments.plot:
         with write_atomically(arguments.plot) as file:
             file.write(plot.draw(made))
     if arguments.json:
-        print(json.dumps(made, indent=2))
+        print(json.dumps(made, indent=2, sort_keys=True))
         return 0
-    for record in made:
-        print("\n".join(_lines(record)))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
         print(f"{arguments.plot}: time over size")

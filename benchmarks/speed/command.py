@@ -115,13 +115,12 @@ def run(arguments: argparse.Namespace) -> int:
         with write_atomically(arguments.plot) as file:
             file.write(plot.draw(curves))
     if arguments.json:
-        print(json.dumps(measuring.made, indent=2))
+        print(json.dumps(measuring.made, indent=2, sort_keys=True))
         return int(bool(not right or measuring.failed))
     print_outcomes([o for o in judge(measuring.made) if o.verdict != "not run"])
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
-        drawn = "time and memory over expansion coefficients" if curves else "nothing to draw yet"
-        print(f"{arguments.plot}: {drawn}")
+        print(f"{arguments.plot}: {plot.about(curves)}")
     if measuring.left:
         print(f"{measuring.left} cases are left, run again")
     return int(bool(not right or measuring.failed))

@@ -103,6 +103,15 @@ def curves(made: Sequence[Record]) -> list[Curve]:
     return [best[place] for place in sorted(best) if _weight(best[place])[1] > 1]
 
 
+def about(curves: Sequence[Curve]) -> str:
+    """What they are over, and which half's coefficients they cannot be over."""
+    drawn = {curve.half for curve in curves}
+    if not drawn:
+        return "nothing to draw yet"
+    left = "".join(f"; of no {half} two sums were timed" for half in AXES if half not in drawn)
+    return f"time and memory over expansion coefficients{left}"
+
+
 def check(cases: Iterable[Case]) -> None:
     """Find out before timing whether there will be anything to draw.
 
