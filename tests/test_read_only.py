@@ -153,12 +153,12 @@ def test_captions_stand_side_by_side_whether_a_record_has_beams_or_not(beams):
 
 def test_only_what_all_rows_have_is_shown_and_of_one_seed():
     runs = {
-        "a": [made_of("LSTM", seed, 1.0, 1.0, examples=(1, 2))[1] for seed in (0, 2)],
-        "b": [made_of("LSTM", seed, 1.0, 1.0, examples=(2, 4))[1] for seed in (2, 1)],
+        "a": [made_of(f"seed {seed}", seed, 1.0, 1.0, examples=(1, 2))[1] for seed in (0, 2)],
+        "b": [made_of(f"seed {seed}", seed, 1.0, 1.0, examples=(2, 4))[1] for seed in (2, 1)],
     }
     (shown,) = side_by_side("n", "caption", runs, ("b", "a"), {})
     assert shown.caption == "caption; seed 2." and [item.name for item in shown.items] == ["2"]
-    assert [line.partition(":")[0] for line in shown.items[0].lines[:2]] == ["b", "a"]
+    assert shown.items[0].lines[:2] == ["b: **seed 2 of 2**", "a: **seed 2 of 2**"]
     assert not side_by_side("n", "caption", runs, ("a", "b", "c"), {})
     assert not side_by_side("n", "caption", {**runs, "b": runs["b"][1:]}, ("a", "b"), {})
 

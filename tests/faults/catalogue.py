@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.expansion import EXPANSION
 from tests.faults.export import EXPORT
+from tests.faults.figures import FIGURES
 from tests.faults.middle_out import MIDDLE_OUT
 from tests.faults.plant import Fault
 from tests.faults.recurrent import RECURRENT
@@ -318,4 +319,5 @@ FAULTS: tuple[Fault, ...] = (
     *MIDDLE_OUT,
     *TRAINING_LOOP,
     *EXPORT,
+    *FIGURES,
 )
