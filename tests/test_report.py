@@ -21,6 +21,7 @@ from benchmarks.cli import main
 from benchmarks.experiments import arnet, middle_out
 from benchmarks.report import build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
+from torch_impl.models import build as build_model
 
 VOID = {"meta", "img", "br", "link", "input"}
 
@@ -332,14 +333,16 @@ def test_counterparts_and_properties_are_counted_from_the_entries():
 
 
 def test_the_work_of_a_row_is_its_training_too(monkeypatch):
-    def slow(*_):
+    def slow(_, configuration, *__):
         time.sleep(0.2)
-        return fit.Result(None, [], None, 0.2, True)
+        return fit.Result(build_model(configuration), [], None, 0.2, True)
+
+    def scored(*_, details, **__):
+        return {"wall_s": 0.0, "details": {**details, "examples": [{}]}}
 
     monkeypatch.setattr(ablation, "fit", slow)
-    monkeypatch.setattr(
-        ablation, "evaluate", lambda *_, details, **__: {"wall_s": 0.0, "details": details}
-    )
+    monkeypatch.setattr(ablation, "evaluate", scored)
+    monkeypatch.setattr(ablation, "attention", lambda *_: {})
     (record,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
     assert record["wall_s"] >= 0.2
     assert record["details"]["training_seconds"] == 0.2
