@@ -7,9 +7,10 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +25,9 @@ from benchmarks.errors import InputError
 from benchmarks.features import PER_THREAD, in_parallel
 from benchmarks.files import write_atomically
 from torch_impl.models import Captioner, EndToEnd
+
+NAMED = 8
+"""Bad pictures that a refusal names; it counts the others."""
 
 
 class Words(Protocol):
@@ -55,7 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     as_lines = str(arguments.json) != "-"
     made = features_of(paths, backbone, arguments.device, arguments.skip_bad)
-    with tqdm(total=len(paths), unit="picture", disable=None) as bar:
+    with ExitStack() as at_end, tqdm(total=len(paths), unit="picture", disable=None) as bar:
+        # what cannot be written is found before anything is captioned
+        out: IO[str] = sys.stdout
+        if arguments.json and as_lines:
+            out = at_end.enter_context(write_atomically(arguments.json))
         while batch := list(islice(made, arguments.batch_size)):
             features = torch.stack([rows for _, rows in batch])
             found = captioners.search(
@@ -73,13 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
                 if as_lines:
                     bar.write(as_text(results[-1]), file=sys.stdout)
             bar.update(len(batch))
-    if not results:
-        raise InputError("no picture could be read")
-    if not as_lines:
-        print(json.dumps(results, ensure_ascii=False, indent=1))
-    elif arguments.json:
-        with write_atomically(arguments.json) as file:
-            json.dump(results, file, ensure_ascii=False, indent=1)
+        if not results:
+            raise InputError("no picture could be read")
+        if arguments.json:
+            print(json.dumps(results, ensure_ascii=False, indent=1), file=out)
     return 0
 
 
@@ -124,7 +129,7 @@ def features_of(
                 pixels[path] = pictures.squeeze(pictures.read(path), backbone.image_size)
             except InputError as error:
                 if not skip_bad:
-                    raise
+                    raise InputError(f"{error}; --skip-bad goes on without") from error
                 made[path] = error
         if pixels:
             images = torch.from_numpy(np.stack(list(pixels.values()))).to(device)
@@ -203,8 +208,9 @@ def _openable(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
             _say(f"{path}: holds {header.frames} pictures, the first is captioned")
         kept.append(path)
     if bad and not skip_bad:
-        others = f"; and {len(bad) - 1} more like it" if len(bad) > 1 else ""
-        raise InputError(f"{bad[0]}{others}; --skip-bad goes on without")
+        named = "; ".join(map(str, bad[:NAMED]))
+        others = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+        raise InputError(f"{named}{others}; --skip-bad goes on without")
     for reason in bad:
         _say(f"skipped: {reason}")
     if not kept:

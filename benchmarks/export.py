@@ -68,11 +68,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         type=Path,
+        action="append",
         required=True,
-        help="a run's folder (its best), or one checkpoint",
+        help="a run's folder (its best), or one checkpoint; no ensemble",
     )
     parser.add_argument("--format", choices=FORMATS, default="onnx")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new folder")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="a new folder, or an exported one"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,7 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name.
     """
-    place, out = arguments.checkpoint, arguments.out
+    if len(arguments.checkpoint) > 1:
+        raise InputError("--checkpoint: an ensemble is not exported, expected one")
+    (place,), out = arguments.checkpoint, arguments.out
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: a file, expected a new folder")
     if out.is_dir() and any(out.iterdir()) and not is_exported(out):
         raise InputError(f"{out}: holds other files, expected a new folder")
     model, vocabulary = load_captioner(place)

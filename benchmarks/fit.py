@@ -265,7 +265,9 @@ def fit(
         if isinstance(error, InputError):
             raise
         images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
-        what_is_left = f"; {folder.last} is kept" if folder and kept else ""
+        what_is_left = ""
+        if folder and kept:
+            what_is_left = f"; {folder.last} is kept, another run can begin with it (--initial)"
         raise InputError(f"{error}, images {images}, ...{what_is_left}") from error
     found = run.history, run.best, run.seconds
     history, best, seconds = processes.broadcast(found)
@@ -284,6 +286,13 @@ def _train(
     budget = math.inf if minutes is None else 60 * minutes
     if processes.broadcast(run.seconds >= budget and bool(run.best)):
         return training.epoch >= epochs
+    idle = settings.recipe.idle_updates
+    if progress and epochs * per_epoch <= idle:
+        print(
+            f"captionbench: {epochs * per_epoch} steps in all, and the optimiser's first {idle} "
+            "change no weight: expected more epochs or smaller batches",
+            file=sys.stderr,
+        )
     interval: list[Step] = []
     saved = epoch_began = run.seconds
     bar = tqdm(

@@ -86,7 +86,8 @@ class RunFolder:
     def discard(self) -> None:
         """Remove what a run that made no checkpoint has written."""
         for path in (self.config, self.vocabulary, self.log):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
         with suppress(OSError):
             self.path.rmdir()
 

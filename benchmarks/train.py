@@ -70,8 +70,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "scenes (default: scenes with --scenes, else as-run); without one scenes, few or flickr8k "
         "(default: scenes with --scenes, else flickr8k)",
     )
+    steps = "; ".join(
+        f"{name}: {', '.join(next(iter(presets.values())).steps)}"
+        for name, presets in RECIPES.items()
+    )
     training.add_argument(
-        "--steps", nargs="+", metavar="STEP", help="those of the recipe to take (default: all)"
+        "--steps",
+        nargs="+",
+        metavar="STEP",
+        help=f"those of the recipe to take (default: all; {steps})",
     )
     training.add_argument(
         "--initial",
@@ -102,7 +109,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--accumulate", type=int, default=1, metavar="N", help="parts to compute a batch in"
     )
     computed.add_argument("--precision", choices=PRECISIONS, default="float32")
-    computed.add_argument("--compile", action="store_true", help="through torch.compile")
+    computed.add_argument(
+        "--compile",
+        action="store_true",
+        help="through torch.compile, which takes minutes before the first step",
+    )
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
     kept.add_argument("--resume", action="store_true", help="go on with the run in the folder")

@@ -164,8 +164,12 @@ def test_bad_pictures_are_refused_by_name_or_skipped(place, tmp_path_factory, na
     with redirect_stdout(out), redirect_stderr(err):
         assert main(*words) == 2
     assert out.getvalue() == "" and err.getvalue().count("\n") == 1
-    assert any(name in err.getvalue() for name in names)
-    assert not (folder / "out.json").exists()
+    # what only its pixels show is found when its turn comes
+    late = [name for name in names if name in ("cut.png", "float.tif")]
+    found = [str(folder / name) in err.getvalue() for name in names if name not in late]
+    assert all(found) if found else any(str(folder / name) in err.getvalue() for name in late)
+    assert err.getvalue().endswith("; --skip-bad goes on without\n")
+    assert not list(folder.glob("*out.json*"))
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as err:
         assert main(*words, "--skip-bad") == 0
     assert all(err.getvalue().count(f"skipped: {folder / name}: ") == 1 for name in names)

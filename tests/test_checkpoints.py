@@ -199,6 +199,19 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_litter(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+def test_an_interruption_leaves_the_old_checkpoint_and_no_litter(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.safetensors"
+    checkpoints.save(path, model(), {"step": 1})
+    monkeypatch.setattr(checkpoints.os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save(path, model(), {"step": 2})
+    assert checkpoints.load(path).state == {"step": 1}
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
 def test_a_folder_that_is_a_file_is_an_error(tmp_path):
     (tmp_path / "file").write_text("here")
     with pytest.raises(CheckpointError, match="cannot be written"):

@@ -187,6 +187,20 @@ def test_verify_holds_the_graphs_to_the_oracle(
         exec(code, {})
 
 
+def test_verify_holds_the_weights_to_those_that_were_exported(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    altered = Path(shutil.copytree(run / "onnx", tmp_path / "altered"))
+    graphs = onnx.load(str(altered / DECODER))
+    weight = next(w for w in graphs.graph.initializer if w.name.endswith("linear_1.weight"))
+    value = onnx.numpy_helper.to_array(weight).copy()
+    value[-1, -1] = np.nextafter(value[-1, -1], np.inf, dtype=value.dtype)
+    weight.CopyFrom(onnx.numpy_helper.from_array(value, weight.name))
+    onnx.save(graphs, str(altered / DECODER))
+    line = refused(capsys, "verify", "--candidate", altered, "--quick")
+    assert f"{altered}: its graphs have other weights than those that were exported" in line
+
+
 def test_captions_are_those_of_the_run(run: Path, tmp_path: Path) -> None:
     made = []
     for place in (run, run / "onnx"):
@@ -279,8 +293,14 @@ def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "an exported model has no training to record, expected runs" in line
     line = refused(capsys, "verify", "--candidate", run / "onnx", "--operator", "captioner")
     assert "--operator and --framework are for functions" in line
+    line = refused(capsys, "verify", "--candidate", run)
+    assert f"--candidate {run}: not a folder of captionbench export" in line
     line = refused(capsys, "export", "--checkpoint", run, "--out", run)
     assert "holds other files, expected a new folder" in line
+    line = refused(capsys, "export", "--checkpoint", run, "--out", run / "config.json")
+    assert "config.json: a file, expected a new folder" in line
+    line = refused(capsys, "export", "--checkpoint", run, "--checkpoint", run, "--out", tmp_path)
+    assert "an ensemble is not exported, expected one" in line
     for name, message in ((DECODER, "no such file, expected an exported model"), (ENCODER, "")):
         broken = Path(shutil.copytree(run / "onnx", tmp_path / name))
         if message:

@@ -132,6 +132,19 @@ def test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does(run: Run)
             assert t >= 5 or np.array_equal(a, theta)
 
 
+@pytest.mark.parametrize("algorithm", optimization.ALGORITHMS)
+def test_idle_updates_are_those_that_change_nothing(algorithm: str) -> None:
+    recipe = replace(RECIPES["v2-paper"], algorithm=algorithm)
+    theta = torch.ones(3, requires_grad=True)
+    optimiser = recipe.optimiser([theta])
+    unchanged = 0
+    while torch.equal(theta, torch.ones(3)):
+        theta.grad = torch.ones(3)
+        optimiser.step()
+        unchanged += 1
+    assert recipe.idle_updates == unchanged - 1
+
+
 def test_pytorchs_radam_moves_in_the_first_five_steps() -> None:
     """The difference is there: a step of 0.1 of momentum against none."""
     run: Run = ([np.ones(1)], [[np.ones(1)]], [0.1])

@@ -80,8 +80,8 @@ def test_csv_and_json_of_every_layout_hold_the_same_captions(
     ("name", "content", "message"),
     [
         ("x.txt", b"a.png a dog", r"x\.txt: expected captions in a \.csv, \.tsv or \.json file"),
-        ("x.csv", b"", "no column for the image"),
         ("x.csv", b"image,words\na.png,x", r"line 1 names no column for the caption .* words"),
+        ("x.csv", b"", r"line 1 names no column for the image .*, but nothing"),
         ("x.csv", b"image,file,caption\n", "2 columns for the image, expected one"),
         ("x.csv", b"image,caption\n", "no captions, expected at least one"),
         ("x.csv", b"image,caption\na.png,one, two", "line 2 has 3 cells, expected 2: are captions"),

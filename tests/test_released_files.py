@@ -225,7 +225,7 @@ def test_a_truncated_file_is_refused(
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     assert "no such file" in refused(tmp_path / "nothing.pth")
-    assert "no such file" in refused(tmp_path)
+    assert "a folder, expected a released checkpoint" in refused(tmp_path)
     path = tmp_path / "other.pth"
     path.write_text("hello world", encoding="utf-8")
     assert "not a readable PyTorch file" in refused(path)

@@ -212,9 +212,24 @@ def test_a_loss_that_is_not_finite_names_step_batch_and_images_and_keeps_the_che
     assert "is nan at step" in message or "is inf at step" in message
     assert "batch" in message
     assert "images" in message
-    assert f"{folder.last} is kept" in message
+    assert f"{folder.last} is kept, another run can begin with it (--initial)" in message
     step = int(message.split("at step ")[1].split(" ")[0])
     assert checkpoints.load(folder.last).state["training"]["step"] == step - 1
+
+
+def test_a_folder_that_is_a_file_is_a_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("here")
+    for place in ("file", "file/run"):
+        assert main(*TRAIN, "--out", tmp_path / place) == 2
+        error = capsys.readouterr().err
+        assert "cannot be written" in error and error.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "here"
+
+
+def test_steps_that_can_change_nothing_are_said_to(tmp_path, capsys):
+    assert main(*TRAIN, "--epochs", 1, "--batch-size", 60, "--out", tmp_path / "run") == 0
+    said = "1 steps in all, and the optimiser's first 5 change no weight"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

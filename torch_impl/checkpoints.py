@@ -154,8 +154,10 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except OSError as error:
+    except BaseException as error:  # Ctrl-C too leaves nothing
         with suppress(OSError):
             partial.unlink()
+        if not isinstance(error, OSError):
+            raise
         reason = error.strerror or str(error)
         raise CheckpointError(f"{path}: cannot be written ({reason})") from error

@@ -14,6 +14,7 @@ gain, sums that travel while the backward pass still runs, is given up.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,10 +156,15 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
-            reason = (str(error).splitlines() or ["no reason given"])[0]
             raise ProcessesError(
-                f"process {self.rank} of {self.size} has lost another ({reason})"
+                f"process {self.rank} of {self.size} has lost another ({_reason(error)})"
             ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of an error, without the place in a source that it begins with."""
+    line = (str(error).splitlines() or ["no reason given"])[0]
+    return re.sub(r"^\[[^\]]*\]\s*", "", line).split(". ")[0]
 
 
 @contextmanager
@@ -197,8 +203,9 @@ def started(device: str = "cpu") -> Iterator[Processes]:
             torch.cuda.set_device(device)
         store, rank, size = next(dist.rendezvous("env://"))
     except (ValueError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ProcessesError(f"no job of several processes can be joined ({reason})") from error
+        raise ProcessesError(
+            f"no job of several processes can be joined ({_reason(error)})"
+        ) from error
 
     def ended(number: int, frame: FrameType | None) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

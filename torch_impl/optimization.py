@@ -5,6 +5,7 @@ Iterations count the updates already made: the first update has iteration 0.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -183,9 +184,10 @@ def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> floa
     return norm
 
 
+_BETAS = 0.9, 0.98
 ALGORITHMS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "radam": partial(torch.optim.RAdam, betas=(0.9, 0.98), eps=1e-9),
-    "radam-as-run": partial(RAdam, betas=(0.9, 0.98), eps=1e-9),
+    "radam": partial(torch.optim.RAdam, betas=_BETAS, eps=1e-9),
+    "radam-as-run": partial(RAdam, betas=_BETAS, eps=1e-9),
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
@@ -260,6 +262,14 @@ class Recipe:
             anneal=self.anneal,
             anneal_every=self.anneal_every,
         )
+
+    @property
+    def idle_updates(self) -> int:
+        """How many updates at the beginning change no parameter: RAdam's as run."""
+        if self.algorithm != "radam-as-run":
+            return 0
+        _, beta_2 = _BETAS
+        return next(t for t in itertools.count() if rectification(t + 1, beta_2) is not None)
 
     def optimiser(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
         """The recipe's algorithm; its learning rate is to be set before each update."""

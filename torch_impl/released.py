@@ -146,7 +146,8 @@ def load_swin(path: Path) -> SwinTransformer:
 def _read(path: Path) -> Any:
     """What PyTorch saved, of tensors and plain values alone."""
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such file, expected a released checkpoint")
+        what = "a folder" if path.is_dir() else "no such file"
+        raise CheckpointError(f"{path}: {what}, expected a released checkpoint")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

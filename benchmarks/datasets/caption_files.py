@@ -100,7 +100,8 @@ def _columns(path: Path, header: Iterable[str]) -> dict[str, int]:
         elif field != "split":
             known = " or ".join(names)
             raise InputError(
-                f"{path}: line 1 names no column for the {field} ({known}), but {', '.join(found)}"
+                f"{path}: line 1 names no column for the {field} ({known}), "
+                f"but {', '.join(filter(None, found)) or 'nothing'}"
             )
     return columns
 

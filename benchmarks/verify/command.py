@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")
         operator, where = exported.operator(Path(arguments.candidate)), exported.CANDIDATE
+    elif Path(arguments.candidate).is_dir():
+        raise InputError(f"--candidate {arguments.candidate}: not a folder of captionbench export")
     elif arguments.operator not in OPERATORS:
         given = "is missing" if arguments.operator is None else f"{arguments.operator!r} is unknown"
         raise InputError(f"--operator {given}: expected one of {', '.join(OPERATORS)}")

@@ -11,15 +11,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
 from hypothesis import strategies as st
 
 from benchmarks import captioners
 from benchmarks.errors import InputError
-from benchmarks.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
+from benchmarks.files import read_json, sha256
+from benchmarks.onnx_captioner import CONFIG, DECODER, ENCODER, OnnxCaptioner
 from benchmarks.verify import cases, contracts, properties
 from benchmarks.verify.cases import Cases, Numbers
 from benchmarks.verify.operators import Operator, Property
 from reference.primitives import Array, Integers
+from torch_impl.models import build, configuration
 
 CANDIDATE = f"{__name__}:read"
 ABOUT = (
@@ -60,10 +63,16 @@ def operator(folder: Path) -> Operator:
     """What an exported captioner is held to.
 
     Raises:
-        InputError: the folder is damaged, or a package is missing that reads it.
+        InputError: the folder is damaged, its graphs have other weights than those that were
+            exported, or a package is missing that reads it.
     """
-    model = _model(str(folder))
-    _weights(str(folder))
+    model, weights = _model(str(folder)), _weights(str(folder))
+    config = read_json(folder / CONFIG, "the configuration of an exported captioner")
+    with torch.device("meta"):
+        names = list(build(configuration(config["model"])).state_dict())
+    found = b"".join(name.encode() + weights[name].tobytes() for name in names if name in weights)
+    if sha256(found) != config.get("weights"):
+        raise InputError(f"{folder}: its graphs have other weights than those that were exported")
     drawn = _cases(str(folder), model)
     check = properties.low_precision
     says = (check.__doc__ or "").strip().rstrip(".")

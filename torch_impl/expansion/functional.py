@@ -203,8 +203,8 @@ def positive(value: int, what: str) -> int:
 
 def coefficients(groups: Sequence[int]) -> tuple[int, ...]:
     """``groups`` as positive ints, at least one, else ValueError."""
-    if isinstance(groups, int):
-        raise ValueError(f"groups is {groups}, expected the coefficients of one or more groups")
+    if isinstance(groups, int | str):
+        raise ValueError(f"groups is {groups!r}, expected the coefficients of one or more groups")
     if len(groups) == 0:
         raise ValueError("groups must name at least one expansion coefficient")
     return tuple(positive(size, "an expansion coefficient of groups") for size in groups)
