@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks import backbones
-from benchmarks.batches import chunks
+from benchmarks.captioning import backbones
 from benchmarks.datasets import Features, karpathy
+from benchmarks.datasets.batches import chunks
 from benchmarks.datasets.features import DTYPES, ShardedFeatures, ShardWriter
 from benchmarks.datasets.karpathy import Photograph
 from benchmarks.datasets.photographs import Photographs

@@ -18,9 +18,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks import papers, parameters, table_vi
+from benchmarks import papers
 from benchmarks.errors import InputError
 from benchmarks.hardware import training_time
+from benchmarks.operations import parameters, table_vi
 from benchmarks.papers import Value
 from benchmarks.records import (
     LOCAL,

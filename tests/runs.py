@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from benchmarks import cli, run_folder
-from benchmarks.run_folder import RunFolder
+from benchmarks import cli
+from benchmarks.training import run_folder
+from benchmarks.training.run_folder import RunFolder
 
 SIZES = ["--d-model", 8, "--d-ff", 8, "--num-heads", 2]
 SIZES += ["--num-encoder-layers", 1, "--num-decoder-layers", 1]

@@ -5,13 +5,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import ablation, overlay, presets, records
-from benchmarks.ablation import BASELINE, BOTH
+from benchmarks import records
+from benchmarks.captioning import overlay
 from benchmarks.datasets import scenes
 from benchmarks.datasets.scene_layout import CANVAS
+from benchmarks.experiments import ablation
+from benchmarks.experiments.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 from benchmarks.report.sections import attention as section
 from benchmarks.report.sections.ablation import ablation as page
+from benchmarks.training import presets
 from tests.tolerances import assert_close
 from torch_impl.models import build
 

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import cli, pictures, quality, run_folder
-from benchmarks.caption import caption
-from benchmarks.datasets import karpathy
+from benchmarks import cli
+from benchmarks.captioning.caption import caption
+from benchmarks.datasets import karpathy, pictures
 from benchmarks.datasets.vocabulary import Vocabulary, tokenise
-from benchmarks.run_folder import load_captioner
+from benchmarks.scores import quality
+from benchmarks.training import run_folder
+from benchmarks.training.run_folder import load_captioner
 from tests.released_weights import end_to_end, released
 from tests.test_pictures import encoded, huge
 from tests.tolerances import assert_close

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.batches import CaptionBatches
 from benchmarks.datasets import code
+from benchmarks.datasets.batches import CaptionBatches
 from benchmarks.datasets.vocabulary import tokenise
 from benchmarks.errors import InputError
 

@@ -13,16 +13,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import discrepancy, records
+from benchmarks import records
 from benchmarks.cli import main
 from benchmarks.datasets import CaptionData, Split, scenes
 from benchmarks.datasets.vocabulary import SPECIAL_TOKENS, Vocabulary
-from benchmarks.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from benchmarks.errors import InputError
 from benchmarks.experiments import arnet
 from benchmarks.experiments import discrepancy as experiment
 from benchmarks.report import build, markdown
 from benchmarks.report.sections.discrepancy import TITLE
+from benchmarks.scores import discrepancy
+from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from reference import auto_reconstructor as oracle
 from tests import strategies
 from tests.covers import covers

@@ -22,13 +22,14 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli, run_folder
-from benchmarks.batches import CaptionBatches, ImageBatches
+from benchmarks import cli
 from benchmarks.datasets import Split
+from benchmarks.datasets.batches import CaptionBatches, ImageBatches
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import Vocabulary
-from benchmarks.objectives import cider_d
-from benchmarks.run_folder import RunFolder
+from benchmarks.training import run_folder
+from benchmarks.training.run_folder import RunFolder
+from benchmarks.training.setup import cider_d
 from tests.test_training import CONFIGURATION, RECIPE, numbers
 from tests.tolerances import PROCESSES, assert_close
 from torch_impl import checkpoints, distributed
@@ -193,7 +194,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any
     """Call a function of this file in several processes at once: what each returns."""
     context, folder = get_context("forkserver"), tmp_path_factory.mktemp("stores")
     # what PyTorch imports when an optimiser is made, and the command when it is run
-    context.set_forkserver_preload([__name__, "torch._dynamo", "benchmarks.train"])
+    context.set_forkserver_preload([__name__, "torch._dynamo", "benchmarks.training.train"])
     numbered = itertools.count()
 
     def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import java
-from benchmarks.diversity import self_scores
 from benchmarks.errors import InputError
+from benchmarks.scores import java
+from benchmarks.scores.diversity import self_scores
 from reference import metrics
 from tests.tolerances import METRIC, error
 

@@ -6,11 +6,14 @@ import shutil
 import pytest
 import torch
 
-from benchmarks import captioners, cli, java, run_folder
-from benchmarks.batches import padded_features
+from benchmarks import cli
+from benchmarks.captioning import captioners
 from benchmarks.datasets import scenes
+from benchmarks.datasets.batches import padded_features
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
-from benchmarks.evaluate import place_of
+from benchmarks.scores import java
+from benchmarks.scores.evaluate import place_of
+from benchmarks.training import run_folder
 from torch_impl import models
 from torch_impl.decoding import beam_search
 from torch_impl.ensemble import Ensemble

@@ -5,16 +5,18 @@ from functools import partial
 
 import pytest
 
-from benchmarks import papers, presets, quality, records
+from benchmarks import papers, records
 from benchmarks.cli import main
 from benchmarks.datasets import scenes
 from benchmarks.experiments import expansion
 from benchmarks.experiments.expansion_rewards import MODELS, TABLES, V1, V2
-from benchmarks.presets import Settings
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.report.sections.expansion_rewards import expansion_rewards as section
+from benchmarks.scores import quality
+from benchmarks.training import presets
+from benchmarks.training.presets import Settings
 from tests.tolerances import KEPT_PERCENT
 
 SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}

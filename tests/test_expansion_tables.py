@@ -6,16 +6,18 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks import papers, presets, quality, records
+from benchmarks import papers, records
 from benchmarks.cli import main
 from benchmarks.datasets import scenes
 from benchmarks.experiments import expansion
 from benchmarks.experiments.expansion import BASELINE, BOTH, OF_VALUES, OF_VECTORS, TABLES, V1, V2
 from benchmarks.experiments.experiment import Place
-from benchmarks.presets import Settings
 from benchmarks.report import build, markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion import expansion as section
+from benchmarks.scores import quality
+from benchmarks.training import presets
+from benchmarks.training.presets import Settings
 
 SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 EXPERIMENTS = {V1: expansion.V1_COEFFICIENTS, V2: expansion.V2_COEFFICIENTS}

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from benchmarks import quality
 from benchmarks.datasets import code, scenes
 from benchmarks.experiments import (
     arnet,
@@ -18,7 +17,8 @@ from benchmarks.experiments import (
 )
 from benchmarks.experiments.arnet import recipe
 from benchmarks.experiments.experiment import Place
-from benchmarks.presets import Settings
+from benchmarks.scores import quality
+from benchmarks.training.presets import Settings
 
 STAGES = arnet._stages(recipe(1e-2, 2, 12), recipe(1e-2, 1, 12), captions_per_image=5)
 SIZES = {"d_embedding": 8, "hidden_size": 8}

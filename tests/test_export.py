@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import torch_impl
-from benchmarks import captioners, cli, export, run_folder
+from benchmarks import cli
+from benchmarks.captioning import captioners, export
+from benchmarks.captioning.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
 from benchmarks.datasets import scenes
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
-from benchmarks.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
+from benchmarks.training import run_folder
 from tests import strategies
 from tests.parity import load, numpy, tensor
 from tests.tolerances import assert_close

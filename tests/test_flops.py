@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import cli, closed_forms, papers, records, table_vi
-from benchmarks.closed_forms import Length, components
+from benchmarks import cli, papers, records
 from benchmarks.errors import InputError
+from benchmarks.operations import closed_forms, table_vi
+from benchmarks.operations.closed_forms import Length, components
 from tests import counting, strategies
 from tests.covers import covers
 from tests.tolerances import SUMS, assert_close

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import captioners, papers, tables
+from benchmarks import papers, tables
+from benchmarks.captioning import captioners
 from benchmarks.cli import main
 from benchmarks.datasets import scene_motion, scenes
 from benchmarks.datasets.middle_words import choose

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import overlay
+from benchmarks.captioning import overlay
 from tests import strategies
 from tests.tolerances import assert_close
 from torch_impl.models import Captioner, Configuration

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import cli, dataset, java, quality
-from benchmarks.caption import caption
+from benchmarks import cli, dataset
+from benchmarks.captioning.caption import caption
 from benchmarks.datasets import caption_files, karpathy
 from benchmarks.datasets.features import ShardWriter
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.datasets.vocabulary import tokenise
 from benchmarks.errors import InputError
-from benchmarks.run_folder import load_captioner
+from benchmarks.scores import java, quality
+from benchmarks.training.run_folder import load_captioner
 from tests import tolerances
 
 TEXT = st.text(

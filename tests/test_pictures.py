@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import pictures
+from benchmarks.datasets import pictures
 from benchmarks.errors import InputError
 from tests import strategies, tolerances
 

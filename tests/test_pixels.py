@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from benchmarks import train_recipe
-from benchmarks.batches import padded_features
 from benchmarks.datasets import pixels, scenes
-from benchmarks.run_folder import load_captioner
+from benchmarks.datasets.batches import padded_features
+from benchmarks.training import train_recipe
+from benchmarks.training.run_folder import load_captioner
 from tests.runs import SIZES, main
 from tests.test_recipes import RATES, SHORT
 from tests.tolerances import SAME_WORK, assert_low_precision

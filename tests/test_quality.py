@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pycocoevalcap.meteor.meteor import Meteor
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-from benchmarks import java, quality
 from benchmarks.datasets.vocabulary import tokenise
 from benchmarks.errors import InputError
+from benchmarks.scores import java, quality
 from reference import cider, metrics
 from tests.tolerances import METRIC, error
 

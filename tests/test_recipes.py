@@ -14,14 +14,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli, fit, objectives, run_folder, train_recipe
+from benchmarks import cli
 from benchmarks.datasets import Split, scenes
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
-from benchmarks.objectives import cider_d
-from benchmarks.presets import configuration
-from benchmarks.recipes import RECIPES
-from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.training import fit, objectives, run_folder, train_recipe
+from benchmarks.training.presets import configuration
+from benchmarks.training.recipes import RECIPES
+from benchmarks.training.run_folder import RunFolder, load_captioner
+from benchmarks.training.setup import cider_d
 from reference import cider
 from tests.runs import SIZES, assert_same, log_of, main
 from tests.tolerances import assert_close

@@ -16,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from benchmarks import ablation, equations, fit, java, papers, publish, quality, records
+from benchmarks import equations, papers, publish, records
 from benchmarks.cli import main
-from benchmarks.experiments import arnet, middle_out
+from benchmarks.experiments import ablation, arnet, middle_out
 from benchmarks.report import build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
+from benchmarks.scores import java, quality
+from benchmarks.training import fit
 from torch_impl.models import build as build_model
 
 VOID = {"meta", "img", "br", "link", "input"}

@@ -9,11 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.closed_forms import Length, dynamic_literal, dynamic_split, static_literal
 from benchmarks.hardware.descriptions import named
 from benchmarks.hardware.kernels import Kernel, dispatched
 from benchmarks.hardware.roofline import BOUNDS, predict
 from benchmarks.hardware.self_critical import SUBJECT as SELF_CRITICAL
+from benchmarks.operations.closed_forms import (
+    Length,
+    dynamic_literal,
+    dynamic_split,
+    static_literal,
+)
 from benchmarks.speed import resources
 from benchmarks.speed.case import Case, Sizes, Subject, Work
 from benchmarks.speed.subjects import SUBJECTS

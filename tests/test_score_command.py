@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import java
 from benchmarks.cli import main
+from benchmarks.scores import java
 from tests.tolerances import PERCENT
 
 HAS_JAVA = java.has_java()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import t_sne
+from benchmarks.experiments import t_sne
 from tests.strategies import generators
 from tests.tolerances import assert_close, assert_derivative
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import cli, papers, parameters, records, tables
+from benchmarks import cli, papers, records, tables
 from benchmarks.errors import InputError
+from benchmarks.operations import parameters
 from tests.tolerances import PRINTED_FLOPS
 from torch_impl.models import ExpansionNet
 

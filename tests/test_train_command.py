@@ -15,14 +15,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli, quality
-from benchmarks.caption import caption
+from benchmarks import cli
+from benchmarks.captioning.caption import caption
 from benchmarks.datasets import scenes
 from benchmarks.datasets.captions import read_predictions
 from benchmarks.errors import InputError
-from benchmarks.fit import fit
-from benchmarks.presets import PRESETS, configuration
-from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.scores import quality
+from benchmarks.training.fit import fit
+from benchmarks.training.presets import PRESETS, configuration
+from benchmarks.training.run_folder import RunFolder, load_captioner
 from tests.runs import SIZES, assert_same, log_of, main
 from torch_impl import checkpoints, training
 

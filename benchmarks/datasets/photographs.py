@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from benchmarks import pictures
+from benchmarks.datasets import pictures
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes
 

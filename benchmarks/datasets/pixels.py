@@ -11,8 +11,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from benchmarks import pictures
-from benchmarks.datasets import CaptionData, Features, FeatureStore, scenes
+from benchmarks.datasets import CaptionData, Features, FeatureStore, pictures, scenes
 from benchmarks.datasets.features import ShardedFeatures, ShardWriter
 from benchmarks.datasets.karpathy import read_photographs, sources
 from benchmarks.datasets.photographs import Photographs

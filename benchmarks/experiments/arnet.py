@@ -16,14 +16,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks import discrepancy, java, records
+from benchmarks import records
 from benchmarks.datasets import CaptionData, code, karpathy, scenes
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
-from benchmarks.evaluate import evaluate
 from benchmarks.experiments.captions import folder_of, in_stages
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.presets import Settings
 from benchmarks.records import Record
+from benchmarks.scores import discrepancy, java
+from benchmarks.scores.evaluate import evaluate
+from benchmarks.training.presets import Settings
 from torch_impl.models import AnyCaptioner, RecurrentConfiguration
 from torch_impl.optimization import Recipe
 

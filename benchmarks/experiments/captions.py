@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import captioners, records
-from benchmarks.batches import CaptionBatches, padded_features
+from benchmarks import records
+from benchmarks.captioning import captioners
 from benchmarks.datasets import CaptionData
+from benchmarks.datasets.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Place
 from benchmarks.files import sha256
-from benchmarks.fit import Result, fit
-from benchmarks.presets import Settings
 from benchmarks.records import Record
+from benchmarks.training.fit import Result, fit
+from benchmarks.training.presets import Settings
 from torch_impl.models import AnyCaptioner, AnyConfiguration
 from torch_impl.objectives import cross_entropy
 

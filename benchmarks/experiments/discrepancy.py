@@ -17,15 +17,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks import discrepancy, presets, records
+from benchmarks import records
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
-from benchmarks.evaluate import row_name, weights_sha256
 from benchmarks.experiments import arnet
 from benchmarks.experiments.captions import in_stages
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.presets import PRESETS, Settings
 from benchmarks.records import Record
+from benchmarks.scores import discrepancy
+from benchmarks.scores.evaluate import row_name, weights_sha256
+from benchmarks.training import presets
+from benchmarks.training.presets import PRESETS, Settings
 from torch_impl.models import AnyConfiguration, MiddleOutConfiguration, RecurrentConfiguration
 
 TABLE = "discrepancy"

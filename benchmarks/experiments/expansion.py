@@ -19,15 +19,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks import java, papers, presets, records
+from benchmarks import papers, records
 from benchmarks.datasets import CaptionData
-from benchmarks.evaluate import evaluate, row_name
 from benchmarks.experiments.arnet import flickr8k
 from benchmarks.experiments.captions import in_stages
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.files import sha256
-from benchmarks.presets import Settings
 from benchmarks.records import Record
+from benchmarks.scores import java
+from benchmarks.scores.evaluate import evaluate, row_name
+from benchmarks.training import presets
+from benchmarks.training.presets import Settings
 from torch_impl.ensemble import Ensemble
 from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import AnyCaptioner, Configuration

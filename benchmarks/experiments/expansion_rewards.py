@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks import java, records
+from benchmarks import records
 from benchmarks.datasets import CaptionData
 from benchmarks.experiments.captions import in_stages
 from benchmarks.experiments.expansion import FORMS, V1, V2, configuration, load, score
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.fit import Result
 from benchmarks.records import Record
+from benchmarks.scores import java
+from benchmarks.training.fit import Result
 from torch_impl.ensemble import Ensemble
 
 STAGES = ("XE", "RL")

@@ -13,12 +13,13 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks import discrepancy, records, t_sne
+from benchmarks import records
 from benchmarks.datasets import CaptionData
-from benchmarks.evaluate import weights_sha256
-from benchmarks.experiments import arnet
+from benchmarks.experiments import arnet, t_sne
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.records import Record
+from benchmarks.scores import discrepancy
+from benchmarks.scores.evaluate import weights_sha256
 
 TABLE = "states"
 BATCH = 80

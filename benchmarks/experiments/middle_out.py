@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import java, records
+from benchmarks import records
 from benchmarks.datasets import CaptionData, scene_motion
 from benchmarks.datasets.middle_words import MiddleWords, WithWord, choose
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
@@ -29,9 +29,10 @@ from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.experiments.middle_out_scores import PAPER, Trained
 from benchmarks.experiments.middle_word_classifier import Schedule
 from benchmarks.files import sha256
-from benchmarks.fit import Result
-from benchmarks.presets import Settings
 from benchmarks.records import Record
+from benchmarks.scores import java
+from benchmarks.training.fit import Result
+from benchmarks.training.presets import Settings
 from torch_impl.models import MiddleOutConfiguration, build
 
 MODELS: dict[str, dict[str, Any]] = {

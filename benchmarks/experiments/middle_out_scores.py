@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from benchmarks import quality
-from benchmarks.batches import chunks, padded_features
 from benchmarks.datasets import Split
+from benchmarks.datasets.batches import chunks, padded_features
 from benchmarks.datasets.middle_words import MiddleWords, WithWord
-from benchmarks.diversity import self_scores
-from benchmarks.evaluate import evaluate
 from benchmarks.experiments.middle_word_classifier import accuracy
 from benchmarks.records import Record
+from benchmarks.scores import quality
+from benchmarks.scores.diversity import self_scores
+from benchmarks.scores.evaluate import evaluate
 from torch_impl.grid_beam import grid_beam_search
 from torch_impl.middle_out_decoding import middle_out_beam_search
 from torch_impl.models import AnyCaptioner, MiddleOutCaptioner

@@ -18,8 +18,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.batches import chunks, padded_features
 from benchmarks.datasets import Split
+from benchmarks.datasets.batches import chunks, padded_features
 from benchmarks.datasets.middle_words import MiddleWords
 from benchmarks.experiments.experiment import Place
 from benchmarks.files import write_atomically

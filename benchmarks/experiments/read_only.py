@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from benchmarks import java, records
+from benchmarks import records
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
-from benchmarks.evaluate import evaluate
 from benchmarks.experiments.arnet import flickr8k, flickr8k_reduced, generated, recipe
 from benchmarks.experiments.captions import in_stages, mean_loss, with_beams
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.presets import Settings
 from benchmarks.records import Record
+from benchmarks.scores import java
+from benchmarks.scores.evaluate import evaluate
+from benchmarks.training.presets import Settings
 from torch_impl.models import RecurrentConfiguration
 from torch_impl.optimization import Recipe
 

@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks import java, records
+from benchmarks import records
 from benchmarks.experiments import arnet
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.records import Record
+from benchmarks.scores import java
 
 TABLE = "lambda"
 WEIGHTS = (0.0, 0.001, 0.005, 0.01, 0.05, 0.1)

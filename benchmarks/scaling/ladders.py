@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from benchmarks.closed_forms import Length, dynamic_literal, static_literal
+from benchmarks.operations.closed_forms import Length, dynamic_literal, static_literal
 from benchmarks.scaling import saved
 from benchmarks.speed.case import Case, Sizes
 from benchmarks.speed.subjects import SUBJECTS

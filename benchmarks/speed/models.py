@@ -9,9 +9,9 @@ from itertools import repeat
 import torch
 from torch import Tensor
 
-from benchmarks.presets import reduction
 from benchmarks.speed.case import COMPILED, Case, Subject, Work, prepared
 from benchmarks.speed.layers import ATTENTION, EXPANSIONS, drawn, expansions, work
+from benchmarks.training.presets import reduction
 from torch_impl.models import AnyCaptioner, Captioner, Configuration
 from torch_impl.optimization import RECIPES
 from torch_impl.training import Batch, CrossEntropyTraining

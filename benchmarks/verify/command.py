@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.captioners import is_exported
+from benchmarks.captioning.captioners import is_exported
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.verify.candidate import FRAMEWORKS

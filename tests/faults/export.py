@@ -18,7 +18,7 @@ EXPORT = (
     Fault(
         "middle-out from the left",
         "a captioner of two sides is searched as if it had one",
-        "benchmarks.captioners:search",
+        "benchmarks.captioning.captioners:search",
         "model.configuration.middle_out",
         "not model.configuration.middle_out",
         "test_evaluate_command.py::"
@@ -51,7 +51,7 @@ EXPORT = (
     Fault(
         "driver: what is finished goes on",
         "a finished hypothesis has continuations beside itself",
-        "benchmarks.onnx_captioner:OnnxCaptioner.beam_search",
+        "benchmarks.captioning.onnx_captioner:OnnxCaptioner.beam_search",
         "scores[finished] = -np.inf",
         "scores[finished] -= 0",
         BEAMS,

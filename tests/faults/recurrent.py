@@ -243,7 +243,7 @@ RECURRENT = (
     Fault(
         "SNE in the plane",
         "points are drawn as by normal distributions, without Student's",
-        "benchmarks.t_sne:gradient",
+        "benchmarks.experiments.t_sne:gradient",
         "(p - q) * near",
         "p - q",
         "test_t_sne.py::test_the_gradient_is_the_cost_s_by_central_differences",
@@ -251,7 +251,7 @@ RECURRENT = (
     Fault(
         "perplexity by bits",
         "an entropy in nats is held against bits",
-        "benchmarks.t_sne:conditional",
+        "benchmarks.experiments.t_sne:conditional",
         "np.log(perplexity)",
         "np.log2(perplexity)",
         "test_t_sne.py::test_every_point_has_the_perplexity_that_is_asked_for",

@@ -52,7 +52,7 @@ TRAINING_LOOP = (
     Fault(
         "unk is a word",
         "who says unk is rewarded for it where a reference has a rare word",
-        "benchmarks.objectives:cider_d",
+        "benchmarks.training.setup:cider_d",
         "strangers[word] if i == UNKNOWN_ID else i",
         "i",
         "test_recipes.py::"
@@ -61,7 +61,7 @@ TRAINING_LOOP = (
     Fault(
         "references without end",
         "the references of the reward have no end token",
-        "benchmarks.objectives:cider_d",
+        "benchmarks.training.setup:cider_d",
         "for word, i in named), end]",
         "for word, i in named)]",
         "test_recipes.py::"
@@ -70,7 +70,7 @@ TRAINING_LOOP = (
     Fault(
         "from the last weights",
         "a step begins with the last weights of the one before, not its best",
-        "benchmarks.fit:fit",
+        "benchmarks.training.fit:fit",
         "run.best_weights.items()",
         "model.state_dict().items()",
         "test_recipes.py::test_a_step_that_does_not_improve_gives_back_what_it_began_with",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.ablation import BASELINE, ROWS
+from benchmarks.experiments.ablation import BASELINE, ROWS
 from benchmarks.records import Record
 from benchmarks.report import figures
 from benchmarks.report.document import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks import papers
-from benchmarks.discrepancy import CENTROID, POINTS
 from benchmarks.experiments.arnet import ADDED, BASELINES, PAPER, ROWS
 from benchmarks.experiments.digits import PLAIN
 from benchmarks.experiments.digits import ROWS as DIGITS
@@ -40,6 +39,7 @@ from benchmarks.report.sections.paired import (
     mean_and_spread,
     verdict,
 )
+from benchmarks.scores.discrepancy import CENTROID, POINTS
 from benchmarks.statistics import Interval, paired_difference
 
 TITLE = "ARNet: scores, and training against inference"

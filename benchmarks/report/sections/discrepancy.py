@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from benchmarks.experiments.discrepancy import ARNET, ROWS, TABLE
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from benchmarks.statistics import Interval, paired_difference
 
 TITLE = "Discrepancy between training and inference"

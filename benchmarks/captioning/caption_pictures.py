@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks import backbones, captioners, overlay, pictures, released
-from benchmarks.backbones import Backbone
-from benchmarks.batches import chunks
-from benchmarks.captioners import AnyDecoder, Found
+from benchmarks.captioning import backbones, captioners, overlay, released
+from benchmarks.captioning.backbones import Backbone
+from benchmarks.captioning.captioners import AnyDecoder, Found
+from benchmarks.datasets import pictures
+from benchmarks.datasets.batches import chunks
 from benchmarks.errors import InputError
 from benchmarks.features import PER_THREAD, in_parallel
 from benchmarks.files import write_atomically

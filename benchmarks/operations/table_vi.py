@@ -28,7 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import papers, records
-from benchmarks.closed_forms import (
+from benchmarks.datasets.captions import read_references
+from benchmarks.errors import InputError
+from benchmarks.files import read_bytes, sha256
+from benchmarks.operations.closed_forms import (
     BATCH,
     Component,
     Length,
@@ -36,10 +39,7 @@ from benchmarks.closed_forms import (
     static_literal,
     static_reassociated,
 )
-from benchmarks.datasets.captions import read_references
-from benchmarks.errors import InputError
-from benchmarks.files import read_bytes, sha256
-from benchmarks.presets import reduction
+from benchmarks.training.presets import reduction
 from torch_impl.models import Configuration
 
 PAPER, TABLE, COLUMN = "expansionnet_v2", "VI", "FLOPs"

@@ -9,14 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmarks import objectives
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.pixels import Pictures, encoded, unencoded
 from benchmarks.errors import InputError
-from benchmarks.fit import Result, fit
-from benchmarks.presets import configuration
-from benchmarks.recipes import RecipePreset
-from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.training import setup
+from benchmarks.training.fit import Result, fit
+from benchmarks.training.presets import configuration
+from benchmarks.training.recipes import RecipePreset
+from benchmarks.training.run_folder import RunFolder, load_captioner
 from torch_impl.checkpoints import CheckpointError
 from torch_impl.distributed import Processes
 from torch_impl.models import (
@@ -70,7 +70,7 @@ def backbone(name: str, seed: int) -> SwinTransformer:
         InputError: the file is missing, or no Swin's.
     """
     if name == "tiny":
-        with objectives.seeded(seed):
+        with setup.seeded(seed):
             return SwinTransformer(TINY)
     try:
         return load_swin(Path(name))

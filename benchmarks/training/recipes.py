@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.presets import PRESETS, SMALL, Settings
+from benchmarks.training.presets import PRESETS, SMALL, Settings
 from torch_impl.optimization import RECIPES as FIRST_STEPS
 from torch_impl.optimization import Recipe
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from benchmarks.datasets.captions import read_predictions, read_references
-from benchmarks.quality import METRICS, TOKENISERS, Scores, score
+from benchmarks.scores.quality import METRICS, TOKENISERS, Scores, score
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

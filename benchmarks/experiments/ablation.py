@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from benchmarks import overlay, records
+from benchmarks import records
+from benchmarks.captioning import overlay
 from benchmarks.datasets import CaptionData, scenes
-from benchmarks.evaluate import evaluate, row_name
-from benchmarks.fit import fit
-from benchmarks.presets import PRESETS, Settings, configuration
 from benchmarks.records import Record
+from benchmarks.scores.evaluate import evaluate, row_name
+from benchmarks.training.fit import fit
+from benchmarks.training.presets import PRESETS, Settings, configuration
 from torch_impl.models import Captioner
 
 

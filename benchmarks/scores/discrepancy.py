@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchmarks.batches import chunks, padded_features, padded_tokens
 from benchmarks.datasets import CaptionData, Split
+from benchmarks.datasets.batches import chunks, padded_features, padded_tokens
 from benchmarks.errors import InputError
 from torch_impl.auto_reconstructor import (
     cosine_distance,

@@ -11,10 +11,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.closed_forms import BATCH, Component, Length
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
-from benchmarks.table_vi import (
+from benchmarks.operations.closed_forms import BATCH, Component, Length
+from benchmarks.operations.table_vi import (
     D_FEATURE,
     DECODER,
     ENCODER,

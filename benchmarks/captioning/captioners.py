@@ -13,11 +13,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from benchmarks.captioning.onnx_captioner import ENCODER, OnnxCaptioner
 from benchmarks.datasets import middle_words
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.onnx_captioner import ENCODER, OnnxCaptioner
-from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.training.run_folder import RunFolder, load_captioner
 from torch_impl.decoding import beam_search
 from torch_impl.ensemble import Ensemble
 from torch_impl.middle_out_decoding import Halves, middle_out_beam_search

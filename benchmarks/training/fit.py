@@ -14,12 +14,13 @@ from typing import Any
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks import data_options, objectives, quality, run_folder
-from benchmarks.caption import caption
-from benchmarks.datasets import CaptionData, Split
+from benchmarks.captioning.caption import caption
+from benchmarks.datasets import CaptionData, Split, data_options
 from benchmarks.errors import InputError
-from benchmarks.presets import Settings
-from benchmarks.run_folder import RunFolder
+from benchmarks.scores import quality
+from benchmarks.training import run_folder, setup
+from benchmarks.training.presets import Settings
+from benchmarks.training.run_folder import RunFolder
 from torch_impl.computation import Computation
 from torch_impl.distributed import Processes
 from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build
@@ -57,7 +58,7 @@ class _Fit:
     ) -> None:
         self.data, self.settings, self.folder = data, settings, folder
         self.processes = processes
-        self.training, self.batches = objectives.training(
+        self.training, self.batches = setup.training(
             data, model, settings, seed, computation, processes
         )
         self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
@@ -334,7 +335,7 @@ def _train(
 
 def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
     """A model whose initial weights are a function of the seed, wherever it will be trained."""
-    with objectives.seeded(seed):
+    with setup.seeded(seed):
         try:
             return build(configuration)
         except ValueError as error:

@@ -7,10 +7,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.batches import without_images
 from benchmarks.datasets import CaptionData, Split, karpathy, scenes
+from benchmarks.datasets.batches import without_images
 from benchmarks.errors import InputError
-from benchmarks.run_folder import load_captioner
+from benchmarks.training.run_folder import load_captioner
 
 
 def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

@@ -9,15 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import captioners, data_options, quality, records
-from benchmarks.caption import caption
-from benchmarks.datasets import CaptionData
+from benchmarks import records
+from benchmarks.captioning import captioners
+from benchmarks.captioning.caption import caption
+from benchmarks.captioning.onnx_captioner import OnnxCaptioner
+from benchmarks.datasets import CaptionData, data_options
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import read_json, sha256
-from benchmarks.onnx_captioner import OnnxCaptioner
 from benchmarks.records import Record
-from benchmarks.run_folder import RunFolder
+from benchmarks.scores import quality
+from benchmarks.training.run_folder import RunFolder
 from torch_impl.ensemble import Ensemble
 from torch_impl.models import (
     AnyCaptioner,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.errors import InputError
-from benchmarks.quality import Scores, score
+from benchmarks.scores.quality import Scores, score
 
 METRICS = ("B4", "METEOR")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import caption_pictures, captioners, data_options
-from benchmarks.batches import chunks, padded_features
-from benchmarks.captioners import AnyDecoder
-from benchmarks.datasets import Split
+from benchmarks.captioning import caption_pictures, captioners
+from benchmarks.captioning.captioners import AnyDecoder
+from benchmarks.datasets import Split, data_options
+from benchmarks.datasets.batches import chunks, padded_features
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from benchmarks import records, table_vi
+from benchmarks import records
+from benchmarks.operations import table_vi
 from torch_impl.models import Captioner
 from torch_impl.swin import SwinConfiguration, SwinTransformer
 

@@ -11,9 +11,9 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from benchmarks import java
 from benchmarks.datasets import vocabulary
 from benchmarks.errors import InputError
+from benchmarks.scores import java
 
 BLEU = ("B1", "B2", "B3", "B4")
 METRICS = (*BLEU, "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")

@@ -15,7 +15,7 @@ The conventions, and what each is for:
 * **factored** are the macs of the cheapest exact rewriting in closed form: W = R_bw R_fw first, the
   key projection folded into the expansion queries, the dynamic sums split. Each layer takes the
   cheaper of its forms, so factored never exceeds macs.
-* **in_paper** says whether v2's Table VI counts the component's macs (`benchmarks.flops`).
+* **in_paper** says whether v2's Table VI counts the component's macs (`table_vi`).
 
 Equation numbers are those of ExpansionNet v2 unless "v1" is written; G are the groups of a Block
 Static Expansion, N their sum; M, R_fw, R_bw, F, B, C, S are the paper's symbols.

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.batches import CaptionBatches, ImageBatches, captioned
 from benchmarks.datasets import CaptionData, Split
+from benchmarks.datasets.batches import CaptionBatches, ImageBatches, captioned
 from benchmarks.datasets.vocabulary import UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.presets import Settings
+from benchmarks.training.presets import Settings
 from torch_impl.auto_reconstructor import AutoReconstructor
 from torch_impl.cider import CiderD
 from torch_impl.computation import Computation

@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks import data_options, train_recipe
 from benchmarks.cli import EXIT_BAD_INPUT
-from benchmarks.datasets import CaptionData, karpathy, pixels
+from benchmarks.datasets import CaptionData, data_options, karpathy, pixels
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.features import images_beside
-from benchmarks.fit import chosen_by, fit, verdict
-from benchmarks.presets import PRESETS, Settings, configuration
-from benchmarks.recipes import RECIPES
-from benchmarks.run_folder import load_captioner
+from benchmarks.training import train_recipe
+from benchmarks.training.fit import chosen_by, fit, verdict
+from benchmarks.training.presets import PRESETS, Settings, configuration
+from benchmarks.training.recipes import RECIPES
+from benchmarks.training.run_folder import load_captioner
 from torch_impl import distributed
 from torch_impl.computation import PRECISIONS, Computation
 from torch_impl.distributed import Processes, ProcessesError

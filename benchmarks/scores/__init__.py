@@ -1,0 +1,1 @@
+"""What captions are worth: the metrics, the commands that score, discrepancy and diversity."""
