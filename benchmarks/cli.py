@@ -23,7 +23,7 @@ from benchmarks.errors import InputError
 COMMANDS: dict[str, tuple[str, str]] = {
     "equations": ("benchmarks.equations", "which equations are oracled, and the papers' errata"),
     "verify": ("benchmarks.verify.command", "hold an implementation, ours or yours, to the oracle"),
-    "flops": ("benchmarks.operations.flops", "count FLOPs in closed form, v2's Table VI"),
+    "flops": ("benchmarks.operations.flops", "FLOPs by closed form, and v2's Table VI regenerated"),
     "time": ("benchmarks.speed.command", "time our implementations against each other"),
     "counts": ("benchmarks.speed.counts", "count operations and bytes, held to the baseline"),
     "record": ("benchmarks.recording.command", "measure a whole device, into one file to send"),
@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scale": ("benchmarks.scaling.command", "how time and memory grow with the sizes"),
     "tables": ("benchmarks.tables", "read a regenerated table of a paper"),
     "score": ("benchmarks.scores.score", "score predicted captions against references"),
-    "scenes": ("benchmarks.datasets.scene_files", "write generated scenes as pictures"),
+    "scenes": ("benchmarks.datasets.scene_files", "write generated scenes as captioned pictures"),
     "dataset": ("benchmarks.dataset", "make a data set of your pictures and their captions"),
     "features": ("benchmarks.features", "extract image features once into checked shards"),
     "train": ("benchmarks.training.train", "train a captioning model, resumable"),

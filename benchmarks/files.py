@@ -7,10 +7,12 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+import numpy.typing as npt
 
 from benchmarks.errors import InputError
 
@@ -46,6 +48,19 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             reason = error.strerror or str(error)
             raise InputError(f"{path}: cannot be written ({reason})") from error
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Find out before long work, whose result goes to ``path``, that it cannot be written.
+
+    Raises:
+        InputError: it is a folder, or its own folder cannot be written.
+    """
+    folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
+    if Path(path).is_dir():
+        raise InputError(f"{path}: a folder, expected a file to write")
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise InputError(f"{path}: cannot be written ({folder} is no folder that can be)")
 
 
 def read_bytes(path: Path, what: str) -> bytes:
@@ -86,6 +101,11 @@ def read_json(path: Path, what: str) -> Any:
 def sha256(data: bytes) -> str:
     """The hexadecimal SHA-256 of ``data``."""
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The hexadecimal SHA-256 of arrays and their names, in their order."""
+    return sha256(b"".join(name.encode() + array.tobytes() for name, array in arrays.items()))
 
 
 def slug(*names: str) -> str:

@@ -12,7 +12,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference with its 95 % bootstrap interval."""
+    """A difference with its 95 % interval."""
 
     mean: float
     low: float
@@ -128,6 +128,46 @@ def kendall_tau(pairs: list[Pair]) -> float:
         raise ValueError("no pairs, expected models that are expected to differ")
     signs = [np.sign(pair.found.mean) * np.sign(pair.expected) for pair in pairs]
     return float(np.mean(signs))
+
+
+def difference_of_seeds(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
+    """Mean of ``ours - baseline``, of one number a seed: Student's interval.
+
+    The bootstrap of three seeds is their range, which leaves out zero once in four times when
+    nothing differs. Of one seed the interval has no ends.
+
+    Args:
+        ours: (seeds,), of one model.
+        baseline: of the other, the same seeds in the same order.
+
+    Raises:
+        ValueError: the shapes differ or are not (seeds,).
+    """
+    a, b = np.asarray(ours, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    if a.shape != b.shape or a.ndim != 1 or a.size == 0:
+        raise ValueError(f"paired values must be two (seeds,), got {a.shape} and {b.shape}")
+    differences = a - b
+    mean, n = float(differences.mean()), len(differences)
+    if n == 1:
+        return Interval(mean, -np.inf, np.inf)
+    half = student_t(n - 1) * float(differences.std(ddof=1)) / n**0.5
+    return Interval(mean, mean - half, mean + half)
+
+
+def student_t(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t distribution, to 6 digits.
+
+    Raises:
+        ValueError: less than one degree of freedom.
+    """
+    if degrees < 1:
+        raise ValueError(f"{degrees} degrees of freedom, expected at least 1")
+    # t = sqrt(degrees) tan(angle) has a density that goes as cos(angle)^(degrees - 1)
+    angles = np.linspace(0, np.pi / 2, 100_001)
+    density = np.cos(angles) ** (degrees - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    angle = np.interp(0.95, below / below[-1], angles)
+    return float(degrees**0.5 * np.tan(angle))
 
 
 def _interval(mean: float, resampled: Array) -> Interval:

@@ -107,7 +107,7 @@ def test_how_much_was_sampled_is_said() -> None:
         found = section.arnet([scored(row, 0, [1.0] * IMAGES)], {}).blocks
         return " ".join(b.text for b in found if isinstance(b, Paragraph))
 
-    assert "25% of the words read in the first stage and 15% in the second" in said(
+    assert "with probability 25% in the first stage and 15% in the second" in said(
         f"{BASELINE} + Scheduled Sampling"
     )
     assert "sampling" not in said(BASELINE).lower()

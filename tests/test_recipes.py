@@ -18,7 +18,7 @@ from benchmarks import cli
 from benchmarks.datasets import Split, scenes
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
-from benchmarks.training import fit, objectives, run_folder, train_recipe
+from benchmarks.training import fit, run_folder, setup, train_recipe
 from benchmarks.training.presets import configuration
 from benchmarks.training.recipes import RECIPES
 from benchmarks.training.run_folder import RunFolder, load_captioner
@@ -155,7 +155,7 @@ def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path: Pa
     chosen = replace(steps["C"].settings, recipe=recipe)
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1}
     model = configuration(data, recipe, {**sizes, "num_decoder_layers": 1})
-    with objectives.seeded(3):
+    with setup.seeded(3):
         initial = models.build(model).state_dict()
     found = fit.fit(data, model, chosen, 0, tmp_path, initial=initial, improve=True)
     scores = [r["CIDEr-D"] for r in found.history if r["kind"] == "validation"]

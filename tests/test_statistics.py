@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from benchmarks.statistics import (
     bootstrap_means,
+    difference_of_seeds,
     kendall_tau,
     ordered_pairs,
     paired_difference,
+    student_t,
 )
 from tests import tolerances
 
@@ -104,3 +106,39 @@ def test_scores_of_no_seeds_and_images_are_refused(scores):
         bootstrap_means(scores)
     with pytest.raises(ValueError, match="are expected"):
         ordered_pairs(np.zeros((2, 1, 1)), [1.0])
+
+
+@pytest.mark.parametrize(
+    ("degrees", "printed"),
+    [(1, 12.7062), (2, 4.30265), (3, 3.18245), (9, 2.26216), (30, 2.04227), (1000, 1.96234)],
+)
+def test_quantiles_of_student_s_t_are_those_of_printed_tables(degrees, printed):
+    assert f"{student_t(degrees):.6g}" == f"{printed:.6g}"
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=6))
+def test_seeds_differ_by_their_mean_and_turn_with_the_sign(pairs):
+    a, b = zip(*pairs, strict=True)
+    there, back = difference_of_seeds(a, b), difference_of_seeds(b, a)
+    assert there.low <= there.mean <= there.high
+    tolerances.assert_close(there.mean, np.subtract(a, b).mean())
+    assert (there.low, there.mean, there.high) == (-back.high, -back.mean, -back.low)
+    assert len(pairs) > 1 or not there.excludes_zero
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_intervals_over_seeds_leave_out_nothing_once_in_twenty_times(seeds):
+    generator = np.random.default_rng(seeds)
+    found = [difference_of_seeds(x, np.zeros(seeds)) for x in generator.normal(size=(2000, seeds))]
+    assert 0.03 < np.mean([interval.excludes_zero for interval in found]) < 0.07
+
+
+@pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0, 2.0]), ([[1.0]], [[1.0]])])
+def test_seeds_that_are_no_pairs_are_refused(a, b):
+    with pytest.raises(ValueError, match=r"must be two \(seeds,\)"):
+        difference_of_seeds(a, b)
+
+
+def test_no_degrees_of_freedom_are_refused():
+    with pytest.raises(ValueError, match="0 degrees"):
+        student_t(0)

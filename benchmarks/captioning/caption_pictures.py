@@ -7,10 +7,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from benchmarks.datasets import pictures
 from benchmarks.datasets.batches import chunks
 from benchmarks.errors import InputError
 from benchmarks.features import PER_THREAD, in_parallel
-from benchmarks.files import write_atomically
+from benchmarks.files import check_writable, write_atomically
 from torch_impl.models import Captioner, EndToEnd
 
 NAMED = 8
@@ -46,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.batch_size < 1:
         raise InputError(f"--batch-size is {arguments.batch_size}, expected at least 1")
+    if arguments.json and str(arguments.json) != "-":
+        check_writable(arguments.json)
     paths = _openable(pictures.find(arguments.pictures), arguments.skip_bad)
     if arguments.overlay:
         _check_names(paths)
@@ -60,11 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     as_lines = str(arguments.json) != "-"
     made = features_of(paths, backbone, arguments.device, arguments.skip_bad)
-    with ExitStack() as at_end, tqdm(total=len(paths), unit="picture", disable=None) as bar:
-        # what cannot be written is found before anything is captioned
-        out: IO[str] = sys.stdout
-        if arguments.json and as_lines:
-            out = at_end.enter_context(write_atomically(arguments.json))
+    with tqdm(total=len(paths), unit="picture", disable=None) as bar:
         while batch := list(islice(made, arguments.batch_size)):
             features = torch.stack([rows for _, rows in batch])
             found = captioners.search(
@@ -82,10 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
                 if as_lines:
                     bar.write(as_text(results[-1]), file=sys.stdout)
             bar.update(len(batch))
-        if not results:
-            raise InputError("no picture could be read")
-        if arguments.json:
-            print(json.dumps(results, ensure_ascii=False, indent=1), file=out)
+    if not results:
+        raise InputError("no picture could be read")
+    if not as_lines:
+        print(json.dumps(results, ensure_ascii=False, indent=1))
+    elif arguments.json:
+        with write_atomically(arguments.json) as file:
+            json.dump(results, file, ensure_ascii=False, indent=1)
     return 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.captioning import onnx_captioner
-from benchmarks.captioning.captioners import INSTALL, is_exported
+from benchmarks.captioning.captioners import INSTALL
 from benchmarks.captioning.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
@@ -55,10 +55,12 @@ def write(
         CONFIG: json.dumps(described, indent=1),
         DRIVER: inspect.getsource(onnx_captioner),
     }
+    # the encoder, by which a folder is known as exported, goes first and comes last
+    (out / ENCODER).unlink(missing_ok=True)
     for name, text in texts.items():
         with write_atomically(out / name) as file:
             file.write(text)
-    for name, data in ((ENCODER, graphs.encoder), (DECODER, graphs.decoder)):
+    for name, data in ((DECODER, graphs.decoder), (ENCODER, graphs.encoder)):
         with write_atomically(out / name, "wb") as file:
             file.write(data)
 
@@ -89,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     (place,), out = arguments.checkpoint, arguments.out
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: a file, expected a new folder")
-    if out.is_dir() and any(out.iterdir()) and not is_exported(out):
+    own = {ENCODER, DECODER, VOCABULARY, CONFIG, DRIVER}
+    if out.is_dir() and not {path.name for path in out.iterdir()} <= own:
         raise InputError(f"{out}: holds other files, expected a new folder")
     model, vocabulary = load_captioner(place)
     folder = RunFolder(place if place.is_dir() else place.parent)

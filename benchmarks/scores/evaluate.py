@@ -16,7 +16,7 @@ from benchmarks.captioning.onnx_captioner import OnnxCaptioner
 from benchmarks.datasets import CaptionData, data_options
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.files import read_json, sha256
+from benchmarks.files import read_json, sha256_of_arrays
 from benchmarks.records import Record
 from benchmarks.scores import quality
 from benchmarks.training.run_folder import RunFolder
@@ -65,11 +65,8 @@ def _described(model: AnyCaptioner) -> tuple[str, str]:
 
 def weights_sha256(model: AnyCaptioner | Ensemble) -> str:
     """A hash of the weights, names and order included."""
-    parts = (
-        name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes()
-        for name, tensor in model.state_dict().items()
-    )
-    return sha256(b"".join(parts))
+    tensors = model.state_dict().items()
+    return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
 
 
 def evaluate(

@@ -266,9 +266,7 @@ def fit(
         if isinstance(error, InputError):
             raise
         images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
-        what_is_left = ""
-        if folder and kept:
-            what_is_left = f"; {folder.last} is kept, another run can begin with it (--initial)"
+        what_is_left = f"; {folder.last} is kept" if folder and kept else ""
         raise InputError(f"{error}, images {images}, ...{what_is_left}") from error
     found = run.history, run.best, run.seconds
     history, best, seconds = processes.broadcast(found)

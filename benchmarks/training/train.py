@@ -84,7 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--initial",
         type=Path,
         metavar="CHECKPOINT",
-        help="begin with another run's weights, whose words the data must have",
+        help="begin with another run's weights, whose words the data must have: also those kept of "
+        "a run whose loss was not finite",
     )
     training.add_argument(
         "--warm-up", type=int, metavar="STEPS", help="of the recipe's steps that have one"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.captioning import captioners
 from benchmarks.captioning.onnx_captioner import CONFIG, DECODER, ENCODER, OnnxCaptioner
 from benchmarks.errors import InputError
-from benchmarks.files import read_json, sha256
+from benchmarks.files import read_json, sha256_of_arrays
 from benchmarks.verify import cases, contracts, properties
 from benchmarks.verify.cases import Cases, Numbers
 from benchmarks.verify.operators import Operator, Property
@@ -68,10 +68,15 @@ def operator(folder: Path) -> Operator:
     """
     model, weights = _model(str(folder)), _weights(str(folder))
     config = read_json(folder / CONFIG, "the configuration of an exported captioner")
-    with torch.device("meta"):
-        names = list(build(configuration(config["model"])).state_dict())
-    found = b"".join(name.encode() + weights[name].tobytes() for name in names if name in weights)
-    if sha256(found) != config.get("weights"):
+    try:
+        with torch.device("meta"):
+            names = list(build(configuration(config["model"])).state_dict())
+    except (TypeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{folder / CONFIG}: not the configuration of a captioner: {error}"
+        ) from error
+    found = {name: weights[name] for name in names if name in weights}
+    if sha256_of_arrays(found) != config.get("weights"):
         raise InputError(f"{folder}: its graphs have other weights than those that were exported")
     drawn = _cases(str(folder), model)
     check = properties.low_precision

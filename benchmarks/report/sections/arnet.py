@@ -40,7 +40,7 @@ from benchmarks.report.sections.paired import (
     verdict,
 )
 from benchmarks.scores.discrepancy import CENTROID, POINTS
-from benchmarks.statistics import Interval, paired_difference
+from benchmarks.statistics import Interval, difference_of_seeds
 
 TITLE = "ARNet: scores, and training against inference"
 SEEDS = 3
@@ -72,8 +72,8 @@ def arnet(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         "training and inference are apart (d_mc and d_pw, eqs. 11 and 12; smaller is better). "
         "Scores are times 100. On **other data** than the paper's and on **embedded** ones the "
         "signs compare, values do not. Differences are of equal seeds, intervals of 95 % by "
-        "bootstrap over seeds and images; where a metric has no number an image, over seeds alone, "
-        f"of which {SEEDS} give no more than their range. A difference is called something only "
+        "bootstrap over seeds and images; where a metric has no number an image, Student's over "
+        f"seeds. A difference is called something only "
         f"where its interval excludes zero and is of at least {SEEDS} seeds."
     )
     return Section(TITLE, [lead, *blocks])
@@ -128,7 +128,7 @@ def _captions(tables: tuple[str, str], metric: str, made: Sequence[Record]) -> l
 
 
 def _sampled(scores: Rows) -> list[Paragraph]:
-    """How many words scheduled sampling replaced: of few epochs, few."""
+    """How often scheduled sampling sampled: in few epochs, seldom."""
     made = next((runs[0] for row, runs in scores.items() if row.endswith("Sampling")), None)
     if made is None:
         return []
@@ -138,8 +138,9 @@ def _sampled(scores: Rows) -> list[Paragraph]:
     )
     return [
         Paragraph(
-            "Scheduled sampling begins each stage without, and in its last epoch replaced "
-            f"{first:.0%} of the words read in the first stage and {second:.0%} in the second."
+            "Scheduled sampling begins each stage without; in its last epoch a word that is read "
+            f"was sampled with probability {first:.0%} in the first stage and {second:.0%} in the "
+            "second."
         )
     ]
 
@@ -172,7 +173,7 @@ def _of_cider_d(_: str, ours: Sequence[Record], baseline: Sequence[Record]) -> s
 
 def _of_seeds(metric: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
     found, seeds = over_seeds(ours, baseline, metric), _common(ours, baseline)
-    if found and seeds == 1:  # of which there is no interval
+    if found and seeds < SEEDS:  # of which an interval says nothing
         return f"{found.mean:+.1f}: too few seeds"
     return _judged(found, seeds, verdict)
 
@@ -202,7 +203,7 @@ def over_seeds(ours: Sequence[Record], baseline: Sequence[Record], metric: str) 
     shared = sorted(by_seed[0].keys() & by_seed[1].keys())
     if not shared:
         return None
-    return paired_difference(*([[100 * of_row[seed]] for seed in shared] for of_row in by_seed))
+    return difference_of_seeds(*([100 * of_row[seed] for seed in shared] for of_row in by_seed))
 
 
 def _seeds(scores: Rows, distances: Rows, row: str, baseline: str) -> int:

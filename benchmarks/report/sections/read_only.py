@@ -23,7 +23,7 @@ from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import by_row
 from benchmarks.report.sections.words import words
-from benchmarks.statistics import Interval, paired_difference
+from benchmarks.statistics import Interval, difference_of_seeds
 
 TITLE = "The LSTM with a read-only unit"
 BASELINE = next(iter(ROWS))
@@ -44,7 +44,7 @@ def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         "in nats; one above that of guessing all words alike is of a training that **diverged**, "
         "at a rate which the paper does not print, and tells nothing of the model. The paper's "
         "data are MS-COCO: the sign of a difference compares, values do not. "
-        f"An interval is of 95 %, by bootstrap over seeds, which of {SEEDS} is their range; a "
+        f"An interval is of 95 %, Student's, over seeds; a "
         "difference is called lower or higher only where the interval excludes zero, of at least "
         f"{SEEDS} seeds."
     )
@@ -136,15 +136,17 @@ def difference(
     shared = sorted(set.intersection(*map(set, by_seed)))
     if not shared:
         return None
-    pair = ([[of_row[seed]] for seed in shared] for of_row in by_seed)
-    return paired_difference(*pair), len(shared)
+    pair = ([of_row[seed] for seed in shared] for of_row in by_seed)
+    return difference_of_seeds(*pair), len(shared)
 
 
 def _above(ours: Sequence[Record], baseline: Sequence[Record], loss: str) -> str:
     if not (found := difference(ours, baseline, loss)):
         return ""
     interval, seeds = found
-    settled = interval.excludes_zero and seeds >= SEEDS
+    if seeds < SEEDS:
+        return f"{interval.mean:+.3f}: too few seeds"
+    settled = interval.excludes_zero
     word = ("higher" if interval.mean > 0 else "lower") if settled else "not settled"
     return f"{interval.mean:+.3f} ({interval.low:+.3f} to {interval.high:+.3f}): {word}"
 

@@ -40,8 +40,8 @@ def words(records: Sequence[Record]) -> list[Block]:
     return [
         Paragraph(
             "How often words occur, without pronouns, determiners and words that occur fewer than "
-            "4 times, which are not **counted** as in the paper. Its share is of the words of all "
-            "captions of MS-COCO, of which the ten thousand images here are a part."
+            "4 times, which are not **counted** as in the paper. Its share is of all captions of "
+            "MS-COCO; it does not say whether of all their words or of those counted."
         ),
         Table(slug(PAPER, TABLE), "The 100 commonest words", columns, rows),
         *(figure for drawn in (areas(made), bars(made)) for figure in drawn),
