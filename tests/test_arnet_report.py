@@ -16,7 +16,7 @@ from benchmarks.experiments.arnet import ADDED, BASELINES
 from benchmarks.records import Record
 from benchmarks.report.document import Figure, Paragraph, Section, Table
 from benchmarks.report.sections import arnet as section
-from benchmarks.report.sections import tables
+from benchmarks.report.sections import paired, tables
 
 BASELINE, OTHER = BASELINES
 IMAGES = 5
@@ -84,7 +84,7 @@ def test_a_constant_gain_is_said_of_three_seeds_and_of_its_own_baseline(
     assert row[:3] == [BASELINE, added.removeprefix(" + "), len(base)]
     score, d_mc, d_pw = row[4::2]
     words = ("worse", "smaller") if lost else ("better", "larger")
-    words = words if len(base) >= section.SEEDS else ("too few seeds",) * 2
+    words = words if len(base) >= paired.SEEDS else ("too few seeds",) * 2
     assert score.startswith(f"{100 * sign * gain:+.1f} (") and score.endswith(f": {words[0]}")
     assert d_mc == d_pw and d_mc.startswith(f"{sign * gain:+.3f} (")
     assert d_mc.endswith(f": {words[1]}")

@@ -10,7 +10,7 @@ from benchmarks import papers, records
 from benchmarks.experiments.read_only import PAPER, ROWS
 from benchmarks.report import build, markdown
 from benchmarks.report.document import Document, Figure, Photographs, Table
-from benchmarks.report.sections import expansion, middle_out, tables
+from benchmarks.report.sections import expansion, middle_out, paired, tables
 from benchmarks.report.sections import read_only as section
 from benchmarks.report.sections.examples import side_by_side
 from tests import tolerances
@@ -83,7 +83,7 @@ def test_losses_stand_beside_the_paper_s_and_are_called_lower_only_of_several_se
             found = row[place[f"ours: above {section.BASELINE} (95 % interval)"]]
             if number == 0:
                 assert found == ""
-            elif len(seeds) < section.SEEDS:
+            elif len(seeds) < paired.SEEDS:
                 assert found.endswith(": too few seeds")
 
 
@@ -102,7 +102,7 @@ def test_the_difference_is_paired_over_the_seeds_that_both_have(pairs):
     assert interval.mean == pytest.approx(sum(apart) / len(apart), abs=slack)
     assert interval.low <= interval.mean <= interval.high
     said = section._above(ours, baseline, "training loss")
-    if seeds < section.SEEDS:
+    if seeds < paired.SEEDS:
         assert said.endswith(": too few seeds")
     else:
         words = {"lower": interval.high < 0, "higher": interval.low > 0}

@@ -34,8 +34,8 @@ FIGURES = (
     Fault(
         "captions of other seeds",
         "models are laid side by side that saw different data",
-        "benchmarks.report.sections.examples:side_by_side",
-        "of_row[seed]",
+        "benchmarks.report.sections.examples:of_one_seed",
+        "of_row[min(shared)]",
         "next(iter(of_row.values()))",
         EXAMPLES,
     ),

@@ -32,9 +32,12 @@ from benchmarks.report.sections import discrepancy
 from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
+    SEEDS,
     Rows,
     by_row,
+    common,
     difference,
+    judged,
     mean,
     mean_and_spread,
     verdict,
@@ -43,7 +46,6 @@ from benchmarks.scores.discrepancy import CENTROID, POINTS
 from benchmarks.statistics import Interval, difference_of_seeds
 
 TITLE = "ARNet: scores, and training against inference"
-SEEDS = 3
 """Of fewer, no difference is called anything."""
 OF_IMAGES, OF_CODE = "CIDEr-D", "B4"
 CAPTIONS = {("1", "2"): OF_IMAGES, ("3", "4"): OF_CODE}
@@ -168,30 +170,18 @@ def _scored(metric: str) -> Difference:
 
 
 def _of_cider_d(_: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
-    return _judged(difference(ours, baseline), _common(ours, baseline), verdict)
+    return judged(difference(ours, baseline), common(ours, baseline), verdict)
 
 
 def _of_seeds(metric: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
-    found, seeds = over_seeds(ours, baseline, metric), _common(ours, baseline)
+    found, seeds = over_seeds(ours, baseline, metric), common(ours, baseline)
     if found and seeds < SEEDS:  # of which an interval says nothing
         return f"{found.mean:+.1f}: too few seeds"
-    return _judged(found, seeds, verdict)
+    return judged(found, seeds, verdict)
 
 
 def _apart(distance: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
-    found = discrepancy.difference(ours, baseline, distance)
-    return _judged(found, _common(ours, baseline), discrepancy.change)
-
-
-def _judged(found: Interval | None, seeds: int, say: Callable[[Interval], str]) -> str:
-    if found is None:
-        return ""
-    return say(found) if seeds >= SEEDS else f"{say(found).partition(':')[0]}: too few seeds"
-
-
-def _common(ours: Sequence[Record], baseline: Sequence[Record]) -> int:
-    """How many seeds both have."""
-    return len({tuple(r["seeds"]) for r in ours} & {tuple(r["seeds"]) for r in baseline})
+    return discrepancy.changed(ours, baseline, distance)
 
 
 def over_seeds(ours: Sequence[Record], baseline: Sequence[Record], metric: str) -> Interval | None:
@@ -207,7 +197,7 @@ def over_seeds(ours: Sequence[Record], baseline: Sequence[Record], metric: str) 
 
 
 def _seeds(scores: Rows, distances: Rows, row: str, baseline: str) -> int:
-    found = (_common(runs.get(row, []), runs.get(baseline, [])) for runs in (scores, distances))
+    found = (common(runs.get(row, []), runs.get(baseline, [])) for runs in (scores, distances))
     return max(found)
 
 

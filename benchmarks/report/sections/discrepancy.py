@@ -10,6 +10,7 @@ from benchmarks.experiments.discrepancy import ARNET, ROWS, TABLE
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.paired import common, judged
 from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from benchmarks.statistics import Interval, paired_difference
 
@@ -70,14 +71,14 @@ def _rows(made: Sequence[Record]) -> list[list[Cell]]:
 
 
 def _row(row: str, by_row: dict[str, dict[int, Record]]) -> list[Cell]:
-    runs, changed = list(by_row[row].values()), list(by_row.get(row + ARNET, {}).values())
+    runs, with_arnet = list(by_row[row].values()), list(by_row.get(row + ARNET, {}).values())
     found = [_interval(runs, name) for name in (CENTROID, POINTS)]
     return [
         row,
         len(runs),
         *(f"{i.mean:.3f} ({i.low:.3f} to {i.high:.3f})" for i in found),
         *(_mean(runs, name) for name in (REFERENCES, IMAGES)),
-        *(_change(changed, runs, name) for name in (CENTROID, POINTS)),
+        *(changed(with_arnet, runs, name) or None for name in (CENTROID, POINTS)),
         f"{np.mean([100 * r['details']['validations'][-1]['CIDEr-D'] for r in runs]):.1f}",
     ]
 
@@ -85,8 +86,7 @@ def _row(row: str, by_row: dict[str, dict[int, Record]]) -> list[Cell]:
 def difference(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> Interval | None:
     """Ours above the baseline in a distance, over the seeds of both; None if there is none."""
     by_seed = [
-        {tuple(r["seeds"]): r["details"]["shares"][name] for r in runs if "shares" in r["details"]}
-        for runs in (ours, baseline)
+        {tuple(r["seeds"]): r["details"]["shares"][name] for r in runs} for runs in (ours, baseline)
     ]
     shared = sorted(by_seed[0].keys() & by_seed[1].keys())
     if not shared:
@@ -100,9 +100,10 @@ def change(found: Interval) -> str:
     return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}): {word}"
 
 
-def _change(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> str | None:
-    found = difference(ours, baseline, name)
-    return None if found is None else change(found)
+def changed(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> str:
+    """Ours above the baseline in a distance, in words; empty without records of equal seeds."""
+    ours, baseline = ([r for r in runs if "shares" in r["details"]] for runs in (ours, baseline))
+    return judged(difference(ours, baseline, name), common(ours, baseline), change)
 
 
 def _interval(runs: Sequence[Record], name: str) -> Interval:

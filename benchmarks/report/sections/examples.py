@@ -25,12 +25,10 @@ def side_by_side(
         rows: what to show, in order; of the first seed that all have, nothing if there is none.
         jpegs: photographs by image id.
     """
-    by_seed = [{tuple(r["seeds"]): r for r in runs.get(row, ())} for row in rows]
-    shared = set.intersection(*map(set, by_seed))
-    if not shared:
+    if not (found := of_one_seed(runs, rows)):
         return []
-    seed = min(shared)
-    made = {row: _examples(of_row[seed]) for row, of_row in zip(rows, by_seed, strict=True)}
+    seed = found[rows[0]]["seeds"]
+    made = {row: _examples(record) for row, record in found.items()}
     first, *others = made.values()
     items = [
         Photograph(
@@ -42,6 +40,15 @@ def side_by_side(
         if all(image in other for other in others)
     ]
     return [Photographs(name, f"{caption}; seed {seed[0]}.", items)] if items else []
+
+
+def of_one_seed(runs: Rows, rows: Sequence[str]) -> dict[str, Record]:
+    """A record of each of ``rows``, of the first seed that all have; none if there is none."""
+    by_seed = [{tuple(r["seeds"]): r for r in runs.get(row, ())} for row in rows]
+    shared = set.intersection(*map(set, by_seed))
+    if not shared:
+        return {}
+    return {row: of_row[min(shared)] for row, of_row in zip(rows, by_seed, strict=True)}
 
 
 def _examples(record: Record) -> dict[int, Mapping[str, Any]]:

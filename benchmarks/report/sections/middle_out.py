@@ -10,7 +10,7 @@ from benchmarks.experiments.middle_out_scores import BASELINE, MIDDLE_OUT, PAPER
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Paragraph, Photographs, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
-from benchmarks.report.sections.examples import side_by_side
+from benchmarks.report.sections.examples import of_one_seed, side_by_side
 from benchmarks.report.sections.paired import Rows, by_row, difference, mean_and_spread, verdict
 from benchmarks.statistics import Interval
 
@@ -215,9 +215,9 @@ def pairs(records: Sequence[Record]) -> list[Table]:
     shown = []
     for form, trained in _by_form(records).items():
         runs = by_row([r for r in trained if r["what"]["table"] == "6"])
-        made = {name: runs[name][0] for name in CONTROLLED if name in runs}
-        if not made:
+        if not (made := of_one_seed(runs, list(CONTROLLED))):
             continue
+        (seed,) = made[CONTROLLED[0]]["seeds"]
         by_images = [
             {tuple(entry["image"] for entry in pair): pair for pair in record["details"]["pairs"]}
             for record in made.values()
@@ -232,7 +232,8 @@ def pairs(records: Sequence[Record]) -> list[Table]:
             Table(
                 f"middle_out-6-captions-{form}",
                 "Tables 6 and 10: the first pairs of the test split, not chosen; captions of both "
-                "images of a pair by the word of each",
+                "images of a pair by the word of each; "
+                f"seed {seed}",
                 ("pair", "word", "a reference", *made),
                 rows,
                 folded=True,

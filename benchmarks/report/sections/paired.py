@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from benchmarks.statistics import Array, Interval, paired_difference
 
 Rows = Mapping[str, Sequence[Record]]
 """By row, its records, one a seed."""
+SEEDS = 3
+"""Fewer settle nothing, whatever their interval."""
 
 
 def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -60,3 +62,15 @@ def verdict(found: Interval) -> str:
     """A difference with its interval, called better or worse only where that excludes zero."""
     word = ("better" if found.mean > 0 else "worse") if found.excludes_zero else "not settled"
     return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}): {word}"
+
+
+def common(ours: Sequence[Record], baseline: Sequence[Record]) -> int:
+    """How many seeds both have."""
+    return len({tuple(r["seeds"]) for r in ours} & {tuple(r["seeds"]) for r in baseline})
+
+
+def judged(found: Interval | None, seeds: int, say: Callable[[Interval], str]) -> str:
+    """What ``say`` says of a difference of so many seeds, without its verdict of too few."""
+    if found is None:
+        return ""
+    return say(found) if seeds >= SEEDS else f"{say(found).partition(':')[0]}: too few seeds"

@@ -21,14 +21,13 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
-from benchmarks.report.sections.paired import by_row
+from benchmarks.report.sections.paired import SEEDS, by_row
 from benchmarks.report.sections.words import words
 from benchmarks.statistics import Interval, difference_of_seeds
 
 TITLE = "The LSTM with a read-only unit"
 BASELINE = next(iter(ROWS))
 LOSSES = ("training loss", "evaluation loss")
-SEEDS = 3
 """Of fewer, no difference is called lower or higher."""
 
 

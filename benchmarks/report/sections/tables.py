@@ -91,7 +91,8 @@ def every_table(records: Sequence[Record]) -> Section:
         Paragraph(
             "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
             "is filled in from the paper: a cell of ours is measured here, **predicted** where "
-            "that is said, or empty."
+            "that is said, or empty. What is **drawn** or **shown** stands in its paper's section, "
+            "which says of which data it is."
         ),
         Table(
             "tables",
