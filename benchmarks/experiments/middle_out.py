@@ -2,8 +2,9 @@
 
 All models of a seed learn the same captions, those with a middle word (`middle_words`), in the same
 order, by the paper's recipe: Adam at one rate, scheduled sampling up to 0.25, which begins at 0 and
-of which the reduced form's one epoch has none. The words' vectors are learned with the rest; the paper's are from word2vec. Searches keep 8 hypotheses by the score
-that has the length in it. An image's rows of features, or a clip's frames, are the input sequence.
+of which the reduced form's one epoch has none. The words' vectors are learned with the rest; the
+paper's are from word2vec. Searches keep 8 hypotheses by the score that has the length in it. An
+image's rows of features, or a clip's frames, are the input sequence.
 
 Tables 2 to 6 share five models, Table 7 has three.
 """

@@ -3,8 +3,8 @@
 All three are the paper's model: no biases, no tanh after the memory cell, equal sizes of image and
 word vectors. Trained as the paper says, by stochastic gradient descent with clipped gradients; it
 prints neither rate nor threshold nor batch: those of Show and Tell's released training are taken
-(halved every 8 epochs, in the reduced form every one; threshold 5, batch 32), but for its rate of 2, at which the unit that reads
-the image diverges on the scenes. All three have 0.5.
+(halved every 8 epochs, in the reduced form every one; threshold 5, batch 32), but for its rate of
+2, at which the unit that reads the image diverges on the scenes. All three have 0.5.
 """
 
 from __future__ import annotations
