@@ -293,7 +293,8 @@ def _validate_comparison(details: Record, where: str) -> None:
 
 def append(records: Iterable[Record], path: Path) -> None:
     """Append whole lines under a lock: two writers at once lose nothing and mix nothing."""
-    lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
+    kept = [validate(record, "new record") for record in records]
+    lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in kept)
     if not lines:
         return
     try:

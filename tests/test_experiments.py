@@ -15,12 +15,12 @@ from benchmarks.experiments import (
     read_only,
     reconstruction_weight,
 )
-from benchmarks.experiments.arnet import recipe
+from benchmarks.experiments.captions import one_rate
 from benchmarks.experiments.experiment import Place
 from benchmarks.scores import quality
 from benchmarks.training.presets import Settings
 
-STAGES = arnet._stages(recipe(1e-2, 2, 12), recipe(1e-2, 1, 12), captions_per_image=5)
+STAGES = arnet._stages(one_rate(1e-2, 2, 12), one_rate(1e-2, 1, 12), captions_per_image=5)
 SIZES = {"d_embedding": 8, "hidden_size": 8}
 
 
@@ -42,7 +42,7 @@ def place(tmp_path):
 @pytest.fixture
 def images(monkeypatch):
     monkeypatch.setitem(arnet.IMAGES, "scenes", arnet.Form(small, "embedded", SIZES, STAGES))
-    form = read_only.Form(small, "embedded", 8, Settings(read_only._recipe(1, 12, 0.5)))
+    form = read_only.Form(small, "embedded", 8, Settings(read_only._recipe(1, 12)))
     monkeypatch.setitem(read_only.FORMS, "scenes", form)
 
 
@@ -112,8 +112,8 @@ def test_a_batch_s_states_are_in_the_plane_in_both_modes(images, place, monkeypa
 
 def test_small_models_of_flickr8k_are_told_apart_by_the_data_s_name(monkeypatch):
     data = small(None)
-    monkeypatch.setattr(arnet, "flickr8k", lambda place: data)
-    reduced = arnet.flickr8k_reduced(None)
+    monkeypatch.setattr(captions, "flickr8k", lambda place: data)
+    reduced = captions.flickr8k_reduced(None)
     assert reduced.name != data.name and reduced.fingerprint == data.fingerprint
     lstms = {name: form.lstm for name, form in discrepancy.FORMS.items()}
     for forms in (arnet.IMAGES, lstms, read_only.FORMS):
@@ -153,6 +153,18 @@ def test_the_read_only_unit_is_read_in_both_ways_and_not_at_all(images, place):
             assert len(set(example["beam"])) > 1 and len(example["beam"]) == read_only.BEAM
             assert example["beam"][0] == example["caption"]
     assert len(set(losses.values())) == 3 and all(x > 0 for pair in losses.values() for x in pair)
+
+
+def test_a_row_has_the_rate_of_the_least_validation_loss_with_the_first_seed(
+    images, place, monkeypatch
+):
+    monkeypatch.setattr(read_only, "RATES", (1e-3, 0.5, 1e6))
+    runs = [r for r in read_only.EXPERIMENT.runs("scenes", place, [0, 1]) if r.row == "LSTM"]
+    first, second = (run.make()[0]["details"] for run in runs)
+    losses = first["validation losses"]
+    assert list(losses) == ["0.001", "0.5", "1e+06"] and losses == second["validation losses"]
+    best = float(min(losses, key=losses.get))
+    assert first["stages"][0]["recipe"]["lr"] == second["stages"][0]["recipe"]["lr"] == best
 
 
 def test_the_mean_loss_is_a_mean_over_words_whatever_the_batches(images, place):

@@ -16,11 +16,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from benchmarks import records
-from benchmarks.datasets import CaptionData, code, karpathy, scenes
+from benchmarks.datasets import CaptionData, code
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
-from benchmarks.experiments.captions import folder_of, in_stages
-from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.experiments.captions import (
+    flickr8k,
+    flickr8k_reduced,
+    folder_of,
+    generated,
+    in_stages,
+    one_rate,
+    rounded,
+)
+from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import discrepancy, java
 from benchmarks.scores.evaluate import evaluate
@@ -34,22 +41,6 @@ BEAM = 3
 BASELINES = ("Encoder-Decoder", "Attentive Encoder-Decoder")
 ADDED = ("", " + Zoneout", " + Scheduled Sampling", " + ARNet")
 ROWS = tuple(baseline + added for baseline in BASELINES for added in ADDED)
-
-
-def recipe(lr: float, epochs: int, batch_size: int) -> Recipe:
-    """Adam at one rate without regularisers, as ARNet's stages are trained."""
-    return Recipe(
-        lr=lr,
-        warmup=0,
-        schedule="linear",
-        anneal=1.0,
-        anneal_every=1,
-        epochs=epochs,
-        batch_size=batch_size,
-        label_smoothing=0.0,
-        dropout=0.0,
-        algorithm="adam",
-    )
 
 
 @dataclass(frozen=True)
@@ -73,23 +64,6 @@ class Form:
     max_length: int = 20
 
 
-def generated(_: Place) -> CaptionData:
-    """The embedded scenes, which need no place."""
-    return scenes.make(seed=0, train=2000, val=100, test=250)
-
-
-def flickr8k(place: Place) -> CaptionData:
-    """Flickr8k with its features, which `captionbench features` put into the folder of work."""
-    folder = folder_of(place, "flickr8k")
-    return karpathy.load(folder / "dataset_flickr8k.json", place.work / "features")
-
-
-def flickr8k_reduced(place: Place) -> CaptionData:
-    """Flickr8k for small models: records say so in the data's name, so that forms never mix."""
-    data = flickr8k(place)
-    return replace(data, name=f"{data.name}, reduced sizes")
-
-
 def _code(length: int, place: Place) -> CaptionData:
     return code.load(folder_of(place, "habeascorpus"), length)
 
@@ -103,15 +77,15 @@ IMAGES = {
         generated,
         "embedded",
         {"d_embedding": 128, "hidden_size": 128},
-        _stages(recipe(2e-3, 3, 100), recipe(5e-4, 2, 100), captions_per_image=5),
+        _stages(one_rate(2e-3, 3, 100), one_rate(5e-4, 2, 100), captions_per_image=5),
     ),
     "reduced": Form(
         flickr8k_reduced,
         "other data",
         {"d_embedding": 64, "hidden_size": 64},
         _stages(
-            recipe(3e-3, 2, 100),
-            recipe(6e-4, 1, 100),
+            one_rate(3e-3, 2, 100),
+            one_rate(6e-4, 1, 100),
             captions_per_image=5,
             validation_images=250,
             max_length=30,
@@ -122,7 +96,9 @@ IMAGES = {
         flickr8k,
         "other data",
         {"d_embedding": 512, "hidden_size": 512},
-        _stages(recipe(5e-4, 15, 64), recipe(1e-4, 10, 64), validation_images=500, max_length=30),
+        _stages(
+            one_rate(5e-4, 15, 64), one_rate(1e-4, 10, 64), validation_images=500, max_length=30
+        ),
         max_length=30,
     ),
 }
@@ -132,8 +108,8 @@ CODE = {
         "other data",
         {"d_embedding": 128, "hidden_size": 128, "source": "tokens"},
         _stages(
-            recipe(1e-3, 4, 64),
-            recipe(5e-4, 2, 64),
+            one_rate(1e-3, 4, 64),
+            one_rate(5e-4, 2, 64),
             validation_images=200,
             metric="B4",
             max_length=40,
@@ -144,7 +120,7 @@ CODE = {
         partial(_code, code.LENGTH),
         "other data",
         {"d_embedding": 512, "hidden_size": 256, "source": "tokens"},
-        _stages(recipe(1e-3, 30, 16), recipe(5e-4, 20, 16), metric="B4", max_length=301),
+        _stages(one_rate(1e-3, 30, 16), one_rate(5e-4, 20, 16), metric="B4", max_length=301),
         max_length=301,
     ),
 }
@@ -213,11 +189,6 @@ def score(form: Form, trained: Trained, table: str, row: str, seed: int, key: st
     )
 
 
-def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """What each image has in a distance, as records keep it."""
-    return {name: [round(share, 6) for share in of] for name, of in shares.items()}
-
-
 def _run(
     form: Form, tables: tuple[str, str], place: Place, row: str, seed: int, key: str
 ) -> list[Record]:
@@ -249,12 +220,8 @@ def _runs(
     chosen = forms[form]
     # what can score here too: what could not is measured when it can
     given = form, chosen.model, chosen.stages, java.available()
-    found = []
-    for seed in seeds:
-        for row in ROWS:
-            key = records.key_of(PAPER, tables, row, given, seed)
-            found.append(Run(row, seed, key, partial(_run, chosen, tables, place, row, seed, key)))
-    return found
+    make = partial(_run, chosen, tables, place)
+    return rows_by_seed(ROWS, seeds, make, PAPER, tables, given)
 
 
 IMAGE_CAPTIONS = Experiment(

@@ -1,8 +1,9 @@
-"""What experiments on captions share: training in stages, losses, beams, folders."""
+"""What experiments on captions share: their data, training in stages, losses, beams."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from benchmarks import records
 from benchmarks.captioning import captioners
-from benchmarks.datasets import CaptionData
+from benchmarks.datasets import CaptionData, karpathy, scenes
 from benchmarks.datasets.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Place
@@ -21,6 +22,51 @@ from benchmarks.training.fit import Result, fit
 from benchmarks.training.presets import Settings
 from torch_impl.models import AnyCaptioner, AnyConfiguration
 from torch_impl.objectives import cross_entropy
+from torch_impl.optimization import Recipe
+
+
+def folder_of(place: Place, what: str) -> Path:
+    """The folder of real data's part ``what``.
+
+    Raises:
+        InputError: there is no data folder.
+    """
+    if place.data is None:
+        raise InputError(f"no data folder, expected one with {what} (--data)")
+    return place.data / what
+
+
+def generated(_: Place) -> CaptionData:
+    """The embedded scenes, which need no place."""
+    return scenes.make(seed=0, train=2000, val=100, test=250)
+
+
+def flickr8k(place: Place) -> CaptionData:
+    """Flickr8k with its features, which `captionbench features` put into the folder of work."""
+    folder = folder_of(place, "flickr8k")
+    return karpathy.load(folder / "dataset_flickr8k.json", place.work / "features")
+
+
+def flickr8k_reduced(place: Place) -> CaptionData:
+    """Flickr8k for small models: records say so in the data's name, so that forms never mix."""
+    data = flickr8k(place)
+    return replace(data, name=f"{data.name}, reduced sizes")
+
+
+def one_rate(lr: float, epochs: int, batch_size: int) -> Recipe:
+    """Adam at one rate without regularisers, as ARNet and Middle-Out train."""
+    return Recipe(
+        lr=lr,
+        warmup=0,
+        schedule="linear",
+        anneal=1.0,
+        anneal_every=1,
+        epochs=epochs,
+        batch_size=batch_size,
+        label_smoothing=0.0,
+        dropout=0.0,
+        algorithm="adam",
+    )
 
 
 def in_stages(
@@ -94,12 +140,6 @@ def with_beams(
     return {**record, "details": {**record["details"], "examples": shown}}
 
 
-def folder_of(place: Place, what: str) -> Path:
-    """The folder of real data's part ``what``.
-
-    Raises:
-        InputError: there is no data folder.
-    """
-    if place.data is None:
-        raise InputError(f"no data folder, expected one with {what} (--data)")
-    return place.data / what
+def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """What each image has in a distance, as records keep it."""
+    return {name: [round(share, 6) for share in of] for name, of in shares.items()}

@@ -21,8 +21,8 @@ from benchmarks import records
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.experiments import arnet
-from benchmarks.experiments.captions import in_stages
-from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.experiments.captions import in_stages, rounded
+from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import discrepancy
 from benchmarks.scores.evaluate import row_name, weights_sha256
@@ -71,10 +71,20 @@ class Form:
     stages: tuple[Settings, Settings]
 
 
-def _stages(preset: str, epochs: tuple[int, int], slower: float) -> tuple[Settings, Settings]:
-    """A preset's training cut in two, the second at one rate, ``slower`` times the first."""
-    first = PRESETS[preset].settings
-    first = replace(first, recipe=replace(first.recipe, epochs=epochs[0]), validate_every=1)
+def _stages(
+    preset: str, epochs: tuple[int, int], slower: float, like: arnet.Form
+) -> tuple[Settings, Settings]:
+    """A preset's training cut in two, the second at one rate, ``slower`` times the first.
+
+    It is validated as the LSTMs, ``like``, are.
+    """
+    first = replace(
+        PRESETS[preset].settings,
+        validate_every=1,
+        validation_images=like.stages[0].validation_images,
+        max_length=like.max_length,
+    )
+    first = replace(first, recipe=replace(first.recipe, epochs=epochs[0]))
     recipe = replace(
         first.recipe,
         lr=slower * first.recipe.lr,
@@ -88,15 +98,19 @@ def _stages(preset: str, epochs: tuple[int, int], slower: float) -> tuple[Settin
 
 FORMS = {
     "scenes": Form(
-        arnet.IMAGES["scenes"], dict(PRESETS["scenes"].model), _stages("scenes", (3, 2), 0.25)
+        arnet.IMAGES["scenes"],
+        dict(PRESETS["scenes"].model),
+        _stages("scenes", (3, 2), 0.25, arnet.IMAGES["scenes"]),
     ),
     "reduced": Form(
         arnet.IMAGES["reduced"],
         {**PRESETS["scenes"].model, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        _stages("scenes", (2, 1), 0.2),
+        _stages("scenes", (2, 1), 0.2, arnet.IMAGES["reduced"]),
     ),
     "flickr8k": Form(
-        arnet.IMAGES["flickr8k"], dict(PRESETS["flickr8k"].model), _stages("flickr8k", (8, 4), 0.1)
+        arnet.IMAGES["flickr8k"],
+        dict(PRESETS["flickr8k"].model),
+        _stages("flickr8k", (8, 4), 0.1, arnet.IMAGES["flickr8k"]),
     ),
 }
 
@@ -156,7 +170,7 @@ def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record
                 "stages": [asdict(settings) for settings in training],
                 "validations": [result.best for result in results],
                 "parameters": sum(p.numel() for p in captioner.parameters()),
-                "shares": arnet.rounded(found.shares),
+                "shares": rounded(found.shares),
             },
             wall_s=time.perf_counter() - began,
         )
@@ -167,12 +181,7 @@ def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     """All rows of a seed, then those of the next."""
     chosen = FORMS[form]
     given = form, chosen.lstm.model, chosen.lstm.stages, chosen.mixers, chosen.stages
-    found = []
-    for seed in seeds:
-        for row in ROWS:
-            key = records.key_of("arnet", TABLE, row, given, seed)
-            found.append(Run(row, seed, key, partial(_run, chosen, place, row, seed, key)))
-    return found
+    return rows_by_seed(ROWS, seeds, partial(_run, chosen, place), "arnet", TABLE, given)
 
 
 EXPERIMENT = Experiment(

@@ -21,8 +21,7 @@ from typing import Any
 
 from benchmarks import papers, records
 from benchmarks.datasets import CaptionData
-from benchmarks.experiments.arnet import flickr8k
-from benchmarks.experiments.captions import in_stages
+from benchmarks.experiments.captions import flickr8k, in_stages
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.files import sha256
 from benchmarks.records import Record

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from benchmarks import records
 from benchmarks.records import Record
 
 
@@ -50,6 +53,28 @@ class Run:
         return f"{self.row}, seed {self.seed}"
 
 
+def rows_by_seed(
+    rows: Iterable[str],
+    seeds: Sequence[int],
+    make: Callable[[str, int, str], list[Record]],
+    *given: Any,
+) -> list[Run]:
+    """All rows of a seed, then those of the next.
+
+    Args:
+        rows: their names.
+        seeds: of each.
+        make: row, seed, key -> the run's records.
+        given: all else that the numbers depend on.
+    """
+    found = []
+    for seed in seeds:
+        for row in rows:
+            key = records.key_of(*given, row, seed)
+            found.append(Run(row, seed, key, partial(make, row, seed, key)))
+    return found
+
+
 @dataclass(frozen=True)
 class Experiment:
     """Some of a paper's tables.
@@ -57,7 +82,8 @@ class Experiment:
     Args:
         paper: its name.
         tables: their names; one run may give values in several.
-        forms: sizes that it can be run in, the smallest first; their names are in its records.
+        forms: sizes that it can be run in, the smallest first; records tell them apart by their
+            data's names.
         about: each form in a line.
         seeds: how many, unless asked otherwise.
         runs: form, place, seeds -> the runs, in the order to do them in.

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import records
 from benchmarks.datasets import CaptionData
 from benchmarks.experiments import arnet, t_sne
-from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import discrepancy
 from benchmarks.scores.evaluate import weights_sha256
@@ -72,12 +72,8 @@ def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     """Both rows of a seed, then those of the next."""
     chosen = arnet.IMAGES[form]
     given = form, chosen.model, chosen.stages
-    found = []
-    for seed in seeds:
-        for row in ROWS:
-            key = records.key_of(arnet.PAPER, TABLE, row, given, seed)
-            found.append(Run(row, seed, key, partial(_run, chosen, place, row, seed, key)))
-    return found
+    make = partial(_run, chosen, place)
+    return rows_by_seed(ROWS, seeds, make, arnet.PAPER, TABLE, given)
 
 
 EXPERIMENT = Experiment(

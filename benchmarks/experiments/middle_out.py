@@ -19,14 +19,12 @@ from typing import Any
 
 import torch
 
-from benchmarks import records
 from benchmarks.datasets import CaptionData, scene_motion
 from benchmarks.datasets.middle_words import MiddleWords, WithWord, choose
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.experiments import middle_out_scores, middle_word_classifier
-from benchmarks.experiments.arnet import flickr8k, recipe
-from benchmarks.experiments.captions import in_stages
-from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.experiments.captions import flickr8k, in_stages, one_rate
+from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.experiments.middle_out_scores import PAPER, Trained
 from benchmarks.experiments.middle_word_classifier import Schedule
 from benchmarks.files import sha256
@@ -99,7 +97,7 @@ FORMS = {
         "64 units",
         {"d_embedding": 64, "hidden_size": 64, "max_length": 20},
         Settings(
-            recipe(5e-3, 6, 100),
+            one_rate(5e-3, 6, 100),
             captions_per_image=5,
             validate_every=6,
             sampling=0.05,
@@ -113,7 +111,7 @@ FORMS = {
         "128 units, an epoch",
         {"d_embedding": 128, "hidden_size": 128, "max_length": 30},
         Settings(
-            recipe(4e-3, 1, 40),
+            one_rate(4e-3, 1, 40),
             captions_per_image=5,
             validation_images=100,
             max_length=30,
@@ -127,7 +125,7 @@ FORMS = {
         "1,024 units, 15 epochs",
         {"d_embedding": 512, "hidden_size": 1024, "max_length": 30},
         Settings(
-            recipe(1e-4, 15, 32),
+            one_rate(1e-4, 15, 32),
             validation_images=500,
             max_length=30,
             sampling=0.05,
@@ -226,12 +224,8 @@ def _runs(
     chosen = FORMS[form]
     # what can score here too: what could not is measured when it can
     given = tables, form, chosen.model, chosen.settings, chosen.schedule, java.available()
-    found = []
-    for seed in seeds:
-        for row, fields in models.items():
-            key = records.key_of(PAPER, row, fields, given, seed)
-            found.append(Run(row, seed, key, partial(_run, form, tables, place, row, seed, key)))
-    return found
+    make = partial(_run, form, tables, place)
+    return rows_by_seed(models, seeds, make, PAPER, models, given)
 
 
 VIDEO_CAPTIONS, SELF_ATTENTION = (

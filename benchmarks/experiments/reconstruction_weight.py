@@ -10,9 +10,8 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks import records
 from benchmarks.experiments import arnet
-from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import java
 
@@ -34,12 +33,8 @@ def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     chosen = arnet.IMAGES[form]
     # what can score here too: what could not is measured when it can
     given = form, chosen.model, chosen.stages, java.available()
-    found = []
-    for seed in seeds:
-        for row in ROWS:
-            key = records.key_of(arnet.PAPER, TABLE, row, given, seed)
-            found.append(Run(row, seed, key, partial(_run, chosen, place, row, seed, key)))
-    return found
+    make = partial(_run, chosen, place)
+    return rows_by_seed(ROWS, seeds, make, arnet.PAPER, TABLE, given)
 
 
 EXPERIMENT = Experiment(
