@@ -127,6 +127,13 @@ def test_what_is_wrong_besides_shapes_is_named() -> None:
         message = rf"vocab_linear.bias is {dtype}, expected torch.float64"
         with pytest.raises(CheckpointError, match=message):
             case.load(weights)
+    for value in (torch.nan, -torch.inf):
+        broken = case.tensors["vocab_linear.bias"].clone()
+        broken[-1] = value
+        with pytest.raises(
+            CheckpointError, match=r"vocab_linear\.bias has values that are not fin"
+        ):
+            case.load({**case.tensors, "vocab_linear.bias": broken})
     for nothing in ({}, {"weights": {}}, {"a": torch.zeros(3)}):
         with pytest.raises(CheckpointError, match=r"missing out_embedder\.embed\.weight"):
             case.load(nothing)

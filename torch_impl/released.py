@@ -87,7 +87,7 @@ def load_released(
     if swin is not None:
         shapes = {BACKBONE + name: tuple(t.shape) for name, t in swin.state_dict().items()}
         problems += misfits(shapes, {BACKBONE + name: t for name, t in backbone.items()})
-    refuse(problems or _of_other_types(weights), where)
+    refuse(problems or _unusable(weights), where)
 
     if sum(groups) != sizes["static vectors"]:
         raise ValueError(
@@ -138,7 +138,7 @@ def load_swin(path: Path) -> SwinTransformer:
     swin = _swin(weights, where)
     shapes = {name: tuple(tensor.shape) for name, tensor in swin.state_dict().items()}
     problems += misfits(shapes, weights)
-    refuse(problems or _of_other_types(weights), where)
+    refuse(problems or _unusable(weights), where)
     _fill(swin, weights)
     return swin.eval()
 
@@ -339,8 +339,8 @@ def _swin(weights: Mapping[str, Tensor], where: str) -> SwinTransformer:
         raise CheckpointError(f"{where}: {BACKBONE}* are no Swin Transformer: {error}") from error
 
 
-def _of_other_types(weights: Mapping[str, Tensor]) -> list[str]:
-    """What has another dtype than most, or is an index that points beyond its table."""
+def _unusable(weights: Mapping[str, Tensor]) -> list[str]:
+    """What has another dtype than most, a value that is not finite, or points beyond its table."""
     index = "attn.relative_position_index"
     dtypes = Counter(tensor.dtype for tensor in weights.values() if tensor.is_floating_point())
     ((dtype, _),) = dtypes.most_common(1) or [(torch.float32, 0)]
@@ -353,6 +353,8 @@ def _of_other_types(weights: Mapping[str, Tensor]) -> list[str]:
             rows = (2 * math.isqrt(len(tensor)) - 1) ** 2
             if bool(((tensor < 0) | (tensor >= rows)).any()):
                 problems.append(f"{name} points beyond the {rows} rows of its table")
+        elif not bool(tensor.isfinite().all()):
+            problems.append(f"{name} has values that are not finite")
     return problems
 
 

@@ -57,7 +57,7 @@ class _Fit:
         processes: Processes,
     ) -> None:
         self.data, self.settings, self.folder = data, settings, folder
-        self.processes = processes
+        self.processes, self.compiled = processes, computation.compile
         self.training, self.batches = setup.training(
             data, model, settings, seed, computation, processes
         )
@@ -290,6 +290,11 @@ def _train(
         print(
             f"captionbench: {epochs * per_epoch} steps in all, and the optimiser's first {idle} "
             "change no weight: expected more epochs or smaller batches",
+            file=sys.stderr,
+        )
+    if progress and run.compiled:
+        print(
+            "captionbench: the first step waits for torch.compile, which takes minutes",
             file=sys.stderr,
         )
     interval: list[Step] = []
