@@ -1,24 +1,50 @@
-"""Small training runs by the command line, and what two of them must have in common."""
+"""Small runs by the command line: trained ones, untrained ones, refused ones, and comparing two."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from benchmarks import cli
+from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.training import run_folder
 from benchmarks.training.run_folder import RunFolder
+from torch_impl.models import AnyCaptioner
 
-SIZES = ["--d-model", 8, "--d-ff", 8, "--num-heads", 2]
-SIZES += ["--num-encoder-layers", 1, "--num-decoder-layers", 1]
+SIZES = ["--d-model", "8", "--d-ff", "8", "--num-heads", "2"]
+SIZES += ["--num-encoder-layers", "1", "--num-decoder-layers", "1"]
+SHORT = ["--epochs", "2", "--batch-size", "5", "--log-every", "1", "--checkpoint-seconds", "0"]
+RATES = ["--learning-rate", "1e-2", "--warm-up", "2"]
 CLOCKS = {"seconds", "validation_seconds", "captions_per_second", "waiting_share"}
+
+
+class CtrlC(KeyboardInterrupt):
+    """Ctrl-C, pressed by a test."""
 
 
 def main(*words: Any) -> int:
     """The command line's exit code."""
     return cli.main([str(word) for word in words])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+    """The one line that refuses a command, nothing else being printed."""
+    capsys.readouterr()
+    assert main(*words) == cli.EXIT_BAD_INPUT
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
+
+
+def untrained(path: Path, model: AnyCaptioner, vocabulary: Vocabulary, seed: int = 0) -> None:
+    """A run's folder, validated once, whose best weights are those that it began with."""
+    run = RunFolder(path)
+    run.prepare({"seed": seed}, vocabulary, resume=False)
+    run.append({"kind": "validation", "step": 1, "epoch": 0, "CIDEr-D": 0.5, "seconds": 2.0})
+    run_folder.save(run.best, model, {"vocabulary": vocabulary.fingerprint})
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:

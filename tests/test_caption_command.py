@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import cli
 from benchmarks.captioning.caption import caption
 from benchmarks.datasets import karpathy, pictures
 from benchmarks.datasets.vocabulary import Vocabulary, tokenise
 from benchmarks.scores import quality
 from benchmarks.training import run_folder
 from benchmarks.training.run_folder import load_captioner
+from tests.pictures import encoded, huge
 from tests.released_weights import end_to_end, released
-from tests.test_pictures import encoded, huge
+from tests.runs import main, refused
 from tests.tolerances import assert_close
 from torch_impl.decoding import beam_search
 from torch_impl.models import EndToEnd, EndToEndConfiguration
@@ -32,10 +32,6 @@ from torch_impl.swin import SwinConfiguration
 from torch_impl.vision import Swin, normalise
 
 COUNT = 20
-
-
-def main(*words):
-    return cli.main([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +63,6 @@ def captioned(place, capsys, *words):
     assert main("caption", *words, "--checkpoint", place / "run") == 0
     printed = capsys.readouterr()
     return printed.out, printed.err
-
-
-def refused(capsys, *words):
-    """The one line that refuses, nothing else being printed."""
-    capsys.readouterr()
-    assert main("caption", *words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1
-    return printed.err
 
 
 def test_twenty_own_pictures_are_learnt_by_heart(place, learnt):
@@ -213,7 +200,7 @@ def test_bad_options_exit_2_with_one_line(place, capsys, words, message):
     (place / "empty").mkdir(exist_ok=True)
     before = sorted(place.rglob("*"))
     words = [str(word).replace("{}", str(place)) for word in words]
-    assert message in refused(capsys, *words, "--checkpoint", place / "run")
+    assert message in refused(capsys, "caption", *words, "--checkpoint", place / "run")
     assert sorted(place.rglob("*")) == before, "nothing is written"
 
 
@@ -253,7 +240,7 @@ def test_a_run_on_features_of_another_backbone_is_refused(
 ):
     folder = changed_run(place, tmp_path / "run", lambda config: {**config, **change})
     picture = place / "images" / "scene_000000.png"
-    assert message in refused(capsys, picture, "--checkpoint", folder, *options)
+    assert message in refused(capsys, "caption", picture, "--checkpoint", folder, *options)
 
 
 def test_a_run_that_does_not_say_takes_the_backbone_that_is_chosen(place, learnt, tmp_path, capsys):
@@ -271,7 +258,7 @@ def test_a_run_on_features_of_another_width_is_refused(place, tmp_path, capsys):
     assert main("train", "--scenes", "6,2,2", *sizes, "--out", run) == 0
     picture = place / "images" / "scene_000000.png"
     words = ["--checkpoint", run, "--backbone", "efficientnet_lite0"]
-    assert "wide, efficientnet_lite0 makes 1280" in refused(capsys, picture, *words)
+    assert "wide, efficientnet_lite0 makes 1280" in refused(capsys, "caption", picture, *words)
 
 
 def test_a_picture_that_is_given_twice_is_captioned_once_and_overlays_need_their_names(
@@ -282,7 +269,9 @@ def test_a_picture_that_is_given_twice_is_captioned_once_and_overlays_need_their
     assert len(out.splitlines()) == COUNT
     twin = shutil.copy(picture, tmp_path / picture.name)
     words = [picture, twin, "--checkpoint", place / "run", "--overlay", tmp_path / "overlay"]
-    assert "2 of the pictures would be drawn as scene_000000.png" in refused(capsys, *words)
+    assert "2 of the pictures would be drawn as scene_000000.png" in refused(
+        capsys, "caption", *words
+    )
 
 
 def test_overlays_are_drawn_for_each_picture(place, learnt, tmp_path, capsys):
@@ -330,7 +319,9 @@ def test_an_end_to_end_checkpoint_sees_with_its_own_backbone(place, tmp_path, ca
         assert result["captions"][0]["caption"] == vocabulary.decode(best.tokens)
     assert len(list((tmp_path / "overlay").iterdir())) == 3
     assert Swin(model.backbone).image_size == 32
-    message = refused(capsys, *chosen, "--checkpoint", folder, "--backbone", "efficientnet_lite0")
+    message = refused(
+        capsys, "caption", *chosen, "--checkpoint", folder, "--backbone", "efficientnet_lite0"
+    )
     assert "has a backbone of its own, not efficientnet_lite0" in message
 
 
@@ -384,4 +375,6 @@ def test_a_released_checkpoint_that_does_not_fit_is_refused(
         (folder / "words.json").write_text(json.dumps(words))
     options = ["--words", folder / "words.json", "--groups", *groups]
     picture = place / "images" / "scene_000000.png"
-    assert message in refused(capsys, picture, "--checkpoint", folder / checkpoint, *options)
+    assert message in refused(
+        capsys, "caption", picture, "--checkpoint", folder / checkpoint, *options
+    )

@@ -30,6 +30,7 @@ from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.training import run_folder
 from benchmarks.training.run_folder import RunFolder
 from benchmarks.training.setup import cider_d
+from tests.runs import RATES, SHORT, SIZES
 from tests.test_training import CONFIGURATION, RECIPE, numbers
 from tests.tolerances import PROCESSES, assert_close
 from torch_impl import checkpoints, distributed
@@ -356,10 +357,7 @@ def test_a_job_that_cannot_be_joined_is_one_line(
     assert error.count("\n") == 1
 
 
-TRAIN = ["train", "--scenes", "8,3,1", "--d-model", "8", "--d-ff", "8", "--num-heads", "2"]
-TRAIN += ["--num-encoder-layers", "1", "--num-decoder-layers", "1", "--dropout", "0"]
-TRAIN += ["--batch-size", "5", "--epochs", "2", "--log-every", "1", "--checkpoint-seconds", "0"]
-TRAIN += ["--warm-up", "2", "--learning-rate", "0.01"]
+TRAIN = ["train", "--scenes", "8,3,1", *SIZES, "--dropout", "0", *SHORT, *RATES]
 STEPS = 8 * 5 // 5 * 2
 
 

@@ -6,7 +6,6 @@ import shutil
 import pytest
 import torch
 
-from benchmarks import cli
 from benchmarks.captioning import captioners
 from benchmarks.datasets import scenes
 from benchmarks.datasets.batches import padded_features
@@ -14,6 +13,7 @@ from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 from benchmarks.scores import java
 from benchmarks.scores.evaluate import place_of
 from benchmarks.training import run_folder
+from tests.runs import main, refused, untrained
 from torch_impl import models
 from torch_impl.decoding import beam_search
 from torch_impl.ensemble import Ensemble
@@ -37,7 +37,6 @@ FAMILIES = {
         "scores",
     ),
 }
-LOG = {"kind": "validation", "step": 1, "epoch": 0, "CIDEr-D": 0.5, "seconds": 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +54,8 @@ def runs(data, tmp_path_factory):
         torch.manual_seed(seed)
         d_feature = data.splits["test"].features.d_feature
         model = make(len(data.vocabulary), d_feature, **sizes, **ids)
-        written(place / name, model, data.vocabulary, seed)
+        untrained(place / name, model, data.vocabulary, seed)
     return place
-
-
-def written(folder, model, vocabulary, seed):
-    run = run_folder.RunFolder(folder)
-    run.prepare({"seed": seed}, vocabulary, resume=False)
-    run.append(LOG)
-    run_folder.save(run.best, model, {"vocabulary": vocabulary.fingerprint})
 
 
 @pytest.fixture
@@ -85,21 +77,8 @@ def evaluated(tmp_path, monkeypatch, capsys):
     return evaluate
 
 
-def main(*words):
-    return cli.main([str(word) for word in words])
-
-
 def given(folders):
     return [word for folder in folders for word in ("--checkpoint", folder)]
-
-
-def refused(capsys, *words):
-    """The one line that refuses."""
-    capsys.readouterr()
-    assert main(*words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1
-    return printed.err
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -167,9 +146,9 @@ def test_copies_of_a_run_caption_as_the_run(runs, tmp_path, name):
 def test_runs_that_are_no_ensemble_are_named(runs, data, tmp_path, capsys, command):
     model, _ = run_folder.load_captioner(runs / "transformer")
     words = (*data.vocabulary.words[1:], data.vocabulary.words[0])
-    written(tmp_path / "other", model, Vocabulary(words), 0)
+    untrained(tmp_path / "other", model, Vocabulary(words))
     narrow = models.transformer(len(data.vocabulary), 3, **SIZES)
-    written(tmp_path / "narrow", narrow, data.vocabulary, 0)
+    untrained(tmp_path / "narrow", narrow, data.vocabulary)
     options = [*SCENES, *(["--out", tmp_path / "x.json"] if command == "caption" else [])]
     first = runs / "transformer"
     for second, message in (
@@ -189,7 +168,7 @@ def test_what_cannot_caption_features_says_so_in_a_line(runs, data, tmp_path, ca
         ("code", models.code_captioner(size, width, **UNITS), "expected token ids (B, L)"),
         ("no words", models.middle_out_captioner(size, width, **UNITS), "middle_words is empty"),
     ):
-        written(tmp_path / name, model, data.vocabulary, 0)
+        untrained(tmp_path / name, model, data.vocabulary)
         line = refused(capsys, "evaluate", *given([tmp_path / name]), *SCENES)
         assert message in line
 

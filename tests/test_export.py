@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import torch_impl
-from benchmarks import cli
 from benchmarks.captioning import captioners, export
 from benchmarks.captioning.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
 from benchmarks.datasets import scenes
@@ -25,6 +24,7 @@ from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 from benchmarks.training import run_folder
 from tests import strategies
 from tests.parity import load, numpy, tensor
+from tests.runs import main, refused, untrained
 from tests.tolerances import assert_close
 from torch_impl import models
 from torch_impl.decoding import beam_search
@@ -97,24 +97,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **ids,
     )
     folder = tmp_path_factory.mktemp("run")
-    of_run = run_folder.RunFolder(folder)
-    of_run.prepare({"seed": 0}, data.vocabulary, resume=False)
-    run_folder.save(of_run.best, model, {"vocabulary": data.vocabulary.fingerprint})
+    untrained(folder, model, data.vocabulary)
     assert main("export", "--checkpoint", folder, "--out", folder / "onnx") == 0
     return folder
-
-
-def main(*words: Any) -> int:
-    return cli.main([str(word) for word in words])
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
-    """The one line that refuses."""
-    capsys.readouterr()
-    assert main(*words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1
-    return printed.err
 
 
 @given(st.data(), st.integers(1, 4), st.integers(2, 9))
@@ -259,9 +244,7 @@ def test_a_family_without_an_export_is_named(
     model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vocabulary = Vocabulary(tuple("abcde"))
-    of_run = run_folder.RunFolder(tmp_path / "run")
-    of_run.prepare({"seed": 0}, vocabulary, resume=False)
-    run_folder.save(of_run.best, model, {"vocabulary": vocabulary.fingerprint})
+    untrained(tmp_path / "run", model, vocabulary)
     words = ["--checkpoint", tmp_path / "run", "--out", tmp_path / "onnx"]
     family = model.configuration.family
     assert f"a captioner of the family {family} cannot be exp" in refused(capsys, "export", *words)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import cli, dataset
+from benchmarks import dataset
 from benchmarks.captioning.caption import caption
 from benchmarks.datasets import caption_files, karpathy
 from benchmarks.datasets.features import ShardWriter
@@ -20,16 +20,13 @@ from benchmarks.errors import InputError
 from benchmarks.scores import java, quality
 from benchmarks.training.run_folder import load_captioner
 from tests import tolerances
+from tests.runs import main
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=20
 )
 NAMES = st.sampled_from(["a.png", "b c.jpg", "ç.webp", "d.png"])
 ROWS = st.lists(st.tuples(NAMES, TEXT), min_size=1, max_size=8)
-
-
-def main(*words):
-    return cli.main([str(word) for word in words])
 
 
 def as_csv(rows, header=("image", "caption"), delimiter=",", bom=False):

@@ -1,8 +1,6 @@
 """Photographs out of zip files and folders, Karpathy's layout, and the command that extracts."""
 
-import io
 import itertools
-import json
 import shutil
 import sys
 import time
@@ -18,17 +16,7 @@ from benchmarks.datasets.features import ShardedFeatures, ShardWriter
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.errors import InputError
 from benchmarks.features import in_parallel
-
-
-def picture(seed, width=30, height=20, mode="RGB"):
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(pixels).convert(mode)
-
-
-def encoded(image, kind="png"):
-    buffer = io.BytesIO()
-    image.save(buffer, kind)
-    return buffer.getvalue()
+from tests.pictures import encoded, layout, picture
 
 
 @pytest.fixture
@@ -39,27 +27,6 @@ def archive(tmp_path):
         file.writestr("two.png", encoded(picture(2, 16, 16)))
         file.writestr("__MACOSX/._two.png", b"no picture")
         file.writestr("notes.txt", b"no picture either")
-    return path
-
-
-def layout(path, images):
-    """A data set of (image_id, split, filename) with captions of its own for each."""
-    path.write_text(
-        json.dumps(
-            {
-                "dataset": "tiny",
-                "images": [
-                    {
-                        "imgid": image_id,
-                        "split": split,
-                        "filename": filename,
-                        "sentences": [{"raw": f"A dog runs {n}."} for n in range(5)],
-                    }
-                    for image_id, split, filename in images
-                ],
-            }
-        )
-    )
     return path
 
 

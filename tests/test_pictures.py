@@ -1,9 +1,5 @@
 """Picture files of every kind: what becomes of their pixels, and what is said of bad ones."""
 
-import io
-import struct
-import zlib
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,15 +9,10 @@ from PIL import Image
 from benchmarks.datasets import pictures
 from benchmarks.errors import InputError
 from tests import strategies, tolerances
+from tests.pictures import encoded, huge
 
 LOSSLESS = ("png", "bmp", "tiff", "ppm")
 FILE = "some/where.png"
-
-
-def encoded(image, kind="png", **options):
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def decoded(data):
@@ -35,16 +26,6 @@ def pixels(draw, channels=(3,), largest=12):
     return draw(strategies.generators()).integers(
         0, 256, (draw(size), draw(size), *channels), np.uint8
     )
-
-
-def huge(width, height):
-    """The first bytes of a PNG of that size: all that is read before it is refused."""
-    fields = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = b""
-    for name, data in ((b"IHDR", fields), (b"IDAT", zlib.compress(b"\0")), (b"IEND", b"")):
-        crc = struct.pack(">I", zlib.crc32(name + data))
-        chunks += struct.pack(">I", len(data)) + name + data + crc
-    return b"\x89PNG\r\n\x1a\n" + chunks
 
 
 @given(pixels(), st.sampled_from(LOSSLESS))

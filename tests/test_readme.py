@@ -11,19 +11,17 @@ import pytest
 import torch
 
 from benchmarks import cli, records
-from tests.test_photographs import encoded, layout, picture
+from tests.pictures import encoded, layout, picture
+from tests.runs import SIZES
+from tests.speed import QUICK
 
-SHORT = [
-    *("--epochs", "1", "--batch-size", "10", "--d-model", "8", "--d-ff", "8", "--num-heads", "2"),
-    *("--num-encoder-layers", "1", "--num-decoder-layers", "1"),
-]
+SHORT = ["--epochs", "1", "--batch-size", "10", *SIZES]
 SCENES = ["--scenes", "6,2,2"]
-TINY = ["--tiny", "--seconds", "0.001"]
 SHORTER = {
     "train": SHORT,
-    "time": [*TINY, "--only", "static-layer forward"],
-    "scale": [*TINY, "--only", "static-vectors"],
-    "record": [*TINY, "--minutes", "0.01"],
+    "time": [*QUICK, "--only", "static-layer forward"],
+    "scale": [*QUICK, "--only", "static-vectors"],
+    "record": [*QUICK, "--minutes", "0.01"],
     "predict": ["--tiny"],
     "scenes": ["--images", "3"],
     "score": ["--metrics", "B4", "CIDEr-D"],

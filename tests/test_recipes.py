@@ -24,14 +24,12 @@ from benchmarks.training.recipes import RECIPES
 from benchmarks.training.run_folder import RunFolder, load_captioner
 from benchmarks.training.setup import cider_d
 from reference import cider
-from tests.runs import SIZES, assert_same, log_of, main
+from tests.runs import RATES, SHORT, SIZES, CtrlC, assert_same, log_of, main
 from tests.tolerances import assert_close
 from torch_impl import models, training_loop
 from torch_impl.models import EndToEnd
 
 DATA = ["--scenes", "8,3,1"]
-SHORT = ["--epochs", 2, "--batch-size", 5, "--log-every", 1, "--checkpoint-seconds", 0]
-RATES = ["--learning-rate", 1e-2, "--warm-up", 2]
 TRAIN = ["train", "--recipe", "expansionnet_v2", *DATA, *SIZES, *SHORT, *RATES]
 SEEING = [*TRAIN, "--backbone", "tiny"]
 STEPS = ("A", "B", "C", "D")
@@ -166,10 +164,6 @@ def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path: Pa
     for name, value in found.model.state_dict().items():
         assert torch.equal(value, initial[name]), name
     assert any(not torch.equal(last[name], initial[name]) for name in initial)
-
-
-class CtrlC(KeyboardInterrupt):
-    """Ctrl-C, pressed by the test."""
 
 
 def interrupted(patch: pytest.MonkeyPatch, after: int) -> None:

@@ -24,7 +24,7 @@ from benchmarks.scores import quality
 from benchmarks.training.fit import fit
 from benchmarks.training.presets import PRESETS, configuration
 from benchmarks.training.run_folder import RunFolder, load_captioner
-from tests.runs import SIZES, assert_same, log_of, main
+from tests.runs import SIZES, CtrlC, assert_same, log_of, main
 from torch_impl import checkpoints, training
 
 DATA = ["--scenes", "12,4,3"]
@@ -58,10 +58,6 @@ def test_a_run_leaves_its_configuration_words_log_and_checkpoints(whole, capsys)
     assert json.loads((whole / "config.json").read_text())["model"]["d_model"] == 8
     model, vocabulary = load_captioner(whole)
     assert model.configuration.vocabulary_size == len(vocabulary)
-
-
-class CtrlC(KeyboardInterrupt):
-    """Ctrl-C, pressed by the test."""
 
 
 @settings(max_examples=6)
