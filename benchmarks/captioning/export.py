@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -98,7 +97,6 @@ def run(arguments: argparse.Namespace) -> int:
     model, vocabulary = load_captioner(place)
     folder = RunFolder(place if place.is_dir() else place.parent)
     config = read_json(folder.config, "the configuration of a run")
-    print(f"{place}: its encoder and a decoder's step are traced", file=sys.stderr)
     write(out, model, vocabulary, config if isinstance(config, dict) else None)
     size = sum((out / name).stat().st_size for name in (ENCODER, DECODER)) / 2**20
     print(f"{out}: {ENCODER} and {DECODER} ({size:.1f} MiB); python {out / DRIVER} FEATURES.npy")
