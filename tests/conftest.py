@@ -22,3 +22,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def _seed() -> None:
     """What PyTorch draws does not depend on the tests before."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command does by default does not depend on whose machine it is."""
+    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)

@@ -15,6 +15,9 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 Array = npt.NDArray[Any]
+
+SEEDS = st.integers(0, 2**32 - 1)
+"""Of NumPy's generators and of PyTorch's."""
 Case = TypeVar("Case", bound="OperatorCase")
 
 MODERATE = ("normal", "zeros", "nothing")
@@ -43,7 +46,7 @@ def fill(generator: np.random.Generator, shape: Sequence[int], kind: str = "norm
 
 def generators() -> st.SearchStrategy[np.random.Generator]:
     """NumPy generators, from a seed that shrinks."""
-    return st.integers(0, 2**32 - 1).map(np.random.default_rng)
+    return SEEDS.map(np.random.default_rng)
 
 
 @st.composite

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parity import Array, Errors, flat, gradients
-from tests.test_training import CONFIGURATION, RECIPE, numbers
 from tests.tolerances import assert_close
+from tests.training import CONFIGURATION, RECIPE, numbers
 from torch_impl.checkpoints import CheckpointError, load, save
 from torch_impl.cider import CiderD
 from torch_impl.computation import Computation

@@ -31,8 +31,8 @@ from benchmarks.training import run_folder
 from benchmarks.training.run_folder import RunFolder
 from benchmarks.training.setup import cider_d
 from tests.runs import RATES, SHORT, SIZES
-from tests.test_training import CONFIGURATION, RECIPE, numbers
 from tests.tolerances import PROCESSES, assert_close
+from tests.training import CONFIGURATION, RECIPE, numbers
 from torch_impl import checkpoints, distributed
 from torch_impl.computation import Computation
 from torch_impl.distributed import Processes, ProcessesError

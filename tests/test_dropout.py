@@ -15,9 +15,9 @@ from torch import Tensor
 
 from reference import expansion as oracle
 from tests import strategies
+from tests.expansion import CASES, FORMS, operator
 from tests.parity import Array, flat, numpy, tensor
 from tests.strategies import DynamicCase, OperatorCase, StaticCase
-from tests.test_expansion import CASES, FORMS, operator
 from tests.tolerances import DEVIATIONS, assert_close
 from torch_impl.dropout import Dropout, keep, scale
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests import strategies
+from tests.expansion import CASES, operator, run
 from tests.parity import flat, tensor
 from tests.strategies import OperatorCase, StaticCase
-from tests.test_expansion import CASES, operator, run
 from tests.tolerances import assert_close
 from torch_impl.expansion import (
     DynamicExpansion,

@@ -346,11 +346,6 @@ def test_records_of_table_vi_are_valid_and_say_where_lengths_come_from(data):
             assert (record["data"] is not None) == (folder is not None)
 
 
-@pytest.fixture(autouse=True)
-def no_data_folder(monkeypatch):
-    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
-
-
 def test_the_command_prints_table_vi_and_the_parts_of_a_model(capsys):
     assert cli.main(["flops"]) == 0
     out = capsys.readouterr().out

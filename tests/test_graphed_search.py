@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests import strategies
+from tests.captioners import captioners
 from tests.tables import Table, plain
-from tests.test_incremental import captioners
 from torch_impl.decoding import beam_search
 from torch_impl.graphed_search import Graph, GraphedBeamSearch, Made
 from torch_impl.models import Captioner, transformer

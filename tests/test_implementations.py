@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 
 from tests import strategies
+from tests.expansion import CASES, operator
 from tests.parity import load, tensor
 from tests.strategies import DynamicCase
-from tests.test_expansion import CASES, operator
 from tests.tolerances import assert_close
 from torch_impl import kernels
 from torch_impl.dropout import Dropout

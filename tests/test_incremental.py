@@ -12,28 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests import strategies
-from tests.parity import load, tensor
+from tests.captioners import Whole, captioners
 from tests.tolerances import assert_close
 from torch_impl import decoding
 from torch_impl.models import Captioner, Configuration
-
-
-class Whole:
-    """A captioner that can only read whole prefixes."""
-
-    def __init__(self, model: Captioner) -> None:
-        self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
-        self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
-
-
-@st.composite
-def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
-    """Any pairing in evaluation mode, with ragged features, images without regions included."""
-    fields: dict[str, Any] = draw(strategies.configurations())
-    model = Captioner(Configuration(**fields)).eval()
-    load(model, draw(strategies.generators()))
-    images = draw(strategies.tokens(fields["d_feature"], kinds=("normal", "zeros"), empty=True))
-    return model, tensor(images.filled(np.nan)), torch.from_numpy(images.mask)
 
 
 @given(captioners(), st.integers(1, 3), strategies.generators())

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.covers import covers
-from tests.test_training import RECIPE, RandomBatches, numbers
 from tests.tolerances import assert_close
+from tests.training import RECIPE, RandomBatches, numbers
 from torch_impl import checkpoints, models
 from torch_impl.auto_reconstructor import AutoReconstructor
 from torch_impl.training import CrossEntropyTraining

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from tests import strategies
 from tests.covers import covers
+from tests.expansion import LEARNED, batched
 from tests.parity import Array, Errors, flat, nudge, numpy, tensor
 from tests.precision import PRECISIONS
 from tests.strategies import DynamicCase, OperatorCase, StaticCase
-from tests.test_expansion import LEARNED, batched
 from tests.tolerances import assert_close, scale
 
 pytest.importorskip("triton")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from reference import objectives as oracle
 from tests.covers import covers
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close, assert_derivative
 from torch_impl import objectives
 
@@ -21,7 +22,6 @@ PAD = 0
 Baseline = Literal["leave_one_out", "printed"]
 BASELINES: tuple[Baseline, Baseline] = ("leave_one_out", "printed")
 
-seeds = st.integers(0, 2**32 - 1)
 smoothings = st.sampled_from([0.0, 0.1, 0.5, 0.99])
 
 
@@ -30,7 +30,7 @@ def captions(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     """Logits (B, T, V) and targets (B, T) padded behind each caption; NaN logits in the padding."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     V, T = draw(st.integers(2, 6)), max(lengths) + draw(st.integers(0, 2))
-    random = torch.Generator().manual_seed(draw(seeds))
+    random = torch.Generator().manual_seed(draw(SEEDS))
     scale = draw(st.sampled_from([0.0, 1.0, 50.0]))
     logits = scale * torch.randn(len(lengths), T, V, generator=random).double()
     targets = torch.randint(1, V, (len(lengths), T), generator=random)
@@ -101,7 +101,7 @@ def test_padding_alone_costs_nothing_and_an_impossible_word_everything() -> None
 def samples(draw: st.DrawFn, at_least: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities and mask (B, K, T), NaN where masked, and rewards (B, K)."""
     B, K, T = draw(st.integers(1, 3)), draw(st.integers(at_least, 5)), draw(st.integers(1, 5))
-    random = torch.Generator().manual_seed(draw(seeds))
+    random = torch.Generator().manual_seed(draw(SEEDS))
     log_probs = -torch.rand(B, K, T, generator=random).double() * 5
     lengths = torch.randint(1, T + 1, (B, K, 1), generator=random)
     mask = torch.arange(T) < lengths
@@ -195,7 +195,7 @@ def test_the_estimator_is_unbiased(kind: Baseline, K: int) -> None:
     assert_derivative(gradient, differences, "the expected estimate")
 
 
-@given(st.sampled_from([2, 3, 5]), st.integers(-1000, 1000), seeds)
+@given(st.sampled_from([2, 3, 5]), st.integers(-1000, 1000), SEEDS)
 def test_leave_one_out_does_not_feel_a_reward_that_all_samples_share(
     K: int, constant: int, seed: int
 ) -> None:

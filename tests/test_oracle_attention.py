@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from reference import attention
 from reference.primitives import sigmoid
 from tests.covers import covers
+from tests.parameters import linear_map
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 6)
 SCALES = st.sampled_from([0.0, 1e-20, 1.0, 1e3])
 
@@ -26,10 +27,6 @@ def identity(d: int) -> dict[str, np.ndarray]:
 
 def named(**maps: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {f"{name}.{key}": value for name, p in maps.items() for key, value in p.items()}
-
-
-def random_map(rng: np.random.Generator, d_in: int, d_out: int) -> dict[str, np.ndarray]:
-    return {"weight": rng.standard_normal((d_out, d_in)), "bias": rng.standard_normal(d_out)}
 
 
 @covers(expansionnet_v1=[1, 2])
@@ -109,8 +106,8 @@ def test_causal_attention_of_a_prefix_is_the_prefix_of_causal_attention(seed, N,
 def test_the_gate_weighs_the_information_of_the_result_and_the_query(seed, M, N):
     rng = np.random.default_rng(seed)
     X, Y = rng.standard_normal((M, 4)), rng.standard_normal((N, 4))
-    maps = {name: random_map(rng, 4, 4) for name in ("query", "key", "value")}
-    maps |= {name: random_map(rng, 8, 4) for name in ("information", "gate")}
+    maps = {name: linear_map(rng, 4, 4) for name in ("query", "key", "value")}
+    maps |= {name: linear_map(rng, 8, 4) for name in ("information", "gate")}
     out = attention.attention_on_attention(X, Y, named(**maps), num_heads=2)
 
     # without a gate's own map, the multi-head result goes out through an identity

@@ -13,10 +13,10 @@ from reference import objectives
 from reference.primitives import log_softmax, select, softmax
 from reference.recurrent import lstm, unroll, zero_state
 from tests.covers import covers
-from tests.recurrent_parameters import linear_map, lstm_map, prefixed, state
+from tests.parameters import linear_map, lstm_map, prefixed, state
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 6)
 EIGHTHS = st.integers(0, 24).map(lambda n: n / 8)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from reference import decoding
 from reference.grid_beam import grid_beam_search
 from tests.covers import covers
+from tests.strategies import SEEDS
 from tests.tables import END, START, plain, table_oracle
 from tests.tolerances import SUMS
 
-SEEDS = st.integers(0, 2**32 - 1)
 BEAMS = st.integers(1, 5)
 MAX_LENGTHS = st.integers(2, 6)
 IDS = {"start": START, "end": END}

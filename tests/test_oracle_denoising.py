@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from reference import denoising, metrics
 from reference.middle_out import LEFT_FIRST, SELF_ATTENTIONS
 from tests.covers import covers
-from tests.recurrent_parameters import decoder_map, encoder_map, linear_map, prefixed
+from tests.parameters import decoder_map, encoder_map, linear_map, prefixed
+from tests.strategies import SEEDS
 from tests.tolerances import SUMS, assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 KINDS = st.sampled_from(SELF_ATTENTIONS)
 ORDERS = st.sampled_from([LEFT_FIRST, ("right", "left"), ("right",)])
 HALF = st.integers(1, 4)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from reference import expansion
 from reference.primitives import sigmoid
 from tests.covers import covers
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
 VANISHING = 1e-300
 """An epsilon that a sum of positive entries does not notice."""
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 5)
 GROUPS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 

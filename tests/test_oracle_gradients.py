@@ -8,10 +8,10 @@ from reference import expansion
 from reference import expansion_gradients as gradients
 from reference.primitives import relu, sigmoid
 from tests.covers import covers
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close, assert_derivative
 
 VANISHING = 1e-300
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 GROUPS = st.lists(st.integers(1, 2), min_size=1, max_size=3)
 CAUSAL = st.booleans()

@@ -11,11 +11,11 @@ from reference import attention, middle_out
 from reference.middle_out import SELF_ATTENTIONS
 from reference.primitives import select, softmax
 from tests.covers import covers
-from tests.recurrent_parameters import decoder_map, encoder_map, linear_map, lstm_map, prefixed
-from tests.recurrent_parameters import state as random_state
+from tests.parameters import decoder_map, encoder_map, linear_map, lstm_map, prefixed
+from tests.parameters import state as random_state
+from tests.strategies import SEEDS
 from tests.tolerances import SUMS, assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 KINDS = st.sampled_from(SELF_ATTENTIONS)
 HALVES = st.lists(st.integers(0, 4), max_size=4)

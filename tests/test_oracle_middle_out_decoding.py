@@ -12,12 +12,12 @@ from reference import decoding, middle_out
 from reference import middle_out_decoding as outwards
 from reference.middle_out import LEFT_FIRST, SELF_ATTENTIONS
 from reference.middle_out_decoding import Halves
-from tests.recurrent_parameters import decoder_map, linear_map, prefixed
-from tests.recurrent_parameters import state as random_state
+from tests.parameters import decoder_map, linear_map, prefixed
+from tests.parameters import state as random_state
+from tests.strategies import SEEDS
 from tests.tables import END, START, table_oracle
 from tests.tolerances import SUMS, assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 BEAMS = st.integers(1, 5)
 MAX_LENGTHS = st.integers(2, 4)
 EVERY = 10_000

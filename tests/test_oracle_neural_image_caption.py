@@ -12,10 +12,10 @@ from reference import neural_image_caption as nic
 from reference import objectives, recurrent
 from reference.primitives import log_softmax
 from tests.covers import covers
-from tests.recurrent_parameters import captioner_map
+from tests.parameters import captioner_map
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 READINGS = st.sampled_from([None, *recurrent.READINGS])
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from reference import optimization, recurrent
 from tests.covers import covers
-from tests.recurrent_parameters import read_only_map, state
+from tests.parameters import read_only_map, state
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close, assert_derivative
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 STEP = 1e-3
 

@@ -13,10 +13,10 @@ from reference import attention, recurrent
 from reference.primitives import softmax
 from reference.recurrent import State
 from tests.covers import covers
-from tests.recurrent_parameters import lstm_map, prefixed, read_only_map, state
+from tests.parameters import lstm_map, prefixed, read_only_map, state
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 5)
 CLOSED = -800.0

@@ -11,23 +11,14 @@ from reference import transformer
 from reference.attention import attention_on_attention, multi_head_attention
 from reference.primitives import feed_forward, layer_norm, select
 from tests.covers import covers
+from tests.parameters import Parameters, linear_map, prefixed
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
 D, D_FF, HEADS, VOCABULARY, D_FEATURE, MAX_LENGTH = 4, 6, 2, 9, 3, 6
-SEEDS = st.integers(0, 2**32 - 1)
 ENCODERS = st.sampled_from(["attention", "aoa", "static:3", "static:1,4,2", "dynamic:2"])
 DECODERS = st.sampled_from(["attention", "aoa", "dynamic:1", "dynamic:3"])
 REDUCTIONS = st.sampled_from(["linear", "norm", "none"])
-Parameters = dict[str, np.ndarray]
-
-
-def prefixed(prefix: str, parameters: Parameters) -> Parameters:
-    return {f"{prefix}.{name}": value for name, value in parameters.items()}
-
-
-def linear_map(rng: np.random.Generator, name: str, d_in: int, d_out: int) -> Parameters:
-    weight, bias = rng.standard_normal((d_out, d_in)), rng.standard_normal(d_out)
-    return {f"{name}.weight": weight, f"{name}.bias": bias}
 
 
 def norm(rng: np.random.Generator, name: str) -> Parameters:
@@ -44,10 +35,10 @@ def mixer_parameters(rng: np.random.Generator, mixer: str) -> Parameters:
     }
     parameters: Parameters = {}
     for name in maps[kind]:
-        parameters |= linear_map(rng, name, D, D)
+        parameters |= prefixed(name, linear_map(rng, D, D))
     if kind == "aoa":
         for name in ("information", "gate"):
-            parameters |= linear_map(rng, name, 2 * D, D)
+            parameters |= prefixed(name, linear_map(rng, 2 * D, D))
     if coefficients:
         for name in ("query_vectors", "bias_vectors"):
             parameters[name] = rng.standard_normal((sum(coefficients), D))
@@ -61,8 +52,8 @@ def layer_parameters(rng: np.random.Generator, mixer: str, cross: bool) -> Param
         attention = mixer_parameters(rng, "aoa" if aoa else "attention")
         parameters |= prefixed("cross_attention", attention)
     if not aoa:
-        parameters |= linear_map(rng, "feed_forward.linear_1", D, D_FF)
-        parameters |= linear_map(rng, "feed_forward.linear_2", D_FF, D)
+        parameters |= prefixed("feed_forward.linear_1", linear_map(rng, D, D_FF))
+        parameters |= prefixed("feed_forward.linear_2", linear_map(rng, D_FF, D))
     for index in range(1, 2 + cross + (not aoa)):
         parameters |= norm(rng, f"norm_{index}")
     return parameters
@@ -73,7 +64,7 @@ def stack_parameters(rng, mixer: str, cross: bool, layers: int, reduction: str) 
     for index in range(layers):
         parameters |= prefixed(f"layers.{index}", layer_parameters(rng, mixer, cross))
     if reduction == "linear":
-        parameters |= linear_map(rng, "reduce", layers * D, D)
+        parameters |= prefixed("reduce", linear_map(rng, layers * D, D))
     return parameters if reduction == "none" else parameters | norm(rng, "norm")
 
 
@@ -81,9 +72,8 @@ def stack_parameters(rng, mixer: str, cross: bool, layers: int, reduction: str) 
 def captioners(draw):
     """The parameters of a small captioner and the options of its two halves."""
     rng = np.random.default_rng(draw(SEEDS))
-    parameters = linear_map(rng, "input", D_FEATURE, D) | linear_map(
-        rng, "vocabulary", D, VOCABULARY
-    )
+    parameters = prefixed("input", linear_map(rng, D_FEATURE, D))
+    parameters |= prefixed("vocabulary", linear_map(rng, D, VOCABULARY))
     parameters["embedding.weight"] = rng.standard_normal((VOCABULARY, D))
     parameters["positions.weight"] = rng.standard_normal((MAX_LENGTH, D))
     halves = []
@@ -199,7 +189,7 @@ def test_equal_memory_rows_are_one_memory_row(seed, mixer, copies):
 def test_reductions_agree_where_they_must(seed, layers):
     rng = np.random.default_rng(seed)
     outputs = [rng.standard_normal((3, D)) for _ in range(layers)]
-    parameters = linear_map(rng, "reduce", layers * D, D) | norm(rng, "norm")
+    parameters = prefixed("reduce", linear_map(rng, layers * D, D)) | norm(rng, "norm")
     last = transformer.reduce_layers(outputs, {}, "none")
     assert last is outputs[-1]
     normed = transformer.reduce_layers(outputs, parameters, "norm")

@@ -197,10 +197,7 @@ def test_the_command_extracts_once_and_then_has_nothing_to_do(data_set, tmp_path
         ([], "no data set named"),
     ],
 )
-def test_bad_options_exit_2_with_one_line(
-    data_set, tmp_path, capsys, monkeypatch, options, message
-):
-    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+def test_bad_options_exit_2_with_one_line(data_set, tmp_path, capsys, options, message):
     words = [option.replace("{}", str(tmp_path)) for option in options]
     assert main(["features", *words, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err

@@ -7,19 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import primitives
+from tests.parameters import linear_map
+from tests.strategies import SEEDS
 from tests.tolerances import assert_close
 
-SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 6)
 SCALES = st.sampled_from([1e-30, 1.0, 50.0, 1e4])
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
-
-
-def linear_parameters(seed: int, d_in: int, d_out: int) -> dict[str, np.ndarray]:
-    return {"weight": normal(seed, d_out, d_in), "bias": normal(seed + 1, d_out)}
 
 
 @given(SEEDS, SIZES, SIZES, SCALES)
@@ -95,8 +92,8 @@ def test_layer_norm_of_a_constant_row_is_its_bias(d, constant):
 
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_linear_and_feed_forward_are_torchs(seed, rows, d_in, d_out):
-    X, first = normal(seed, rows, d_in), linear_parameters(3, d_in, d_out)
-    second = linear_parameters(5, d_out, d_in)
+    X, rng = normal(seed, rows, d_in), np.random.default_rng(3)
+    first, second = linear_map(rng, d_in, d_out), linear_map(rng, d_out, d_in)
     t = {name: torch.from_numpy(value) for name, value in first.items()}
     hidden = torch.nn.functional.linear(torch.from_numpy(X), **t)
     assert_close(primitives.linear(X, first), hidden.numpy(), "linear")
@@ -137,7 +134,8 @@ def test_word_vectors_refuse_more_words_than_positions():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_dtype_is_kept(dtype):
     X = normal(0, 3, 4).astype(dtype)
-    square = {name: value.astype(dtype) for name, value in linear_parameters(1, 4, 4).items()}
+    parameters = linear_map(np.random.default_rng(1), 4, 4)
+    square = {name: value.astype(dtype) for name, value in parameters.items()}
     both = {f"linear_{i}.{name}": value for i in (1, 2) for name, value in square.items()}
     norm = {"weight": X[0], "bias": X[1]}
     results = [

@@ -23,8 +23,7 @@ from benchmarks.recording import archive, command, stages
 from benchmarks.scaling.ladders import LADDERS
 from benchmarks.speed import run, suites, threads
 from benchmarks.speed.subjects import SUBJECTS
-from tests.test_records import example as incomplete
-from tests.test_speed_command import STATIC, record
+from tests.speed import STATIC, record
 
 ROW = {
     "operator": "static_expansion", "what": "output", "implementation": "literal",
@@ -223,7 +222,10 @@ def forged(**changes) -> bytes:
             "line 1: field 'device' must have a kind and a name",
         ),
         (lambda: json.dumps({**example(), "seeds": 1}).encode(), "field 'seeds' must be a list"),
-        (lambda: json.dumps(incomplete()).encode(), "no report can be made of these records"),
+        (
+            lambda: json.dumps({**example(), "details": {}}).encode(),
+            "no report can be made of these records",
+        ),
     ],
 )
 def test_of_a_bad_file_nothing_is_published(data, said, tmp_path, published, capsys):

@@ -19,6 +19,7 @@ from reference import decoding as oracle_decoding
 from reference import neural_image_caption, recurrent
 from reference.primitives import linear, log_softmax, select
 from tests import strategies
+from tests.captioners import Whole
 from tests.covers import covers
 from tests.parity import Array, flat, gradients, load, numpy, tensor
 from tests.recurrent_parity import (
@@ -28,7 +29,6 @@ from tests.recurrent_parity import (
     score_map,
     through_the_oracle,
 )
-from tests.test_incremental import Whole
 from tests.tolerances import assert_close
 from torch_impl import checkpoints, decoding, models
 from torch_impl.models import RecurrentCaptioner, RecurrentConfiguration, SequenceClassifier

@@ -103,13 +103,20 @@ def test_bad_input_is_named(words, message, data, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_data_that_is_not_there_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+def test_data_that_is_not_there_is_named(tmp_path, capsys):
     words = ["reproduce", "arnet", "--table", "5", "--out", str(tmp_path / "r.jsonl")]
     assert main(words) == 2
     assert "mnist.npz (--data)" in capsys.readouterr().err
     assert main([*words, "--data", str(tmp_path)]) == 2
     assert "no such file" in capsys.readouterr().err
+    words = ["reproduce", "lstm_readonly", "--table", "losses", "--form", "reduced"]
+    words += ["--data", str(tmp_path), "--out", str(tmp_path / "r.jsonl")]
+    for given in ([], ["--features", str(tmp_path / "none")]):
+        (tmp_path / "work").mkdir(exist_ok=True)
+        assert main([*words, "--work", str(tmp_path / "work"), *given]) == 2
+        named = "dataset_flickr8k.json" if given else "(--features)"
+        assert named in capsys.readouterr().err
+    assert not (tmp_path / "r.jsonl").exists()
 
 
 def test_the_forms_are_listed(capsys):

@@ -161,6 +161,7 @@ def test_ctrl_c_ends_the_command_and_its_java(tmp_path):
         os.kill(int(pid_file.read_text()), 0)
 
 
+DATA = os.environ.get("CAPTIONBENCH_DATA")
 PUBLISHED = {
     "expansionnet_v1": {"B1": 80.70, "B4": 39.14, "ROUGE-L": 58.76, "CIDEr-D": 131.46},
     "puret": {"B1": 82.13, "B4": 40.89, "METEOR": 30.19, "ROUGE-L": 60.13, "CIDEr-D": 138.16},
@@ -170,15 +171,14 @@ PUBLISHED = {
 @pytest.mark.parametrize("system", PUBLISHED)
 def test_released_predictions_give_the_published_scores(system, capfd):
     """All digits of the known scores; METEOR, which takes its time, for one of the two systems."""
-    data = os.environ.get("CAPTIONBENCH_DATA")
-    folder = Path(data or "no-data-folder") / "coco_karpathy"
+    folder = Path(DATA or "no-data-folder") / "coco_karpathy"
     expected = PUBLISHED[system]
     command = ["score", "--json", "--split", "test", "--metrics", *expected]
     command += ["--references", str(folder / "dataset_coco_karpathy_test.json")]
     command += ["--predictions", str(folder / "predictions" / f"{system}.json")]
     code = main(command)
     out, err = capfd.readouterr()
-    if data is None:
+    if DATA is None:
         assert code == 2 and out == "" and "no such file, expected references" in err
     elif not HAS_JAVA:
         assert code == 1 and "needs Java" in json.loads(out)["missing"]["CIDEr-D"]

@@ -9,56 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tolerances import assert_close
+from tests.training import CONFIGURATION, RECIPE, RandomBatches, numbers
 from torch_impl.checkpoints import CheckpointError, load, save
-from torch_impl.models import Captioner, Configuration
-from torch_impl.optimization import ALGORITHMS, RECIPES
+from torch_impl.models import Captioner
+from torch_impl.optimization import ALGORITHMS
 from torch_impl.training import (
     Batch,
     CrossEntropyTraining,
     NonFiniteError,
     data_generator,
 )
-
-RECIPE = replace(RECIPES["v2-as-run"], lr=3e-3, warmup=3, schedule="linear", dropout=0.2)
-CONFIGURATION = Configuration(
-    vocabulary_size=11,
-    d_feature=5,
-    encoder="static:3,2",
-    decoder="dynamic:2",
-    encoder_reduction="linear",
-    decoder_reduction="linear",
-    d_model=8,
-    d_ff=12,
-    num_heads=2,
-    num_encoder_layers=1,
-    num_decoder_layers=1,
-    max_length=9,
-    dropout=RECIPE.dropout,
-)
-
-
-class RandomBatches:
-    """Random features and captions; two captions describe image 0, one each of the others."""
-
-    def __init__(self, count: int, seed: int = 0, images: int = 3) -> None:
-        self.count, self.seed, self.images = count, seed, images
-
-    def __len__(self) -> int:
-        return self.count
-
-    def epoch(self, epoch: int, start: int):
-        random = data_generator(self.seed, epoch)
-        batches = [self._batch(random) for _ in range(self.count)]
-        return iter(batches[start:])
-
-    def _batch(self, random: np.random.Generator) -> Batch:
-        captions = self.images + 1
-        features = torch.tensor(random.normal(size=(self.images, 4, 5)), dtype=torch.float32)
-        tokens = torch.tensor(random.integers(3, 11, size=(captions, 6)))
-        tokens[:, 0], tokens[:, -1] = 1, 2
-        lengths = torch.tensor(random.integers(1, 5, size=self.images))
-        images = torch.tensor([0, *range(self.images)])
-        return Batch(features, lengths, tokens, images)
 
 
 def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURATION):
@@ -72,19 +32,6 @@ class DoubleBatches(RandomBatches):
     def _batch(self, random: np.random.Generator) -> Batch:
         batch = super()._batch(random)
         return batch._replace(features=batch.features.double())
-
-
-def numbers(step):
-    return (
-        step.step,
-        step.epoch,
-        step.position,
-        step.loss,
-        step.reward,
-        step.gradient_norm,
-        step.learning_rate,
-        step.captions,
-    )
 
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))

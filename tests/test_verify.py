@@ -14,11 +14,12 @@ from benchmarks.errors import InputError
 from benchmarks.verify import properties
 from benchmarks.verify.candidate import Candidate, CandidateError, load, to_numpy, to_torch
 from benchmarks.verify.cases import NextLogProbs
-from benchmarks.verify.hold import hold, resolve
+from benchmarks.verify.hold import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.search import OracleError, attempt, drawn, search
 from benchmarks.verify.snippet import literal
 from tests import tolerances
+from tests.strangers import failed, verdicts, written
 
 RIGHT, WRONG = "tests/candidates/right.py", "tests/candidates/wrong.py"
 
@@ -29,23 +30,6 @@ def verify(*words):
 
 def candidate(path, operator, *words):
     return verify("--candidate", f"{path}:{operator}", "--operator", operator, "--quick", *words)
-
-
-def written(tmp_path, text):
-    """A module of a stranger's, in a file."""
-    path = tmp_path / "stranger.py"
-    path.write_text("import numpy as np\nimport torch\n" + text)
-    return str(path)
-
-
-def verdicts(tmp_path, operator, text, examples=20):
-    where = f"{written(tmp_path, text)}:f"
-    found = resolve(where, OPERATORS[operator], None, "cpu")
-    return {verdict.property: verdict for verdict in hold(OPERATORS[operator], found, examples)}
-
-
-def failed(found):
-    return [name for name, verdict in found.items() if not verdict.passed]
 
 
 def pasted(code):

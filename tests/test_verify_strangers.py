@@ -10,23 +10,13 @@ import torch
 
 from benchmarks.cli import main
 from benchmarks.verify.candidate import load, to_torch
-from benchmarks.verify.hold import Verdict, clearest, hold, resolve
+from benchmarks.verify.hold import Verdict, clearest, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.properties import float_arrays, get
 from benchmarks.verify.search import SIMPLIFICATIONS, Failure, attempt, drawn, simplify
 from benchmarks.verify.smaller import AXES, smaller
+from tests.strangers import failed, verdicts
 from tests.tolerances import OutOfToleranceError
-
-
-def verdicts(tmp_path, operator, text, examples=20):
-    path = tmp_path / "stranger.py"
-    path.write_text("import numpy as np\nimport torch\n" + text)
-    found = resolve(f"{path}:f", OPERATORS[operator], None, "cpu")
-    return {verdict.property: verdict for verdict in hold(OPERATORS[operator], found, examples)}
-
-
-def failed(found):
-    return [name for name, verdict in found.items() if not verdict.passed]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

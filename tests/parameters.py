@@ -1,4 +1,4 @@
-"""Random parameters of the oracle's recurrent networks, small ones."""
+"""Random parameters of the oracle's networks, small ones."""
 
 from __future__ import annotations
 
