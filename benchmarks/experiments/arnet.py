@@ -230,7 +230,7 @@ IMAGE_CAPTIONS = Experiment(
     tuple(IMAGES),
     {
         "scenes": "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
-        "reduced": "Flickr8k (features in the folder of work), 64 units, 2 + 1 epochs: on a CPU",
+        "reduced": "Flickr8k (with --features), 64 units, 2 + 1 epochs: on a CPU",
         "flickr8k": "Flickr8k, 512 units, 15 + 10 epochs: for a GPU",
     },
     3,

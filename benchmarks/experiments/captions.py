@@ -42,9 +42,17 @@ def generated(_: Place) -> CaptionData:
 
 
 def flickr8k(place: Place) -> CaptionData:
-    """Flickr8k with its features, which `captionbench features` put into the folder of work."""
+    """Flickr8k with its features, as `captionbench features` extracts them.
+
+    Raises:
+        InputError: there is no data folder, or no folder of features, or they do not fit.
+    """
     folder = folder_of(place, "flickr8k")
-    return karpathy.load(folder / "dataset_flickr8k.json", place.work / "features")
+    if place.features is None:
+        raise InputError(
+            "no features, expected the folder that `captionbench features` made (--features)"
+        )
+    return karpathy.load(folder / "dataset_flickr8k.json", place.features)
 
 
 def flickr8k_reduced(place: Place) -> CaptionData:

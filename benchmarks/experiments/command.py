@@ -62,6 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("CAPTIONBENCH_DATA") or None,
         help="the folder of real data (default: $CAPTIONBENCH_DATA)",
     )
+    parser.add_argument(
+        "--features",
+        type=Path,
+        metavar="DIR",
+        help="features of Flickr8k's photographs, of captionbench features",
+    )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument(
         "--work", type=Path, metavar="DIR", default=WORK, help="what unfinished runs keep"
@@ -93,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out.is_dir():
         raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
     check_device(arguments.device)
-    place = Place(arguments.data, arguments.work, arguments.device, progress=True)
+    place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
     known = {record["key"] for record in records.load(records.PUBLISHED)}
     if arguments.out.exists():
         known |= {record["key"] for record in records.read(arguments.out)}

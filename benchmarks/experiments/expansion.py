@@ -146,7 +146,7 @@ def load(form: Form, place: Place) -> tuple[CaptionData, CaptionData]:
     """Flickr8k as each stage of training has it.
 
     Raises:
-        InputError: there is no such data, or no features of it in the folder of work.
+        InputError: there is no such data, or no features of it.
     """
     data = flickr8k(place)
     first, second = (_first(data, count) for count in form.images)
@@ -237,7 +237,7 @@ V1_COEFFICIENTS, V2_COEFFICIENTS = (
         (table,),
         tuple(FORMS),
         {
-            "reduced": "4,000 images of Flickr8k (features in the folder of work), width 128",
+            "reduced": "4,000 images of Flickr8k (with --features), width 128",
             "flickr8k": "Flickr8k, the papers' width 512 and 3 layers, 15 epochs: for a GPU",
         },
         3,

@@ -21,12 +21,14 @@ class Place:
         work: a folder for what unfinished runs need to go on.
         device: where PyTorch computes.
         progress: whether to show it on stderr.
+        features: the folder of the photographs' features; None if there is none.
     """
 
     data: Path | None
     work: Path
     device: str = "cpu"
     progress: bool = False
+    features: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,7 @@ VIDEO_CAPTIONS, SELF_ATTENTION = (
         tuple(FORMS),
         {
             "scenes": "1,000 generated moving scenes, 64 units, 6 epochs: minutes on a CPU",
-            "reduced": "Flickr8k (features in the folder of work), 128 units, an epoch: on a CPU",
+            "reduced": "Flickr8k (with --features), 128 units, an epoch: on a CPU",
             "flickr8k": "Flickr8k, the paper's 1,024 units and 15 epochs: for a GPU",
         },
         3,

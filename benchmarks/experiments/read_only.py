@@ -164,7 +164,7 @@ EXPERIMENT = Experiment(
     tuple(FORMS),
     {
         "scenes": "2,000 generated scenes, 128 units, 6 epochs: minutes on a CPU",
-        "reduced": "Flickr8k (features in the folder of work), 64 units, 3 epochs: on a CPU",
+        "reduced": "Flickr8k (with --features), 64 units, 3 epochs: on a CPU",
         "flickr8k": "Flickr8k, 512 units, 30 epochs: for a GPU",
     },
     3,
