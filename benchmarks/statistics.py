@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +12,32 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
+SEEDS = 3
+"""Fewer settle nothing, whatever their interval."""
+
+
 @dataclass(frozen=True)
 class Interval:
-    """A difference with its 95 % interval."""
+    """A difference with its 95 % interval.
+
+    Attributes:
+        seeds: how many the interval is over; None of what has none, an ensemble say.
+    """
 
     mean: float
     low: float
     high: float
+    seeds: int | None
 
     @property
-    def excludes_zero(self) -> bool:
-        """Whether the sign of the difference is settled."""
-        return self.low > 0 or self.high < 0
+    def enough(self) -> bool:
+        """Whether it is over enough seeds to settle anything."""
+        return self.seeds is None or self.seeds >= SEEDS
+
+    @property
+    def settled(self) -> bool:
+        """Whether the sign of the difference is: of enough seeds, the interval excludes zero."""
+        return self.enough and (self.low > 0 or self.high < 0)
 
 
 def paired_difference(
@@ -30,54 +46,66 @@ def paired_difference(
     """Mean of ``ours - baseline``, bootstrapped over seeds and images.
 
     Args:
-        ours: scores (seeds, images) of one model.
+        ours: scores (seeds, images) of one model, or (images,) of what has no seeds.
         baseline: scores of the other, the same seeds and images in the same order.
         draws: bootstrap resamples.
         seed: of the resampling; an equal seed gives an equal interval.
 
     Raises:
-        ValueError: the shapes differ or are not (seeds, images).
+        ValueError: the shapes differ or are neither (seeds, images) nor (images,).
     """
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
-    if a.shape != b.shape or a.ndim != 2 or a.size == 0:
-        raise ValueError(f"paired scores must be two (seeds, images), got {a.shape} and {b.shape}")
+    if a.shape != b.shape or a.ndim not in (1, 2) or a.size == 0:
+        raise ValueError(
+            f"paired scores must be two (seeds, images) or (images,), got {a.shape} and {b.shape}"
+        )
     difference = a - b
-    (means,) = bootstrap_means(difference[None], draws=draws, seed=seed).T
-    return _interval(float(difference.mean()), means)
+    means = bootstrap_means(np.atleast_2d(difference), draws=draws, seed=seed)
+    low, high = np.percentile(means, [2.5, 97.5])
+    seeds = len(difference) if difference.ndim == 2 else None
+    return Interval(float(difference.mean()), float(low), float(high), seeds)
 
 
 def bootstrap_means(scores: npt.ArrayLike, *, draws: int = 2000, seed: int = 0) -> Array:
-    """The mean of each model's scores in each resample of seeds and images, (draws, models).
+    """The mean score in each resample of seeds and images, (draws,).
 
     Args:
-        scores: (models, seeds, images); a resample draws the same seeds and images of all models.
+        scores: (seeds, images).
         draws: bootstrap resamples.
-        seed: of the resampling.
+        seed: of the resampling; scores of one shape are resampled alike.
 
     Raises:
-        ValueError: the scores are not (models, seeds, images).
+        ValueError: the scores are not (seeds, images).
     """
     x = np.asarray(scores, dtype=np.float64)
-    if x.ndim != 3 or x.size == 0:
-        raise ValueError(f"scores must be (models, seeds, images), got {x.shape}")
-    _, seeds, images = x.shape
+    if x.ndim != 2 or x.size == 0:
+        raise ValueError(f"scores must be (seeds, images), got {x.shape}")
+    of_seeds, of_images = _resamples(*x.shape, draws, seed)
+    means: Array = np.einsum("ds,sd->d", of_seeds, x @ of_images.T)
+    return means
+
+
+@lru_cache(maxsize=2)
+def _resamples(seeds: int, images: int, draws: int, seed: int) -> tuple[Array, Array]:
+    """How often each seed and each image is drawn, as shares, (draws, seeds) and (draws, images).
+
+    Kept because a report asks for hundreds of intervals of few shapes.
+    """
     generator = np.random.default_rng(seed)
-    # how often each seed and each image is drawn, as shares
     of_seeds, of_images = np.empty((draws, seeds)), np.empty((draws, images))
     for i in range(draws):
         for shares, count in ((of_seeds, seeds), (of_images, images)):
             drawn = generator.integers(count, size=count)
             shares[i] = np.bincount(drawn, minlength=count) / count
-    means: Array = np.einsum("ds,msd->dm", of_seeds, x @ of_images.T)
-    return means
+    return of_seeds, of_images
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models, by their places, and what the first is above the second."""
+    """Two models by name, what the first should be above the second, and what it is."""
 
-    first: int
-    second: int
+    first: str
+    second: str
     expected: float
     found: Interval
 
@@ -87,38 +115,7 @@ class Pair:
         return self.found.mean * self.expected > 0
 
 
-def ordered_pairs(
-    scores: npt.ArrayLike, expected: npt.ArrayLike, *, draws: int = 2000, seed: int = 0
-) -> list[Pair]:
-    """Every pair of models that ``expected`` orders, with the interval of its difference.
-
-    Args:
-        scores: (models, seeds, images).
-        expected: (models,) the scores, of other data say, whose order is in question.
-        draws: bootstrap resamples, the same for all pairs.
-        seed: of the resampling.
-
-    Raises:
-        ValueError: the scores are not (models, seeds, images), or not as many as are expected.
-    """
-    x, e = np.asarray(scores, dtype=np.float64), np.asarray(expected, dtype=np.float64)
-    if e.shape != x.shape[:1]:
-        raise ValueError(f"{len(x)} models have scores, but {e.shape} are expected")
-    resampled, means = bootstrap_means(x, draws=draws, seed=seed), x.mean((1, 2))
-    return [
-        Pair(
-            i,
-            j,
-            float(e[i] - e[j]),
-            _interval(means[i] - means[j], resampled[:, i] - resampled[:, j]),
-        )
-        for i in range(len(x))
-        for j in range(i + 1, len(x))
-        if e[i] != e[j]
-    ]
-
-
-def kendall_tau(pairs: list[Pair]) -> float:
+def kendall_tau(pairs: Sequence[Pair]) -> float:
     """Kendall's tau over the pairs that are expected to differ: 1 the same order, -1 the reverse.
 
     Raises:
@@ -149,9 +146,9 @@ def difference_of_seeds(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interva
     differences = a - b
     mean, n = float(differences.mean()), len(differences)
     if n == 1:
-        return Interval(mean, -np.inf, np.inf)
+        return Interval(mean, -np.inf, np.inf, n)
     half = student_t(n - 1) * float(differences.std(ddof=1)) / n**0.5
-    return Interval(mean, mean - half, mean + half)
+    return Interval(mean, mean - half, mean + half, n)
 
 
 def student_t(degrees: int) -> float:
@@ -168,8 +165,3 @@ def student_t(degrees: int) -> float:
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     angle = np.interp(0.95, below / below[-1], angles)
     return float(degrees**0.5 * np.tan(angle))
-
-
-def _interval(mean: float, resampled: Array) -> Interval:
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    return Interval(float(mean), float(low), float(high))

@@ -243,9 +243,3 @@ def test_a_row_differs_from_its_baseline_by_lambda_alone() -> None:
             assert one == other, name
             (first, second), (same, changed) = (experiment.stages(form, r) for r in (row, with_it))
             assert first == same and replace(changed, lambda_=0.0) == second != changed
-
-
-def test_the_table_is_said_not_to_be_run() -> None:
-    text = markdown.files(build.document([]))["README.md"]
-    section = text[text.index(f"## {TITLE}") :].split("\n## ")[0]
-    assert "**Not run.**" in section and "captionbench reproduce arnet --table" in section

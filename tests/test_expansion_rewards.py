@@ -9,11 +9,8 @@ from benchmarks import papers, records
 from benchmarks.cli import main
 from benchmarks.datasets import scenes
 from benchmarks.experiments import expansion
-from benchmarks.experiments.expansion_rewards import MODELS, TABLES, V1, V2
-from benchmarks.report import markdown
-from benchmarks.report.document import Document
+from benchmarks.experiments.expansion_rewards import MODELS, TABLES, V1
 from benchmarks.report.sections.expansion_rewards import BASE
-from benchmarks.report.sections.expansion_rewards import expansion_rewards as section
 from benchmarks.scores import quality
 from benchmarks.training import presets
 from benchmarks.training.presets import Settings
@@ -95,71 +92,3 @@ def test_a_row_of_two_tables_is_trained_for_both(reproduce):
     assert [r["what"]["table"] for r in made] == ["2", "4"]
     assert made[0]["values"] == made[1]["values"] and made[0]["key"] == made[1]["key"]
     assert reproduce(V1, "4", BASE) == made
-
-
-def record(row, seeds, before, after, paper=V1, table="4", form="reduced"):
-    return records.make(
-        "training",
-        paper=paper,
-        table=table,
-        row=row,
-        values={
-            f"{stage} CIDEr-D": 100 * sum(scores) / len(scores)
-            for stage, scores in (("XE", before), ("RL", after))
-        },
-        status="other data",
-        key=f"{paper}{table}{row}{seeds}{form}",
-        n=len(after),
-        seeds=seeds,
-        data={"name": f"photographs, {form}", "fingerprint": "f", "split": "test"},
-        details={
-            "form": form,
-            "beam_size": 3,
-            "missing": {},
-            "cider_d": after,
-            "cross_entropy": {"cider_d": before},
-        },
-    )
-
-
-def page(made):
-    return markdown.files(Document("t", "l", (section(made),)))
-
-
-def line(files, name, row):
-    (found,) = [x for x in files[name].splitlines() if x.startswith(f"| {row} |")]
-    return found
-
-
-def test_the_page_has_each_stage_what_it_adds_and_what_an_ensemble_adds():
-    made = [
-        record(BASE, [0], [1.0, 2.0], [2.0, 3.0]),
-        record(SINGLE, [0], [1.0, 2.0], [3.0, 4.0]),
-        record(SINGLE, [1], [1.0, 2.0], [5.0, 6.0]),
-        record(BOTH, [0, 1], [1.0, 2.0], [4.5, 5.5]),
-        record(SINGLE, [0], [9.0, 9.0], [9.0, 9.0], form="flickr8k"),
-    ]
-    files = page(made)
-    name = "tables/expansionnet_v1-4-reduced.md"
-    assert "| 150.0 | 250.0 | +100.0 (+100.0 to +100.0): better |  |" in line(files, name, BASE)
-    single = line(files, name, SINGLE)
-    assert "118.7 | 131.4 | 0, 1 | 150.0 ± 0.0 | 450.0 ± 100.0 |" in single
-    assert "| +100.0 (+100.0 to +100.0): better | other data |" in single
-    together = line(files, name, BOTH)
-    # above the mean of its members, 450
-    assert "| +50.0 (+50.0 to +50.0): better | other data |" in together
-    assert line(files, name, "ExpansionNet_{64,16} (ensemble of 4)").endswith("| not run |")
-    assert "900.0" in line(files, "tables/expansionnet_v1-4-flickr8k.md", SINGLE)
-
-
-def test_an_ensemble_of_v2_is_held_against_the_table_of_single_models():
-    made = [
-        record("ExpansionNet v2", [0], [1.0], [2.0], V2, "II"),
-        record("ExpansionNet v2", [0, 1, 2, 3], [1.0], [1.5], V2, "III"),
-    ]
-    found = line(page(made), "tables/expansionnet_v2-iii-reduced.md", "ExpansionNet v2")
-    assert "| -50.0 (-50.0 to -50.0): worse |" in found
-
-
-def test_without_records_the_page_says_how_to_get_them():
-    assert "captionbench reproduce expansionnet_v2 --table III" in page([])["README.md"]

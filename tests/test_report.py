@@ -21,7 +21,9 @@ from benchmarks.cli import main
 from benchmarks.experiments import ablation, arnet, middle_out
 from benchmarks.report import build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
+from benchmarks.report.sections.paired import RULE
 from benchmarks.scores import java, quality
+from benchmarks.statistics import SEEDS
 from benchmarks.training import fit
 from torch_impl.models import build as build_model
 
@@ -110,16 +112,21 @@ def test_a_report_is_a_pure_function_whatever_the_order_of_records(pairs):
     parse(once)
 
 
+@pytest.mark.parametrize("seeds", [SEEDS - 1, SEEDS])
 @pytest.mark.parametrize(
     ("shift", "word"), [(1.0, "better"), (-1.0, "worse"), (0.0, "not settled")]
 )
-def test_better_only_where_the_interval_excludes_zero(shift, word):
+def test_better_only_where_the_interval_of_enough_seeds_excludes_zero(shift, word, seeds):
     base = [2.0, 3.0, 4.0]
     made = [
-        ablation_record("attention | attention", 0, base),
-        ablation_record("static:16 | attention", 0, [s + shift for s in base]),
+        ablation_record(row, seed, [s + gap for s in base])
+        for seed in range(seeds)
+        for row, gap in (("attention | attention", 0), ("static:16 | attention", shift))
     ]
-    assert f": {word} |" in markdown.files(build.document(made))["tables/ablation-embedded.md"]
+    report = build.document(made)
+    word = word if seeds >= SEEDS else "too few seeds"
+    assert f": {word} |" in markdown.files(report)["tables/ablation-embedded.md"]
+    assert RULE in section(report, "An ablation")
 
 
 def test_rows_of_other_seeds_are_not_paired():

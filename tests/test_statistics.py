@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.statistics import (
+    SEEDS,
+    Interval,
+    Pair,
     bootstrap_means,
     difference_of_seeds,
     kendall_tau,
-    ordered_pairs,
     paired_difference,
     student_t,
 )
@@ -27,7 +29,7 @@ def test_an_interval_holds_its_mean_and_turns_with_the_sign(shape, seed):
     tolerances.assert_close(
         [back.mean, back.low, back.high], [-there.mean, -there.high, -there.low]
     )
-    assert there.excludes_zero == back.excludes_zero
+    assert there.settled == back.settled and there.seeds == back.seeds == shape[0]
 
 
 @given(shapes, st.floats(0.01, 5), st.booleans())
@@ -36,76 +38,93 @@ def test_a_constant_difference_is_certain(shape, difference, negative):
     base = np.zeros(shape)
     interval = paired_difference(base + difference, base, draws=100)
     tolerances.assert_close([interval.low, interval.mean, interval.high], [difference] * 3)
-    assert interval.excludes_zero
+    assert interval.settled == (shape[0] >= SEEDS)
 
 
 def test_ninety_five_percent_intervals_cover_about_that_often():
     hits = 0
     for seed in range(200):
         generator = np.random.default_rng(seed)
-        noise = generator.normal(size=(1, 60))
+        noise = generator.normal(size=60)
         interval = paired_difference(noise, np.zeros_like(noise), draws=300)
-        hits += not interval.excludes_zero
+        hits += not interval.settled
     assert 178 <= hits <= 199
 
 
-@pytest.mark.parametrize(("a", "b"), [((2, 3), (3, 2)), ((3,), (3,)), ((0, 3), (0, 3))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 3), (3, 2)), ((3,), (1, 3)), ((0, 3), (0, 3)), ((1, 1, 3), (1, 1, 3))]
+)
 def test_wrong_shapes_are_refused(a, b):
     with pytest.raises(ValueError, match="seeds, images"):
         paired_difference(np.zeros(a), np.zeros(b))
 
 
-@given(st.integers(2, 5), shapes, st.integers(0, 99))
-def test_all_pairs_at_once_are_the_pairs_one_by_one(models, shape, seed):
-    generator = np.random.default_rng(seed)
-    scores, expected = generator.random((models, *shape)), generator.permutation(models)
-    pairs = ordered_pairs(scores, expected, draws=50)
-    assert len(pairs) == models * (models - 1) // 2
-    for pair in pairs:
-        alone = paired_difference(scores[pair.first], scores[pair.second], draws=50)
-        found = pair.found
-        tolerances.assert_close(
-            [found.mean, found.low, found.high], [alone.mean, alone.low, alone.high]
-        )
-        assert pair.expected == expected[pair.first] - expected[pair.second]
+@given(shapes, st.integers(0, 99))
+def test_one_seed_and_none_have_one_interval_and_only_the_latter_settles(shape, seed):
+    a, b = np.random.default_rng(seed).random((2, shape[1]))
+    alone, none = paired_difference(a[None], b[None], draws=50), paired_difference(a, b, draws=50)
+    assert (alone.mean, alone.low, alone.high) == (none.mean, none.low, none.high)
+    assert (alone.seeds, none.seeds) == (1, None)
+    assert not alone.settled and none.settled == (none.low > 0 or none.high < 0)
 
 
-@given(st.integers(2, 6), shapes, st.integers(0, 99))
-def test_tau_is_one_for_the_same_order_and_turns_with_it(models, shape, seed):
-    generator = np.random.default_rng(seed)
-    scores = generator.random((models, *shape))
-    means, other = scores.mean((1, 2)), generator.permutation(models)
-    assert kendall_tau(ordered_pairs(scores, means, draws=2)) == 1
-    assert kendall_tau(ordered_pairs(scores, -means, draws=2)) == -1
-    there, back = (kendall_tau(ordered_pairs(scores, sign * other, draws=2)) for sign in (1, -1))
+ends = st.tuples(st.floats(-9, 9), st.floats(-9, 9)).map(sorted)
+
+
+@given(ends, st.one_of(st.none(), st.integers(1, 6)))
+def test_a_sign_is_settled_by_an_interval_without_zero_over_enough_seeds(pair, seeds):
+    low, high = pair
+    interval = Interval((low + high) / 2, low, high, seeds)
+    assert interval.settled == (seeds not in range(SEEDS) and not low <= 0 <= high)
+    turned = Interval(-interval.mean, -high, -low, seeds)
+    assert turned.settled == interval.settled and turned.enough == interval.enough
+
+
+def pairs_of(values, expected):
+    """Every pair of models that is expected to differ, as intervals of no width."""
+    return [
+        Pair(str(i), str(j), expected[i] - expected[j], Interval(gap, gap, gap, SEEDS))
+        for i in range(len(values))
+        for j in range(i + 1, len(values))
+        if expected[i] != expected[j]
+        for gap in [values[i] - values[j]]
+    ]
+
+
+@given(st.lists(st.floats(-9, 9), min_size=2, max_size=6, unique=True), st.data())
+def test_tau_is_one_for_the_same_order_and_turns_with_it(values, data):
+    values = np.array(values)
+    other = np.array(data.draw(st.permutations(range(len(values)))))
+    assert kendall_tau(pairs_of(values, values)) == 1
+    assert kendall_tau(pairs_of(values, -values)) == -1
+    there, back = (kendall_tau(pairs_of(values, sign * other)) for sign in (1, -1))
     assert there == -back and -1 <= there <= 1
+    agreeing = sum(pair.agrees for pair in pairs_of(values, other))
+    tolerances.assert_close(there, 2 * agreeing / len(pairs_of(values, other)) - 1)
 
 
-def test_pairs_that_are_expected_to_be_equal_are_left_out():
-    scores = np.arange(6.0).reshape(3, 1, 2)
-    pairs = ordered_pairs(scores, [1.0, 1.0, 2.0], draws=2)
-    assert [(pair.first, pair.second) for pair in pairs] == [(0, 2), (1, 2)]
+def test_without_pairs_there_is_no_tau():
     with pytest.raises(ValueError, match="no pairs"):
-        kendall_tau(ordered_pairs(scores, [1.0] * 3, draws=2))
+        kendall_tau([])
 
 
 @given(shapes, st.integers(0, 99))
 def test_resamples_are_means_of_what_was_drawn(shape, seed):
-    scores = np.random.default_rng(seed).random((2, *shape))
+    scores = np.random.default_rng(seed).random(shape)
     means = bootstrap_means(scores, draws=20, seed=seed)
-    low, high = scores.min((1, 2)), scores.max((1, 2))
-    assert means.shape == (20, 2)
-    tolerances.assert_close(np.clip(means, low, high), means)
-    alike = bootstrap_means(scores[[0, 0]], draws=20, seed=seed)
-    tolerances.assert_close(alike[:, 0], alike[:, 1])
+    assert means.shape == (20,)
+    tolerances.assert_close(np.clip(means, scores.min(), scores.max()), means)
+    # whatever was asked in between, an equal shape and seed are resampled alike
+    bootstrap_means(scores.T, draws=20, seed=seed + 1)
+    bootstrap_means(scores.T, draws=20, seed=seed + 2)
+    shifted = bootstrap_means(1 + 2 * scores, draws=20, seed=seed)
+    tolerances.assert_close(shifted, 1 + 2 * means)
 
 
-@pytest.mark.parametrize("scores", [np.zeros((2, 3)), np.zeros((2, 0, 3))])
+@pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((2, 0)), np.zeros((2, 2, 2))])
 def test_scores_of_no_seeds_and_images_are_refused(scores):
-    with pytest.raises(ValueError, match="models, seeds, images"):
+    with pytest.raises(ValueError, match="seeds, images"):
         bootstrap_means(scores)
-    with pytest.raises(ValueError, match="are expected"):
-        ordered_pairs(np.zeros((2, 1, 1)), [1.0])
 
 
 @pytest.mark.parametrize(
@@ -123,14 +142,14 @@ def test_seeds_differ_by_their_mean_and_turn_with_the_sign(pairs):
     assert there.low <= there.mean <= there.high
     tolerances.assert_close(there.mean, np.subtract(a, b).mean())
     assert (there.low, there.mean, there.high) == (-back.high, -back.mean, -back.low)
-    assert len(pairs) > 1 or not there.excludes_zero
+    assert there.seeds == len(pairs) and (len(pairs) >= SEEDS or not there.settled)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_intervals_over_seeds_leave_out_nothing_once_in_twenty_times(seeds):
     generator = np.random.default_rng(seeds)
     found = [difference_of_seeds(x, np.zeros(seeds)) for x in generator.normal(size=(2000, seeds))]
-    assert 0.03 < np.mean([interval.excludes_zero for interval in found]) < 0.07
+    assert 0.03 < np.mean([not i.low <= 0 <= i.high for i in found]) < 0.07
 
 
 @pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0, 2.0]), ([[1.0]], [[1.0]])])

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import papers, records, tables
+from benchmarks import records, tables
 from benchmarks.cli import main
 from benchmarks.experiments import words
 from benchmarks.experiments.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
-from benchmarks.report.document import Figure, Paragraph, Table
-from benchmarks.report.sections import words as section
 from benchmarks.report.treemap import treemap
 from tests import tolerances
 
@@ -115,43 +113,3 @@ def test_without_data_the_folder_is_asked_for(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().err.splitlines()[-1]
     assert "no data folder, expected one with coco_karpathy" in said
     assert not out.exists()
-
-
-def record_of(row, counts, rest):
-    shown = sum(times for _, times in counts)
-    return records.make(
-        "words",
-        paper=words.PAPER,
-        table=words.TABLE,
-        row=row,
-        values={
-            OF_ALL: 40.0,
-            OF_COUNTED: 50.0,
-            "words": float(shown + rest),
-            "words counted": float(shown + rest),
-            "different words counted": float(len(counts) + 1),
-        },
-        status="other data",
-        key=row,
-        n=7,
-        data={"name": words.NAMES[row], "fingerprint": "f", "split": "test"},
-        details={"commonest": counts, "left_out": {}},
-    )
-
-
-def test_the_figures_are_drawn_from_records_and_only_from_them():
-    counts = [[f"w{i}", 200 - i] for i in range(100)]
-    made = [record_of(row, counts, 50) for row in SOURCES]
-    (nothing,) = section.words([])
-    assert isinstance(nothing, Paragraph) and "Not run" in nothing.text
-    assert not section.areas([]) and not section.bars([])
-    blocks = section.words(made)
-    (table,) = [block for block in blocks if isinstance(block, Table)]
-    printed = papers.load(words.PAPER).table(words.TABLE).cell("MS-COCO", OF_ALL).value
-    assert [row[2] for row in table.rows] == [printed, None]
-    figures = [block for block in blocks if isinstance(block, Figure)]
-    assert len({figure.name for figure in figures}) == len(figures) == 4
-    for figure in section.areas(made):
-        assert "1 other words" in figure.svg and ">w0<" in figure.svg
-    for figure in section.bars(made):
-        assert all((f">w{i}<" in figure.svg) == (i < section.BARS) for i in range(100))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-EXAMPLES = "test_read_only.py::test_only_what_all_rows_have_is_shown_and_of_one_seed"
-
 FIGURES = (
     Fault(
         "rare words counted",
@@ -29,14 +27,38 @@ FIGURES = (
         "benchmarks.report.sections.attention:heat",
         "max(y - half, 0) : y + half + 1",
         "max(y - half, 0) : y + half",
-        "test_attention_figures.py::test_the_heat_of_a_pixel_is_the_weight_of_the_boxes_that_cover_it",
+        "test_report_attention.py::test_the_heat_of_a_pixel_is_the_weight_of_the_boxes_that_cover_it",
     ),
     Fault(
         "captions of other seeds",
         "models are laid side by side that saw different data",
-        "benchmarks.report.sections.examples:of_one_seed",
-        "of_row[min(shared)]",
-        "next(iter(of_row.values()))",
-        EXAMPLES,
+        "benchmarks.report.sections.paired:shared",
+        "of_row[seed] for of_row",
+        "next(iter(of_row.values())) for of_row",
+        "test_report_examples.py::test_only_what_all_rows_have_is_shown_and_of_one_seed",
+    ),
+    Fault(
+        "settled by few seeds",
+        "a difference of one seed is called better",
+        "benchmarks.statistics:Interval.settled",
+        "self.enough and",
+        "",
+        "test_report_expansion.py::test_rows_of_few_seeds_settle_no_order_and_spoil_that_of_no_others",
+    ),
+    Fault(
+        "a word for few seeds",
+        "few seeds are not said to be why nothing is settled",
+        "benchmarks.report.sections.paired:verdict",
+        "not found.enough",
+        "found.seeds == 0",
+        "test_report_paired.py::test_a_word_is_said_only_of_enough_seeds_and_without_zero",
+    ),
+    Fault(
+        "unpaired seeds",
+        "the seeds of one side are compared with other seeds of the other",
+        "benchmarks.report.sections.paired:shared",
+        "of_row[seed] for of_row",
+        "list(of_row.values())[seeds.index(seed)] for of_row",
+        "test_report_paired.py::test_a_difference_is_that_of_the_shared_seeds_alone",
     ),
 )

@@ -16,8 +16,16 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.attention import attention
-from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
-from benchmarks.report.sections.paired import by_row, difference, mean, mean_and_spread, verdict
+from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.paired import (
+    RULE,
+    by_row,
+    difference,
+    mean,
+    mean_and_spread,
+    verdict,
+)
+from benchmarks.scores.quality import METRICS
 
 
 def ablation(records: Sequence[Record]) -> Section:
@@ -34,8 +42,8 @@ def ablation(records: Sequence[Record]) -> Section:
     for name in names:
         means: list[Cell] = [mean_and_spread(runs[name], m) for m in metrics]
         against = baseline if name != BASELINE.name else []
-        found = difference(runs[name], against)
-        rows.append([name, len(runs[name]), *means, verdict(found) if found else ""])
+        above = verdict(difference(runs[name], against))
+        rows.append([name, len(runs[name]), *means, above])
     missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
     data = made[0]["data"]
     blocks: list[Block] = [
@@ -43,8 +51,7 @@ def ablation(records: Sequence[Record]) -> Section:
             "Trained, decoded and scored here on **embedded data**: small generated scenes, never "
             f"the papers' data ({data['name']}, {data['split']} split, {made[0]['n']} images, beam "
             f"{made[0]['details']['beam_size']}). The order of rows may be compared with the "
-            "papers', the values may not. A difference is called better or worse only where its "
-            "95 % interval, over images and seeds, excludes zero."
+            f"papers', the values may not. {RULE}"
         ),
         Table(
             "ablation-embedded",

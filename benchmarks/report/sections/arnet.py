@@ -5,7 +5,7 @@ Its Tables 1 to 5 as the paper argues by them: every regulariser against its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
 from benchmarks.experiments.arnet import ADDED, BASELINES, PAPER, ROWS
@@ -29,24 +29,23 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections import discrepancy
-from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
-    SEEDS,
+    RULE,
     Rows,
     by_row,
-    common,
     difference,
-    judged,
     mean,
     mean_and_spread,
+    shared,
+    value,
     verdict,
 )
 from benchmarks.scores.discrepancy import CENTROID, POINTS
-from benchmarks.statistics import Interval, difference_of_seeds
+from benchmarks.scores.quality import METRICS
 
 TITLE = "ARNet: scores, and training against inference"
-"""Of fewer, no difference is called anything."""
 OF_IMAGES, OF_CODE = "CIDEr-D", "B4"
 CAPTIONS = {("1", "2"): OF_IMAGES, ("3", "4"): OF_CODE}
 """Tables of scores and of distances, and the metric that the paper judges by."""
@@ -73,10 +72,7 @@ def arnet(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         "Each regulariser against its own baseline, in print and here: its score, and how far "
         "training and inference are apart (d_mc and d_pw, eqs. 11 and 12; smaller is better). "
         "Scores are times 100. On **other data** than the paper's and on **embedded** ones the "
-        "signs compare, values do not. Differences are of equal seeds, intervals of 95 % by "
-        "bootstrap over seeds and images; where a metric has no number an image, Student's over "
-        f"seeds. A difference is called something only "
-        f"where its interval excludes zero and is of at least {SEEDS} seeds."
+        f"signs compare, values do not. {RULE}"
     )
     return Section(TITLE, [lead, *blocks])
 
@@ -106,11 +102,17 @@ def _captions(tables: tuple[str, str], metric: str, made: Sequence[Record]) -> l
             baseline,
             added.removeprefix(" + "),
             _seeds(scores, distances, baseline + added, baseline),
-            *_compared(tables[0], metric, scores, baseline, added, _scored(metric)),
+            _paper_s(tables[0], metric, baseline, added),
+            _above(metric, scores, baseline + added, baseline),
             *(
                 cell
                 for distance in (CENTROID, POINTS)
-                for cell in _compared(tables[1], distance, distances, baseline, added, _apart)
+                for cell in (
+                    _paper_s(tables[1], distance, baseline, added),
+                    discrepancy.changed(
+                        distances.get(baseline + added, []), distances.get(baseline, []), distance
+                    ),
+                )
             ),
         ]
         for baseline in BASELINES
@@ -151,54 +153,25 @@ def _both(column: str) -> tuple[str, str]:
     return f"{column} in the paper", f"{column} here (95 % interval)"
 
 
-Difference = Callable[[str, Sequence[Record], Sequence[Record]], str]
-
-
-def _compared(
-    table: str, column: str, runs: Rows, baseline: str, added: str, say: Difference
-) -> tuple[Cell, Cell]:
-    """A column's change from the baseline, the paper's and ours."""
+def _paper_s(table: str, column: str, baseline: str, added: str) -> str | None:
+    """A column's change from the baseline in print."""
     one, other = (_printed(table, row, column) for row in (baseline + added, baseline))
     unit, digits = (1, 3) if column in (CENTROID, POINTS) else (100, 1)
-    theirs = None if one is None or other is None else f"{unit * (one - other):+.{digits}f}"
-    return theirs, say(column, runs.get(baseline + added, []), runs.get(baseline, []))
+    return None if one is None or other is None else f"{unit * (one - other):+.{digits}f}"
 
 
-def _scored(metric: str) -> Difference:
-    """How a change of the metric is said: CIDEr-D has a number an image, others do not."""
-    return _of_cider_d if metric == OF_IMAGES else _of_seeds
-
-
-def _of_cider_d(_: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
-    return judged(difference(ours, baseline), common(ours, baseline), verdict)
-
-
-def _of_seeds(metric: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
-    found, seeds = over_seeds(ours, baseline, metric), common(ours, baseline)
-    if found and seeds < SEEDS:  # of which an interval says nothing
-        return f"{found.mean:+.1f}: too few seeds"
-    return judged(found, seeds, verdict)
-
-
-def _apart(distance: str, ours: Sequence[Record], baseline: Sequence[Record]) -> str:
-    return discrepancy.changed(ours, baseline, distance)
-
-
-def over_seeds(ours: Sequence[Record], baseline: Sequence[Record], metric: str) -> Interval | None:
-    """Ours above the baseline x 100, over the seeds of both; None if there is none."""
-    by_seed = [
-        {tuple(r["seeds"]): r["values"][metric] for r in runs if metric in r["values"]}
-        for runs in (ours, baseline)
-    ]
-    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
-    if not shared:
-        return None
-    return difference_of_seeds(*([100 * of_row[seed] for seed in shared] for of_row in by_seed))
+def _above(metric: str, runs: Rows, row: str, baseline: str) -> str:
+    """A row above its baseline x 100; only CIDEr-D is judged by its number of each image."""
+    pair = runs.get(row, []), runs.get(baseline, [])
+    if metric == OF_IMAGES:
+        return verdict(difference(*pair))
+    return verdict(difference(*pair, value(metric, 100)))
 
 
 def _seeds(scores: Rows, distances: Rows, row: str, baseline: str) -> int:
-    found = (common(runs.get(row, []), runs.get(baseline, [])) for runs in (scores, distances))
-    return max(found)
+    """How many seeds both have, of scores or of distances."""
+    found = (shared(runs.get(row, []), runs.get(baseline, [])) for runs in (scores, distances))
+    return max(map(len, found))
 
 
 def _printed(table: str, row: str, column: str) -> float | None:
@@ -236,13 +209,12 @@ def _values(name: str, tables: tuple[str, str], about: str, scores: Rows, distan
 def _weights(made: Sequence[Record]) -> Table:
     """Figure 5 in numbers."""
     runs, first = by_row(made), made[0]
-    none = runs.get(next(iter(WEIGHTS)), [])
     rows: list[list[Cell]] = [
         [
             row,
             len(runs[row]),
             mean_and_spread(runs[row], OF_IMAGES, 100),
-            _of_cider_d(OF_IMAGES, runs[row], none) if WEIGHTS[row] else "",
+            _above(OF_IMAGES, runs, row, next(iter(WEIGHTS))) if WEIGHTS[row] else "",
             f"{_validated(runs[row]):.1f}",
         ]
         for row in WEIGHTS
@@ -338,7 +310,7 @@ def _digits(made: Sequence[Record]) -> Table:
                 "" if row == PLAIN else above,
                 len(ours) or None,
                 mean_and_spread(ours, ACCURACY, 100) if ours else None,
-                "" if row == PLAIN else _of_seeds(ACCURACY, ours, runs.get(PLAIN, [])),
+                "" if row == PLAIN else _above(ACCURACY, runs, row, PLAIN),
                 ours[0]["status"] if ours else "not run",
             ]
         )

@@ -10,7 +10,14 @@ from benchmarks.experiments.discrepancy import ARNET, ROWS, TABLE
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
-from benchmarks.report.sections.paired import common, judged
+from benchmarks.report.sections.paired import (
+    RULE,
+    Numbers,
+    Rows,
+    by_row,
+    difference,
+    verdict,
+)
 from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from benchmarks.statistics import Interval, paired_difference
 
@@ -40,8 +47,7 @@ def discrepancy(records: Sequence[Record]) -> Section:
             "models, so beside d_pw stands what it is between the first two references of an "
             "image, people's both, and between the references of two images: a d_pw like the "
             "former is the difference of one caption from another, not of inference from "
-            "training. Intervals are of 95 %, by bootstrap over images and seeds; d_mc, which is "
-            "no mean over images, is linearised in them."
+            f"training. {RULE} d_mc, which is no mean over images, is linearised in its intervals."
         )
     ]
     if not made:
@@ -54,8 +60,7 @@ def discrepancy(records: Sequence[Record]) -> Section:
             Table(
                 f"discrepancy-{n + 1}",
                 f"{name}, {first['status']}, {first['data']['split']} split, {first['n']} images, "
-                f"beam {first['details']['beam_size']}; a change is smaller or larger where its "
-                "interval excludes zero",
+                f"beam {first['details']['beam_size']}; means over seeds with 95 % intervals",
                 COLUMNS,
                 _rows(of_data),
             )
@@ -64,14 +69,12 @@ def discrepancy(records: Sequence[Record]) -> Section:
 
 
 def _rows(made: Sequence[Record]) -> list[list[Cell]]:
-    by_row: dict[str, dict[int, Record]] = {}
-    for record in made:
-        by_row.setdefault(record["what"]["row"], {})[record["seeds"][0]] = record
-    return [_row(row, by_row) for row in sorted(by_row, key=ROWS.index)]
+    runs = by_row(made)
+    return [_row(row, runs) for row in sorted(runs, key=ROWS.index)]
 
 
-def _row(row: str, by_row: dict[str, dict[int, Record]]) -> list[Cell]:
-    runs, with_arnet = list(by_row[row].values()), list(by_row.get(row + ARNET, {}).values())
+def _row(row: str, by_row: Rows) -> list[Cell]:
+    runs, with_arnet = by_row[row], by_row.get(row + ARNET, [])
     found = [_interval(runs, name) for name in (CENTROID, POINTS)]
     return [
         row,
@@ -83,27 +86,14 @@ def _row(row: str, by_row: dict[str, dict[int, Record]]) -> list[Cell]:
     ]
 
 
-def difference(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> Interval | None:
-    """Ours above the baseline in a distance, over the seeds of both; None if there is none."""
-    by_seed = [
-        {tuple(r["seeds"]): r["details"]["shares"][name] for r in runs} for runs in (ours, baseline)
-    ]
-    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
-    if not shared:
-        return None
-    return paired_difference(*([of_row[seed] for seed in shared] for of_row in by_seed))
-
-
-def change(found: Interval) -> str:
-    """A change of a distance with its interval."""
-    word = ("larger" if found.mean > 0 else "smaller") if found.excludes_zero else "not settled"
-    return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}): {word}"
-
-
 def changed(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> str:
     """Ours above the baseline in a distance, in words; empty without records of equal seeds."""
-    ours, baseline = ([r for r in runs if "shares" in r["details"]] for runs in (ours, baseline))
-    return judged(difference(ours, baseline, name), common(ours, baseline), change)
+    return verdict(difference(ours, baseline, _shares(name)), "smaller", "larger", digits=3)
+
+
+def _shares(name: str) -> Numbers:
+    """What each image has in a distance; records of older code have none."""
+    return lambda record: record["details"].get("shares", {}).get(name)
 
 
 def _interval(runs: Sequence[Record], name: str) -> Interval:

@@ -9,7 +9,6 @@ from benchmarks.report.document import Paragraph
 
 KEYS, KEY_LENGTH = 4, 8
 """How many keys of records an evidence line names, and how much of each."""
-METRICS = ("B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
 
 
 def of(records: Sequence[Record], kind: str) -> list[Record]:

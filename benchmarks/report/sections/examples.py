@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.records import Record
 from benchmarks.report.document import Photograph, Photographs
-from benchmarks.report.sections.paired import Rows
+from benchmarks.report.sections.paired import Rows, shared
 
 
 def side_by_side(
@@ -20,14 +20,15 @@ def side_by_side(
 
     Args:
         name: of the block.
-        caption: above it; which seed it is is added.
+        caption: above it; the beam of the search and which seed it is are added.
         runs: by row, its records.
         rows: what to show, in order; of the first seed that all have, nothing if there is none.
         jpegs: photographs by image id.
     """
     if not (found := of_one_seed(runs, rows)):
         return []
-    seed = found[rows[0]]["seeds"]
+    (seed,) = found[rows[0]]["seeds"]
+    beams = dict.fromkeys(str(record["details"]["beam_size"]) for record in found.values())
     made = {row: _examples(record) for row, record in found.items()}
     first, *others = made.values()
     items = [
@@ -39,16 +40,14 @@ def side_by_side(
         for image, e in first.items()
         if all(image in other for other in others)
     ]
-    return [Photographs(name, f"{caption}; seed {seed[0]}.", items)] if items else []
+    about = f"{caption}; beam {' and '.join(beams)}, seed {seed}."
+    return [Photographs(name, about, items)] if items else []
 
 
 def of_one_seed(runs: Rows, rows: Sequence[str]) -> dict[str, Record]:
     """A record of each of ``rows``, of the first seed that all have; none if there is none."""
-    by_seed = [{tuple(r["seeds"]): r for r in runs.get(row, ())} for row in rows]
-    shared = set.intersection(*map(set, by_seed))
-    if not shared:
-        return {}
-    return {row: of_row[min(shared)] for row, of_row in zip(rows, by_seed, strict=True)}
+    found = shared(*(runs.get(row, ()) for row in rows))
+    return dict(zip(rows, found[0], strict=True)) if found else {}
 
 
 def _examples(record: Record) -> dict[int, Mapping[str, Any]]:

@@ -27,18 +27,21 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
+    RULE,
     Rows,
     by_row,
-    cider_d,
     difference,
     mean,
     mean_and_spread,
+    measured,
+    ordered_pairs,
     verdict,
 )
-from benchmarks.statistics import kendall_tau, ordered_pairs
+from benchmarks.scores.quality import METRICS
+from benchmarks.statistics import SEEDS, kendall_tau
 
 TITLE = "The expansion papers' ablations on Flickr8k"
 METRIC = "CIDEr-D"
@@ -57,9 +60,8 @@ def expansion(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         return Section(TITLE, [not_run("", f"{how} train the rows.")])
     lead = Paragraph(
         "**Other data** than the papers': the order of rows and the sign of differences compare, "
-        "values do not. A difference is called better or worse only where its 95 % interval, over "
-        "seeds and images, excludes zero; of few seeds intervals are narrow rather than wide. A "
-        "reduced form has small models and a short training: it says nothing of the full one."
+        f"values do not. {RULE} A reduced form has small models and a short training: it says "
+        "nothing of the full one."
     )
     return Section(TITLE, [lead, *blocks])
 
@@ -104,7 +106,6 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
     for name in names:
         theirs, ours = printed.get(name), runs.get(name, [])
         compared = name != BASELINE
-        found = difference(ours, baseline if compared else [])
         rows.append(
             [
                 name,
@@ -114,7 +115,7 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
                 else "",
                 len(ours) or None,
                 *(mean_and_spread(ours, m) if ours else None for m in metrics),
-                verdict(found) if found else "",
+                verdict(difference(ours, baseline)) if compared else "",
                 ours[0]["status"] if ours else "not run",
             ]
         )
@@ -163,26 +164,26 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
 
 def _order(printed: dict[str, float], runs: Rows, name: str) -> list[Block]:
     """Whether the paper's order holds: how many pairs of rows stand as they do there."""
-    names = [n for n in printed if n in runs]
-    scores = cider_d([runs[n] for n in names])
-    pairs = [] if scores is None else ordered_pairs(scores, [printed[n] for n in names])
+    pairs = ordered_pairs(runs, printed)
     if not pairs:
         return []
-    settled = [pair for pair in pairs if pair.found.excludes_zero]
+    settled = [pair for pair in pairs if pair.found.settled]
     alike, settled_alike = sum(p.agrees for p in pairs), sum(p.agrees for p in settled)
+    enough = sum(p.found.enough for p in pairs)
     text = (
         f"The order: of {len(pairs)} pairs of rows that the paper's {METRIC} orders, ours orders "
-        f"{alike} alike (Kendall's tau {kendall_tau(pairs):+.2f}). The intervals settle "
-        f"{len(settled)} of them, {settled_alike} as in the paper and "
-        f"{len(settled) - settled_alike} the other way round; of as many pairs of equal models "
-        f"about {len(pairs) / 20:.0f} would be called settled."
+        f"{alike} alike (Kendall's tau {kendall_tau(pairs):+.2f}). {enough} of them are over at "
+        f"least {SEEDS} seeds, and {len(settled)} are settled: {settled_alike} as in the paper and "
+        f"{len(settled) - settled_alike} the other way round. Of {enough} pairs of equal models "
+        f"about {enough / 20:.0f} would be settled by chance, and more as intervals of few seeds "
+        "are narrow."
     )
     rows: list[list[Cell]] = [
         [
-            names[pair.first],
-            names[pair.second],
+            pair.first,
+            pair.second,
             f"{pair.expected:+.1f}",
-            verdict(pair.found).partition(":")[0],
+            measured(pair.found),
             "the same" if pair.agrees else "the other way round",
         ]
         for pair in settled

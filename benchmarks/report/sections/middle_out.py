@@ -11,8 +11,15 @@ from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Paragraph, Photographs, Section, Table
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import of_one_seed, side_by_side
-from benchmarks.report.sections.paired import Rows, by_row, difference, mean_and_spread, verdict
-from benchmarks.statistics import Interval
+from benchmarks.report.sections.paired import (
+    RULE,
+    Rows,
+    by_row,
+    difference,
+    mean_and_spread,
+    percent,
+    verdict,
+)
 
 TITLE = "Captions from the middle outwards: Middle-Out, Tables 2 to 10"
 METRICS = ("METEOR", "CIDEr-D", "ROUGE-L", "B4")
@@ -48,8 +55,7 @@ def middle_out(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section
         "The paper captions the videos of MSVD, of which there are no features here. **Embedded** "
         "are generated moving scenes, **other data** is Flickr8k: the order of rows and the sign "
         "of differences compare with the paper's, values do not. All models of a seed learn the "
-        "same captions, those with a middle word. A difference is called better or worse only "
-        "where its 95 % interval, over seeds and images, excludes zero."
+        f"same captions, those with a middle word. {RULE}"
     )
     return Section(TITLE, [lead, *blocks])
 
@@ -110,7 +116,7 @@ def _scores(form: str, name: str, runs: Rows) -> Table:
         theirs = [printed[row.name, metric] for metric in METRICS]
         if not ours and row.group == "Previous Work":
             continue
-        found = difference(ours, runs[against]) if against and ours and against in runs else None
+        baseline = runs.get(against, []) if against else []
         rows.append(
             [
                 row.name,
@@ -118,7 +124,7 @@ def _scores(form: str, name: str, runs: Rows) -> Table:
                 len(ours) or None,
                 *(mean_and_spread(ours, metric) if ours else None for metric in METRICS),
                 _above(printed, row.name, against) if against else "",
-                verdict(found) if found else "",
+                verdict(difference(ours, baseline)),
                 ours[0]["status"] if ours else "not run",
             ]
         )
@@ -147,16 +153,14 @@ def _above(printed: dict[tuple[str, str], papers.Value], row: str, against: str)
 def _diversity(form: str, runs: Rows) -> Table:
     table = papers.load(PAPER).table("4")
     columns = [column.name for column in table.columns]
-    found = None
-    if BASELINE in runs and MIDDLE_OUT in runs:
-        found = difference(runs[MIDDLE_OUT], runs[BASELINE], of="self_b4")
+    found = difference(runs.get(MIDDLE_OUT, []), runs.get(BASELINE, []), percent("self_b4"))
     rows: list[list[Cell]] = [
         [
             row.name,
             *row.values,
             len(runs.get(row.name, [])) or None,
             *(mean_and_spread(runs[row.name], c) if row.name in runs else None for c in columns),
-            _said(found, "less alike", "more alike") if row.name == MIDDLE_OUT else "",
+            verdict(found, "less alike", "more alike") if row.name == MIDDLE_OUT else "",
             runs[row.name][0]["status"] if row.name in runs else "not run",
         ]
         for row in table.rows
@@ -176,28 +180,20 @@ def _diversity(form: str, runs: Rows) -> Table:
     )
 
 
-def _said(found: Interval | None, below: str, above: str) -> str:
-    if found is None:
-        return ""
-    word = (above if found.mean > 0 else below) if found.excludes_zero else "not settled"
-    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}): {word}"
-
-
 def _control(form: str, runs: Rows) -> Table:
     """Table 6 in numbers: what the paper shows by example is measured."""
     columns = ("has the word", "follows the word")
-    names, found = CONTROLLED, None
-    if all(name in runs for name in names):
-        found = difference(runs[names[1]], runs[names[0]], of="follows")
+    baseline, ours = CONTROLLED
+    found = difference(runs.get(ours, []), runs.get(baseline, []), percent("follows"))
     rows: list[list[Cell]] = [
         [
             name,
             len(runs[name]),
             *(mean_and_spread(runs[name], column) for column in columns),
-            _said(found, "less", "more") if name == names[1] else "",
+            verdict(found, "less", "more") if name == ours else "",
             runs[name][0]["status"],
         ]
-        for name in names
+        for name in CONTROLLED
         if name in runs
     ]
     return Table(

@@ -1,18 +1,28 @@
-"""What sections on rows trained with several seeds share: means, and paired differences."""
+"""How rows trained with several seeds are compared: paired by seed, and by one rule."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.records import Record
-from benchmarks.statistics import Array, Interval, paired_difference
+from benchmarks.statistics import SEEDS, Interval, Pair, difference_of_seeds, paired_difference
 
 Rows = Mapping[str, Sequence[Record]]
 """By row, its records, one a seed."""
-SEEDS = 3
-"""Fewer settle nothing, whatever their interval."""
+Numbers = Callable[[Record], npt.ArrayLike | None]
+"""What of a record is compared: a number, or one an image; None where it has none."""
+RULE = (
+    "A difference is of the seeds that both sides have, and is called something only where its "
+    f"95 % interval excludes zero and is over at least {SEEDS} seeds. Intervals are by bootstrap "
+    "over seeds and images, and of few seeds narrow rather than wide; of what has one number a "
+    "seed they are Student's, over seeds."
+)
+"""What `verdict` does, for the lead of every section that uses it."""
 
 
 def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -37,40 +47,67 @@ def mean_and_spread(runs: Sequence[Record], metric: str, times: float = 1) -> st
     return f"{times * mean(runs, metric):.1f}" + (f" ± {half:.1f}" if len(values) > 1 else "")
 
 
-def cider_d(rows: Sequence[Sequence[Record]], of: str = "cider_d") -> Array | None:
-    """CIDEr-D x 100 (rows, seeds, images) of the seeds that all rows have; None if there is none.
+def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
+    """For each seed that all rows have, in order, the record of each row.
 
-    Records of one seed are paired: they saw the same data in the same order. ``of`` names another
-    detail that has a number an image.
+    Records of one seed are paired: they saw the same data in the same order.
     """
-    of_seeds = [{tuple(r["seeds"]): r["details"][of] for r in runs} for runs in rows]
-    shared = sorted(set.intersection(*map(set, of_seeds))) if of_seeds else []
-    if not shared:
-        return None
-    return 100 * np.array([[scores[seeds] for seeds in shared] for scores in of_seeds])
+    by_seed = [{tuple(r["seeds"]): r for r in runs} for runs in rows]
+    seeds = sorted(set.intersection(*map(set, by_seed)))
+    return [tuple(of_row[seed] for of_row in by_seed) for seed in seeds]
+
+
+def value(metric: str, times: float = 1) -> Numbers:
+    """A record's number, ``times`` so much."""
+    return lambda record: times * record["values"][metric] if metric in record["values"] else None
+
+
+def percent(detail: str) -> Numbers:
+    """What records hold of each image under ``detail``, x 100."""
+    return lambda record: 100 * np.array(record["details"][detail])
+
+
+CIDER_D = percent("cider_d")
 
 
 def difference(
-    ours: Sequence[Record], baseline: Sequence[Record], of: str = "cider_d"
+    ours: Sequence[Record], baseline: Sequence[Record], numbers: Numbers = CIDER_D
 ) -> Interval | None:
-    """Ours above the baseline in CIDEr-D x 100, over the seeds of both; None if there is none."""
-    scores = cider_d([ours, baseline], of)
-    return None if scores is None else paired_difference(*scores)
+    """Ours above the baseline over the seeds of both, in CIDEr-D x 100; None if there is none."""
+    read = [tuple(map(numbers, pair)) for pair in shared(ours, baseline)]
+    pairs = [pair for pair in read if all(side is not None for side in pair)]
+    if not pairs:
+        return None
+    sides = [np.array(side, dtype=np.float64) for side in zip(*pairs, strict=True)]
+    one_a_seed = sides[0].ndim == 1
+    return difference_of_seeds(*sides) if one_a_seed else paired_difference(*sides)
 
 
-def verdict(found: Interval) -> str:
-    """A difference with its interval, called better or worse only where that excludes zero."""
-    word = ("better" if found.mean > 0 else "worse") if found.excludes_zero else "not settled"
-    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}): {word}"
+def ordered_pairs(runs: Rows, expected: Mapping[str, float]) -> list[Pair]:
+    """Every pair of rows that ``expected`` orders, as far as both share a seed."""
+    return [
+        Pair(one, other, expected[one] - expected[other], found)
+        for one, other in combinations([row for row in expected if row in runs], 2)
+        if expected[one] != expected[other] and (found := difference(runs[one], runs[other]))
+    ]
 
 
-def common(ours: Sequence[Record], baseline: Sequence[Record]) -> int:
-    """How many seeds both have."""
-    return len({tuple(r["seeds"]) for r in ours} & {tuple(r["seeds"]) for r in baseline})
+def measured(found: Interval, digits: int = 1) -> str:
+    """A difference, and its interval if that has ends."""
+    ends = f" ({found.low:+.{digits}f} to {found.high:+.{digits}f})"
+    return f"{found.mean:+.{digits}f}{ends if math.isfinite(found.low) else ''}"
 
 
-def judged(found: Interval | None, seeds: int, say: Callable[[Interval], str]) -> str:
-    """What ``say`` says of a difference of so many seeds, without its verdict of too few."""
+def verdict(
+    found: Interval | None, below: str = "worse", above: str = "better", digits: int = 1
+) -> str:
+    """A difference and what it is called: by `RULE`, and empty where there is none."""
     if found is None:
         return ""
-    return say(found) if seeds >= SEEDS else f"{say(found).partition(':')[0]}: too few seeds"
+    if not found.enough:
+        word = "too few seeds"
+    elif not found.settled:
+        word = "not settled"
+    else:
+        word = above if found.mean > 0 else below
+    return f"{measured(found, digits)}: {word}"

@@ -18,7 +18,9 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.paired import verdict
+from benchmarks.scores.quality import METRICS
 from benchmarks.statistics import paired_difference
 
 
@@ -67,8 +69,8 @@ def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Sectio
         found = paired_difference(ours, 100 * np.array([blind["details"]["cider_d"]]))
         blocks.append(
             Paragraph(
-                f"Seeing is worth **{found.mean:+.1f} CIDEr-D** ({found.low:+.1f} to "
-                f"{found.high:+.1f}, 95 % interval over images, one seed each)."
+                f"What seeing adds to CIDEr-D, of one seed each, with a 95 % interval over images: "
+                f"{verdict(found)}."
             )
         )
     curves = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
-from benchmarks.experiments.read_only import BEAM, PAPER, RATES, ROWS
+from benchmarks.experiments.read_only import PAPER, RATES, ROWS
 from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report import figures
@@ -21,9 +21,8 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
-from benchmarks.report.sections.paired import SEEDS, by_row
+from benchmarks.report.sections.paired import RULE, by_row, difference, value, verdict
 from benchmarks.report.sections.words import words
-from benchmarks.statistics import Interval, difference_of_seeds
 
 TITLE = "The LSTM with a read-only unit"
 BASELINE = next(iter(ROWS))
@@ -44,8 +43,7 @@ def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         "with the first seed. Losses are of a word, in nats; one above that of guessing all words "
         "alike is of a training that **diverged** and tells nothing of the model, nor does a "
         "difference from it. The paper's data are MS-COCO: the sign of a difference compares, "
-        "values do not. An interval is of 95 %, Student's, over seeds; a difference is called "
-        f"lower or higher only where the interval excludes zero, of at least {SEEDS} seeds."
+        f"values do not. {RULE}"
     )
     blocks: list[Block] = [lead]
     for name in dict.fromkeys(r["data"]["name"] for r in made):
@@ -75,8 +73,8 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
     for name in dict.fromkeys(r["data"]["name"] for r in made):
         runs = by_row([r for r in made if r["data"]["name"] == name])
         about = (
-            f"Table I: test images of {name} captioned by each, beam {BEAM}; evenly spaced in the "
-            "split, not chosen"
+            f"Table I: test images of {name} captioned by each; evenly spaced in the split, not "
+            "chosen"
         )
         shown += side_by_side(slug(PAPER, "I", name), about, runs, tuple(ROWS), jpegs)
     return shown
@@ -143,27 +141,11 @@ def diverged(run: Record) -> bool:
     return any(run["values"][loss] > guessing for loss in LOSSES)
 
 
-def difference(
-    ours: Sequence[Record], baseline: Sequence[Record], loss: str
-) -> tuple[Interval, int] | None:
-    """Our loss above the baseline's over the seeds that both have, and how many these are."""
-    by_seed = [{tuple(r["seeds"]): r["values"][loss] for r in runs} for runs in (ours, baseline)]
-    shared = sorted(set.intersection(*map(set, by_seed)))
-    if not shared:
-        return None
-    pair = ([of_row[seed] for seed in shared] for of_row in by_seed)
-    return difference_of_seeds(*pair), len(shared)
-
-
 def _above(ours: Sequence[Record], baseline: Sequence[Record], loss: str) -> str:
-    if any(map(diverged, (*ours, *baseline))) or not (found := difference(ours, baseline, loss)):
+    """Our loss above the baseline's; a difference from a run that diverged tells nothing."""
+    if any(map(diverged, (*ours, *baseline))):
         return ""
-    interval, seeds = found
-    if seeds < SEEDS:
-        return f"{interval.mean:+.3f}: too few seeds"
-    settled = interval.excludes_zero
-    word = ("higher" if interval.mean > 0 else "lower") if settled else "not settled"
-    return f"{interval.mean:+.3f} ({interval.low:+.3f} to {interval.high:+.3f}): {word}"
+    return verdict(difference(ours, baseline, value(loss)), "lower", "higher", digits=3)
 
 
 def loss_curves(records: Sequence[Record]) -> list[Figure]:

@@ -13,7 +13,8 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import METRICS, not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.scores.quality import METRICS
 from reference.equations import PAPERS
 
 REMARKS = {
