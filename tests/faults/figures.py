@@ -61,4 +61,13 @@ FIGURES = (
         "list(of_row.values())[seeds.index(seed)] for of_row",
         "test_report_paired.py::test_a_difference_is_that_of_the_shared_seeds_alone",
     ),
+    Fault(
+        "drawings counted for every status",
+        "the list of tables says of other data what is drawn of embedded ones",
+        "benchmarks.report.sections.tables:_drawn",
+        'if r["status"] == s',
+        "if s",
+        "test_report_tables.py::"
+        "test_the_list_of_tables_says_how_many_drawings_records_give_and_of_which_data",
+    ),
 )

@@ -8,7 +8,7 @@ from functools import partial
 from benchmarks import papers
 from benchmarks import tables as tables_command
 from benchmarks.files import slug
-from benchmarks.records import PREDICTED, Record
+from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -44,17 +44,14 @@ FIGURES: dict[tuple[str, str], Draw] = {
     ("middle_out", "3"): denoising.example,
 }
 """By paper and figure, what draws it from records; nothing draws a figure that is not here."""
-CAPTIONS: dict[tuple[str, str], Draw] = {
-    ("expansionnet_v1", "6"): partial(expansion.examples, "expansionnet_v1", jpegs={}),
-    ("expansionnet_v1", "7"): partial(expansion.examples, "expansionnet_v1", jpegs={}),
-    ("expansionnet_v2", "VIII"): partial(expansion.examples, "expansionnet_v2", jpegs={}),
-    ("lstm_readonly", "I"): partial(read_only.examples, jpegs={}),
-    ("middle_out", "6"): middle_out.pairs,
-    ("middle_out", "8"): partial(middle_out.examples, jpegs={}),
-    ("middle_out", "9"): partial(middle_out.examples, jpegs={}),
-    ("middle_out", "10"): middle_out.pairs,
+CAPTIONS: dict[tuple[str, tuple[str, ...]], Draw] = {
+    ("expansionnet_v1", ("6", "7")): partial(expansion.examples, "expansionnet_v1", jpegs={}),
+    ("expansionnet_v2", ("VIII",)): partial(expansion.examples, "expansionnet_v2", jpegs={}),
+    ("lstm_readonly", ("I",)): partial(read_only.examples, jpegs={}),
+    ("middle_out", ("6", "10")): middle_out.pairs,
+    ("middle_out", ("8", "9")): partial(middle_out.examples, jpegs={}),
 }
-"""By paper and table of captions, what shows it from records; captions are in no cell."""
+"""By paper and the tables of captions that it serves, what shows them; captions are in no cell."""
 
 
 def every_table(records: Sequence[Record]) -> Section:
@@ -74,9 +71,8 @@ def every_table(records: Sequence[Record]) -> Section:
                 pages.append(Table(page, f"{title}, cell by cell", CELLS, filled, folded=True))
             named.update((paper, c.table, c.row, r["key"]) for c in run for r in c.record or ())
             about = [paper, f"Table {table.name}", table.caption]
-            draw = CAPTIONS.get((paper, table.name))
-            if draw and (shown := draw(records)):
-                rows.append([*about, f"{len(shown)} shown", "shown", ""])
+            if shown := _shown(paper, table.name, records):
+                rows.append([*about, *shown, ""])
                 continue
             rows.append(
                 [
@@ -91,8 +87,9 @@ def every_table(records: Sequence[Record]) -> Section:
         Paragraph(
             "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
             "is filled in from the paper: a cell of ours is measured here, **predicted** where "
-            "that is said, or empty. What is **drawn** or **shown** stands in its paper's section, "
-            "which says of which data it is."
+            "that is said, or empty. What is **drawn** or **shown** is counted by drawings, not by "
+            "cells, and stands in its paper's section, which says by which models, beam and seed "
+            "captions are; tables that one drawing serves name each other."
         ),
         Table(
             "tables",
@@ -110,12 +107,28 @@ def every_table(records: Sequence[Record]) -> Section:
 
 def _figure(paper: str, figure: papers.Figure, records: Sequence[Record]) -> list[Cell]:
     draw = FIGURES.get((paper, figure.name))
-    drawn = draw(records) if draw else ()
     about = (paper, f"Figure {figure.name}", figure.caption)
-    if drawn:
-        return [*about, f"{len(drawn)} drawn", "drawn", ""]
+    count, statuses = _drawn(draw, records) if draw else (0, "")
+    if count:
+        return [*about, f"{count} drawn", statuses, ""]
     why = "nothing was recorded to draw it from" if draw else "the report does not draw it"
     return [*about, "0", "not run", why]
+
+
+def _shown(paper: str, table: str, records: Sequence[Record]) -> tuple[str, str] | None:
+    """How often captions of a table are shown, and of which data; None where they are not."""
+    for (whose, tables), draw in CAPTIONS.items():
+        if whose == paper and table in tables:
+            count, statuses = _drawn(draw, records)
+            others = "".join(f", with Table {name}" for name in tables if name != table)
+            return (f"{count} shown{others}", statuses) if count else None
+    return None
+
+
+def _drawn(draw: Draw, records: Sequence[Record]) -> tuple[int, str]:
+    """How many drawings records give, and their statuses: each is of records of one status."""
+    counts = {s: len(draw([r for r in records if r["status"] == s])) for s in STATUSES}
+    return sum(counts.values()), ", ".join(sorted(s for s, count in counts.items() if count))
 
 
 def _cell(cell: tables_command.Cell) -> list[Cell]:
