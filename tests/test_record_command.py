@@ -223,7 +223,7 @@ def forged(**changes) -> bytes:
         ),
         (lambda: json.dumps({**example(), "seeds": 1}).encode(), "field 'seeds' must be a list"),
         (
-            lambda: json.dumps({**example(), "details": {}}).encode(),
+            lambda: json.dumps({**example(), "kind": "ablation", "details": {}}).encode(),
             "no report can be made of these records",
         ),
     ],
