@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import cli
+from benchmarks import cli, run_folder
 from benchmarks.datasets.vocabulary import Vocabulary
-from benchmarks.training import run_folder
-from benchmarks.training.run_folder import RunFolder
+from benchmarks.run_folder import RunFolder
 from torch_impl.models import AnyCaptioner
 
 SIZES = ["--d-model", "8", "--d-ff", "8", "--num-heads", "2"]

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from benchmarks import run_folder
 from benchmarks.captioning.caption import caption
 from benchmarks.datasets import karpathy, pictures
 from benchmarks.datasets.vocabulary import Vocabulary, tokenise
+from benchmarks.run_folder import load_captioner
 from benchmarks.scores import quality
-from benchmarks.training import run_folder
-from benchmarks.training.run_folder import load_captioner
 from tests.pictures import encoded, huge
 from tests.released_weights import end_to_end, released
 from tests.runs import main, refused

@@ -22,13 +22,12 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli
+from benchmarks import cli, run_folder
 from benchmarks.datasets import Split
 from benchmarks.datasets.batches import CaptionBatches, ImageBatches
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import Vocabulary
-from benchmarks.training import run_folder
-from benchmarks.training.run_folder import RunFolder
+from benchmarks.run_folder import RunFolder
 from benchmarks.training.setup import cider_d
 from tests.runs import RATES, SHORT, SIZES
 from tests.tolerances import PROCESSES, assert_close

@@ -6,13 +6,13 @@ import shutil
 import pytest
 import torch
 
+from benchmarks import run_folder
 from benchmarks.captioning import captioners
 from benchmarks.datasets import scenes
 from benchmarks.datasets.batches import padded_features
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 from benchmarks.scores import java
 from benchmarks.scores.evaluate import place_of
-from benchmarks.training import run_folder
 from tests.runs import main, refused, untrained
 from torch_impl import models
 from torch_impl.decoding import beam_search

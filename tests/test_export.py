@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import torch_impl
+from benchmarks import run_folder
 from benchmarks.captioning import captioners, export
 from benchmarks.captioning.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
 from benchmarks.datasets import scenes
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
-from benchmarks.training import run_folder
 from tests import strategies
 from tests.parity import load, numpy, tensor
 from tests.runs import main, refused, untrained

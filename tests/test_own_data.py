@@ -17,8 +17,8 @@ from benchmarks.datasets.features import ShardWriter
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.datasets.vocabulary import tokenise
 from benchmarks.errors import InputError
+from benchmarks.run_folder import load_captioner
 from benchmarks.scores import java, quality
-from benchmarks.training.run_folder import load_captioner
 from tests import tolerances
 from tests.runs import main
 

@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.datasets import pixels, scenes
 from benchmarks.datasets.batches import padded_features
+from benchmarks.run_folder import load_captioner
 from benchmarks.training import train_recipe
-from benchmarks.training.run_folder import load_captioner
 from tests.runs import RATES, SHORT, SIZES, main
 from tests.tolerances import SAME_WORK, assert_low_precision
 from torch_impl.models import EndToEnd

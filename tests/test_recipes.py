@@ -14,14 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli
+from benchmarks import cli, run_folder
 from benchmarks.datasets import Split, scenes
 from benchmarks.datasets.features import ArrayFeatures
 from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
-from benchmarks.training import fit, run_folder, setup, train_recipe
+from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.training import fit, setup, train_recipe
 from benchmarks.training.presets import configuration
 from benchmarks.training.recipes import RECIPES
-from benchmarks.training.run_folder import RunFolder, load_captioner
 from benchmarks.training.setup import cider_d
 from reference import cider
 from tests.runs import RATES, SHORT, SIZES, CtrlC, assert_same, log_of, main

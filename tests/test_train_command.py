@@ -20,10 +20,10 @@ from benchmarks.captioning.caption import caption
 from benchmarks.datasets import scenes
 from benchmarks.datasets.captions import read_predictions
 from benchmarks.errors import InputError
+from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scores import quality
 from benchmarks.training.fit import fit
 from benchmarks.training.presets import PRESETS, configuration
-from benchmarks.training.run_folder import RunFolder, load_captioner
 from tests.runs import SIZES, CtrlC, assert_same, log_of, main
 from torch_impl import checkpoints, training
 

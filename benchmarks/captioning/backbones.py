@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarks.captioning.captioners import Single
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
-from benchmarks.training.run_folder import RunFolder
+from benchmarks.run_folder import RunFolder
 from torch_impl.models import EndToEnd
 from torch_impl.vision import BACKBONES, Swin
 

@@ -17,7 +17,8 @@ from benchmarks.captioning.onnx_captioner import ENCODER, OnnxCaptioner
 from benchmarks.datasets import middle_words
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.training.run_folder import RunFolder, load_captioner
+from benchmarks.files import sha256_of_arrays
+from benchmarks.run_folder import RunFolder, load_captioner
 from torch_impl.decoding import beam_search
 from torch_impl.ensemble import Ensemble
 from torch_impl.middle_out_decoding import Halves, middle_out_beam_search
@@ -198,6 +199,12 @@ def d_feature(model: AnyDecoder) -> int:
         return model.d_feature
     width: int = model.configuration.d_feature
     return width
+
+
+def weights_sha256(model: AnyCaptioner | Ensemble) -> str:
+    """A hash of the weights, names and order included."""
+    tensors = model.state_dict().items()
+    return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
 
 
 def to(model: AnyDecoder, device: str) -> AnyDecoder:

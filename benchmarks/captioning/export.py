@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.captioning import onnx_captioner
-from benchmarks.captioning.captioners import INSTALL
+from benchmarks.captioning.captioners import INSTALL, weights_sha256
 from benchmarks.captioning.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import read_json, write_atomically
-from benchmarks.scores.evaluate import weights_sha256
-from benchmarks.training.run_folder import RunFolder, load_captioner
+from benchmarks.run_folder import RunFolder, load_captioner
 from torch_impl.export import to_onnx
 from torch_impl.models import AnyCaptioner
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.datasets import CaptionData, Split, karpathy, scenes
 from benchmarks.datasets.batches import without_images
+from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.training.run_folder import load_captioner
 
 
 def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -78,13 +78,12 @@ def split(data: CaptionData, name: str) -> Split:
     return data.splits[name]
 
 
-def with_words_of(data: CaptionData, checkpoint: Path) -> CaptionData:
-    """``data`` with the vocabulary of a run, and a line on stderr on what that does not know.
+def with_words_of(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
+    """``data`` in the words of a run, and a line on stderr on what its vocabulary does not know.
 
     Raises:
-        InputError: no such run; its tokens are not the data's, or it knows none of them.
+        InputError: its tokens are not the data's, or it knows none of them.
     """
-    _, vocabulary = load_captioner(checkpoint)
     if vocabulary.tokeniser != data.vocabulary.tokeniser:
         raise InputError(
             f"{checkpoint}: a vocabulary of {vocabulary.tokeniser}, "

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import records
+from benchmarks.captioning.captioners import weights_sha256
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.experiments import arnet
@@ -25,7 +26,7 @@ from benchmarks.experiments.captions import in_stages, rounded
 from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import discrepancy
-from benchmarks.scores.evaluate import row_name, weights_sha256
+from benchmarks.scores.evaluate import row_name
 from benchmarks.training import presets
 from benchmarks.training.presets import PRESETS, Settings
 from torch_impl.models import AnyConfiguration, MiddleOutConfiguration, RecurrentConfiguration

@@ -14,12 +14,12 @@ from functools import partial
 import numpy as np
 
 from benchmarks import records
+from benchmarks.captioning.captioners import weights_sha256
 from benchmarks.datasets import CaptionData
 from benchmarks.experiments import arnet, t_sne
 from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import discrepancy
-from benchmarks.scores.evaluate import weights_sha256
 
 TABLE = "states"
 BATCH = 80

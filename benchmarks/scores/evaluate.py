@@ -16,10 +16,10 @@ from benchmarks.captioning.onnx_captioner import OnnxCaptioner
 from benchmarks.datasets import CaptionData, data_options
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.files import read_json, sha256_of_arrays
+from benchmarks.files import read_json
 from benchmarks.records import Record
+from benchmarks.run_folder import RunFolder
 from benchmarks.scores import quality
-from benchmarks.training.run_folder import RunFolder
 from torch_impl.ensemble import Ensemble
 from torch_impl.models import (
     AnyCaptioner,
@@ -61,12 +61,6 @@ def _described(model: AnyCaptioner) -> tuple[str, str]:
         attention = f"{c.self_attention} self-attention"
         return "middle_out", f"{kind} of {c.hidden_size} units, {attention}"
     return PAPER, row_name(c.encoder, c.decoder)
-
-
-def weights_sha256(model: AnyCaptioner | Ensemble) -> str:
-    """A hash of the weights, names and order included."""
-    tensors = model.state_dict().items()
-    return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
 
 
 def evaluate(
@@ -122,7 +116,7 @@ def evaluate(
         seeds=[seed] if isinstance(seed, int) else seed,
         data={"name": data.name, "fingerprint": data.fingerprint, "split": split},
         signature=scores.signature,
-        checkpoint=weights_sha256(model),
+        checkpoint=captioners.weights_sha256(model),
         details={
             **(details or {}),
             "beam_size": beam_size,
@@ -188,7 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
         table=table,
         row=row,
         status="embedded" if arguments.scenes else "other data",
-        key=records.key_of("training", weights_sha256(model), arguments.split),
+        key=records.key_of("training", captioners.weights_sha256(model), arguments.split),
         seed=[training["config"]["seed"] for training in trainings],
         split=arguments.split,
         beam_size=arguments.beam_size,
@@ -235,7 +229,7 @@ def _details(
         return trainings[0]
     return {
         "members": [
-            {"checkpoint": weights_sha256(member), **training}
+            {"checkpoint": captioners.weights_sha256(member), **training}
             for member, training in zip(members, trainings, strict=True)
         ],
         "epochs": sum(training["epochs"] for training in trainings),

@@ -14,13 +14,14 @@ from typing import Any
 from torch import Tensor
 from tqdm import tqdm
 
+from benchmarks import run_folder
 from benchmarks.captioning.caption import caption
 from benchmarks.datasets import CaptionData, Split, data_options
 from benchmarks.errors import InputError
+from benchmarks.run_folder import RunFolder
 from benchmarks.scores import quality
-from benchmarks.training import run_folder, setup
+from benchmarks.training import setup
 from benchmarks.training.presets import Settings
-from benchmarks.training.run_folder import RunFolder
 from torch_impl.computation import Computation
 from torch_impl.distributed import Processes
 from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build

@@ -16,11 +16,11 @@ from benchmarks.datasets import CaptionData, data_options, karpathy, pixels
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.features import images_beside
+from benchmarks.run_folder import load_captioner
 from benchmarks.training import train_recipe
 from benchmarks.training.fit import chosen_by, fit, verdict
 from benchmarks.training.presets import PRESETS, Settings, configuration
 from benchmarks.training.recipes import RECIPES
-from benchmarks.training.run_folder import load_captioner
 from torch_impl import distributed
 from torch_impl.computation import PRECISIONS, Computation
 from torch_impl.distributed import Processes, ProcessesError
@@ -244,7 +244,8 @@ def _seen(arguments: argparse.Namespace) -> tuple[CaptionData, train_recipe.Visi
 def _worded(data: CaptionData, arguments: argparse.Namespace) -> CaptionData:
     """``data`` in the words asked for, with a line on stderr where its training validates it."""
     if arguments.vocabulary_of:
-        data = data_options.with_words_of(data, arguments.vocabulary_of)
+        _, vocabulary = load_captioner(arguments.vocabulary_of)
+        data = data_options.with_words_of(data, vocabulary, arguments.vocabulary_of)
     if chosen_by(data) == "train":
         print(
             f"captionbench: {data.name} has no split 'val': validated on the images that are "

@@ -12,11 +12,11 @@ from torch import Tensor
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.pixels import Pictures, encoded, unencoded
 from benchmarks.errors import InputError
+from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.training import setup
 from benchmarks.training.fit import Result, fit
 from benchmarks.training.presets import configuration
 from benchmarks.training.recipes import RecipePreset
-from benchmarks.training.run_folder import RunFolder, load_captioner
 from torch_impl.checkpoints import CheckpointError
 from torch_impl.distributed import Processes
 from torch_impl.models import (
