@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.hardware.descriptions import named
-from benchmarks.hardware.kernels import Kernel, dispatched
 from benchmarks.hardware.roofline import BOUNDS, predict
 from benchmarks.hardware.self_critical import SUBJECT as SELF_CRITICAL
 from benchmarks.operations.closed_forms import (
@@ -21,6 +20,7 @@ from benchmarks.operations.closed_forms import (
 )
 from benchmarks.speed import resources
 from benchmarks.speed.case import Case, Sizes, Subject, Work
+from benchmarks.speed.kernels import Kernel, dispatched
 from benchmarks.speed.subjects import SUBJECTS
 
 CPU = torch.device("cpu")

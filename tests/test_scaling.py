@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.cli import EXIT_INTERRUPTED, main
 from benchmarks.hardware.descriptions import named
-from benchmarks.hardware.kernels import dispatched
 from benchmarks.hardware.roofline import Prediction
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
@@ -35,6 +34,7 @@ from benchmarks.scaling.ladders import (
 from benchmarks.scaling.run import Growth
 from benchmarks.speed import resources
 from benchmarks.speed.case import Case, Sizes
+from benchmarks.speed.kernels import dispatched
 from benchmarks.speed.subjects import SUBJECTS
 from tests.tolerances import EXPONENTS
 

@@ -14,12 +14,12 @@ from benchmarks import papers, records, tables
 from benchmarks.cli import main
 from benchmarks.hardware import training_time
 from benchmarks.hardware.descriptions import named
-from benchmarks.hardware.kernels import Kernel, dispatched
 from benchmarks.hardware.training_time import DEVICES, Stage, at_batch, make_records
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import training_time as section
 from benchmarks.speed.case import Case, Sizes
+from benchmarks.speed.kernels import Kernel, dispatched
 from benchmarks.speed.subjects import SUBJECTS
 from tests.tolerances import SCHEDULED, SCHEDULED_TWICE
 

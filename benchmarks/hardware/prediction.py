@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.hardware.descriptions import Device
-from benchmarks.hardware.kernels import dispatched
 from benchmarks.hardware.roofline import BOUNDS, Prediction, predict
 from benchmarks.records import Record
 from benchmarks.speed.case import UNAVAILABLE, Case
+from benchmarks.speed.kernels import dispatched
 
 TABLE = "roofline"
 

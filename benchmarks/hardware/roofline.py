@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmarks.hardware.descriptions import Device
-from benchmarks.hardware.kernels import Kernel
+from benchmarks.speed.kernels import Kernel
 
 BOUNDS = ("compute", "memory", "launch")
 

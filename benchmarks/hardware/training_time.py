@@ -19,11 +19,11 @@ from benchmarks import papers, records
 from benchmarks.files import read_json
 from benchmarks.hardware import self_critical
 from benchmarks.hardware.descriptions import Device, described
-from benchmarks.hardware.kernels import Kernel, dispatched
 from benchmarks.hardware.prediction import described as device_of_record
 from benchmarks.hardware.roofline import predict
 from benchmarks.records import Record
 from benchmarks.speed.case import Case, Sizes
+from benchmarks.speed.kernels import Kernel, dispatched
 from benchmarks.speed.subjects import SUBJECTS
 from torch_impl.transformer import Mixer
 

@@ -11,7 +11,6 @@ import torch
 
 from benchmarks import records
 from benchmarks.hardware.descriptions import Device
-from benchmarks.hardware.kernels import dispatched
 from benchmarks.hardware.roofline import BOUNDS, Prediction, predict
 from benchmarks.records import Record
 from benchmarks.scaling import fit
@@ -20,6 +19,7 @@ from benchmarks.speed import resources
 from benchmarks.speed import run as running
 from benchmarks.speed import threads as cpu_threads
 from benchmarks.speed.case import UNAVAILABLE, Work, settings
+from benchmarks.speed.kernels import dispatched
 from benchmarks.timing import Budget, Estimate, measure
 
 TABLE = "scaling"

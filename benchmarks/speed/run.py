@@ -13,11 +13,11 @@ import torch
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.hardware.kernels import dispatched
 from benchmarks.records import Record
 from benchmarks.speed import resources
 from benchmarks.speed import threads as cpu_threads
 from benchmarks.speed.case import COMPILED, UNAVAILABLE, Case, Work, eager, settings
+from benchmarks.speed.kernels import dispatched
 from benchmarks.timing import Budget, Measurement, measure
 from benchmarks.verify import table
 
