@@ -11,7 +11,7 @@ from benchmarks import records, tables
 from benchmarks.cli import main
 from benchmarks.experiments import words
 from benchmarks.experiments.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
-from benchmarks.report.treemap import treemap
+from benchmarks.treemap import treemap
 from tests import tolerances
 
 CAPTIONS = st.lists(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.figures import curves
 from benchmarks.files import slug, write_atomically
 from benchmarks.records import LOCAL, PUBLISHED, ROOT, Record
 from benchmarks.regressions.revisions import order
 from benchmarks.regressions.series import Entry, Name, series
-from benchmarks.report.figures import curves
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

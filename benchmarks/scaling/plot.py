@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.figures import Panel, panels
 from benchmarks.records import Record
-from benchmarks.report.figures import Panel, panels
 from benchmarks.timing import median
 
 PANELS_A_ROW = 3

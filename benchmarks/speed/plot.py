@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.figures import Panel, panels
 from benchmarks.records import Record
-from benchmarks.report.figures import Panel, panels
 from benchmarks.speed.case import Case, Sizes
 from benchmarks.speed.layers import ATTENTION
 from benchmarks.speed.targets import device_name

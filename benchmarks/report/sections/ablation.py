@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks import figures
 from benchmarks.experiments.ablation import BASELINE, ROWS
 from benchmarks.records import Record
-from benchmarks.report import figures
 from benchmarks.report.document import (
     Block,
     Cell,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks import papers
+from benchmarks import figures, papers
 from benchmarks.experiments.arnet import ADDED, BASELINES, PAPER, ROWS
 from benchmarks.experiments.digits import PLAIN
 from benchmarks.experiments.digits import ROWS as DIGITS
@@ -18,7 +18,6 @@ from benchmarks.experiments.reconstruction_weight import ROWS as WEIGHTS
 from benchmarks.experiments.reconstruction_weight import TABLE as WEIGHT
 from benchmarks.files import slug
 from benchmarks.records import Record
-from benchmarks.report import figures
 from benchmarks.report.document import (
     Block,
     Cell,

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks import figures
 from benchmarks.datasets import scenes
 from benchmarks.datasets.scene_features import Box
 from benchmarks.datasets.scene_layout import CANVAS, Draw
 from benchmarks.experiments.ablation import BASELINE, BOTH
 from benchmarks.records import Record
-from benchmarks.report import figures
 from benchmarks.report.document import Figure
 from benchmarks.report.sections.evidence import of
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from benchmarks import papers
 from benchmarks.experiments.denoising import MODELS_OF, PAPER, RATIOS, TABLE
+from benchmarks.figures import Panel, panels, sequences
 from benchmarks.records import Record
 from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
-from benchmarks.report.figures import Panel, panels, sequences
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.tables import number
 

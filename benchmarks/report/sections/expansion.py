@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks import papers
+from benchmarks import figures, papers
 from benchmarks.experiments.expansion import (
     BASELINE,
     BOTH,
@@ -17,7 +17,6 @@ from benchmarks.experiments.expansion import (
 )
 from benchmarks.files import slug
 from benchmarks.records import Record
-from benchmarks.report import figures
 from benchmarks.report.document import (
     Block,
     Cell,

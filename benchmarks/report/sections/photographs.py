@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.records import Record
-from benchmarks.report import figures
 from benchmarks.report.document import (
     Block,
     Cell,

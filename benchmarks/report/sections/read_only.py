@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from benchmarks import papers
+from benchmarks import figures, papers
 from benchmarks.experiments.read_only import PAPER, RATES, ROWS
 from benchmarks.files import slug
 from benchmarks.records import Record
-from benchmarks.report import figures
 from benchmarks.report.document import (
     Block,
     Cell,

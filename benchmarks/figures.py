@@ -1,4 +1,4 @@
-"""Drawings for the report, as deterministic SVG."""
+"""Drawings of measured numbers, as deterministic SVG."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ matplotlib.rcParams.update(
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen)
 
-from benchmarks.report.treemap import treemap  # noqa: E402
+from benchmarks.treemap import treemap  # noqa: E402
 
 Point = tuple[float, float]
 
