@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import dataset
 from benchmarks.captioning.caption import caption
-from benchmarks.datasets import caption_files, karpathy
+from benchmarks.datasets import caption_files, karpathy, own_data
 from benchmarks.datasets.features import ShardWriter
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.datasets.vocabulary import tokenise
@@ -142,11 +141,11 @@ def test_splits_have_their_shares_by_the_seed_and_not_by_the_order(
     shares = (100 - val - test, val, test)
     made = []
     for chosen in (seed, seed, seed + 1):
-        places = dataset._places(entries(rows), shares, chosen)
+        places = own_data._places(entries(rows), shares, chosen)
         made.append(places)
         random.shuffle(rows)
     assert made[0] == made[1]
-    counts = {name: list(made[0].values()).count(name) for name in dataset.SPLITS}
+    counts = {name: list(made[0].values()).count(name) for name in own_data.SPLITS}
     assert counts["val"] == (max(1, count * val // 100) if val else 0)
     assert counts["test"] == (max(1, count * test // 100) if test else 0)
     assert sum(counts.values()) == count and counts["train"] >= 1
@@ -156,7 +155,7 @@ def test_splits_have_their_shares_by_the_seed_and_not_by_the_order(
 
 def test_a_split_column_is_kept_and_its_contradictions_are_named(folder):
     rows = [("0.png", "a dog", "train"), ("1.png", "a cat", "val"), ("0.png", "a hound", "train")]
-    layout, _ = dataset.make(Photographs([folder]), entries(rows), name="own")
+    layout, _ = own_data.make(Photographs([folder]), entries(rows), name="own")
     assert [(i["filename"], i["split"]) for i in layout["images"]] == [
         ("0.png", "train"),
         ("1.png", "val"),
@@ -168,7 +167,7 @@ def test_a_split_column_is_kept_and_its_contradictions_are_named(folder):
         (rows[1:2], "no image is in the split 'train'"),
     ):
         with pytest.raises(InputError, match=message):
-            dataset.make(Photographs([folder]), entries(wrong), name="own")
+            own_data.make(Photographs([folder]), entries(wrong), name="own")
 
 
 def test_everything_bad_is_counted_and_named_or_left_out(tmp_path, capsys):
@@ -355,11 +354,11 @@ def test_a_checkpoint_s_vocabulary_is_kept_and_what_it_does_not_know_is_counted(
 
 def test_captions_in_words_are_tokenised_as_ever(folder):
     rows = [("0.png", "Ein großer Hund, der läuft!"), ("1.png", "हिन्दी में")]
-    made, said = dataset.make(
+    made, said = own_data.make(
         Photographs([folder]), entries(rows), name="own", min_count=1, shares=(100, 0, 0)
     )
     words = {word for _, text in rows for word in tokenise(text)}
-    assert f"2 train images; {len(words)} words stand 1 times" in dataset.summary(made)
+    assert f"2 train images; {len(words)} words stand 1 times" in own_data.summary(made)
     (line,) = said
     assert line.startswith("98 pictures have no caption")
 

@@ -12,10 +12,10 @@ from PIL import Image
 
 from benchmarks.cli import main
 from benchmarks.datasets import karpathy
+from benchmarks.datasets.extract_features import in_parallel
 from benchmarks.datasets.features import ShardedFeatures, ShardWriter
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.errors import InputError
-from benchmarks.features import in_parallel
 from tests.pictures import encoded, layout, picture
 
 

@@ -16,15 +16,17 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.captioning import backbones, captioners, overlay, released
-from benchmarks.captioning.backbones import Backbone
-from benchmarks.captioning.captioners import AnyDecoder, Found
-from benchmarks.datasets import pictures
+from benchmarks.captioning import captioners, overlay, released
+from benchmarks.captioning.captioners import AnyDecoder, Found, Single
+from benchmarks.datasets import backbones, pictures
+from benchmarks.datasets.backbones import Backbone
 from benchmarks.datasets.batches import chunks
+from benchmarks.datasets.extract_features import PER_THREAD, in_parallel
 from benchmarks.errors import InputError
-from benchmarks.features import PER_THREAD, in_parallel
-from benchmarks.files import check_writable, write_atomically
+from benchmarks.files import check_writable, read_json, write_atomically
+from benchmarks.run_folder import RunFolder
 from torch_impl.models import Captioner, EndToEnd
+from torch_impl.vision import Swin
 
 NAMED = 8
 """Bad pictures that a refusal names; it counts the others."""
@@ -97,19 +99,72 @@ def _loaded(arguments: argparse.Namespace) -> tuple[Backbone, AnyDecoder, Words]
             raise InputError("--words goes with one --checkpoint")
         groups = arguments.groups or released.GROUPS
         model, words = released.load(places[0], arguments.words, groups)
-        return *backbones.of_run(model, places[0], arguments.backbone), words
+        return *backbone_of(model, places[0], arguments.backbone), words
     models, vocabulary = captioners.load_all(places)
     if len(models) > 1 and any(isinstance(model, EndToEnd) for model in models):
         raise InputError("--checkpoint: models with backbones of their own are no ensemble")
     # a backbone has one set of weights, which every run is held to
     seeing = [
-        backbones.of_run(model, place, arguments.backbone)
+        backbone_of(model, place, arguments.backbone)
         for model, place in zip(models, places, strict=True)
     ]
     names = sorted({backbone.name for backbone, _ in seeing})
     if len(names) > 1:
         raise InputError(f"--checkpoint: trained on features of {' and '.join(names)}")
     return seeing[0][0], captioners.together([model for _, model in seeing]), vocabulary
+
+
+def backbone_of(
+    model: Single, checkpoint: Path, chosen: str | None = None
+) -> tuple[Backbone, Single]:
+    """What a run's model sees with, and the captioner of what that sees.
+
+    An end to end model has its own backbone; another was trained on the features of the one that
+    the run's configuration names, or else of the ``chosen`` one.
+
+    Args:
+        model: the run's.
+        checkpoint: the run's folder, or a checkpoint in it.
+        chosen: a backbone's name.
+
+    Raises:
+        InputError: the run does not say and none is chosen, or another one is; the backbone is not
+            as it was, in its weights say, when the run was trained.
+    """
+    if isinstance(model, EndToEnd):
+        if chosen:
+            raise InputError(f"{checkpoint}: has a backbone of its own, not {chosen}")
+        return Swin(model.backbone), model.captioner
+    folder = RunFolder(checkpoint if checkpoint.is_dir() else checkpoint.parent)
+    config = read_json(folder.config, "the configuration of a training run")
+    then = config.get("backbone", {}) if isinstance(config, dict) else {}
+    if not isinstance(then, dict):
+        raise InputError(f"{folder.config}: the backbone is {then!r}, expected its signature")
+    name = then.get("backbone", chosen)
+    if name is None:
+        raise InputError(
+            f"{folder.config}: names no backbone that made the features, expected --backbone"
+        )
+    if chosen not in (None, name):
+        raise InputError(f"{folder.config}: trained on features of {name}, not of {chosen}")
+    if name == Swin.name:
+        raise InputError(
+            f"{folder.config}: trained on features of a Swin that is no part of it, expected a "
+            "checkpoint trained end to end (step B or D of its recipe)"
+        )
+    backbone = backbones.load(name)
+    now = backbone.signature
+    for field, was in then.items():
+        if now.get(field) != was:
+            raise InputError(
+                f"{folder.config}: trained on features with {field} {was}, not {now.get(field)}"
+            )
+    width = model.configuration.d_feature
+    if backbone.d_feature != width:
+        raise InputError(
+            f"{checkpoint}: expects features {width} wide, {name} makes {backbone.d_feature}"
+        )
+    return backbone, model
 
 
 def features_of(

@@ -98,6 +98,11 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         raise InputError(f"{path}: not a whole zip file of photographs ({error})") from error
 
 
+def images_beside(path: Path) -> list[Path]:
+    """The zip files in the folder of ``path``, or else the folder."""
+    return sorted(path.parent.glob("*.zip")) or [path.parent]
+
+
 def _members(source: Path | zipfile.ZipFile) -> list[str]:
     if isinstance(source, Path):
         return pictures.named_as_pictures(source)

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from benchmarks.cli import EXIT_BAD_INPUT
 from benchmarks.datasets import CaptionData, data_options, karpathy, pixels
+from benchmarks.datasets.photographs import images_beside
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.features import images_beside
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import train_recipe
 from benchmarks.training.fit import chosen_by, fit, verdict

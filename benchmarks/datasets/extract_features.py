@@ -1,4 +1,4 @@
-"""The command ``captionbench features``: photographs become features once, in checked shards."""
+"""``captionbench features``: photographs become features once, in checked shards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks.captioning import backbones
-from benchmarks.datasets import Features, karpathy
+from benchmarks.datasets import Features, backbones, karpathy
 from benchmarks.datasets.batches import chunks
 from benchmarks.datasets.features import DTYPES, ShardedFeatures, ShardWriter
 from benchmarks.datasets.karpathy import Photograph
-from benchmarks.datasets.photographs import Photographs
+from benchmarks.datasets.photographs import Photographs, images_beside
 from benchmarks.errors import InputError
 from torch_impl.vision import BACKBONES
 
@@ -136,8 +135,3 @@ def find_data_set(folder: Path | None) -> Path:
     if len(found) != 1:
         raise InputError(f"{folder}: {len(found)} files dataset_*.json, expected exactly one")
     return found[0]
-
-
-def images_beside(path: Path) -> list[Path]:
-    """The zip files in the folder of ``path``, or else the folder."""
-    return sorted(path.parent.glob("*.zip")) or [path.parent]

@@ -14,10 +14,10 @@ from tqdm import tqdm
 
 from benchmarks.datasets import caption_files, karpathy
 from benchmarks.datasets.caption_files import Entry
+from benchmarks.datasets.extract_features import in_parallel
 from benchmarks.datasets.photographs import Photographs
 from benchmarks.datasets.vocabulary import TOKENISERS, Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.features import in_parallel
 from benchmarks.files import sha256, write_atomically
 
 SPLITS = ("train", "val", "test")
