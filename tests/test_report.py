@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from benchmarks import equations, papers, publish, records
 from benchmarks.cli import main
-from benchmarks.experiments import ablation, arnet, middle_out
-from benchmarks.report import build, html, jobs, markdown
+from benchmarks.experiments import arnet, middle_out
+from benchmarks.report import ablation, build, html, jobs, markdown
 from benchmarks.report.document import Document, Section, Table
 from benchmarks.report.sections.paired import RULE
 from benchmarks.scores import java, quality

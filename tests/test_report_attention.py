@@ -9,8 +9,8 @@ from benchmarks import records
 from benchmarks.captioning import overlay
 from benchmarks.datasets import scenes
 from benchmarks.datasets.scene_layout import CANVAS
-from benchmarks.experiments import ablation
-from benchmarks.experiments.ablation import BASELINE, BOTH
+from benchmarks.report import ablation
+from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 from benchmarks.report.sections import attention as section
 from benchmarks.report.sections.ablation import ablation as page

@@ -25,12 +25,13 @@ from tqdm import tqdm
 
 from benchmarks import equations, records
 from benchmarks.datasets import captions
-from benchmarks.experiments import ablation, arnet, middle_out
+from benchmarks.experiments import arnet, middle_out
 from benchmarks.experiments.experiment import Place, Run
 from benchmarks.files import sha256
 from benchmarks.hardware import training_time
 from benchmarks.operations import table_vi
 from benchmarks.records import Record
+from benchmarks.report import ablation
 from benchmarks.scores import java, quality
 from benchmarks.verify import table
 from benchmarks.verify.command import EXAMPLES, QUICK

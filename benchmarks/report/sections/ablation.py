@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import figures
-from benchmarks.experiments.ablation import BASELINE, ROWS
 from benchmarks.records import Record
+from benchmarks.report.ablation import BASELINE, ROWS
 from benchmarks.report.document import (
     Block,
     Cell,

@@ -14,8 +14,8 @@ from benchmarks import figures
 from benchmarks.datasets import scenes
 from benchmarks.datasets.scene_features import Box
 from benchmarks.datasets.scene_layout import CANVAS, Draw
-from benchmarks.experiments.ablation import BASELINE, BOTH
 from benchmarks.records import Record
+from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 from benchmarks.report.sections.evidence import of
 

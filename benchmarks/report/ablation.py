@@ -1,4 +1,4 @@
-"""The ablation over expansion coefficients (v1 Table 3, v2 Table I) on the embedded scenes.
+"""What the main job trains: expansion coefficients (v1 Table 3, v2 Table I) on embedded scenes.
 
 Each row is trained with several seeds, decoded with beam 3 on the test split and scored. The rows
 of one seed see the same data in the same order, so that their differences are paired.
