@@ -1,0 +1,65 @@
+"""What imports what: the oracle NumPy alone, PyTorch's side no harness, the harness in no ring."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The dotted names of the modules that a file imports, anywhere in it, its package's aside."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                inner = ROOT.joinpath(*node.module.split("."), name.name)
+                is_module = inner.is_dir() or inner.with_suffix(".py").is_file()
+                yield f"{node.module}.{name.name}" if is_module else node.module
+
+
+@cache
+def by_file(folder: str) -> dict[Path, set[str]]:
+    """What each file of a folder imports."""
+    return {path: set(imported(path)) for path in ROOT.joinpath(folder).rglob("*.py")}
+
+
+def roots(folder: str) -> set[str]:
+    """The packages that a folder's files import from."""
+    return {name.split(".")[0] for names in by_file(folder).values() for name in names}
+
+
+def test_the_oracle_imports_numpy_alone():
+    assert roots("reference") - sys.stdlib_module_names == {"numpy", "reference"}
+
+
+def test_the_implementations_import_neither_the_harness_nor_tests():
+    assert "torch" in roots("torch_impl")
+    assert not roots("torch_impl") & {"benchmarks", "tests"}
+
+
+def test_no_test_imports_another():
+    names = {name for names in by_file("tests").values() for name in names}
+    assert "tests.strategies" in names
+    assert not [name for name in names if name.startswith("tests.test_")]
+
+
+def test_packages_of_the_harness_import_each_other_in_no_ring():
+    """A module beside the packages counts as one."""
+    needs: dict[str, set[str]] = {}
+    for path, names in by_file("benchmarks").items():
+        own = path.relative_to(ROOT / "benchmarks").with_suffix("").parts[0]
+        parts = (name.split(".") for name in names)
+        others = {inner[0] for outer, *inner in parts if outer == "benchmarks" and inner}
+        needs.setdefault(own, set()).update(others - {own})
+    assert needs["cli"] == {"errors"} and "speed" in needs["hardware"]
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        pytest.fail(f"a ring of imports: {' <- '.join(error.args[1])}")
