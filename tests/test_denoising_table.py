@@ -26,9 +26,6 @@ from benchmarks.experiments.denoising import (
 from benchmarks.experiments.denoising import (
     record as record_of,
 )
-from benchmarks.report.document import Figure, Table
-from benchmarks.report.sections.denoising import denoising as report
-from benchmarks.report.sections.denoising import example
 
 SMALL = Settings(
     steps=4, batch_size=3, hidden_size=4, training_sequences=5, test_sequences=3, learning_rate=0.01
@@ -86,20 +83,6 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
     assert reproduce(tmp_path)[1] == made  # what is on record is not done again
 
 
-def test_the_report_shows_every_row_beside_the_paper_and_how_errors_fell(tmp_path):
-    section = report(reproduce(tmp_path)[1])
-    (table,) = (block for block in section.blocks if isinstance(block, Table))
-    assert [row[0] for row in table.rows] == [*(row for row, _ in MODELS.values()), *RATIOS]
-    printed = {row[0]: (row[1], row[3]) for row in table.rows}
-    assert printed[ROW] == ("0.00152", "0.078") and printed["Times smaller"] == (None, None)
-    assert all("[" in str(row[2]) and "[" in str(row[4]) for row in table.rows)
-    errors, shown = (block for block in section.blocks if isinstance(block, Figure))
-    assert f"{ROW}, printed" in errors.svg
-    assert all(row in shown.svg for row, _ in MODELS.values())
-    assert "4.33 and 591" in str(section.blocks[0])
-    assert "No regressor was trained" in str(report([]).blocks[-1])
-
-
 def test_an_example_is_one_noisy_sequence_with_each_model_s_own_answer(tmp_path):
     made = [r for r in reproduce(tmp_path)[1] if r["what"]["row"] not in RATIOS]
     examples = [record["details"]["example"] for record in made]
@@ -110,13 +93,6 @@ def test_an_example_is_one_noisy_sequence_with_each_model_s_own_answer(tmp_path)
         for name, drawn in (("x", test.x), ("y", test.y)):
             assert found[name] == drawn[0, 0, :length].tolist()
     assert len({str(found["y_hat"]) for found in examples}) == len(MODELS)
-    # records that hold none are not drawn, and another sequence is not drawn with them
-    kept = {name: value for name, value in made[0]["details"].items() if name != "example"}
-    assert example([{**made[0], "details": kept}]) == []
-    other = {**examples[1], "y": [0.0] * length}
-    strange = {**made[1], "details": {**made[1]["details"], "example": other}}
-    (figure,) = example([made[0], strange])
-    assert made[0]["what"]["row"] in figure.svg and made[1]["what"]["row"] not in figure.svg
 
 
 def test_a_folder_of_checkpoints_is_gone_on_with_and_becomes_records(tmp_path):
