@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks import run_folder
 from benchmarks.captioning.caption import caption
 from benchmarks.datasets import karpathy, pictures
 from benchmarks.datasets.vocabulary import Vocabulary, tokenise
@@ -23,7 +22,7 @@ from benchmarks.run_folder import load_captioner
 from benchmarks.scores import quality
 from tests.pictures import encoded, huge
 from tests.released_weights import end_to_end, released
-from tests.runs import main, refused
+from tests.runs import main, refused, untrained
 from tests.tolerances import assert_close
 from torch_impl.decoding import beam_search
 from torch_impl.models import EndToEnd, EndToEndConfiguration
@@ -305,8 +304,7 @@ def test_an_end_to_end_checkpoint_sees_with_its_own_backbone(place, tmp_path, ca
         )
     ).eval()
     folder = tmp_path / "run"
-    run_folder.RunFolder(folder).prepare({"seed": 0}, vocabulary, resume=False)
-    run_folder.save(folder / "best.safetensors", model, {"vocabulary": vocabulary.fingerprint})
+    untrained(folder, model, vocabulary)
     chosen = sorted((place / "images").glob("*.png"))[:3]
     words = ["--checkpoint", folder, "--overlay", tmp_path / "overlay", "--json", "-"]
     capsys.readouterr()
