@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -151,6 +151,7 @@ def difference_of_seeds(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interva
     return Interval(mean, mean - half, mean + half, n)
 
 
+@cache
 def student_t(degrees: int) -> float:
     """The 97.5 % quantile of Student's t distribution, to 6 digits.
 
