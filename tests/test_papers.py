@@ -2,11 +2,13 @@
 
 import json
 import math
+import re
 
 import pytest
 
 from benchmarks import papers
 from benchmarks.errors import InputError
+from benchmarks.experiments.command import EXPERIMENTS
 from reference.equations import PAPERS
 from torch_impl.transformer import Mixer
 
@@ -304,3 +306,11 @@ def test_a_file_that_does_not_hold_together_is_named(name, tmp_path, monkeypatch
     with pytest.raises(InputError, match=message) as caught:
         papers.load("expansionnet_v2")
     assert "expansionnet_v2.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_command_that_a_table_names_trains_it(paper):
+    for table in papers.load(paper).tables:
+        for words in re.findall(r"captionbench reproduce (\w+) --table (\w+)", table.not_run):
+            assert words[0] == paper
+            assert any(words[1] in e.tables for e in EXPERIMENTS if e.paper == paper)
