@@ -106,11 +106,6 @@ def test_unknown_papers_and_tables_are_named():
         tables.cells("expansionnet_v2", [], "X")
 
 
-@pytest.fixture(autouse=True)
-def no_data_folder(monkeypatch):
-    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
-
-
 def test_the_command_lists_cells_as_json_and_counts_table_vi_itself(capsys, tmp_path):
     command = ["tables", "expansionnet_v2", "--table", "vi", "--records", str(tmp_path), "--json"]
     assert cli.main(command) == 0

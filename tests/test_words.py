@@ -106,8 +106,7 @@ def test_one_command_counts_every_source_and_fills_the_paper_s_place(data, tmp_p
     assert cell.paper == 40.5 and cell.ours == made["MS-COCO"]["values"][OF_ALL]
 
 
-def test_without_data_the_folder_is_asked_for(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+def test_without_data_the_folder_is_asked_for(tmp_path, capsys):
     out = tmp_path / "words.jsonl"
     assert main(["reproduce", "lstm_readonly", "--table", "words", "--out", str(out)]) == 2
     said = capsys.readouterr().err.splitlines()[-1]

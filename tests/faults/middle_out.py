@@ -134,7 +134,7 @@ MIDDLE_OUT = (
         "benchmarks.experiments.middle_out_scores:mixed",
         "predicted[i] if u < share else own[i]",
         "own[i] if u < share else predicted[i]",
-        "test_middle_out_tables.py::test_mixed_words_are_the_classifier_s_or_the_image_s_own",
+        "test_experiments_middle_out.py::test_mixed_words_are_the_classifier_s_or_the_image_s_own",
     ),
     Fault(
         "a word taken twice",

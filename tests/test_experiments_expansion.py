@@ -121,8 +121,7 @@ def test_keys_tell_papers_rows_forms_and_seeds_apart(tmp_path):
     assert len(set(keys)) == len(keys)
 
 
-def test_data_that_is_not_there_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("CAPTIONBENCH_DATA", raising=False)
+def test_data_that_is_not_there_is_named(tmp_path, capsys):
     words = ["reproduce", V2, "--table", "I", "--work", str(tmp_path), "--out", str(tmp_path / "r")]
     assert main(words) == 2
     assert "flickr8k (--data)" in capsys.readouterr().err
