@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
-from benchmarks.experiments.read_only import PAPER, ROWS
+from benchmarks.experiments.read_only import PAPER, RATES, ROWS
 from benchmarks.report import build, markdown
 from benchmarks.report.document import Document, Figure, Photographs, Table
 from benchmarks.report.sections import paired
@@ -112,6 +112,15 @@ def test_a_difference_is_said_of_the_seeds_that_both_have_unless_one_diverged(pa
         alone = made_of("LSTM", 99, 1.0, 1.0)[0]
         assert section._above(ours, [*baseline, alone], "training loss") == said
         assert section._above(ours, [alone], "training loss") == ""
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_rate_at_an_end_of_those_tried_is_said_to_be(rate):
+    run = made_of("LSTM", 0, 1.0, 1.0)[0]
+    run["details"]["stages"][0]["recipe"]["lr"] = rate
+    (said,) = {row[2] for row in section._losses([run]).rows if row[0] == "LSTM"}
+    ends = {min(RATES): f"{rate:g}, the least tried", max(RATES): f"{rate:g}, the largest tried"}
+    assert said == ends.get(rate, f"{rate:g}")
 
 
 def everything(**given_):

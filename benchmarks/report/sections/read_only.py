@@ -95,7 +95,7 @@ def _losses(made: Sequence[Record]) -> Table:
                 "" if gap is None or row == BASELINE else f"{gap:+.2f}",
                 "" if row == BASELINE else _above(ours, runs.get(BASELINE, []), loss),
             ]
-        rates = dict.fromkeys(f"{r['details']['stages'][0]['recipe']['lr']:g}" for r in ours)
+        rates = dict.fromkeys(map(_rate, ours))
         rows.append(
             [
                 row,
@@ -132,6 +132,13 @@ def _ours(runs: Sequence[Record], loss: str) -> str:
     lost = sum(diverged(r) for r in runs)
     of = f" with {lost} of {len(runs)} seeds" if lost < len(runs) else ""
     return f"{mean:.3f}{spread}{f': diverged{of}' if lost else ''}"
+
+
+def _rate(run: Record) -> str:
+    """The rate that a run had, and whether a better one may lie beyond those tried."""
+    rate = run["details"]["stages"][0]["recipe"]["lr"]
+    ends = {RATES[0]: ", the least tried", RATES[-1]: ", the largest tried"}
+    return f"{rate:g}{ends.get(rate, '')}"
 
 
 def diverged(run: Record) -> bool:
