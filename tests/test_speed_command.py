@@ -310,7 +310,9 @@ def test_what_fails_at_work_is_left_out_and_named(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(Session, "verify", lambda _: True)
     only = ["--suite", "gpu", "--only", "dynamic-layer forward+", "--dtype", "float32"]
     made = timed(tmp_path, *only)
-    assert {r["details"]["implementation"] for r in made} == {"literal", "factored"}
+    # the kernels are there too where a test before this one has Triton interpret them
+    found = {r["details"]["implementation"] for r in made} - {"fused"}
+    assert found == {"literal", "factored"}
     assert made[-1]["details"]["unavailable"]["literal+compile"] == "RuntimeError: no compiler"
     assert "literal+compile: not available (RuntimeError: no compiler)" in capsys.readouterr().out
 
