@@ -241,7 +241,7 @@ CODE_CAPTIONS = Experiment(
     ("3", "4"),
     tuple(CODE),
     {
-        "reduced": "HabeasCorpus cut to 40 tokens, 128 units, 4 + 2 epochs: an hour on a CPU",
+        "reduced": "HabeasCorpus cut to 40 tokens, 128 units, 4 + 2 epochs: too few to learn",
         "full": "300 tokens, 256 units, up to 30 + 20 epochs, chosen by BLEU-4: for a GPU",
     },
     3,
