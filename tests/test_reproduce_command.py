@@ -9,6 +9,7 @@ import torch
 from benchmarks import records
 from benchmarks.cli import main
 from benchmarks.experiments import digits
+from benchmarks.experiments.command import EXPERIMENTS
 
 FAST = digits.Form(None, True, (2, 1))
 
@@ -90,10 +91,11 @@ def test_random_numbers_are_left_alone(data, tmp_path):
         (["reproduce", "arnet", "--table", "5", "--form", "huge"], "--form huge: expected one of"),
         (["reproduce", "arnet", "--table", "5", "--seeds", "0"], "--seeds 0: expected at least 1"),
         (["reproduce", "arnet", "--table", "5", "--minutes", "0"], "--minutes 0.0"),
-        (["reproduce", "arnet", "--table", "5", "--only", "GRU"], "--only: no row"),
+        (["reproduce", "arnet", "--table", "5", "--only", "GRU"], "; LSTM + zoneout"),
         (["reproduce", "arnet", "--table", "5", "--out", "."], "is a folder"),
         (["reproduce", "arnet", "--table", "5", "--device", "gpu"], "PyTorch cannot use it"),
         (["reproduce", "nobody"], "no experiment of 'nobody'"),
+        (["reproduce", "--table", "5"], "no paper, expected one of arnet"),
     ],
 )
 def test_bad_input_is_named(words, message, data, tmp_path, capsys):
@@ -123,3 +125,6 @@ def test_the_forms_are_listed(capsys):
     assert main(["reproduce", "arnet", "--list"]) == 0
     text = capsys.readouterr().out
     assert "table 5" in text and "reduced" in text and "full" in text
+    assert main(["reproduce", "--list"]) == 0
+    every = capsys.readouterr().out
+    assert text in every and all(e.paper in every for e in EXPERIMENTS)

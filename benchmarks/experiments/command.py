@@ -50,7 +50,7 @@ KEPT = records.LOCAL / "training.jsonl"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     known = dict.fromkeys(experiment.paper for experiment in EXPERIMENTS)
-    parser.add_argument("paper", metavar="PAPER", help=", ".join(known))
+    parser.add_argument("paper", metavar="PAPER", nargs="?", help=", ".join(known))
     parser.add_argument("--table", metavar="NAME", help="one table (default: all that there are)")
     parser.add_argument("--form", metavar="NAME", help="a size, see --list (default: the smallest)")
     parser.add_argument("--seeds", type=int, metavar="N", help="how many (default: the form's)")
@@ -85,7 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: there is no such paper, table, form or row, or the data is not there.
     """
-    experiments = _chosen(arguments.paper, arguments.table)
+    if arguments.list and arguments.paper is None and arguments.table is None:
+        experiments = list(EXPERIMENTS)
+    else:
+        experiments = _chosen(arguments.paper, arguments.table)
     if arguments.list:
         for experiment in experiments:
             print(f"{experiment.paper}, table {', '.join(experiment.tables)}")
@@ -113,9 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.only:
             # a whole name is that row's alone
             begun = tuple(name for name in arguments.only if name not in rows)
-            rows = {row: None for row in rows if row in arguments.only or row.startswith(begun)}
-            if not rows:
-                raise InputError(f"--only: no row of table {', '.join(experiment.tables)} is so")
+            asked = {row: None for row in rows if row in arguments.only or row.startswith(begun)}
+            if not asked:
+                of = f"of table {', '.join(experiment.tables)}"
+                raise InputError(f"--only: no row {of} is so, expected one of {'; '.join(rows)}")
+            rows = asked
         for run in runs:
             if run.row not in rows or run.key in known:
                 continue
@@ -136,11 +141,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(paper: str, table: str | None) -> list[Experiment]:
+def _chosen(paper: str | None, table: str | None) -> list[Experiment]:
     experiments = [e for e in EXPERIMENTS if e.paper == paper]
     if not experiments:
         known = ", ".join(dict.fromkeys(e.paper for e in EXPERIMENTS))
-        raise InputError(f"no experiment of {paper!r}, expected one of {known}")
+        problem = "no paper" if paper is None else f"no experiment of {paper!r}"
+        raise InputError(f"{problem}, expected one of {known}")
     if table is None:
         return experiments
     own = {name for e in experiments for name in e.tables}
