@@ -1,6 +1,7 @@
 """The corpus of code: cut, numbered and split; what is not one is refused by line."""
 
 import lzma
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,19 @@ def write(folder: Path, corpus) -> Path:
     return folder
 
 
-@given(corpus=corpora, length=st.integers(1, 8))
-def test_files_and_comments_are_cut_and_numbered(corpus, length, tmp_path_factory):
-    data = code.load(write(tmp_path_factory.mktemp("code"), corpus), length)
+@given(
+    corpus=corpora,
+    length=st.integers(1, 8),
+    words_kept=st.integers(1, 8),
+    min_count=st.integers(1, 4),
+)
+def test_files_and_comments_are_cut_and_numbered(
+    corpus, length, words_kept, min_count, tmp_path_factory
+):
+    folder = write(tmp_path_factory.mktemp("code"), corpus)
+    data = code.load(folder, length, words_kept, min_count)
+    spoken = Counter(w.lower() for pairs in corpus for _, words in pairs for w in words)
+    assert set(data.vocabulary.words) == {w for w, n in spoken.items() if n >= min_count}
     known = {token for source, _ in corpus[0] for token in source[:length]}
     for split, pairs in zip(data.splits.values(), corpus, strict=True):
         assert len(split.image_ids) == len(pairs)
@@ -37,7 +48,7 @@ def test_files_and_comments_are_cut_and_numbered(corpus, length, tmp_path_factor
             assert all(0 <= k < split.features.d_feature for k in ids)
             unknown = [token not in known for token in source[:length]]
             assert [k == code.UNKNOWN for k in ids] == unknown
-            assert tokenise(split.references[i][0]) == [w.lower() for w in words[:length]]
+            assert tokenise(split.references[i][0]) == [w.lower() for w in words[:words_kept]]
     # equal tokens have equal ids, different ones different
     store = data.splits["train"].features
     of = {}
@@ -87,5 +98,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         code.load(folder)
     with pytest.raises(InputError, match="length is 0"):
         code.load(folder, 0)
+    with pytest.raises(InputError, match="words is 0"):
+        code.load(folder, words=0)
     with pytest.raises(InputError, match="no file 9"):
         code.CodeTokens({}, 1).features(9)

@@ -128,11 +128,11 @@ def test_code_is_captioned_by_the_same_rows(place, monkeypatch):
         (folder / name).write_bytes(lzma.compress(lines.encode()))
     sizes = {**SIZES, "source": "tokens"}
     stages = tuple(replace(stage, captions_per_image=1, metric="B4") for stage in STAGES)
-    form = arnet.Form(partial(arnet._code, 5), "other data", sizes, stages)
+    form = arnet.Form(partial(arnet._code, length=5, words=4), "other data", sizes, stages)
     monkeypatch.setitem(arnet.CODE, "reduced", form)
     run = arnet.CODE_CAPTIONS.runs("reduced", place, [1])[3]
     scored, apart = run.make()
-    assert scored["data"]["name"] == "habeascorpus, 5 tokens" and scored["seeds"] == [1]
+    assert scored["data"]["name"] == "habeascorpus, 5 tokens, 4 words" and scored["seeds"] == [1]
     assert set(apart["values"]) == {"d_mc", "d_pw", "d_pw, two images"}
     assert run.make()[0]["values"] == scored["values"]
 

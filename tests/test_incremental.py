@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,29 @@ def test_captions_are_those_of_whole_prefixes(
         assert_close(one.score, other.score)
 
 
+@given(captioners(), st.integers(1, 3), st.integers(0, 99))
+def test_without_dropout_training_reads_single_tokens_and_samples_alike(
+    case: tuple[Captioner, Tensor, Tensor], num_samples: int, seed: int
+) -> None:
+    model, features, mask = case
+    if model.max_length < 2:
+        return
+    options: dict[str, Any] = {"max_length": model.max_length, "num_samples": num_samples}
+    expected, found = (
+        decoding.draw(model.train(training), features, mask, **options, generator=_seeded(seed))
+        for training in (False, True)
+    )
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+    dropped = Configuration(**{**asdict(model.configuration), "dropout": 0.5})
+    drawing = Captioner(dropped)
+    assert not model.draws and drawing.train().draws and not drawing.eval().draws
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 def test_low_precision_stays_in_its_dtype(autocast: bool) -> None:
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
@@ -74,7 +98,7 @@ def test_what_cannot_be_is_named() -> None:
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "attention", "decoder": "attention"}
     reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
-    model = Captioner(Configuration(**fields, **mixers, **reductions))
+    model = Captioner(Configuration(**fields, **mixers, **reductions, dropout=0.5))
     memory = torch.zeros(2, 3, 8)
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
         model.train().incremental(memory)

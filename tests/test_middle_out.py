@@ -395,4 +395,4 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="1 tokens were read, as many as max_length"):
         state.step(torch.ones(2, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"expected model.eval\(\)"):
-        model.train().incremental(memory)
+        sequence_to_sequence(6, 2, dropout=0.5).train().incremental(memory)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_impl.beams import Beams, append
 from torch_impl.expansion import positive
@@ -45,14 +45,16 @@ class State(Protocol):
         """Let each go on from the hypothesis of its image that ``hypotheses`` (B, K) names."""
 
 
-def check_hypotheses(model: nn.Module, copies: int, max_length: int | None, most: int) -> int:
+def check_hypotheses(
+    model: IncrementalModel, copies: int, max_length: int | None, most: int
+) -> int:
     """How many tokens a `State`'s hypotheses can have: ``max_length``, or ``most`` if None.
 
     Raises:
-        ValueError: the model is in training mode, copies or max_length below 1, or max_length above
+        ValueError: the model's passes draw, copies or max_length below 1, or max_length above
             ``most``.
     """
-    if model.training:
+    if model.draws:
         raise ValueError("incremental decoding has no dropout, expected model.eval()")
     positive(copies, "copies")
     length = positive(most if max_length is None else max_length, "max_length")
@@ -71,9 +73,11 @@ def check_step(tokens: Tensor, shape: Sequence[int], length: int, max_length: in
 
 @runtime_checkable
 class IncrementalModel(Model, Protocol):
-    """A model that need not read a prefix again."""
+    """A model that need not read a prefix again, unless its passes draw."""
 
-    training: bool
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout."""
 
     def incremental(
         self,
@@ -344,11 +348,11 @@ def next_log_probs_of(
     """Prefixes (B, copies, T) to the next token's log-probabilities (B, copies, V).
 
     The prefixes go on from those of the call before in the order of the second argument
-    (B, copies), or as they stand. A model that can read one token at a time does, outside training;
+    (B, copies), or as they stand. A model that can read one token at a time does, unless it draws;
     another reads the whole prefix. What is made of the values is made in float64, so that sums and
     their ties are those of the model's values, whatever its dtype.
     """
-    if isinstance(model, IncrementalModel) and not model.training:
+    if isinstance(model, IncrementalModel) and not model.draws:
         valid = _on_device(lengths, features)
         # the last token is never read
         memory = model.encode(features, valid)

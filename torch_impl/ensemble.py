@@ -72,6 +72,11 @@ class Ensemble(nn.Module):
             ]
         )
 
+    @property
+    def draws(self) -> bool:
+        """Whether a member's pass draws at random."""
+        return any(member.draws for member in self._members())
+
     def incremental(
         self,
         memory: Tensor,

@@ -69,7 +69,7 @@ class GraphedBeamSearch:
         capture: makes the graphs; `cuda_capture` if None.
 
     Raises:
-        ValueError: the model is in training mode or cannot read a token at a time; sizes as
+        ValueError: the model has dropout now or cannot read a token at a time; sizes as
             ``beam_search`` has it.
     """
 
@@ -83,7 +83,7 @@ class GraphedBeamSearch:
         capture: Capture | None = None,
     ) -> None:
         """Capture nothing before the first batch."""
-        if not isinstance(model, IncrementalModel) or model.training:
+        if not isinstance(model, IncrementalModel) or model.draws:
             raise ValueError("graphs are of a model that reads a token at a time, in model.eval()")
         self.model, self.beam_size, self.max_length = model, beam_size, max_length
         self.num_return = num_return

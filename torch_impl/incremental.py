@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Incremental:
     """Hypotheses of a batch of images that grow by a token a step.
 
-    Dropout and gradients have no place here: the model must be in evaluation mode.
+    Dropout and gradients have no place here: a model that has dropout must be in evaluation mode.
 
     Args:
         model: the captioner.
@@ -44,7 +44,7 @@ class Incremental:
         max_length: how many tokens a hypothesis can have; the model's if None.
 
     Raises:
-        ValueError: the model is in training mode, lengths do not fit the memory, copies or
+        ValueError: the model has dropout now, lengths do not fit the memory, copies or
             max_length below 1, or max_length more than the model's.
     """
 

@@ -21,7 +21,7 @@ from benchmarks.files import read_bytes, sha256
 FILES = {"train": "train.dat.xz", "val": "dev.dat.xz", "test": "test.dat.xz"}
 LAYOUT = "HabeasCorpus: a line a file, code tokens, a tab, comment words (xz)"
 LENGTH = 300
-"""Of a code sequence and of a comment, in tokens: what is longer is cut, as the paper does."""
+"""Of a file's code and of its comment, in tokens: what is longer is cut, as the paper does."""
 UNKNOWN = 0
 """The id of a code token that no training file has; the others follow by falling frequency."""
 
@@ -50,18 +50,22 @@ class CodeTokens:
         return self._sequences[image_id]
 
 
-def load(folder: Path, length: int = LENGTH) -> CaptionData:
-    """The corpus of ``folder``, code and comments cut to ``length`` tokens.
+def load(
+    folder: Path, length: int = LENGTH, words: int = LENGTH, min_count: int = 1
+) -> CaptionData:
+    """The corpus of ``folder``, code cut to ``length`` tokens and comments to ``words``.
 
-    The words are those of the whole comments of all splits: 12,858, and with a start and an end
-    they are the 12,860 of the paper's vocabulary. The code tokens are those of the training files.
+    The words are those of the whole comments of all splits that occur ``min_count`` times: of once
+    there are 12,858, and with a start and an end they are the 12,860 of the paper's vocabulary. The
+    code tokens are those of the training files.
 
     Raises:
         InputError: a file is missing, damaged, or of another layout; a line without code or
             without comment, by its number.
     """
-    if length < 1:
-        raise InputError(f"length is {length}, expected at least 1")
+    for name, given in (("length", length), ("words", words), ("min_count", min_count)):
+        if given < 1:
+            raise InputError(f"{name} is {given}, expected at least 1")
     lines: dict[str, list[tuple[list[str], list[str]]]] = {}
     digests = []
     for split, name in FILES.items():
@@ -78,14 +82,16 @@ def load(folder: Path, length: int = LENGTH) -> CaptionData:
         for i, (code, _) in enumerate(pairs, start):
             sequences[i] = np.array([ids.get(token, UNKNOWN) for token in code[:length]], np.int64)
         references[split] = {
-            i: [" ".join(words[:length])] for i, (_, words) in enumerate(pairs, start)
+            i: [" ".join(comment[:words])] for i, (_, comment) in enumerate(pairs, start)
         }
     store = CodeTokens(sequences, len(ids) + 1)
-    comments = (" ".join(words) for pairs in lines.values() for _, words in pairs)
+    comments = (" ".join(comment) for pairs in lines.values() for _, comment in pairs)
+    sizes = length, words, min_count
+    cut = "" if sizes == (LENGTH, LENGTH, 1) else f", {length} tokens, {words} words"
     return CaptionData(
-        name="habeascorpus" if length == LENGTH else f"habeascorpus, {length} tokens",
-        fingerprint=sha256(f"{' '.join(digests)} {length}".encode()),
-        vocabulary=Vocabulary.from_captions(comments, min_count=1),
+        name=f"habeascorpus{cut}",
+        fingerprint=sha256(f"{' '.join(digests)} {sizes}".encode()),
+        vocabulary=Vocabulary.from_captions(comments, min_count=min_count),
         splits={name: Split(list(texts), texts, store) for name, texts in references.items()},
     )
 

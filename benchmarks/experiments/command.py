@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _chosen(paper: str | None, table: str | None) -> list[Experiment]:
     experiments = [e for e in EXPERIMENTS if e.paper == paper]
-    if not experiments:
+    if paper is None or not experiments:
         known = ", ".join(dict.fromkeys(e.paper for e in EXPERIMENTS))
         problem = "no paper" if paper is None else f"no experiment of {paper!r}"
         raise InputError(f"{problem}, expected one of {known}")

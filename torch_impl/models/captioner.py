@@ -164,6 +164,11 @@ class Captioner(nn.Module):
         """States (..., d_model) to the log-probabilities of the next word, (..., V)."""
         return log_probabilities(self.vocabulary(states))
 
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout."""
+        return self.training and self.configuration.dropout > 0
+
     def incremental(
         self,
         memory: Tensor,
@@ -174,7 +179,7 @@ class Captioner(nn.Module):
         """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
 
         Raises:
-            ValueError: in training mode; memory not (B, L, d_model) or lengths that do not fit it;
+            ValueError: ``draws``; memory not (B, L, d_model) or lengths that do not fit it;
                 max_length above the model's.
         """
         check_tokens(memory, self.configuration.d_model, "memory")

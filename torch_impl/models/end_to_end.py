@@ -92,6 +92,11 @@ class EndToEnd(nn.Module):
         """See ``Captioner.decode``."""
         return self.captioner.decode(tokens, memory, memory_lengths)
 
+    @property
+    def draws(self) -> bool:
+        """See ``Captioner.draws``."""
+        return self.captioner.draws
+
     def incremental(
         self,
         memory: Tensor,

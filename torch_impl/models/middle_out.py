@@ -263,6 +263,11 @@ class MiddleOutCaptioner(nn.Module):
         """
         return self.predict(self.states(tokens, memory, memory_lengths))
 
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout."""
+        return self.training and self.configuration.dropout > 0
+
     def incremental(
         self,
         memory: Tensor,
@@ -273,7 +278,7 @@ class MiddleOutCaptioner(nn.Module):
         """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
 
         Raises:
-            ValueError: in training mode; memory that is not ``encode``'s or lengths that do not fit
+            ValueError: ``draws``; memory that is not ``encode``'s or lengths that do not fit
                 it; copies or max_length below 1, or max_length above ``max_tokens``.
         """
         return MiddleOutState(self, memory, memory_lengths, copies, max_length)
@@ -287,14 +292,14 @@ class MiddleOutState:
     """Hypotheses of a batch of sources that grow by a token a step, whichever side it is of.
 
     Args:
-        model: the captioner, in evaluation mode.
+        model: the captioner.
         memory: (B, L, .), of ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
         copies: K, the hypotheses of each source.
         max_length: how many tokens a hypothesis can have; ``max_tokens`` if None.
 
     Raises:
-        ValueError: the model is in training mode, the memory or its lengths do not fit, copies or
+        ValueError: the model draws, the memory or its lengths do not fit, copies or
             max_length below 1, or max_length more than the model's.
     """
 

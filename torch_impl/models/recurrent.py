@@ -231,6 +231,13 @@ class RecurrentCaptioner(nn.Module):
         """
         return self.predict(self.states(tokens, memory, memory_lengths))
 
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout or zoneout of any kind."""
+        c = self.configuration
+        rates = c.dropout, c.recurrent_dropout, c.zoneout_cell, c.zoneout_hidden
+        return self.training and any(rates)
+
     def incremental(
         self,
         memory: Tensor,
@@ -241,7 +248,7 @@ class RecurrentCaptioner(nn.Module):
         """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
 
         Raises:
-            ValueError: in training mode; memory not (B, L, d_model) or lengths that do not fit it;
+            ValueError: ``draws``; memory not (B, L, d_model) or lengths that do not fit it;
                 copies or max_length below 1, or max_length above the model's.
         """
         check_tokens(memory, self.configuration.d_model, "memory")
@@ -256,14 +263,14 @@ class RecurrentState:
     """Hypotheses of a batch of sources that grow by a token a step: h, c and the last input.
 
     Args:
-        model: the captioner, in evaluation mode.
+        model: the captioner.
         memory: (B, L, d), of ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
         copies: K, the hypotheses of each source.
         max_length: how many tokens a hypothesis can have; the model's if None.
 
     Raises:
-        ValueError: the model is in training mode, lengths do not fit the memory, copies or
+        ValueError: the model draws, lengths do not fit the memory, copies or
             max_length below 1, or max_length more than the model's.
     """
 
