@@ -453,7 +453,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="memory has shape"):
         model.decode(words, torch.zeros(2, 3, 5))
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
-        model.train().incremental(memory)
+        models.nic(**SMALL, dropout=0.5).train().incremental(memory)
     model.eval()
     for name in ("copies", "max_length"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
