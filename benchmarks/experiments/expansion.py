@@ -94,7 +94,7 @@ FORMS = {
             validation_images=250,
         ),
         Settings(
-            replace(_REWARDED, lr=3e-4, epochs=1, batch_size=20, dropout=0.0),
+            replace(_REWARDED, lr=1e-3, epochs=4, batch_size=20, dropout=0.0),
             validation_images=250,
             objective="self_critical",
         ),
