@@ -153,7 +153,7 @@ EXPERIMENTS = tuple(
         (table,),
         tuple(FORMS),
         {
-            "reduced": "Flickr8k (with --features), 4,000 images, then 2,000 in 4 epochs, width 128",
+            "reduced": "Flickr8k (with --features), 4,000 images, 4 x 2,000 rewarded, width 128",
             "flickr8k": "Flickr8k, the papers' width 512 and 3 layers, 15 + 20 epochs: for a GPU",
         },
         3,
