@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -188,17 +190,23 @@ def test_a_gradient_that_is_nan_whatever_the_scale_stops() -> None:
         assert torch.equal(value, before[name])
 
 
+WITH_COMPILER = pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "thorough" or shutil.which("g++") is None,
+    reason="minutes of a C++ compiler; with g++ and HYPOTHESIS_PROFILE=thorough",
+)
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=WITH_COMPILER)])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_compiled_passes_make_the_same_step(
-    objective: str, monkeypatch: pytest.MonkeyPatch
+    objective: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The compiler's own passes are left out: they take minutes, and are not ours."""
     called: list[str] = []
     compile_ = torch.compile
 
     def compiled(function: Any) -> Any:
         called.append(function.__name__)
-        return compile_(function, backend="eager")
+        return compile_(function, backend=backend)
 
     monkeypatch.setattr(torch, "compile", compiled)
     torch.compiler.reset()
