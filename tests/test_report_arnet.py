@@ -114,6 +114,16 @@ def test_how_much_was_sampled_is_said() -> None:
     assert "sampling" not in said(BASELINE).lower()
 
 
+@given(seeds=st.lists(st.lists(st.sampled_from("ab"), max_size=4), min_size=1, max_size=3))
+def test_captions_that_do_not_depend_on_their_source_are_said_to(seeds: list[list[str]]) -> None:
+    made = [scored(BASELINE, seed, [1.0] * IMAGES, "3") for seed in range(len(seeds))]
+    for run, captions in zip(made, seeds, strict=True):
+        run["details"]["examples"] = [{"caption": caption} for caption in captions]
+    blocks = section.arnet(made, {}).blocks
+    said = any("a constant" in block.text for block in blocks if isinstance(block, Paragraph))
+    assert said == all(len(captions) > 1 and len(set(captions)) == 1 for captions in seeds)
+
+
 def test_other_seeds_are_not_paired() -> None:
     made = [scored(BASELINE, 0, [1.0] * IMAGES), scored(f"{BASELINE} + ARNet", 1, [2.0] * IMAGES)]
     (row,) = rows_of(section.arnet(made, {}), "arnet-scenes-1-2").values()

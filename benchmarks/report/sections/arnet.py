@@ -127,7 +127,25 @@ def _captions(tables: tuple[str, str], metric: str, made: Sequence[Record]) -> l
     )
     blocks: list[Block] = [differences] if rows else []
     blocks.append(_values(f"{name}-values", tables, about, scores, distances))
-    return [*blocks, *_sampled(scores), provenance(made)]
+    return [*blocks, *_constant(scores), *_sampled(scores), provenance(made)]
+
+
+def _constant(scores: Rows) -> list[Paragraph]:
+    """Which rows' captioners do not read their source, as far as the examples show."""
+
+    def constant(run: Record) -> bool:
+        captions = [example["caption"] for example in run["details"].get("examples", [])]
+        return len(captions) > 1 and len(set(captions)) == 1
+
+    rows = [row for row, runs in scores.items() if all(map(constant, runs))]
+    if not rows:
+        return []
+    return [
+        Paragraph(
+            "In every seed one caption stands for all of a record's examples, so that what is "
+            f"scored is a constant: {', '.join(rows)}."
+        )
+    ]
 
 
 def _sampled(scores: Rows) -> list[Paragraph]:
