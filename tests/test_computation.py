@@ -184,7 +184,7 @@ def test_a_gradient_that_is_nan_whatever_the_scale_stops() -> None:
     one = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     one.model.vocabulary.bias.register_hook(lambda gradient: gradient * torch.nan)
     before = copy.deepcopy(one.model.state_dict())
-    with pytest.raises(NonFiniteError, match=r"gradient is nan at step 1 \(epoch 0, batch 0\)"):
+    with pytest.raises(NonFiniteError, match=r"gradient is nan at step 1 \(epoch 1, batch 1\)"):
         next(one.run(1))
     for name, value in one.model.state_dict().items():
         assert torch.equal(value, before[name])

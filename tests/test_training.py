@@ -183,7 +183,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change(value):
     one = training(batches=Poisoned(4))
     steps = []
     before = {}
-    with pytest.raises(NonFiniteError, match=r"loss is nan at step 7 \(epoch 1, batch 2\)"):
+    with pytest.raises(NonFiniteError, match=r"loss is nan at step 7 \(epoch 2, batch 3\)"):
         for step in one.run(2):
             steps.append(step)
             before = {name: t.clone() for name, t in one.model.state_dict().items()}

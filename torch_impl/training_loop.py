@@ -102,8 +102,9 @@ class NonFiniteError(ArithmeticError):
     """The loss or its gradient is NaN or infinite; the model is as it was before the step."""
 
     def __init__(self, what: str, value: float, step: int, epoch: int, position: int) -> None:
-        """Name the step (from 1), the epoch and the batch in it (both from 0)."""
-        super().__init__(f"{what} is {value} at step {step} (epoch {epoch}, batch {position})")
+        """Name the step (from 1); the epoch and the batch in it, from 0, are said from 1 too."""
+        where = f"epoch {epoch + 1}, batch {position + 1}"
+        super().__init__(f"{what} is {value} at step {step} ({where})")
         self.epoch = epoch
         self.position = position
 

@@ -54,7 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", metavar="NAME", help="one table (default: all that there are)")
     parser.add_argument("--form", metavar="NAME", help="a size, see --list (default: the smallest)")
     parser.add_argument("--seeds", type=int, metavar="N", help="how many (default: the form's)")
-    parser.add_argument("--only", nargs="+", metavar="ROW", help="rows named so, or that begin so")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="ROW",
+        help="rows named so, or that begin so; a wrong name lists them",
+    )
     parser.add_argument(
         "--data",
         type=Path,
