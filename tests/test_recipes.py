@@ -248,7 +248,7 @@ def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint
         patch.setattr("torch_impl.training.Terms", spoiled)
         assert main(*TRAIN, "--out", folder, "--steps", "C") == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "loss is nan at step 3 (epoch 1, batch 0), images " in error
+    assert "loss is nan at step 3 (epoch 2, batch 1), images " in error
     last = RunFolder(folder / "C").last
     assert f"{last} is kept" in error
     assert run_folder.load(last).state["training"]["step"] == 2

@@ -41,7 +41,7 @@ class _Whole:
 class _Compiled(_Whole):
     """A captioner that reads a token at a time, by one compiled step for all lengths."""
 
-    training = False
+    draws = False
 
     def __init__(self, model: Captioner) -> None:
         super().__init__(model)
