@@ -142,8 +142,8 @@ def _constant(scores: Rows) -> list[Paragraph]:
         return []
     return [
         Paragraph(
-            "In every seed one caption stands for all of a record's examples, so that what is "
-            f"scored is a constant: {', '.join(rows)}."
+            "In every seed one caption stands for all of a record's examples, so that, as far as "
+            f"these show, what is scored is a constant: {', '.join(rows)}."
         )
     ]
 
