@@ -118,8 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"captionbench: error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    except KeyboardInterrupt:
-        print("captionbench: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        how = f"; {interruption}" if str(interruption) else ""
+        print(f"captionbench: interrupted{how}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not an error, and nothing more to say

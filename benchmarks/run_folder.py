@@ -25,6 +25,7 @@ class RunFolder:
 
     A folder that a run was killed in, at any time, is one that it can be resumed in: every file is
     replaced whole, and the log, which is appended to, is cut back to the checkpoint on resuming.
+    Until a step from the last checkpoint has given a finite loss, the one before is kept too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,21 +37,27 @@ class RunFolder:
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
 
+    @property
+    def to_begin_with(self) -> Path | None:
+        """The checkpoint that speaks for the run: its best, or its last before a validation."""
+        return next((path for path in (self.best, self.last) if path.exists()), None)
+
     def prepare(self, config: Mapping[str, Any], vocabulary: Vocabulary, resume: bool) -> None:
         """Make the folder of a new run, or check that it is this run's.
 
         Raises:
-            InputError: there is a run and no ``resume``, or ``resume`` and no run, or the run is
-                another (every differing field is named), or the folder cannot be written.
+            InputError: there is a run and no ``resume``, or it is another (every differing field is
+                named), or the folder cannot be written.
         """
         if self.config.exists():
             self._check_same(config)
             # a run without a checkpoint has nothing to lose
             if self.last.exists() and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume to go on")
-        elif resume:
-            raise InputError(f"{self.config}: no such file, expected a run to resume")
         try:
+            if not self.last.exists():
+                with write_atomically(self.log):
+                    pass
             with write_atomically(self.vocabulary) as file:
                 json.dump(asdict(vocabulary), file, indent=1)
             with write_atomically(self.config) as file:
@@ -69,7 +76,10 @@ class RunFolder:
             if old.get(name) != new.get(name) and name not in _FREE
         ]
         if differing:
-            raise InputError(f"{self.config}: another configuration: " + "; ".join(differing))
+            raise InputError(
+                f"{self.config}: another configuration: {'; '.join(differing)}; expected the same "
+                f"to resume, or --initial {self.path} and another --out"
+            )
 
     def read_vocabulary(self) -> Vocabulary:
         """The words of the run.
@@ -90,6 +100,44 @@ class RunFolder:
                 path.unlink()
         with suppress(OSError):
             self.path.rmdir()
+
+    def save(self, path: Path, model: AnyCaptioner, state: Mapping[str, Any]) -> None:
+        """Replace ``path``, the best or the last, and keep the one before for `withdraw`.
+
+        By a second name of its file: a file system that has none keeps the new one alone.
+
+        Raises:
+            InputError: the folder cannot be written, or the disk is full.
+        """
+        if path.exists() and not _previous(path).exists():
+            with suppress(OSError):
+                _previous(path).hardlink_to(path)
+        save(path, model, state)
+
+    def prove(self) -> None:
+        """A finite loss has come of the checkpoints: those before them need not be kept."""
+        for path in (self.best, self.last):
+            _previous(path).unlink(missing_ok=True)
+
+    def withdraw(self, step: int, *, only: bool) -> None:
+        """Put the checkpoints before those of ``step`` in their places.
+
+        Args:
+            step: after which the loss was not finite.
+            only: whether to remove those that nothing came before.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        for path in (self.best, self.last):
+            if not path.exists() or load(path).state["step"] != step:
+                continue
+            if _previous(path).exists():
+                _previous(path).replace(path)
+            elif only:
+                path.unlink()
+        if self.last.exists():
+            self.cut_log(load(self.last).state["step"])
 
     def read_log(self) -> list[dict[str, Any]]:
         """The log's lines, oldest first, without one that was cut off while being written.
@@ -125,11 +173,14 @@ class RunFolder:
         Raises:
             InputError: the file is no log, or cannot be written.
         """
-        log = self.read_log() if step > 0 or self.log.exists() else []
-        kept = [record for record in log if record["step"] <= step]
+        kept = [record for record in self.read_log() if record["step"] <= step]
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(record) + "\n" for record in kept)
         return kept
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(f"previous-{path.name}")
 
 
 def _leaves(value: Any, place: str = "") -> dict[str, Any]:
@@ -167,14 +218,18 @@ def load(path: Path) -> Checkpoint:
 
 
 def load_captioner(path: Path) -> tuple[AnyCaptioner, Vocabulary]:
-    """The model and the words of a run: ``path`` is its folder (its best), or one checkpoint in it.
+    """The model and the words of a run.
+
+    Args:
+        path: its folder, whose best checkpoint is meant, or its last before a validation; or one
+            checkpoint in it.
 
     Raises:
         InputError: no such checkpoint, a damaged one, or one of another vocabulary.
     """
     path = Path(path)
     folder = RunFolder(path if path.is_dir() else path.parent)
-    checkpoint = load(folder.best if path.is_dir() else path)
+    checkpoint = load((folder.to_begin_with or folder.best) if path.is_dir() else path)
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")

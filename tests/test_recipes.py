@@ -249,9 +249,9 @@ def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint
         assert main(*TRAIN, "--out", folder, "--steps", "C") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "loss is nan at step 3 (epoch 2, batch 1), images " in error
-    last = RunFolder(folder / "C").last
-    assert f"{last} is kept" in error
-    assert run_folder.load(last).state["training"]["step"] == 2
+    kept = RunFolder(folder / "C").to_begin_with
+    assert kept is not None
+    assert f"{kept} of step {run_folder.load(kept).state['step']} is kept" in error
     assert main(*TRAIN, "--out", folder, "--steps", "C", "--resume") == 0
 
 

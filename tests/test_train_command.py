@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -198,20 +199,93 @@ def test_another_configuration_is_refused_with_every_field_that_differs(whole, c
     assert {file.name: file.read_bytes() for file in whole.iterdir()} == before
 
 
-def test_a_loss_that_is_not_finite_names_step_batch_and_images_and_keeps_the_checkpoint(
-    tmp_path, capsys
+@pytest.mark.parametrize(
+    ("batch", "seconds", "place", "step"),
+    [
+        (15, 0, "epoch 2, batch 3", 5),
+        (15, 1e6, "epoch 2, batch 3", 4),
+        (10, 0, "epoch 2, batch 1", 5),
+        (10, 1e6, "epoch 2, batch 1", None),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_named_and_leaves_a_checkpoint_to_begin_with(
+    batch, seconds, place, step, tmp_path, capsys
 ):
+    """The optimiser leaves the weights alone until the sixth step, which spoils them: in an epoch
+    or as its last, which is validated and kept.
+    """
     folder = RunFolder(tmp_path / "run")
-    # the recipe leaves the weights alone until the sixth step, the last of an epoch of six
-    words = ["--learning-rate", 1e30, "--log-every", 1, "--batch-size", 10]
-    assert main(*TRAIN, "--out", folder.path, *words) == 2
+    words = ["--batch-size", batch, "--checkpoint-seconds", seconds]
+    spoiling = [*words, "--learning-rate", 1e30]
+    assert main(*TRAIN, "--out", folder.path, *spoiling) == 2
     message = capsys.readouterr().err.splitlines()[-1]
-    assert "is nan at step" in message or "is inf at step" in message
-    assert "batch" in message
-    assert "images" in message
-    assert f"{folder.last} is kept" in message
-    step = int(message.split("at step ")[1].split(" ")[0])
-    assert checkpoints.load(folder.last).state["training"]["step"] == step - 1
+    assert re.search(rf"(loss|gradient) is (nan|inf) at step 7 \({place}\), images \d", message)
+    if step is None:
+        assert "no checkpoint of a finite loss came before" in message
+        assert not folder.path.exists()
+        return
+    assert f"{folder.to_begin_with} of step {step} is kept; expected --initial" in message
+    assert not list(folder.path.glob("previous-*"))
+    assert all(record["step"] <= step for record in folder.read_log())
+    again = ["--initial", folder.path, "--out", tmp_path / "again", "--learning-rate", 1e-3]
+    assert main(*TRAIN, *words, *again) == 0
+    # of the same rate it would be the same loss
+    capsys.readouterr()
+    assert main(*TRAIN, "--out", folder.path, *spoiling, "--resume") == 2
+    assert capsys.readouterr().err.splitlines()[-1] == message
+    assert main(*TRAIN, "--out", folder.path, *words, "--resume") == 2
+    assert f"expected the same to resume, or --initial {folder.path}" in capsys.readouterr().err
+
+
+def test_a_run_s_own_checkpoints_are_left_when_a_loss_after_resuming_is_not_finite(
+    whole, tmp_path, monkeypatch, capsys
+):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    nan = torch.tensor(torch.nan, requires_grad=True)
+    monkeypatch.setattr(training, "cross_entropy", lambda *_: nan)
+    assert main(*TRAIN, "--out", folder, "--resume", "--epochs", 4) == 2
+    assert f"{folder / 'best.safetensors'} of step " in capsys.readouterr().err
+    assert_same(folder, whole)
+
+
+def test_checkpoints_need_not_wait_for_records(whole, tmp_path, monkeypatch):
+    """The record of an interval that a kill fell into is the whole interval's."""
+    folder, objective, calls = tmp_path / "run", training.cross_entropy, iter(range(STEPS))
+    words = [*TRAIN, "--out", folder, "--log-every", 3]
+
+    def interrupted(*arguments):
+        if next(calls) == 2:
+            raise CtrlC
+        return objective(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "cross_entropy", interrupted)
+        assert main(*words) == cli.EXIT_INTERRUPTED
+    assert log_of(folder) == []
+    assert checkpoints.load(folder / "last.safetensors").state["step"] == 2
+    assert main(*words, "--resume") == 0
+    record, *_ = log_of(folder)
+    losses = [r["loss"] for r in log_of(whole)[:2]]
+    assert record["step"] == 3
+    # records of steps 1 and 2, and of 3
+    assert record["loss"] == pytest.approx((2 * losses[0] + losses[1]) / 3)
+
+
+def test_ctrl_c_says_how_to_go_on_also_before_a_checkpoint(whole, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+
+    def interrupted(*_):
+        raise CtrlC
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "cross_entropy", interrupted)
+        assert main(*TRAIN, "--out", folder) == cli.EXIT_INTERRUPTED
+    said = f"captionbench: interrupted; {folder}: --resume goes on from what was saved last\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert main(*TRAIN, "--out", folder, "--resume") == 0
+    assert f"{folder}: no checkpoint to go on from" in capsys.readouterr().err
+    assert_same(folder, whole)
 
 
 def test_a_folder_that_is_a_file_is_a_line(tmp_path, capsys):
@@ -257,7 +331,6 @@ def test_steps_that_can_change_nothing_are_said_to(tmp_path, capsys):
         ([*TRAIN, "--d-model", 0], "d_model must be at least 1, not 0"),
         ([*TRAIN, "--d-model", -8], "d_model must be at least 1, not -8"),
         ([*TRAIN, "--encoder", "static:99999999999999"], "cannot be made"),
-        ([*TRAIN, "--resume"], "expected a run to resume"),
         (["train", "--scenes", "0,4,3"], "train is 0 images"),
     ],
 )

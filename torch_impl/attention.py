@@ -73,6 +73,15 @@ def attention_weights(
     return weights.unflatten(2, (num_heads, L)).transpose(1, 2)
 
 
+def bias_of_keys(bias: Tensor) -> Tensor:
+    """``bias``, with a gradient of 0.
+
+    It adds the same to all scores of a query, which a softmax does not see. What backpropagation
+    would find is rounding, and an algorithm that divides by a gradient's size makes steps of it.
+    """
+    return bias.detach() + 0 * bias
+
+
 def _check_heads(d_model: int, num_heads: int) -> None:
     positive(d_model, "d_model")
     if d_model % positive(num_heads, "num_heads"):
@@ -114,7 +123,8 @@ class Attention(nn.Module, ABC):
     def project(self, keys_values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The keys and values (B, L, d) of tokens (B, L, d), whatever padded ones hold."""
         keys_values = zero_padding(keys_values, mask)
-        return self.key(keys_values), self.value(keys_values)
+        keys = F.linear(keys_values, self.key.weight, bias_of_keys(self.key.bias))
+        return keys, self.value(keys_values)
 
     def attend(
         self,

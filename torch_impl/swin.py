@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_impl.attention import bias_of_keys
 from torch_impl.expansion import positive
 
 HIDDEN = -100.0
@@ -171,7 +172,9 @@ class WindowAttention(nn.Module):
         Returns:
             (B nW, N, dim).
         """
-        heads = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))
+        q, k, v = self.qkv.bias.chunk(3)
+        heads = F.linear(x, self.qkv.weight, torch.cat([q, bias_of_keys(k), v]))
+        heads = heads.unflatten(-1, (3, self.num_heads, -1))
         Q, K, V = heads.permute(2, 0, 3, 1, 4)
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
         if mask is not None:

@@ -66,6 +66,8 @@ class _Fit:
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.best_weights: dict[str, Tensor] = {}
+        self.interval: list[Step] = []
+        """The steps since the last record of the log."""
         self.earlier = 0.0
         self.began = time.perf_counter()
 
@@ -78,7 +80,8 @@ class _Fit:
         if self.folder:
             self.folder.append(record)
 
-    def log_steps(self, steps: list[Step]) -> None:
+    def log_steps(self) -> None:
+        steps, self.interval = self.interval, []
         last, seconds = steps[-1], sum(step.seconds for step in steps)
         rewards = [step.reward for step in steps if step.reward is not None]
         self.log(
@@ -111,7 +114,9 @@ class _Fit:
                 max_length=self.settings.max_length,
             )
         except InputError as error:
-            raise InputError(f"validation after step {self.training.step}: {error}") from error
+            left = self.what_is_left() if "NaN" in str(error) else ""
+            where = f"validation after step {self.training.step}"
+            raise InputError(f"{where}: {error}{left}") from error
         scores = quality.score(
             self.validation.references,
             captions,
@@ -137,20 +142,38 @@ class _Fit:
             self.best = record
             self.best_weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
             if self.folder:
-                run_folder.save(self.folder.best, model, {**self._identity(), "best": record})
+                self.folder.save(self.folder.best, model, {**self._identity(), "best": record})
 
     def _identity(self) -> dict[str, Any]:
-        return {"vocabulary": self.data.vocabulary.fingerprint, "data": self.data.fingerprint}
+        return {
+            "vocabulary": self.data.vocabulary.fingerprint,
+            "data": self.data.fingerprint,
+            "step": self.training.step,
+        }
 
     def save(self) -> None:
         if self.folder:
             state = {
                 **self._identity(),
                 "training": self.training.state_dict(),
+                "interval": [asdict(step) for step in self.interval],
                 "best": self.best,
                 "seconds": self.seconds,
             }
-            run_folder.save(self.folder.last, self.training.model, state)
+            self.folder.save(self.folder.last, self.training.model, state)
+
+    def what_is_left(self) -> str:
+        """Of a loss that is not finite: what to begin with again, a clause of its message."""
+        if self.folder is None:
+            return "; expected a lower learning rate"
+        self.folder.withdraw(self.training.step, only=not self.earlier)
+        path = self.folder.to_begin_with
+        if path is None:
+            return "; no checkpoint of a finite loss came before; expected a lower --learning-rate"
+        return (
+            f"; {path} of step {run_folder.load(path).state['step']} is kept; expected --initial "
+            f"{self.folder.path}, a lower --learning-rate and another --out"
+        )
 
     def resume(self) -> None:
         """Go on from the folder's last checkpoint, or start where a kill left none.
@@ -167,11 +190,17 @@ class _Fit:
             except ValueError as error:
                 raise InputError(str(error)) from error
             self.earlier, self.best = last.state["seconds"], last.state["best"]
+            self.interval = [Step(**step) for step in last.state["interval"]]
         if not self.folder:
             return
         if self.best:
             self.best_weights = run_folder.load(self.folder.best).weights
         self.history = self.folder.cut_log(self.training.step if last else -1)
+        if last is None and self.processes.first:
+            print(
+                f"captionbench: {self.folder.path}: no checkpoint to go on from, from the start",
+                file=sys.stderr,
+            )
 
 
 def fit(
@@ -213,7 +242,7 @@ def fit(
         device: where to train.
         computation: how a step is computed.
         log_every: steps from one record to the next; an epoch's last step has one too.
-        checkpoint_seconds: between two checkpoints within an epoch, taken after a record.
+        checkpoint_seconds: between two checkpoints within an epoch.
         progress: show a bar on stderr.
         processes: those that train together; the first alone validates and keeps the run, what it
             found is every one's result.
@@ -260,15 +289,14 @@ def fit(
             run.save()
         shown = progress and processes.first
         finished = _train(run, minutes, log_every, checkpoint_seconds, shown)
-    except (InputError, NonFiniteError) as error:
-        kept = folder is not None and folder.last.exists()
-        if folder and not kept:
-            folder.discard()
-        if isinstance(error, InputError):
-            raise
+    except NonFiniteError as error:
         images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
-        what_is_left = f"; {folder.last} is kept" if folder and kept else ""
-        raise InputError(f"{error}, images {images}, ...{what_is_left}") from error
+        raise InputError(f"{error}, images {images}, ...{run.what_is_left()}") from error
+    finally:
+        if folder and folder.to_begin_with is None:
+            folder.discard()
+    if folder and finished:
+        folder.prove()
     found = run.history, run.best, run.seconds
     history, best, seconds = processes.broadcast(found)
     model.load_state_dict(
@@ -298,7 +326,6 @@ def _train(
             "captionbench: the first step waits for torch.compile, which takes minutes",
             file=sys.stderr,
         )
-    interval: list[Step] = []
     saved = epoch_began = run.seconds
     bar = tqdm(
         total=epochs * per_epoch,
@@ -309,7 +336,9 @@ def _train(
     )
     with bar, closing(training.run(epochs)) as steps:
         for step in steps:
-            interval.append(step)
+            run.interval.append(step)
+            if run.folder:
+                run.folder.prove()
             bar.update()
             ends_epoch = step.position == per_epoch
             spent, epoch = run.seconds, step.epoch + 1
@@ -317,11 +346,9 @@ def _train(
             time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
             if minutes is not None:
                 time_is_up = processes.broadcast(time_is_up)
-            if step.position % log_every and not ends_epoch and not time_is_up:
-                continue
-            run.log_steps(interval)
-            bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"])
-            interval = []
+            if step.position % log_every == 0 or ends_epoch or time_is_up:
+                run.log_steps()
+                bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"])
             due = ends_epoch and (epoch == epochs or epoch % settings.validate_every == 0)
             if due or time_is_up:
                 run.validate()

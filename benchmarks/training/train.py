@@ -29,6 +29,8 @@ from torch_impl.models import AnyCaptioner
 
 PresetT = TypeVar("PresetT")
 
+_GOES_ON = "--resume goes on from what was saved last"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
@@ -84,8 +86,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--initial",
         type=Path,
         metavar="CHECKPOINT",
-        help="begin with another run's weights, whose words the data must have: also those kept of "
-        "a run whose loss was not finite",
+        help="begin with another run's best weights, whose words the data must have: also those "
+        "kept of a run whose loss was not finite",
     )
     training.add_argument(
         "--warm-up", type=int, metavar="STEPS", help="of the recipe's steps that have one"
@@ -117,9 +119,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
-    kept.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    kept.add_argument(
+        "--resume", action="store_true", help="go on with the run in the folder, if there is one"
+    )
     kept.add_argument("--log-every", type=int, default=50, metavar="STEPS")
-    kept.add_argument("--checkpoint-seconds", type=float, default=60, metavar="SECONDS")
+    kept.add_argument(
+        "--checkpoint-seconds",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="to pass before another checkpoint, beside that of every epoch's end (default: 60)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -140,10 +150,11 @@ def run(arguments: argparse.Namespace) -> int:
                 if not processes.speaks():
                     sys.exit(EXIT_BAD_INPUT)
                 raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{arguments.out}: {_GOES_ON}") from None
     except ProcessesError as error:
         raise InputError(
-            f"{error}; {arguments.out}: --resume goes on from what was saved last, with any number "
-            "of processes"
+            f"{error}; {arguments.out}: {_GOES_ON}, with any number of processes"
         ) from error
 
 
