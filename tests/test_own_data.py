@@ -215,6 +215,7 @@ def test_everything_bad_is_counted_and_named_or_left_out(tmp_path, capsys):
         (["--split", "90,20,-10"], "expected per cent"),
         (["--split", "0,50,50"], "no image is in the split 'train'"),
         (["--min-count", "0"], "--min-count is 0"),
+        (["--out", "data.json"], "--out data.json: expected a folder"),
         (["--tokens", "syllables"], "invalid choice: 'syllables'"),
         (["--captions", "none.csv"], "none.csv: no such file"),
         (["--images", "nowhere"], "nowhere: no such file, expected a zip file or a folder"),
@@ -324,8 +325,8 @@ def test_a_checkpoint_s_vocabulary_is_kept_and_what_it_does_not_know_is_counted(
 ):
     _, _, run = chinese
 
-    def train_on(captions, tokens):
-        place = tmp_path / tokens / str(len(captions[0]))
+    def train_on(captions, tokens, option="--vocabulary-of"):
+        place = tmp_path / f"{tokens} {option}" / str(len(captions[0]))
         place.mkdir(parents=True)
         file = written(place, {f"{i}.png": text for i, text in enumerate(captions)})
         options = ["--tokens", tokens, "--min-count", 1, "--split", "100,0,0", "--name", "more"]
@@ -333,7 +334,7 @@ def test_a_checkpoint_s_vocabulary_is_kept_and_what_it_does_not_know_is_counted(
         assert main("dataset", *words, *options) == 0
         data = place / "dataset_more.json"
         words = ["--karpathy", data, "--features", features_of(data, place / "features")]
-        options = ["--preset", "few", *SIZES, "--epochs", 1, "--vocabulary-of", run]
+        options = ["--preset", "few", *SIZES, "--epochs", 1, option, run]
         capsys.readouterr()
         return place / "run", main("train", *words, *options, "--out", place / "run")
 
@@ -347,9 +348,11 @@ def test_a_checkpoint_s_vocabulary_is_kept_and_what_it_does_not_know_is_counted(
     out, code = train_on(["abc", "def"], "characters")
     assert code == 2 and not out.exists()
     assert "its vocabulary has none of the words of more" in capsys.readouterr().err
-    out, code = train_on(["a dog", "a cat"], "words")
-    assert code == 2 and not out.exists()
-    assert "a vocabulary of characters, but more is captioned in words" in capsys.readouterr().err
+    refusal = "a vocabulary of characters, but more is captioned in words"
+    for option in ("--vocabulary-of", "--initial"):
+        out, code = train_on(["a dog", "a cat"], "words", option)
+        assert code == 2 and not out.exists()
+        assert refusal in capsys.readouterr().err
 
 
 def test_captions_in_words_are_tokenised_as_ever(folder):

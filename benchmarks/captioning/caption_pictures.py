@@ -22,6 +22,7 @@ from benchmarks.datasets import backbones, pictures
 from benchmarks.datasets.backbones import Backbone
 from benchmarks.datasets.batches import chunks
 from benchmarks.datasets.extract_features import PER_THREAD, in_parallel
+from benchmarks.datasets.pictures import Header
 from benchmarks.errors import InputError
 from benchmarks.files import check_writable, read_json, write_atomically
 from benchmarks.run_folder import RunFolder
@@ -250,18 +251,25 @@ def _check_names(paths: Sequence[Path]) -> None:
 def _openable(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
     """Those of ``paths`` whose headers are a picture's; what is peculiar is said on stderr.
 
+    What is bad is refused before the work begins, so all is read; what is skipped, when reached.
+
     Raises:
-        InputError: some are not, and ``skip_bad`` is not given; or none is.
+        InputError: some are not, or are damaged, and ``skip_bad`` is not given; or none is.
     """
-    kept, bad = [], []
-    for path in paths:
+
+    def look(path: Path) -> Header | InputError:
         try:
-            header = pictures.header(path)
+            return pictures.header(path, whole=not skip_bad)
         except InputError as error:
-            bad.append(error)
+            return error
+
+    kept, bad = [], []
+    for path, found in zip(paths, in_parallel(look, paths), strict=True):
+        if isinstance(found, InputError):
+            bad.append(found)
             continue
-        if header.frames > 1:
-            _say(f"{path}: holds {header.frames} pictures, the first is captioned")
+        if found.frames > 1:
+            _say(f"{path}: holds {found.frames} pictures, the first is captioned")
         kept.append(path)
     if bad and not skip_bad:
         named = "; ".join(map(str, bad[:NAMED]))

@@ -78,17 +78,26 @@ def split(data: CaptionData, name: str) -> Split:
     return data.splits[name]
 
 
-def with_words_of(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
-    """``data`` in the words of a run, and a line on stderr on what its vocabulary does not know.
+def check_tokens(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> None:
+    """Hold the tokens of a run to those of ``data``.
 
     Raises:
-        InputError: its tokens are not the data's, or it knows none of them.
+        InputError: words are not characters.
     """
     if vocabulary.tokeniser != data.vocabulary.tokeniser:
         raise InputError(
             f"{checkpoint}: a vocabulary of {vocabulary.tokeniser}, "
             f"but {data.name} is captioned in {data.vocabulary.tokeniser}"
         )
+
+
+def with_words_of(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
+    """``data`` in the words of a run, and a line on stderr on what its vocabulary does not know.
+
+    Raises:
+        InputError: its tokens are not the data's, or it knows none of them.
+    """
+    check_tokens(data, vocabulary, checkpoint)
     texts = [text for texts in data.splits["train"].references.values() for text in texts]
     total = sum(len(vocabulary.tokenise(text)) for text in texts)
     unknown = vocabulary.unknown(texts)

@@ -220,6 +220,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.min_count < 1:
         raise InputError(f"--min-count is {arguments.min_count}, expected at least 1")
+    if arguments.out.suffix == ".json":
+        raise InputError(f"--out {arguments.out}: expected a folder, for dataset_NAME.json")
     entries = caption_files.read(arguments.captions)
     if arguments.split and any(entry.split for entry in entries):
         raise InputError(f"--split: {arguments.captions} has splits of its own")

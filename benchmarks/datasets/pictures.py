@@ -34,7 +34,7 @@ warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself before its pixels are read."""
+    """What a file says of itself."""
 
     width: int
     height: int
@@ -75,14 +75,24 @@ def by_suffix(names: Iterator[str] | Sequence[str]) -> list[str]:
     return [str(p) for p in paths if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
 
 
-def header(path: Path) -> Header:
-    """What the file says of its picture; the pixels are not read.
+def header(path: Path, *, whole: bool = False) -> Header:
+    """What the file says of its picture.
+
+    Args:
+        path: the file.
+        whole: make of it what `read` does, of a JPEG at an eighth of its size, to find out
+            whether that can be done.
 
     Raises:
-        InputError: it cannot be opened, is no picture of a known format, or too large.
+        InputError: it cannot be opened, is no picture of a known format, or too large; with
+            ``whole``, all that `read` raises.
     """
     with _file(path) as file, _opened(file, path) as image:
-        return Header(*image.size, getattr(image, "n_frames", 1))
+        found = Header(*image.size, getattr(image, "n_frames", 1))
+        if whole:
+            image.draft("RGB", (1, 1))
+            _upright(image, path)
+        return found
 
 
 def read(path: Path) -> Image.Image:
@@ -116,16 +126,20 @@ def squeeze(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
 
 def _decode(file: IO[bytes], where: Path) -> Image.Image:
     with _opened(file, where) as image:
-        upright = ImageOps.exif_transpose(image)
-        if upright.mode[0] in "IF":
-            values = np.asarray(upright)
-            if upright.mode == "F" or values.min() < 0 or values.max() > 65535:
-                raise InputError(f"{where}: pixels of mode {upright.mode}, expected 8 or 16 bits")
-            return Image.fromarray((values // 257).astype(np.uint8)).convert("RGB")
-        if upright.has_transparency_data:
-            white = Image.new("RGBA", upright.size, "white")
-            return Image.alpha_composite(white, upright.convert("RGBA")).convert("RGB")
-        return upright.convert("RGB")
+        return _upright(image, where)
+
+
+def _upright(image: Image.Image, where: Path) -> Image.Image:
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode[0] in "IF":
+        values = np.asarray(upright)
+        if upright.mode == "F" or values.min() < 0 or values.max() > 65535:
+            raise InputError(f"{where}: pixels of mode {upright.mode}, expected 8 or 16 bits")
+        return Image.fromarray((values // 257).astype(np.uint8)).convert("RGB")
+    if upright.has_transparency_data:
+        white = Image.new("RGBA", upright.size, "white")
+        return Image.alpha_composite(white, upright.convert("RGBA")).convert("RGB")
+    return upright.convert("RGB")
 
 
 @contextmanager

@@ -275,6 +275,7 @@ def _initial(checkpoint: Path | None, data: CaptionData) -> AnyCaptioner | None:
     if checkpoint is None:
         return None
     model, vocabulary = load_captioner(checkpoint)
+    data_options.check_tokens(data, vocabulary, checkpoint)
     if vocabulary.fingerprint != data.vocabulary.fingerprint:
         raise InputError(
             f"{checkpoint}: a vocabulary of {len(vocabulary)}, which is not that of {data.name} "
