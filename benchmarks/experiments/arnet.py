@@ -84,8 +84,8 @@ IMAGES = {
         "other data",
         {"d_embedding": 64, "hidden_size": 64},
         _stages(
-            one_rate(3e-3, 2, 100),
-            one_rate(6e-4, 1, 100),
+            one_rate(2e-3, 6, 20),
+            one_rate(4e-4, 2, 20),
             captions_per_image=5,
             validation_images=250,
             max_length=30,
@@ -229,7 +229,7 @@ IMAGE_CAPTIONS = Experiment(
     tuple(IMAGES),
     {
         "scenes": "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
-        "reduced": "Flickr8k (with --features), 64 units, 2 + 1 epochs: on a CPU",
+        "reduced": "Flickr8k (with --features), 64 units, 6 + 2 epochs: on a CPU",
         "flickr8k": "Flickr8k, 512 units, 15 + 10 epochs: for a GPU",
     },
     3,

@@ -192,7 +192,7 @@ EXPERIMENT = Experiment(
     {
         "scenes": "2,000 generated scenes, LSTMs of 128 units, the others of d = 64, 3 + 2 epochs: "
         "a minute a row on a CPU",
-        "reduced": "Flickr8k (with --features), LSTMs of 64 units, the others of "
+        "reduced": "Flickr8k (with --features), LSTMs of 64 units, 6 + 2 epochs, the others of "
         "d = 64 and one layer, 2 + 1 epochs: on a CPU",
         "flickr8k": "Flickr8k, LSTMs of 512 units, 15 + 10 epochs, the others of d = 256, 8 + 4: "
         "for a GPU",
