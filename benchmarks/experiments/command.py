@@ -43,8 +43,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     middle_out.VIDEO_CAPTIONS,
     middle_out.SELF_ATTENTION,
 )
-WORK = records.LOCAL.parent / "runs"
-KEPT = records.LOCAL / "training.jsonl"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +73,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument(
-        "--work", type=Path, metavar="DIR", default=WORK, help="what unfinished runs keep"
+        "--work",
+        type=Path,
+        metavar="DIR",
+        default=records.LOCAL.parent / "runs",
+        help="what unfinished runs keep",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", default=KEPT, help="records (default: your report's)"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        default=records.LOCAL / "training.jsonl",
+        help="records (default: your report's)",
     )
     parser.add_argument("--minutes", type=float, help="begin no further run after so long")
     parser.add_argument("--list", action="store_true", help="print the tables and their forms")
