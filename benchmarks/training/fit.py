@@ -348,7 +348,7 @@ def _train(
                 time_is_up = processes.broadcast(time_is_up)
             if step.position % log_every == 0 or ends_epoch or time_is_up:
                 run.log_steps()
-                bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"])
+                bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"], refresh=False)
             due = ends_epoch and (epoch == epochs or epoch % settings.validate_every == 0)
             if due or time_is_up:
                 run.validate()
