@@ -46,6 +46,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("benchmarks.publish", "publish a run's records into reports/"),
 }
 
+GO_ON = ("features", "record", "reproduce", "report")
+"""Commands that, run again, do what is left of their work."""
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = tuple(ROOT / name for name in ("benchmarks", "reference", "torch_impl"))
 EXIT_BAD_INPUT = 2
@@ -119,8 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"captionbench: error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt as interruption:
-        how = f"; {interruption}" if str(interruption) else ""
-        print(f"captionbench: interrupted{how}", file=sys.stderr)
+        how = str(interruption) or ("the same command goes on" if command in GO_ON else "")
+        print("captionbench: interrupted" + (f"; {how}" if how else ""), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not an error, and nothing more to say

@@ -61,6 +61,21 @@ def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, raised, co
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "how", "said"),
+    [
+        ("report", (), "interrupted; the same command goes on"),
+        ("report", ("--resume does",), "interrupted; --resume does"),
+        ("equations", (), "interrupted"),
+    ],
+)
+def test_ctrl_c_says_how_to_go_on_where_one_can(monkeypatch, capsys, command, how, said):
+    module = importlib.import_module(cli.COMMANDS[command][0])
+    monkeypatch.setattr(module, "run", lambda _: (_ for _ in ()).throw(KeyboardInterrupt(*how)))
+    assert cli.main([command]) == cli.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == f"captionbench: {said}\n"
+
+
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """What writes a package of ours that has a command and a part: ``captionbench broken``."""
