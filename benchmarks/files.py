@@ -6,9 +6,8 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,29 +20,25 @@ from benchmarks.errors import InputError
 def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary neighbour of ``path`` that replaces it only when the block ends well.
 
-    On any failure, a full disk or Ctrl-C included, the old file stays as it was.
+    On any failure, a full disk or Ctrl-C included, the old file stays as it was. The neighbour has
+    one name, so that what a killed process leaves the next to write ``path`` takes over.
 
     Raises:
         InputError: the folder cannot be written or the disk is full.
     """
     path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    encoding = None if "b" in mode else "utf-8"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
-    try:
-        encoding = None if "b" in mode else "utf-8"
-        with os.fdopen(handle, mode, encoding=encoding) as file:
+        with partial.open(mode, encoding=encoding) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
+        partial.replace(path)
     except BaseException as error:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
             raise InputError(f"{path}: cannot be written ({reason})") from error

@@ -109,10 +109,16 @@ class RunFolder:
         Raises:
             InputError: the folder cannot be written, or the disk is full.
         """
-        if path.exists() and not _previous(path).exists():
+        kept = path.exists() and not _previous(path).exists()
+        if kept:
             with suppress(OSError):
                 _previous(path).hardlink_to(path)
-        save(path, model, state)
+        try:
+            save(path, model, state)
+        except InputError:
+            if kept:
+                _previous(path).unlink(missing_ok=True)
+            raise
 
     def prove(self) -> None:
         """A finite loss has come of the checkpoints: those before them need not be kept."""

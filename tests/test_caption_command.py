@@ -265,10 +265,14 @@ def test_a_picture_that_is_given_twice_is_captioned_once_and_overlays_need_their
     out, _ = captioned(place, capsys, picture, place / "images", picture)
     assert len(out.splitlines()) == COUNT
     twin = shutil.copy(picture, tmp_path / picture.name)
-    words = [picture, twin, "--checkpoint", place / "run", "--overlay", tmp_path / "overlay"]
-    assert "2 of the pictures would be drawn as scene_000000.png" in refused(
-        capsys, "caption", *words
-    )
+    words = ["--checkpoint", place / "run", "--overlay", tmp_path / "overlay"]
+    said = f"{picture} and {twin} would both be drawn as scene_000000.png.png"
+    assert said in refused(capsys, "caption", picture, twin, *words)
+    with Image.open(picture) as image:
+        image.save(tmp_path / "scene_000000.bmp")
+    assert main("caption", picture, tmp_path / "scene_000000.bmp", *words) == 0
+    drawn = {path.name for path in (tmp_path / "overlay").iterdir()}
+    assert drawn == {"scene_000000.png.png", "scene_000000.bmp.png"}
 
 
 def test_overlays_are_drawn_for_each_picture(place, learnt, tmp_path, capsys):

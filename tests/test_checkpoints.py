@@ -158,9 +158,14 @@ def test_foreign_files_are_named_for_what_they_are(tmp_path):
     save_file({"weight": torch.zeros(3)}, path)
     with pytest.raises(CheckpointError, match="but not a captionbench checkpoint"):
         checkpoints.load(path)
-    torch.save({"weight": torch.zeros(3)}, path)
-    with pytest.raises(CheckpointError, match="not a readable safetensors file"):
-        checkpoints.load(path)
+    for old in (False, True):
+        torch.save({"weight": torch.zeros(3)}, path, _use_new_zipfile_serialization=not old)
+        with pytest.raises(CheckpointError, match="a PyTorch file, expected a checkpoint"):
+            checkpoints.load(path)
+    for content in (b"", b"text"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="not a readable safetensors file"):
+            checkpoints.load(path)
     save_file({}, path, {"format": checkpoints.FORMAT, "version": "2"})
     with pytest.raises(CheckpointError, match="version 2 of the format, expected 1"):
         checkpoints.load(path)

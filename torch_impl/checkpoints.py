@@ -96,6 +96,13 @@ def load(path: Path) -> Checkpoint:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
+        with path.open("rb") as unreadable:
+            begins = unreadable.read(2)
+        if begins == b"PK" or begins[:1] == b"\x80":
+            raise CheckpointError(
+                f"{path}: a PyTorch file, expected a checkpoint (.safetensors); one that the "
+                "authors released takes load_released, or captionbench caption --words"
+            ) from error
         raise CheckpointError(
             f"{path}: not a readable safetensors file, truncated or damaged? ({error})"
         ) from error

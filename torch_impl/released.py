@@ -10,6 +10,7 @@ import itertools
 import math
 import pickle
 import re
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -149,7 +150,10 @@ def _read(path: Path) -> Any:
         what = "a folder" if path.is_dir() else "no such file"
         raise CheckpointError(f"{path}: {what}, expected a released checkpoint")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # a pickle of another protocol is read or refused, whatever PyTorch thinks of it
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         code = re.search(r"GLOBAL (\S+)", str(error))
         what = f"has code in it ({code[1]})" if code else "is no file of tensors and plain values"

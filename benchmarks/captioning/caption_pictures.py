@@ -51,8 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json and str(arguments.json) != "-":
         check_writable(arguments.json)
     paths = _openable(pictures.find(arguments.pictures), arguments.skip_bad)
-    if arguments.overlay:
-        _check_names(paths)
+    overlays = _overlay_names(paths) if arguments.overlay else {}
     backbone, captioner, vocabulary = _loaded(arguments)
     attending = captioner if isinstance(captioner, Captioner) else None
     if arguments.overlay and not attending:
@@ -77,7 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
             )
             for (path, rows), hypotheses in zip(batch, found, strict=True):
                 if arguments.overlay and attending:
-                    _overlay(arguments, attending, vocabulary, path, rows, hypotheses[0].tokens)
+                    tokens = hypotheses[0].tokens
+                    png = _drawn(path, attending, vocabulary, rows, tokens, arguments.head)
+                    with write_atomically(arguments.overlay / overlays[path], "wb") as file:
+                        file.write(png)
                 results.append(_result(path, hypotheses, vocabulary))
                 if as_lines:
                     bar.write(as_text(results[-1]), file=sys.stdout)
@@ -221,31 +223,33 @@ def _result(path: Path, hypotheses: Iterable[Found], vocabulary: Words) -> dict[
     return {"image": str(path), "captions": captions}
 
 
-def _overlay(
-    arguments: argparse.Namespace,
+def _drawn(
+    path: Path,
     model: Captioner,
     vocabulary: Words,
-    path: Path,
     features: Tensor,
     tokens: Sequence[int],
-) -> None:
-    """Write the best caption's overlay; the end token has no panel."""
-    weights = overlay.looks(model, features, tokens, arguments.head)
+    head: int | None,
+) -> bytes:
+    """A caption's overlay; the end token has no panel."""
+    weights = overlay.looks(model, features, tokens, head)
     words = [vocabulary.decode([token]) for token in tokens[1:] if token != model.end_id]
-    png = overlay.draw(pictures.read(path), words, weights[: len(words)])
-    with write_atomically(arguments.overlay / _overlay_name(path), "wb") as file:
-        file.write(png)
+    return overlay.draw(pictures.read(path), words, weights[: len(words)])
 
 
-def _overlay_name(path: Path) -> str:
-    return f"{path.stem}.png"
+def _overlay_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """What the pictures' overlays are called: dog.png, or dog.jpg.png where there are more dogs.
 
-
-def _check_names(paths: Sequence[Path]) -> None:
-    """Refuse pictures whose overlays would have one name."""
-    (name, count), *_ = Counter(map(_overlay_name, paths)).most_common(1)
-    if count > 1:
-        raise InputError(f"--overlay: {count} of the pictures would be drawn as {name}")
+    Raises:
+        InputError: two would have one name.
+    """
+    stems = Counter(path.stem for path in paths)
+    names = {path: f"{path.stem if stems[path.stem] == 1 else path.name}.png" for path in paths}
+    taken: dict[str, Path] = {}
+    for path, name in names.items():
+        if (other := taken.setdefault(name, path)) != path:
+            raise InputError(f"--overlay: {other} and {path} would both be drawn as {name}")
+    return names
 
 
 def _openable(paths: Sequence[Path], skip_bad: bool) -> list[Path]:

@@ -28,6 +28,9 @@ from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, bui
 from torch_impl.training import NonFiniteError, Step
 from torch_impl.weights import CheckpointError, fingerprint, load_weights
 
+NAMED = 8
+"""Images of a batch whose loss is not finite that are named."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -170,9 +173,13 @@ class _Fit:
         path = self.folder.to_begin_with
         if path is None:
             return "; no checkpoint of a finite loss came before; expected a lower --learning-rate"
+        step = run_folder.load(path).state["step"]
+        losses = [r["loss"] for r in self.history if r["kind"] == "steps" and r["step"] <= step]
+        losses += [one.loss for one in self.interval if one.step <= step]
+        loss = f", loss {losses[-1]:.3g}," if losses else ""
         return (
-            f"; {path} of step {run_folder.load(path).state['step']} is kept; expected --initial "
-            f"{self.folder.path}, a lower --learning-rate and another --out"
+            f"; {path} of step {step}{loss} is kept; expected --initial {self.folder.path}, a "
+            "lower --learning-rate and another --out"
         )
 
     def resume(self) -> None:
@@ -290,8 +297,9 @@ def fit(
         shown = progress and processes.first
         finished = _train(run, minutes, log_every, checkpoint_seconds, shown)
     except NonFiniteError as error:
-        images = ", ".join(map(str, run.batches.image_ids(error.epoch, error.position)[:8]))
-        raise InputError(f"{error}, images {images}, ...{run.what_is_left()}") from error
+        images = list(map(str, run.batches.image_ids(error.epoch, error.position)))
+        named = ", ".join(images[:NAMED]) + (", ..." if len(images) > NAMED else "")
+        raise InputError(f"{error}, images {named}{run.what_is_left()}") from error
     finally:
         if folder and folder.to_begin_with is None:
             folder.discard()

@@ -29,7 +29,7 @@ from torch_impl.models import AnyCaptioner
 
 PresetT = TypeVar("PresetT")
 
-_GOES_ON = "--resume goes on from what was saved last"
+_GOES_ON = "--resume goes on from what was saved last, if anything was"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
