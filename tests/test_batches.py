@@ -96,8 +96,13 @@ def test_padding_comes_after_the_end_and_after_the_last_row(drawn, size):
 
 @given(drawn=images, max_length=st.integers(1, 8))
 def test_a_caption_longer_than_the_model_is_cut(drawn, max_length):
-    for batch in batches_of(split_of(drawn), 3, max_length=max_length).epoch(0):
+    split = split_of(drawn)
+    batches = batches_of(split, 3, max_length=max_length)
+    for batch in batches.epoch(0):
         assert batch.tokens[:, :-1].shape[1] <= max_length
+    # a start and an end beside the words, of which the end is not read
+    words = [len(tokenise(text)) for texts in split.references.values() for text in texts]
+    assert batches.cut["captions"] == sum(count + 1 > max_length for count in words)
 
 
 def many(images: int = 300) -> Split:

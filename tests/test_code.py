@@ -42,6 +42,10 @@ def test_files_and_comments_are_cut_and_numbered(
     known = {token for source, _ in corpus[0] for token in source[:length]}
     for split, pairs in zip(data.splits.values(), corpus, strict=True):
         assert len(split.image_ids) == len(pairs)
+        assert split.cut == {
+            "sources": sum(len(source) > length for source, _ in pairs),
+            "captions": sum(len(words) > words_kept for _, words in pairs),
+        }
         for i, (source, words) in zip(split.image_ids, pairs, strict=True):
             ids = split.features.features(i)
             assert len(ids) == min(length, len(source))

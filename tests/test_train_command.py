@@ -434,3 +434,24 @@ def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_pa
     captions = caption(result.model, data.vocabulary, val, beam_size=chosen.validation_beam)
     scores = quality.score(val.references, captions, tokeniser="words", metrics=["CIDEr-D"])
     assert scores.values["CIDEr-D"] == result.best["CIDEr-D"]
+
+
+def test_captions_that_are_cut_are_counted_in_the_log(tmp_path, capsys):
+    data = scenes.make(train=12, val=4, test=1)
+    preset = PRESETS["scenes"]
+    recipe = replace(preset.settings.recipe, epochs=1, batch_size=20)
+    chosen = replace(preset.settings, recipe=recipe, max_length=6)
+    model = replace(configuration(data, recipe, preset.model), max_length=6)
+    lengths = [
+        len(data.vocabulary.tokenise(text))
+        for texts in data.splits["train"].references.values()
+        for text in texts
+    ]
+    longer = sum(length > 5 for length in lengths)
+    assert 0 < longer < len(lengths)
+    fit(data, model, chosen, 0, tmp_path / "run", progress=True)
+    assert log_of(tmp_path / "run")[0] == {"kind": "cut", "step": 0, "captions": longer}
+    assert f"{longer} captions are longer than the limit: cut" in capsys.readouterr().err
+    # a run that is resumed says it once
+    fit(data, model, chosen, 0, tmp_path / "run", resume=True)
+    assert [r["kind"] for r in log_of(tmp_path / "run")].count("cut") == 1

@@ -52,6 +52,8 @@ class Split:
     features: FeatureStore
     learned: Mapping[int, list[list[int]]] | None = None
     """The token ids that are learned of each image, if not those of its references in order."""
+    cut: Mapping[str, int] = field(default_factory=dict)
+    """How many "captions" and "sources" were longer than what is kept of them."""
 
 
 @dataclass(frozen=True)

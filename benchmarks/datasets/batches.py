@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -77,10 +78,19 @@ class CaptionBatches:
         self._tokens = {
             image: split.learned[image]
             if split.learned is not None
-            else [vocabulary.encode(vocabulary.tokenise(text))[: max_length + 1] for text in texts]
+            else [vocabulary.encode(vocabulary.tokenise(text)) for text in texts]
             for image in split.image_ids
             if (texts := split.references.get(image))
         }
+        self.cut = Counter(split.cut)
+        """How many "captions" and "sources" are longer than what is kept of them."""
+        if split.learned is None:
+            lengths = (len(ids) for captions in self._tokens.values() for ids in captions)
+            self.cut["captions"] += sum(length > max_length + 1 for length in lengths)
+            self._tokens = {
+                image: [ids[: max_length + 1] for ids in captions]
+                for image, captions in self._tokens.items()
+            }
         self.captions = sum(map(len, self._tokens.values()))
         if not self.captions:
             raise InputError("the split to train on has no captions")
@@ -161,6 +171,8 @@ class ImageBatches:
         """Find the images."""
         if batch_size < 1:
             raise InputError(f"batch size is {batch_size}, expected at least 1")
+        self.cut = Counter(split.cut)
+        """As of `CaptionBatches`; the references that samples are rewarded by are whole."""
         self.split = split
         self.seed = seed
         self._batch_size = batch_size

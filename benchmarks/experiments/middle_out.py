@@ -153,7 +153,10 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
         i: [words.encode(i, caption, max_length - 1) for caption in captions]
         for i, captions in train.references.items()
     }
-    return replace(data, splits={**data.splits, "train": replace(train, learned=learned)})
+    # a caption whose halves both end has two end tokens
+    cut = sum(ids.count(END_ID) < 2 for captions in learned.values() for ids in captions)
+    train = replace(train, learned=learned, cut={"captions": cut})
+    return replace(data, splits={**data.splits, "train": train})
 
 
 def train(

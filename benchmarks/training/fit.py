@@ -83,6 +83,14 @@ class _Fit:
         if self.folder:
             self.folder.append(record)
 
+    def log_cut(self, said: bool) -> None:
+        """How many captions and sources are longer than what is learned of them, if any are."""
+        if cut := {what: count for what, count in self.batches.cut.items() if count}:
+            self.log({"kind": "cut", "step": 0, **cut})
+            if said:
+                counts = " and ".join(f"{count:,} {what}" for what, count in cut.items())
+                print(f"captionbench: {counts} are longer than the limit: cut", file=sys.stderr)
+
     def log_steps(self) -> None:
         steps, self.interval = self.interval, []
         last, seconds = steps[-1], sum(step.seconds for step in steps)
@@ -290,11 +298,13 @@ def fit(
         )
     if processes.broadcast(resume):
         run.resume()
+    shown = progress and processes.first
     try:
-        if improve and not run.history:
-            run.validate()
-            run.save()
-        shown = progress and processes.first
+        if not run.training.step and not run.history:
+            run.log_cut(shown)
+            if improve:
+                run.validate()
+                run.save()
         finished = _train(run, minutes, log_every, checkpoint_seconds, shown)
     except NonFiniteError as error:
         images = list(map(str, run.batches.image_ids(error.epoch, error.position)))
