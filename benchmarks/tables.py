@@ -240,7 +240,16 @@ def _beside(cell: Cell) -> str:
     if cell.interval is not None:
         ours += " [{}, {}]".format(*map(number, cell.interval))
     said = f" ({cell.note})" if cell.note and cell.corrected is None else ""
-    return f"paper {printed}{said} | {_whose(cell)} {ours} | {cell.status}"
+    return f"paper {printed}{said} | {_whose(cell)} {ours} | {cell.status}{_source(cell)}"
+
+
+def _source(cell: Cell) -> str:
+    """The data and the seeds of ours, where it has them."""
+    made = cell.record or []
+    names = dict.fromkeys(one["data"]["name"] for one in made if one["data"])
+    seeds = dict.fromkeys(seed for one in made for seed in one["seeds"] or ())
+    what = [*names, *([f"seeds {', '.join(map(str, seeds))}"] if seeds else [])]
+    return f" ({'; '.join(what)})" if what else ""
 
 
 def _whose(cell: Cell) -> str:

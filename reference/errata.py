@@ -237,7 +237,7 @@ ERRATA: tuple[Erratum, ...] = (
         MIDDLE_OUT,
         "4.1, Table 1",
         "the text removes the self-attention, the table's row is named with it",
-        "both are run, and named",
+        "both can be run, and are named",
         "text and table contradict each other",
     ),
     Erratum(

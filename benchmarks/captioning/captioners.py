@@ -115,7 +115,8 @@ def middle_word(vocabulary: object, word: str | None) -> int | None:
         return None
     if not isinstance(vocabulary, Vocabulary):
         raise InputError("a middle word for a released checkpoint, expected none")
-    return middle_words.word_id(vocabulary, word)
+    # as in a caption: in small letters, say
+    return middle_words.word_id(vocabulary, " ".join(vocabulary.tokenise(word)))
 
 
 def is_exported(place: Path) -> bool:

@@ -183,7 +183,7 @@ class RecurrentCaptioner(nn.Module):
         mask = padding_mask(memory_lengths, memory)
         if self.configuration.source == "features":
             if mask is None:
-                return memory.mean(1)
+                return memory.sum(1) / max(memory.shape[1], 1)
             rows = mask.sum(1, keepdim=True).clamp(min=1)
             return zero_padding(memory, mask).sum(1) / rows.to(memory.dtype)
         if mask is None:

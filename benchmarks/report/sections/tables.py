@@ -85,8 +85,8 @@ def every_table(records: Sequence[Record]) -> Section:
         rows += [_figure(paper, f, records) for f in tables.figures if f.data]
     blocks: list[Block] = [
         Paragraph(
-            "`captionbench tables PAPER --table NAME` prints any of them cell by cell. Nothing "
-            "is filled in from the paper: a cell of ours is measured here, **predicted** where "
+            "`captionbench tables PAPER --table NAME` prints a table of numbers cell by cell. "
+            "Nothing is filled in from the paper: a cell of ours is measured, **predicted** where "
             "that is said, or empty. What is **drawn** or **shown** is counted by drawings, not by "
             "cells, and stands in its paper's section, which says by which models, beam and seed "
             "captions are; tables that one drawing serves name each other."
