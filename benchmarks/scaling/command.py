@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         key = running.key(ladder, budget, described, arguments.tiny)
         found = [record for record in known if record["key"] == key]
         if not found:
+            sizes = f"{ladder.symbol} = {ladder.sizes[0]} to {ladder.sizes[-1]}"
+            tqdm.write(f"{ladder.name}, {sizes} ...", file=sys.stderr)
             found = running.climb(ladder, device, count, budget, best, tiny=arguments.tiny)
             if path:
                 records.append(found, path)
