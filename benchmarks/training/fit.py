@@ -211,7 +211,7 @@ class _Fit:
         if self.best:
             self.best_weights = run_folder.load(self.folder.best).weights
         self.history = self.folder.cut_log(self.training.step if last else -1)
-        if last is None and self.processes.first:
+        if last is None:
             print(
                 f"captionbench: {self.folder.path}: no checkpoint to go on from, from the start",
                 file=sys.stderr,
