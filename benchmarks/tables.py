@@ -248,7 +248,9 @@ def _source(cell: Cell) -> str:
     made = cell.record or []
     names = dict.fromkeys(one["data"]["name"] for one in made if one["data"])
     seeds = dict.fromkeys(seed for one in made for seed in one["seeds"] or ())
-    what = [*names, *([f"seeds {', '.join(map(str, seeds))}"] if seeds else [])]
+    what = list(names)
+    if seeds:
+        what.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}")
     return f" ({'; '.join(what)})" if what else ""
 
 

@@ -86,7 +86,9 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
         for line in capsys.readouterr().out.splitlines()
         if line.strip().startswith(f"{BOTH} | CIDEr-D")
     ]
-    assert "paper 122.2 | ours" in line and line.endswith("other data")
+    assert "paper 122.2 | ours" in line and line.endswith(
+        "| other data (scenes, tiny sizes; seed 0)"
+    )
     build.document(records.read(out))
 
 
