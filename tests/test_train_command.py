@@ -303,7 +303,7 @@ def test_a_folder_that_is_a_file_is_a_line(tmp_path, capsys):
 
 def test_steps_that_can_change_nothing_are_said_to(tmp_path, capsys):
     assert main(*TRAIN, "--epochs", 1, "--batch-size", 60, "--out", tmp_path / "run") == 0
-    said = "1 steps in all, and the optimiser's first 5 change no weight"
+    said = "steps in all: 1, and the optimiser's first 5 change no weight"
     assert said in capsys.readouterr().err
 
 

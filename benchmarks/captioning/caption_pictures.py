@@ -248,7 +248,10 @@ def _overlay_names(paths: Sequence[Path]) -> dict[Path, str]:
     taken: dict[str, Path] = {}
     for path, name in names.items():
         if (other := taken.setdefault(name, path)) != path:
-            raise InputError(f"--overlay: {other} and {path} would both be drawn as {name}")
+            raise InputError(
+                f"--overlay: {other} and {path} would both be drawn as {name}, expected a folder "
+                "of overlays for each"
+            )
     return names
 
 

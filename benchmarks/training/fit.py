@@ -335,7 +335,7 @@ def _train(
     idle = settings.recipe.idle_updates
     if progress and epochs * per_epoch <= idle:
         print(
-            f"captionbench: {epochs * per_epoch} steps in all, and the optimiser's first {idle} "
+            f"captionbench: steps in all: {epochs * per_epoch}, and the optimiser's first {idle} "
             "change no weight: expected more epochs or smaller batches",
             file=sys.stderr,
         )
