@@ -188,7 +188,7 @@ def refused(path: Path) -> str:
     return message
 
 
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol 4")
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("kind", [Shell, Opens])
 @pytest.mark.parametrize("form", ["zip", "legacy", "pickle 2", "pickle 4", "key"])
 def test_code_in_a_file_is_refused_and_not_executed(
