@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -43,6 +44,24 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             reason = error.strerror or str(error)
             raise InputError(f"{path}: cannot be written ({reason})") from error
         raise
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Have ``path`` to oneself: another process that asks for it waits until the block ends.
+
+    Raises:
+        InputError: its folder cannot be written.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except OSError as error:
+        raise InputError(f"{lock}: cannot be written ({error.strerror})") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def check_writable(path: Path) -> None:

@@ -1,12 +1,17 @@
 """The experiments on captions: rows differ in what they are named for, and fill two tables each."""
 
 import lzma
+import pickle
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from benchmarks import records
+from benchmarks.cli import main
 from benchmarks.datasets import code, scenes
+from benchmarks.errors import InputError
 from benchmarks.experiments import (
     arnet,
     captions,
@@ -16,6 +21,7 @@ from benchmarks.experiments import (
     reconstruction_weight,
 )
 from benchmarks.experiments.captions import one_rate
+from benchmarks.experiments.command import EXPERIMENTS
 from benchmarks.experiments.experiment import Place
 from benchmarks.scores import quality
 from benchmarks.training.presets import Settings
@@ -59,6 +65,29 @@ def test_a_row_of_arnet_is_scored_and_measured_and_begins_as_its_baseline(images
         first[row] = scored["details"]["validations"][0]
     # the same training, to its seconds: it was not done again
     assert len({str(validation) for validation in first.values()}) == 1
+
+
+def test_rows_side_by_side_are_what_they_are_in_turn(images, tmp_path):
+    words = ["reproduce", "arnet", "--table", "1", "--seeds", "1", "--only", *arnet.ROWS[:2]]
+    found = []
+    for name, options in (("in turn", []), ("side by side", ["--processes", "2"])):
+        out = tmp_path / f"{name}.jsonl"
+        paths = ["--work", str(tmp_path / name), "--out", str(out)]
+        assert main([*words, *paths, *options]) == 0
+        found.append({})
+        for record in records.read(out):
+            scored = record["checkpoint"], record["values"].get("CIDEr-D")
+            found[-1][record["what"]["table"], record["what"]["row"]] = scored
+    assert len(found[0]) == 4 and found[0] == found[1]
+
+
+def test_every_run_can_be_sent_to_another_process(tmp_path):
+    place = Place(tmp_path, tmp_path / "work", features=tmp_path)
+    for experiment in EXPERIMENTS:
+        for form in experiment.forms:
+            with suppress(InputError):  # data that is not here
+                for run in experiment.runs(form, place, [0]):
+                    assert pickle.loads(pickle.dumps(run)).key == run.key
 
 
 def test_arnet_s_regularisers_are_what_the_rows_say(images, place, monkeypatch):

@@ -52,7 +52,8 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
     assert status == 0
     assert "Times smaller, seeds 0 to 1: MSE" in capsys.readouterr().out
     rows = [record["what"]["row"] for record in made]
-    assert rows == [row for row, _ in MODELS.values()] + list(RATIOS)
+    assert sorted(rows[:4]) == sorted(row for row, _ in MODELS.values())
+    assert rows[4:] == list(RATIOS)
     for record in made:
         assert (record["kind"], record["status"], record["seeds"]) == (
             "denoising",

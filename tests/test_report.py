@@ -1,20 +1,12 @@
 """The report: a pure function of records, whole in one file, silent where nothing was measured."""
 
-import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from functools import partial
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tqdm import tqdm
 
 from benchmarks import equations, papers, publish, records
 from benchmarks.cli import main
@@ -174,81 +166,6 @@ def test_every_row_of_a_table_has_all_its_cells(rows):
     assert parse(page).rows == [2] * (1 + len(rows))
     lines = markdown.table(Table("t", "c", ("a", "b"), [["x|y", 1.0]])).splitlines()
     assert lines[-1] == "| x\\|y | 1 |"
-
-
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    """What three jobs side by side gave, and the folder of their records."""
-    folder = tmp_path_factory.mktemp("ended")
-    planned = [jobs.Job(f"job {i}", f"key {i}", one_record, (i,)) for i in range(3)]
-    return list(jobs.run_all(planned, folder / "r.jsonl")), folder
-
-
-def test_jobs_with_a_record_are_not_run_again(ended):
-    first, folder = ended
-    assert {job.name for job, _ in first} == {"job 0", "job 1", "job 2"}
-    assert len(records.load(folder)) == 3
-
-
-def one_record(key, seed):
-    return [{**ablation_record("attention | attention", seed, [1.0]), "key": key}]
-
-
-def failing(key):
-    raise ValueError("this job fails")
-
-
-def test_a_failing_job_keeps_what_had_ended(ended, tmp_path):
-    _, folder = ended
-    path = Path(shutil.copy(folder / "r.jsonl", tmp_path))
-    with pytest.raises(ValueError, match="this job fails"):
-        list(jobs.run_all([jobs.Job("bad", "b", failing)], path))
-    assert records.read(path) == records.read(folder / "r.jsonl")
-
-
-def waiting(key):
-    for _ in tqdm(range(600), disable=True):
-        time.sleep(1)
-
-
-STARTED = """
-import multiprocessing, os
-from pathlib import Path
-from benchmarks.report import jobs
-from tests.test_report import waiting
-
-try:
-    print("started", flush=True)
-    list(jobs.run_all([jobs.Job("a", "k", waiting), jobs.Job("b", "k", waiting)], Path("r.jsonl")))
-except KeyboardInterrupt:
-    left = multiprocessing.active_children()
-    try:
-        ended, _ = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:  # it was before the first one
-        ended = 0
-    print(left, ended)
-"""
-
-
-@pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 6.0])
-def test_ctrl_c_leaves_no_process_and_no_noise(after, tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", STARTED],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(records.ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # what a shell starts in the background ignores Ctrl-C
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stdout.readline() == "started\n"
-    time.sleep(after)
-    # as a terminal does, to all of them
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=50)
-    assert (out, err, process.returncode) == ("[] 0\n", "", 0)
 
 
 @pytest.fixture

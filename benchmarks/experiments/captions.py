@@ -16,7 +16,7 @@ from benchmarks.datasets import CaptionData, karpathy, scenes
 from benchmarks.datasets.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Place
-from benchmarks.files import sha256
+from benchmarks.files import alone, sha256
 from benchmarks.records import Record
 from benchmarks.training.fit import Result, fit
 from benchmarks.training.presets import Settings
@@ -89,7 +89,7 @@ def in_stages(
 
     The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is
     kept in a folder of its own, which another row that begins alike goes on from, and a killed run
-    too.
+    too. Of processes that are at the same stage one trains, and the others wait for it.
     """
     results: list[Result] = []
     begun: list[Any] = [data.fingerprint, configuration.to_dict(), seed]
@@ -98,8 +98,8 @@ def in_stages(
     for settings in stages:
         begun.append(settings)
         folder = place.work / records.key_of("stage", *map(str, begun))
-        results.append(
-            fit(
+        with alone(folder):
+            result = fit(
                 data,
                 configuration,
                 settings,
@@ -110,7 +110,7 @@ def in_stages(
                 device=place.device,
                 progress=place.progress,
             )
-        )
+        results.append(result)
     return results
 
 

@@ -6,8 +6,12 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+
+from tqdm import tqdm
 
 from benchmarks import papers, records
 from benchmarks.devices import check_device
@@ -25,7 +29,9 @@ from benchmarks.experiments import (
     reconstruction_weight,
     words,
 )
-from benchmarks.experiments.experiment import Experiment, Place
+from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.processes import Job, run_all
+from benchmarks.records import Record
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     arnet.IMAGE_CAPTIONS,
@@ -86,6 +92,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=records.LOCAL / "training.jsonl",
         help="records (default: your report's)",
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="do so many runs side by side, on one thread each (default: one after the other)",
+    )
     parser.add_argument("--minutes", type=float, help="begin no further run after so long")
     parser.add_argument("--list", action="store_true", help="print the tables and their forms")
 
@@ -110,46 +122,86 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--seeds {arguments.seeds}: expected at least 1")
     if arguments.minutes is not None and not arguments.minutes > 0:
         raise InputError(f"--minutes {arguments.minutes}: expected above 0")
+    if arguments.processes is not None and arguments.processes < 1:
+        raise InputError(f"--processes {arguments.processes}: expected at least 1")
     if arguments.out.is_dir():
         raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
     check_device(arguments.device)
-    place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
+    shown = arguments.processes is None  # the bars of several would write over each other
+    place = Place(arguments.data, arguments.work, arguments.device, shown, arguments.features)
     known = {record["key"] for record in records.load(records.PUBLISHED)}
     if arguments.out.exists():
         known |= {record["key"] for record in records.read(arguments.out)}
-    began, left = time.perf_counter(), 0
+    until = float("inf") if arguments.minutes is None else time.time() + 60 * arguments.minutes
+    runs: dict[str, Run] = {}
+    jobs = []
     for experiment in experiments:
         form = arguments.form or experiment.forms[0]
-        if form not in experiment.forms:
-            raise InputError(f"--form {form}: expected one of {', '.join(experiment.forms)}")
-        runs = experiment.runs(form, place, range(arguments.seeds or experiment.seeds))
-        rows = dict.fromkeys(run.row for run in runs)
-        if arguments.only:
-            # a whole name is that row's alone
-            begun = tuple(name for name in arguments.only if name not in rows)
-            asked = {row: None for row in rows if row in arguments.only or row.startswith(begun)}
-            if not asked:
-                of = f"of table {', '.join(experiment.tables)}"
-                raise InputError(f"--only: no row {of} is so, expected one of {'; '.join(rows)}")
-            rows = asked
-        for run in runs:
-            if run.row not in rows or run.key in known:
-                continue
-            if arguments.minutes and time.perf_counter() - began > 60 * arguments.minutes:
-                left += 1
-                continue
-            print(f"{run.name}, {form}", file=sys.stderr)
-            made = run.make()
-            records.append(made, arguments.out)
+        asked = _asked(experiment, form, place, arguments.seeds, arguments.only)
+        if arguments.processes is not None:
+            # a row that goes on from another comes when that has gone on, and need not wait
+            rows = [run.row for run in asked]
+            asked.sort(key=lambda run: rows.index(run.row))
+        for run in asked:
+            if run.key not in known:
+                runs[run.key] = run
+                jobs.append(Job(f"{run.name}, {form}", run.key, _make, (run, form, until)))
+    left = 0
+    with closing(_done(jobs, arguments.out, arguments.processes)) as done:
+        for job, made in done:
+            left += not made
             for record in made:
                 values = ", ".join(f"{name} {v:.4g}" for name, v in record["values"].items())
                 what = record["what"]
-                named = replace(run, row=what["row"]).name
-                print(f"table {what['table']}: {named}: {values}")
+                named = replace(runs[job.key], row=what["row"]).name
+                print(f"table {what['table']}: {named}: {values}", flush=True)
     if left:
         print(f"{left} runs are left, run again")
     print(f"{arguments.out}: the records; captionbench tables {arguments.paper} shows them")
     return 0
+
+
+def _asked(
+    experiment: Experiment, form: str, place: Place, seeds: int | None, only: Sequence[str] | None
+) -> list[Run]:
+    """The runs of the rows that are asked for."""
+    if form not in experiment.forms:
+        raise InputError(f"--form {form}: expected one of {', '.join(experiment.forms)}")
+    runs = experiment.runs(form, place, range(seeds or experiment.seeds))
+    if not only:
+        return runs
+    rows = dict.fromkeys(run.row for run in runs)
+    # a whole name is that row's alone
+    begun = tuple(name for name in only if name not in rows)
+    asked = {row for row in rows if row in only or row.startswith(begun)}
+    if not asked:
+        of = f"of table {', '.join(experiment.tables)}"
+        raise InputError(f"--only: no row {of} is so, expected one of {'; '.join(rows)}")
+    return [run for run in runs if run.row in asked]
+
+
+def _make(key: str, run: Run, form: str, until: float) -> list[Record]:
+    """The run's records; none if it is too late to begin it."""
+    if time.time() > until:
+        return []
+    print(f"{run.name}, {form}", file=sys.stderr)
+    return run.make()
+
+
+def _done(
+    jobs: Sequence[Job], out: Path, processes: int | None
+) -> Generator[tuple[Job, list[Record]], None, None]:
+    """Each job with its records, which are in ``out``, in this process or in ``processes``."""
+    if processes is not None:
+        with tqdm(total=len(jobs), unit="run", file=sys.stderr) as bar:
+            for done in run_all(jobs, out, processes):
+                bar.update()
+                yield done
+        return
+    for job in jobs:
+        made = job.run()
+        records.append(made, out)
+        yield job, made
 
 
 def _chosen(paper: str | None, table: str | None) -> list[Experiment]:

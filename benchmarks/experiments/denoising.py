@@ -27,7 +27,7 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.files import read_bytes, read_json, sha256, write_atomically
+from benchmarks.files import alone, read_bytes, read_json, sha256, write_atomically
 from benchmarks.records import Record
 from torch_impl.denoising import Denoiser, Sequences, draw_sequences, mse, orders, symmetric_mse
 
@@ -264,12 +264,14 @@ def trained(name: str, seeds: range, settings: Settings, place: Place) -> Traini
     """
     training = Training(name, seeds, settings, place.device)
     folder = place.work / f"denoising-{settings.steps}-steps-{len(seeds)}-seeds"
-    prepare(folder, {"settings": asdict(settings), "seeds": len(seeds)})
     path = folder / f"{name}.pt"
-    if path.exists():
-        training.load(path)
-    every = max(1, settings.steps // EVALUATIONS)
-    train(training, path, evaluate_every=every, progress=place.progress, name=name)
+    with alone(folder):
+        prepare(folder, {"settings": asdict(settings), "seeds": len(seeds)})
+    with alone(path):
+        if path.exists():
+            training.load(path)
+        every = max(1, settings.steps // EVALUATIONS)
+        train(training, path, evaluate_every=every, progress=place.progress, name=name)
     return training
 
 
@@ -334,10 +336,15 @@ def _run(form: str, place: Place, row: str, seeds: range, key: str) -> list[Reco
 
 
 def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """Every row with all seeds at once, the models before what compares them."""
+    """Every row with all seeds at once, the models before what compares them.
+
+    Self-attention, which takes longer, comes first, so that two processes end together.
+    """
     together = range(seeds[0], seeds[-1] + 1)
+    plain = [row for row, options in MODELS.values() if options["self_attention"] == "none"]
+    with_attention = [row for row, _ in MODELS.values() if row not in plain]
     found = []
-    for row in MODELS_OF:
+    for row in (*with_attention, *plain, *RATIOS):
         key = records.key_of("denoising", row, asdict(FORMS[form]), list(together))
         make = partial(_run, form, place, row, together, key)
         found.append(Run(row, together, key, make))

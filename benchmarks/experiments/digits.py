@@ -27,7 +27,7 @@ from benchmarks import records
 from benchmarks.datasets.digits import CLASSES, LAYOUT, Digits, Mnist, load, permutation
 from benchmarks.errors import InputError
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.files import read_bytes, sha256, write_atomically
+from benchmarks.files import alone, read_bytes, sha256, write_atomically
 from benchmarks.records import Record
 from torch_impl.auto_reconstructor import AutoReconstructor, joint_loss
 from torch_impl.models import SequenceClassifier
@@ -233,7 +233,8 @@ def _run(form: str, place: Place, row: str, seed: int, key: str, first: str) -> 
     lambdas = 0.0, LAMBDA if row == ARNET else 0.0
     for number, (epochs, name) in enumerate(zip(size.epochs, (first, key), strict=True)):
         path = place.work / f"{name}.pt"
-        training.stage(number, epochs, path, lambdas[number], place.progress)
+        with alone(path):
+            training.stage(number, epochs, path, lambdas[number], place.progress)
     training.model.load_state_dict(training.weights)
     return [
         records.make(

@@ -27,7 +27,7 @@ from benchmarks.experiments.captions import flickr8k, in_stages, one_rate
 from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.experiments.middle_out_scores import PAPER, Trained
 from benchmarks.experiments.middle_word_classifier import Schedule
-from benchmarks.files import sha256
+from benchmarks.files import alone, sha256
 from benchmarks.records import Record
 from benchmarks.scores import java
 from benchmarks.training.fit import Result
@@ -177,7 +177,10 @@ def train(
     classifier, initial = None, None
     if two_sides:
         hidden_size = form.model["hidden_size"]
-        classifier = middle_word_classifier.trained(words, hidden_size, form.schedule, seed, place)
+        with alone(place.work / f"middle-words-{seed}"):
+            classifier = middle_word_classifier.trained(
+                words, hidden_size, form.schedule, seed, place
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             begun = build(configuration)

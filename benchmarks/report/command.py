@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.processes import Job, run_all
 from benchmarks.records import PUBLISHED, ROOT, Record
 from benchmarks.report import build, jobs, pictures
 
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(bool(failed))
 
 
-def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
+def measure(planned: list[Job], folder: Path) -> list[Record]:
     """Run the planned jobs that have no record under ``folder`` yet; the records to report.
 
     Those are the planned jobs', and those of commands of their own (training, timing) kept there.
@@ -88,7 +89,7 @@ def measure(planned: list[jobs.Job], folder: Path) -> list[Record]:
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
     path = folder / "report.jsonl"
     bar = tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr)
-    with bar, closing(jobs.run_all(missing, path)) as running:
+    with bar, closing(run_all(missing, path)) as running:
         for job, _ in running:
             bar.write(job.name, file=sys.stderr)
             bar.update()

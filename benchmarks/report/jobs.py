@@ -1,4 +1,4 @@
-"""The main job: what `captionbench report` measures, each piece once, in parallel processes.
+"""The main job: what `captionbench report` measures, each piece once.
 
 A job's key hashes everything its numbers depend on, what can score included: with Java installed,
 what could not be scored is. A job whose key has a record on this machine is
@@ -7,21 +7,10 @@ not run again, so an interrupted run goes on where it was and a second one is qu
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
-
-import torch
-from tqdm import tqdm
 
 from benchmarks import equations, records
 from benchmarks.datasets import captions
@@ -30,26 +19,13 @@ from benchmarks.experiments.experiment import Place, Run
 from benchmarks.files import sha256
 from benchmarks.hardware import training_time
 from benchmarks.operations import table_vi
+from benchmarks.processes import Job
 from benchmarks.records import Record
 from benchmarks.report import ablation
 from benchmarks.scores import java, quality
 from benchmarks.verify import table
 from benchmarks.verify.command import EXAMPLES, QUICK
 from reference.equations import PAPERS
-
-
-@dataclass(frozen=True)
-class Job:
-    """A piece of the main job: a module-level function that gives records, and its arguments."""
-
-    name: str
-    key: str
-    function: Callable[..., list[Record]]
-    arguments: tuple[Any, ...] = ()
-
-    def run(self) -> list[Record]:
-        """Measure."""
-        return self.function(self.key, *self.arguments)
 
 
 @dataclass(frozen=True)
@@ -216,76 +192,3 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
     key = records.key_of("equations", equations.entries())
     jobs.append(Job("list equations", key, record_equations))
     return jobs
-
-
-def _start_worker() -> None:
-    # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    # by default its bars share a semaphore between processes, which a process that is ended leaks
-    tqdm.set_lock(threading.RLock())
-
-
-@contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block; processes started in it never hear of it.
-
-    They inherit that it is blocked, but not a handler. Here it is handled none the less: libraries'
-    threads, which do not block it, receive it too.
-    """
-    pressed: list[int] = []
-    in_main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGINT)
-    if in_main:
-        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    try:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    finally:
-        if in_main:
-            signal.signal(signal.SIGINT, handler)
-        if pressed:
-            signal.raise_signal(signal.SIGINT)
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the pool at once, and wait until none of its processes is left."""
-    processes = list((pool._processes or {}).values())
-    for process in processes:
-        process.terminate()
-    pool.shutdown(cancel_futures=True)
-    for process in processes:
-        process.join()
-
-
-def run_all(jobs: Sequence[Job], path: Path) -> Generator[tuple[Job, list[Record]], None, None]:
-    """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
-
-    A job that fails, or Ctrl-C, stops the rest; what had ended is kept.
-    """
-    with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
-        resource_tracker.ensure_running()
-    workers = max(1, min(os.cpu_count() or 1, len(jobs)))
-    pool: ProcessPoolExecutor | None = None
-    pending: dict[Future[list[Record]], Job] | None = None
-    try:
-        with _ctrl_c_held():
-            context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-            pending = {pool.submit(job.run): job for job in jobs}
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                job = pending.pop(future)
-                made = future.result()
-                records.append(made, path)
-                yield job, made
-    finally:
-        with _ctrl_c_held():
-            if pool and (pending or pending is None):
-                _stop(pool)
-            elif pool:
-                pool.shutdown()

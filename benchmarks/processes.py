@@ -1,0 +1,126 @@
+"""Jobs side by side in processes of one thread each; Ctrl-C ends them all, and leaves nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.records import Record
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work: a module-level function that gives records, and its arguments."""
+
+    name: str
+    key: str
+    function: Callable[..., list[Record]]
+    arguments: tuple[Any, ...] = ()
+
+    def run(self) -> list[Record]:
+        """Do it."""
+        return self.function(self.key, *self.arguments)
+
+
+def _start_worker() -> None:
+    # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    # by default its bars share a semaphore between processes, which a process that is ended leaks
+    tqdm.set_lock(threading.RLock())
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block; processes started in it never hear of it.
+
+    They inherit that it is blocked, but not a handler. Here it is handled none the less: libraries'
+    threads, which do not block it, receive it too.
+    """
+    pressed: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    if in_main:
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the pool at once, and wait until none of its processes is left."""
+    processes = list((pool._processes or {}).values())
+    for process in processes:
+        process.terminate()
+    pool.shutdown(cancel_futures=True)
+    for process in processes:
+        process.join()
+
+
+def run_all(
+    jobs: Sequence[Job], path: Path, at_most: int | None = None
+) -> Generator[tuple[Job, list[Record]], None, None]:
+    """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
+
+    A job that fails, or Ctrl-C, stops the rest; what had ended is kept.
+
+    Args:
+        jobs: begun in their order.
+        path: of the records.
+        at_most: so many processes (default: a core each).
+
+    Raises:
+        InputError: a process was killed, as for want of memory.
+    """
+    with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
+        resource_tracker.ensure_running()
+    workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
+    pool: ProcessPoolExecutor | None = None
+    pending: dict[Future[list[Record]], Job] | None = None
+    try:
+        with _ctrl_c_held():
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+            pending = {pool.submit(job.run): job for job in jobs}
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                job = pending.pop(future)
+                try:
+                    made = future.result()
+                except BrokenProcessPool:
+                    raise InputError(
+                        f"{job.name}, or what ran beside it, was killed: expected memory for "
+                        f"{workers} at a time"
+                    ) from None
+                records.append(made, path)
+                yield job, made
+    finally:
+        with _ctrl_c_held():
+            if pool and (pending or pending is None):
+                _stop(pool)
+            elif pool:
+                pool.shutdown()

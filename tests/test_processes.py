@@ -1,0 +1,127 @@
+"""Processes side by side: each job once, nothing lost, nothing left of what was interrupted."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.files import alone
+from benchmarks.processes import Job, run_all
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """What three jobs side by side gave, and the folder of their records."""
+    folder = tmp_path_factory.mktemp("ended")
+    planned = [Job(f"job {i}", f"key {i}", one_record, (i,)) for i in range(3)]
+    return list(run_all(planned, folder / "r.jsonl")), folder
+
+
+def test_jobs_with_a_record_are_not_run_again(ended):
+    first, folder = ended
+    assert {job.name for job, _ in first} == {"job 0", "job 1", "job 2"}
+    assert len(records.load(folder)) == 3
+
+
+def one_record(key, seed):
+    what = {"paper": "all", "table": "t", "row": "r", "values": {"v": 1.0}, "status": "embedded"}
+    return [records.make("ablation", **what, key=key, seeds=[seed])]
+
+
+def failing(key):
+    raise ValueError("this job fails")
+
+
+def test_a_failing_job_keeps_what_had_ended(ended, tmp_path):
+    _, folder = ended
+    path = Path(shutil.copy(folder / "r.jsonl", tmp_path))
+    with pytest.raises(ValueError, match="this job fails"):
+        list(run_all([Job("bad", "b", failing)], path))
+    assert records.read(path) == records.read(folder / "r.jsonl")
+
+
+def waiting(key):
+    for _ in tqdm(range(600), disable=True):
+        time.sleep(1)
+
+
+STARTED = """
+import multiprocessing, os
+from pathlib import Path
+from benchmarks.processes import Job, run_all
+from tests.test_processes import waiting
+
+try:
+    print("started", flush=True)
+    list(run_all([Job("a", "k", waiting), Job("b", "k", waiting)], Path("r.jsonl")))
+except KeyboardInterrupt:
+    left = multiprocessing.active_children()
+    try:
+        ended, _ = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:  # it was before the first one
+        ended = 0
+    print(left, ended)
+"""
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 6.0])
+def test_ctrl_c_leaves_no_process_and_no_noise(after, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(records.ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # what a shell starts in the background ignores Ctrl-C
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == "started\n"
+    time.sleep(after)
+    # as a terminal does, to all of them
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=50)
+    assert (out, err, process.returncode) == ("[] 0\n", "", 0)
+
+
+def killed(key):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_named(tmp_path):
+    with pytest.raises(InputError, match="a hungry job, or what ran beside it, was killed"):
+        list(run_all([Job("a hungry job", "k", killed)], tmp_path / "r.jsonl", 1))
+
+
+def in_turn(key, folder):
+    """Fails if another job is at the same place."""
+    with alone(folder / "place"):
+        mark = folder / "mark"
+        mark.touch(exist_ok=False)
+        time.sleep(0.2)
+        mark.unlink()
+    return []
+
+
+def test_of_processes_that_want_one_place_each_waits_for_the_others(tmp_path):
+    planned = [Job(f"job {i}", f"k{i}", in_turn, (tmp_path,)) for i in range(4)]
+    assert len(list(run_all(planned, tmp_path / "r.jsonl", 4))) == 4
+
+
+def test_a_place_is_free_again_after_a_failure(tmp_path):
+    for _ in range(2):
+        with pytest.raises(StopIteration), alone(tmp_path / "new" / "place"):
+            raise StopIteration
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"), alone(tmp_path / "file" / "place"):
+        pass
