@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from torch_impl.middle_out import SELF_ATTENTION, interleave
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration
 
 KINDS = st.sampled_from(SELF_ATTENTION)
+FIRST = st.sampled_from(("left", "right"))
+Half = TypeVar("Half")
 PAD = 0
 
 
@@ -33,6 +35,11 @@ def oracle_side(weights: Mapping[str, Array]) -> dict[str, Array]:
     return {f"lstm.{name}": value for name, value in lstm.items()} | scores
 
 
+def turned(model: MiddleOutCaptioner, left: Half, right: Half) -> list[Half]:
+    """The halves in the order of their sides' turns, of one side the right one alone."""
+    return [(left, right)[side] for side in model.configuration.turns]
+
+
 @dataclass(frozen=True)
 class Captions:
     """A captioner, its weights by the oracle's names, padded sources and captions in halves."""
@@ -46,16 +53,18 @@ class Captions:
     @property
     def tokens(self) -> Tensor:
         """The captions in the generated order, padded."""
-        pad, middle_out = self.model.pad_id, self.model.configuration.middle_out
-        rows = [
-            interleave(left, middle, right, pad) if middle_out else [middle, *right]
-            for left, middle, right in self.captions
-        ]
+        pad, rows = self.model.pad_id, []
+        for left, middle, right in self.captions:
+            first, *second = turned(self.model, left, right)
+            rows.append(interleave(first, middle, *second, pad) if second else [middle, *first])
         longest = max(map(len, rows))
         return torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
 
 
-SIDES: dict[bool, tuple[Any, ...]] = {True: ("left", "right"), False: ("right",)}
+def sides(model: MiddleOutCaptioner) -> tuple[oracle.Side, ...]:
+    """The oracle's names of a captioner's sides, in the order of their turns."""
+    names: tuple[oracle.Side, ...] = ("left", "right")
+    return tuple(names[side] for side in model.configuration.turns)
 
 
 def oracle_parameters(model: MiddleOutCaptioner, weights: dict[str, Array]) -> dict[str, Array]:
@@ -64,7 +73,7 @@ def oracle_parameters(model: MiddleOutCaptioner, weights: dict[str, Array]) -> d
     for ours, name in (("forwards", "forward"), ("backwards", "backward")):
         lstm = torch_lstm(model.encoder.get_submodule(ours))
         parameters |= {f"encoder.{name}.{key}": value for key, value in lstm.items()}
-    for p, side in enumerate(SIDES[model.configuration.middle_out]):
+    for p, side in enumerate(sides(model)):
         own = {
             name.removeprefix("decoder_"): value[p]
             for name, value in weights.items()
@@ -89,6 +98,7 @@ def captions(
     middle_out: bool | None = None,
     kind: str | None = None,
     reads_middle_word: bool | None = None,
+    first: str | None = None,
 ) -> Captions:
     """Small captioners with normal weights, ragged sources and captions."""
     V, generator = draw(st.integers(4, 7)), draw(generators())
@@ -100,6 +110,7 @@ def captions(
             vocabulary_size=V,
             d_feature=draw(st.integers(1, 3)) + reads,
             middle_out=both,
+            first=draw(FIRST) if both and first is None else first or "left",
             self_attention=draw(KINDS) if kind is None else kind,
             reads_middle_word=reads,
             middle_words=tuple(draw(st.sets(st.integers(3, V - 1), min_size=1))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,25 +13,34 @@ from hypothesis import strategies as st
 
 from reference import middle_out_decoding as oracle
 from tests.covers import covers
-from tests.middle_out import Captions, captions, encoded
+from tests.middle_out import Captions, captions, encoded, sides, turned
 from tests.tolerances import assert_close
 from torch_impl.middle_out import interleave
 from torch_impl.middle_out_decoding import Halves, middle_out_beam_search
-from torch_impl.models import middle_out_captioner, sequence_to_sequence
+from torch_impl.models import (
+    MiddleOutCaptioner,
+    MiddleOutConfiguration,
+    middle_out_captioner,
+    sequence_to_sequence,
+)
 
 CASES = captions(middle_out=True)
 EITHER = captions(reads_middle_word=False)
-
-
-def sides(case: Captions) -> tuple[oracle.Side, ...]:
-    return ("left", "right") if case.model.configuration.middle_out else ("right",)
 
 
 def oracle_model(case: Captions, b: int) -> oracle.NextLogProbs:
     kind: Any = case.model.configuration.self_attention
     # a side alone is the right one
     parameters = {k.replace("decoder.", "right."): v for k, v in case.parameters.items()}
-    return oracle.word_model(*encoded(case, b), parameters, kind, sides(case))
+    return oracle.word_model(*encoded(case, b), parameters, kind, sides(case.model))
+
+
+def first_on_the_right(model: MiddleOutCaptioner) -> MiddleOutCaptioner:
+    """Its weights as those of a captioner whose right side has the first turn."""
+    options = {**model.configuration.to_dict(), "first": "right"}
+    mirrored = MiddleOutCaptioner(MiddleOutConfiguration.from_dict(options)).double().eval()
+    mirrored.load_state_dict(model.state_dict())
+    return mirrored
 
 
 def middles(case: Captions) -> list[int]:
@@ -60,7 +70,7 @@ def assert_same(found: list[Halves], expected: list[oracle.Halves]) -> None:
 def test_it_is_the_readable_search(case: Captions, beam_size: int, max_length: int) -> None:
     """From the middle, and from the left where there is one side."""
     end, options = case.model.end_id, {"beam_size": beam_size, "num_return": beam_size}
-    options["order"] = sides(case)
+    options["order"] = sides(case.model)
     found = search(case, max_length=max_length, beam_size=beam_size, num_return=beam_size)
     for b, middle in enumerate(middles(case)):
         expected = oracle.beam_search(
@@ -80,12 +90,15 @@ def test_ties_go_to_the_earlier_hypothesis_then_to_the_lower_id(
         case.model.vocabulary_b.zero_()
     V, options = case.model.configuration.vocabulary_size, {"num_return": beam_size}
     options |= {"beam_size": beam_size, "max_length": max_length}
+    order = sides(case.model)
 
     def uniform(halves: oracle.Halves, side: oracle.Side) -> np.ndarray:
         return torch.zeros(V, dtype=torch.float64).log_softmax(-1).numpy()
 
     for b, found in enumerate(search(case, **options)):
-        expected = oracle.beam_search(uniform, middles(case)[b], end=case.model.end_id, **options)
+        expected = oracle.beam_search(
+            uniform, middles(case)[b], end=case.model.end_id, order=order, **options
+        )
         assert_same(found, expected)
 
 
@@ -94,9 +107,10 @@ def test_ties_go_to_the_earlier_hypothesis_then_to_the_lower_id(
 def test_a_beam_for_all_finds_the_best_of_all(case: Captions) -> None:
     V = case.model.configuration.vocabulary_size
     found = search(case, beam_size=V**4, max_length=3)
+    options: dict[str, Any] = {"max_length": 3, "order": sides(case.model)}
     for b, (best,) in enumerate(found):
         every = oracle.exhaustive_search(
-            oracle_model(case, b), middles(case)[b], end=case.model.end_id, max_length=3
+            oracle_model(case, b), middles(case)[b], end=case.model.end_id, **options
         )
         assert_same([best], every[:1])
 
@@ -120,15 +134,33 @@ def test_the_middle_word_is_in_the_caption_and_the_score_is_teacher_forced(
                 assert end not in half[:-1]
             if model.pad_id in (*halves.left, *halves.right):
                 continue  # as a word the pad token cannot be told from a hole in given tokens
-            tokens = interleave(halves.left, halves.middle, halves.right, model.pad_id)
+            first, second = in_turn = turned(model, halves.left, halves.right)
+            tokens = interleave(first, halves.middle, second, model.pad_id)
             one = case.features[b : b + 1, : case.lengths[b]]
             log_p = model(one, torch.tensor([tokens]))[0]
             forced = [
                 log_p[t, token].item()
                 for t, token in enumerate(tokens[1:])
-                if t // 2 < len((halves.left, halves.right)[t % 2])
+                if t // 2 < len(in_turn[t % 2])
             ]
             assert_close(halves.log_probs, forced)
+
+
+@settings(max_examples=25, deadline=None)
+@given(captions(middle_out=True, first="left"), st.integers(1, 4), st.integers(2, 5))
+def test_swapped_decoders_and_turns_mirror_the_captions(
+    case: Captions, beam_size: int, max_length: int
+) -> None:
+    """With any self-attention; the weights stand in the order of the turns."""
+    options = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
+    mirrored = replace(case, model=first_on_the_right(case.model))
+    assert [
+        [(h.right, h.middle, h.left, h.log_probs) for h in image]
+        for image in search(mirrored, **options)
+    ] == [
+        [(h.left, h.middle, h.right, h.log_probs) for h in image]
+        for image in search(case, **options)
+    ]
 
 
 @settings(max_examples=25, deadline=None)

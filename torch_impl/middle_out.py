@@ -247,18 +247,19 @@ def _linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     return y.unflatten(1, x.shape[1:3])
 
 
-def interleave(left: Sequence[int], middle: int, right: Sequence[int], pad_id: int) -> list[int]:
-    """A caption in the generated order: the middle, then left and right in turn.
+def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id: int) -> list[int]:
+    """A caption in the generated order: the middle, then a word of either side in turn.
 
     Args:
-        left: the words to the left from the middle outwards, the end token last if it ends.
+        first: the words of the side whose turn comes first, which the paper has on the left, from
+            the middle outwards, the end token last if it ends.
         middle: the middle word.
-        right: the words to the right, likewise.
+        second: the words of the other side, likewise.
         pad_id: stands where a side is through.
     """
     tokens = [middle]
-    for k in range(max(len(left), len(right))):
-        tokens += [half[k] if k < len(half) else pad_id for half in (left, right)]
+    for k in range(max(len(first), len(second))):
+        tokens += [half[k] if k < len(half) else pad_id for half in (first, second)]
     return tokens
 
 

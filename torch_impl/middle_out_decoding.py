@@ -81,7 +81,7 @@ def middle_out_beam_search(
     middle: int | Sequence[int] | None = None,
     num_return: int = 1,
 ) -> list[list[Halves]]:
-    """Beam search in which the sides, or the only one, take turns, left first.
+    """Beam search in which the sides, or the only one, take turns, as the model's ``first`` says.
 
     At each turn a hypothesis offers its continuations on that side, or itself, unchanged, if that
     side has ended; those with the largest scores go on. The score is the sum of log-probabilities
@@ -104,7 +104,7 @@ def middle_out_beam_search(
         ValueError: ``beam_size`` < 1; ``num_return`` not in 1 to ``beam_size``; ``max_length`` less
             than 2 or more than the model's; a middle word for one side; NaN; or as `middle_words`.
     """
-    order = (0, 1) if model.configuration.middle_out else (1,)
+    order = model.configuration.turns
     if len(order) == 1 and middle is not None:
         raise ValueError("a model of one side begins with the start token, expected no middle word")
     if beam_size < 1:

@@ -32,7 +32,9 @@ _IMPLEMENTATIONS = ("auto", "literal", "scan")
 class MiddleOutConfiguration(Fields):
     """A captioner's sizes, its sides and its self-attention.
 
-    ``middle_out`` is two decoders from a middle word, else one from the start token.
+    ``middle_out`` is two decoders from a middle word, else one from the start token; of the two the
+    one on the side ``first``, "left" as in the paper or "right", has the first turn and the first
+    of the weights.
     ``self_attention`` is one of `middle_out.SELF_ATTENTION`. ``middle_words`` are the ids that the
     middle-word classifier chooses from; without any there is no classifier. ``max_length`` counts
     the tokens of a caption, or of a half with the middle word. ``dropout`` falls on features,
@@ -43,7 +45,7 @@ class MiddleOutConfiguration(Fields):
     Raises:
         ValueError: a size below 1, an odd ``hidden_size``, an unknown self-attention, dropout out
             of range, a special token or a middle word outside the vocabulary, two sides that read a
-            middle word, or no column of features beside it.
+            middle word, a first side that the model has not, or no column of features beside it.
     """
 
     family: ClassVar[str] = "middle_out"
@@ -51,6 +53,7 @@ class MiddleOutConfiguration(Fields):
     vocabulary_size: int
     d_feature: int
     middle_out: bool = True
+    first: str = "left"
     self_attention: str = "dual"
     reads_middle_word: bool = False
     middle_words: tuple[int, ...] = ()
@@ -73,6 +76,10 @@ class MiddleOutConfiguration(Fields):
             raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
         if self.reads_middle_word and self.middle_out:
             raise ValueError("reads_middle_word and middle_out: two sides begin with the word")
+        if self.first not in ("left", "right"):
+            raise ValueError(f"first is {self.first!r}, expected 'left' or 'right'")
+        if self.first == "right" and not self.middle_out:
+            raise ValueError("first is 'right', expected two sides (middle_out)")
         positive(self.d_source, "d_feature without the word's column")
         self.check_special_tokens()
         object.__setattr__(self, "middle_words", tuple(self.middle_words))
@@ -83,6 +90,13 @@ class MiddleOutConfiguration(Fields):
     def sides(self) -> int:
         """P."""
         return 2 if self.middle_out else 1
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The sides in the order of their turns, and of their weights: 0 is left, 1 is right."""
+        if not self.middle_out:
+            return (1,)
+        return (0, 1) if self.first == "left" else (1, 0)
 
     @property
     def d_source(self) -> int:
