@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +17,8 @@ from tests.covers import covers
 from tests.parity import Array, flat, gradients, load, numpy, tensor
 from tests.recurrent_parity import attentive_map, gates_map, score_map
 from tests.tolerances import assert_close
-from torch_impl.recurrent import AttentiveLSTM, BidirectionalLSTM
+from torch_impl.models import attentive_nic
+from torch_impl.recurrent import AttentiveLSTM, BidirectionalLSTM, State
 
 
 @given(strategies.generators(), st.booleans())
@@ -84,3 +88,54 @@ def test_steps_of_several_states_attend_to_one_memory(
     for t in range(3):
         state = layer.step(xs[:, t], state, local)
         assert_close(numpy(state.h), numpy(whole)[:, t], f"step {t}")
+
+
+@given(
+    strategies.generators(),
+    strategies.masks(max_batch=3, empty=True),
+    st.integers(1, 4),
+    st.tuples(st.sampled_from((0.0, 0.3, 1.0)), st.sampled_from((0.0, 0.3))),
+    st.sampled_from(("state", "update", None)),
+    st.booleans(),
+)
+def test_the_attentive_scan_is_its_steps_with_whatever_regularises(
+    generator: np.random.Generator,
+    mask: Array,
+    T: int,
+    zoneout: tuple[float, float],
+    dropped: str | None,
+    training: bool,
+) -> None:
+    """Outputs, states and the gradient of every input and weight."""
+    options: dict[str, Any] = {"zoneout": zoneout}
+    if dropped:
+        options |= {"recurrent_dropout": 0.5, "recurrent_dropout_of": dropped}
+    layer = AttentiveLSTM(3, 2, 4, 5, **options)
+    load(layer, generator)
+    layer.train(training)
+    (B, L), found = mask.shape, []
+    drawn = [generator.standard_normal(s) for s in ((B, T, 3), (B, L, 4), (B, 2), (B, 2))]
+    # of what comes out, the last states too
+    weights = [tensor(generator.standard_normal(s)) for s in ((B, T, 2), (B, 2), (B, 2))]
+    masks = layer.lstm.masks(T, B)
+    for implementation in ("literal", "scan"):
+        layer.lstm.implementation = implementation
+        layer.zero_grad()
+        xs, memory, h, c = given_ = [tensor(x).requires_grad_() for x in drawn]
+        lengths = torch.from_numpy(mask)
+        hs, last = layer(xs, memory, lengths, State(h, c), masks)
+        loss = sum((w * x).sum() for w, x in zip(weights, (hs, *last), strict=True))
+        torch.autograd.backward(loss)
+        found.append(([numpy(x) for x in (hs, *last)], [numpy(x.grad) for x in given_]))
+        found[-1] = *found[-1], flat(gradients(layer))
+    (outputs, inputs, parameters), expected = found[1], found[0]
+    for ours, theirs in zip((*outputs, *inputs), (*expected[0], *expected[1]), strict=True):
+        assert_close(ours, theirs)
+    assert_close(parameters, expected[2], "gradients")
+
+
+def test_the_library_s_lstm_does_not_attend() -> None:
+    with pytest.raises(ValueError, match="the library's LSTM does not attend"):
+        AttentiveLSTM(3, 2, 4, implementation="library")
+    with pytest.raises(ValueError, match="the library's LSTM does not attend"):
+        attentive_nic(5, 3, d_embedding=2, hidden_size=2).implement("library")

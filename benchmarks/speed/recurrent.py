@@ -15,7 +15,7 @@ from benchmarks.speed.layers import drawn, work
 from benchmarks.speed.models import captions, features, training_step
 from torch_impl.auto_reconstructor import AutoReconstructor
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration, SequenceClassifier
-from torch_impl.recurrent import LSTM, read_only_inputs
+from torch_impl.recurrent import LSTM, AttentiveLSTM, read_only_inputs
 
 FORMS = ("literal", "scan", "auto")
 """Where the library has none: a loop of steps under autograd, the whole sequence, the default."""
@@ -48,6 +48,23 @@ def _layer(
     xs = drawn(sizes.batch, sizes.tokens, sizes.d_model, device=device)
     forward = prepared(along, case, implementation, device)
     return work(forward, [xs], list(lstm.parameters()), backward)
+
+
+def _attentive(case: Case, implementation: str, device: torch.device, *, backward: bool) -> Work:
+    sizes = case.sizes
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        d = sizes.d_model
+        layer = AttentiveLSTM(d, d, d, implementation=implementation)
+    layer.to(device).train(backward)
+
+    def along(xs: Tensor, memory: Tensor) -> Tensor:
+        return layer(xs, memory)[0]
+
+    xs = drawn(sizes.batch, sizes.tokens, d, device=device)
+    memory = drawn(sizes.batch, sizes.length, d, device=device)
+    forward = prepared(along, case, implementation, device)
+    return work(forward, [xs, memory], list(layer.parameters()), backward)
 
 
 def _digits(case: Case, implementation: str, device: torch.device) -> Work:
@@ -88,21 +105,25 @@ def _middle_out(case: Case, implementation: str, device: torch.device) -> Work:
 
 
 def _subjects() -> list[Subject]:
-    made = []
-    for kind, (about, implementations, _) in KINDS.items():
-        for backward in (False, True):
-            passes = "forward+backward" if backward else "forward"
-            made.append(
-                Subject(
-                    f"{kind} {passes}",
-                    f"{about}, {'both passes' if backward else 'inference'}",
-                    ("batch", "tokens", "d_model"),
-                    implementations,
-                    make=partial(_layer, kind=kind, backward=backward),
-                    precisions=PRECISIONS,
-                )
-            )
-    return made
+    sizes = "batch", "tokens", "d_model"
+    kinds: list[tuple[str, str, tuple[str, ...], tuple[str, ...], Any]] = [
+        (kind, about, sizes, implementations, partial(_layer, kind=kind))
+        for kind, (about, implementations, _) in KINDS.items()
+    ]
+    about = "an LSTM that attends to an image at every step"
+    kinds.append(("attentive", about, ("length", *sizes), FORMS, _attentive))
+    return [
+        Subject(
+            f"{kind} {passes}",
+            f"{about}, {'both passes' if backward else 'inference'}",
+            of,
+            implementations,
+            make=partial(make, backward=backward),
+            precisions=PRECISIONS,
+        )
+        for kind, about, of, implementations, make in kinds
+        for backward, passes in ((False, "forward"), (True, "forward+backward"))
+    ]
 
 
 SUBJECTS = [

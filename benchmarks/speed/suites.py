@@ -65,6 +65,7 @@ def cpu(seed: int = drawn.SEED) -> list[Case]:
         case("digits-step", ("literal", "auto"), **STEPS),
         case("zoneout forward+backward", SCANS, **STEPS),
         case("read-only forward+backward", SCANS, **WORDS),
+        case("attentive forward+backward", SCANS, length=49, **WORDS),
         case("middle-out-step", SCANS, **FRAMES),
         case("ceilings", ("device",)),
         *drawn.cases(seed=seed),
@@ -79,6 +80,7 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
         needed.append(case("digits-step", ("literal", "scan", "auto"), precision, **STEPS))
         needed.append(case("zoneout forward+backward", SCANS, precision, **STEPS))
         rest.append(case("read-only forward+backward", SCANS, precision, **WORDS))
+        rest.append(case("attentive forward+backward", SCANS, precision, length=49, **WORDS))
         rest.append(case("middle-out-step", SCANS, precision, **FRAMES))
     for precision in PRECISIONS:
         needed.append(case("ceilings", ("device",), precision, **large))

@@ -9,6 +9,10 @@ PARITY = "test_recurrent.py::test_a_padded_batch_is_each_sequence_through_the_or
 BY_HAND = "test_recurrent.py::test_the_scan_and_its_gradients_are_the_literal_form_s"
 LIBRARY = "test_recurrent.py::test_the_library_s_lstm_and_its_gradients_are_the_literal_form_s"
 ATTENTIVE = "test_recurrent_layers.py::test_the_attentive_lstm_is_the_oracle_s"
+ATTENTIVE_SCAN = "torch_impl.recurrent.attentive_scan"
+ATTENTIVE_BY_HAND = (
+    "test_recurrent_layers.py::test_the_attentive_scan_is_its_steps_with_whatever_regularises"
+)
 DIRECTIONS = "test_recurrent_layers.py::test_both_directions_are_the_oracle_s"
 MODEL = "test_recurrent_models.py::test_a_padded_batch_is_each_source_through_the_oracle"
 STEP = "test_recurrent_models.py::test_every_step_is_the_whole_prefix_whatever_the_order"
@@ -43,9 +47,9 @@ RECURRENT = (
     Fault(
         "hidden state of the kept cell",
         "the hidden state is made of the memory cell after zoneout",
-        f"{SCAN}:forward",
+        f"{SCAN}:cell_forward",
         "torch.tanh(c_t, out=m)",
-        "torch.tanh(c_t if z_c is None else c_t.lerp(c, z_c[t].expand_as(c)), out=m)",
+        "torch.tanh(c_t if z_c is None else c_t.lerp(c, z_c.expand_as(c)), out=m)",
         PARITY,
     ),
     Fault(
@@ -67,8 +71,8 @@ RECURRENT = (
     Fault(
         "gradient through a dropped update",
         "the gradient reaches the gates of an update that recurrent dropout hid",
-        f"{SCAN}:backward",
-        "by_product = dc if update is None else dc * update[t]",
+        f"{SCAN}:cell_backward",
+        "by_product = dc if update is None else dc * update",
         "by_product = dc",
         BY_HAND,
     ),
@@ -139,18 +143,34 @@ RECURRENT = (
     Fault(
         "padding attended",
         "attention sees padded rows of the memory",
-        "torch_impl.recurrent.attentive:SoftAttention.forward",
-        "~(local.mask | blind)[:, None]",
-        "(~(local.mask | blind) & False)[:, None]",
+        "torch_impl.recurrent.attentive:SoftAttention.project",
+        "mask | ~mask.any(-1, keepdim=True)",
+        "mask | True",
         ATTENTIVE,
     ),
     Fault(
         "first context left out",
         "the first step attends to nothing",
-        "torch_impl.recurrent.attentive:AttentiveLSTM.forward",
-        "F.linear(z, of_z)",
-        "F.linear(z, of_z) * (t > 0)",
+        f"{ATTENTIVE_SCAN}:_Scan.forward",
+        "addmm_(contexts[t], weight_z.mT)",
+        "addmm_(contexts[t] * (t > 0), weight_z.mT)",
         ATTENTIVE,
+    ),
+    Fault(
+        "no gradient through the query",
+        "attention passes nothing on to the state that it asked with",
+        f"{ATTENTIVE_SCAN}:_Scan.backward",
+        "dh.addmm_(dqueries[t], W_query)",
+        "pass",
+        ATTENTIVE_BY_HAND,
+    ),
+    Fault(
+        "gradient of the keys without tanh's",
+        "the perceptron's hidden layer passes its gradient on as if it were linear",
+        f"{ATTENTIVE_SCAN}:_Scan.backward",
+        "hidden.square_(), value=-1",
+        "hidden.square_(), value=0",
+        ATTENTIVE_BY_HAND,
     ),
     Fault(
         "mean over padding",

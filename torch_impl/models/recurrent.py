@@ -139,13 +139,15 @@ class RecurrentCaptioner(nn.Module):
         """Let every LSTM compute by this implementation; returns itself.
 
         Raises:
-            ValueError: an unknown implementation.
+            ValueError: an unknown implementation, or "library" of a decoder that attends.
         """
         if implementation not in IMPLEMENTATIONS:
             raise ValueError(
                 f"implementation is {implementation!r}, "
                 f"expected one of {', '.join(IMPLEMENTATIONS)}"
             )
+        if isinstance(self.decoder, AttentiveLSTM):
+            self.decoder.check(implementation)
         for module in self.modules():
             if isinstance(module, LSTM):
                 module.implementation = implementation

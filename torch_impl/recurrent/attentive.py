@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from torch_impl.expansion import positive
 from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
-from torch_impl.recurrent.cell import Masks, State, cell
+from torch_impl.recurrent.attentive_scan import attentive_scan
+from torch_impl.recurrent.cell import Masks, State
 from torch_impl.recurrent.lstm import LSTM
 
 
@@ -21,8 +22,9 @@ class Local(NamedTuple):
     """(B, L, d_s), zero in padding."""
     keys: Tensor
     """(B, L, d_a), W_s s_i + b."""
-    mask: Tensor | None
-    """(B, L), True for valid rows; all if None."""
+    visible: Tensor | None
+    """(B, L), True for the rows that are attended to; all if None. A softmax over nothing would be
+    NaN: without valid rows all are, which are zero then."""
 
 
 class SoftAttention(nn.Module):
@@ -54,16 +56,15 @@ class SoftAttention(nn.Module):
         check_tokens(memory, self.key.in_features, "memory")
         mask = padding_mask(lengths, memory)
         memory = zero_padding(memory, mask)
-        return Local(memory, self.key(memory), mask)
+        visible = None if mask is None else mask | ~mask.any(-1, keepdim=True)
+        return Local(memory, self.key(memory), visible)
 
     def forward(self, h: Tensor, local: Local) -> Tensor:
         """The contexts (B, K, d_s) of K states (B, K, d) of each sequence; zeros without rows."""
         hidden = (local.keys[:, None] + self.query(h)[:, :, None]).tanh()
         scores = self.score(hidden).squeeze(-1)
-        if local.mask is not None:
-            # a softmax over nothing would be NaN: it sees all rows, which are zero then
-            blind = ~local.mask.any(-1, keepdim=True)
-            scores = scores.masked_fill(~(local.mask | blind)[:, None], -torch.inf)
+        if local.visible is not None:
+            scores = scores.masked_fill(~local.visible[:, None], -torch.inf)
         return scores.softmax(-1) @ local.memory
 
 
@@ -77,7 +78,10 @@ class AttentiveLSTM(nn.Module):
         hidden_size: d.
         d_memory: d_s.
         d_attention: of the score; d if None.
-        options: keywords of ``LSTM`` but ``read_only`` and ``squash``; "library" is not possible.
+        options: keywords of ``LSTM`` but ``read_only`` and ``squash``.
+
+    Raises:
+        ValueError: as ``LSTM``, or the implementation is "library", which does not attend.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class AttentiveLSTM(nn.Module):
         self.input_size = positive(input_size, "input_size")
         d_memory = positive(d_memory, "d_memory")
         self.lstm = LSTM(input_size + d_memory, hidden_size, **options)
+        self.check(self.lstm.implementation)
         self.attention = SoftAttention(d_memory, hidden_size, d_attention or hidden_size)
 
     def step(self, x: Tensor, state: State, local: Local, masks: Masks | None = None) -> State:
@@ -111,7 +116,8 @@ class AttentiveLSTM(nn.Module):
         state: State | None = None,
         masks: Masks | None = None,
     ) -> tuple[Tensor, State]:
-        """The whole sequence, what x gives to the gates computed for all steps at once.
+        """The whole sequence: by ``lstm.implementation`` a loop of steps under autograd, as
+        "literal" and while it is compiled, or else `attentive_scan`.
 
         Args:
             xs: (B, T, d_x), T >= 1.
@@ -124,21 +130,44 @@ class AttentiveLSTM(nn.Module):
             h of every step (B, T, d) and the last state.
 
         Raises:
-            ValueError: xs are not (B, T, d_x) or without steps; a memory that does not fit.
+            ValueError: xs are not (B, T, d_x) or without steps; a memory that does not fit; an
+                implementation that cannot.
         """
         check_tokens(xs, self.input_size, "xs")
         B, T, _ = xs.shape
         if not T:
             raise ValueError(f"xs has shape {tuple(xs.shape)}, expected at least 1 step")
-        local = self.attention.project(memory, memory_lengths)
-        lstm = self.lstm
+        lstm, steps = self.lstm, xs.transpose(0, 1)
         state = lstm.zero_state(B) if state is None else state
         masks = lstm.masks(T, B) if masks is None else masks
-        of_x, of_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
-        steps, hs = F.linear(xs.transpose(0, 1), of_x, lstm.bias), []
-        for t, inputs in enumerate(steps):
-            z = self.attention(state.h[:, None], local).squeeze(1)
-            inputs = inputs + F.linear(z, of_z)
-            state = cell(inputs, state, lstm.weight_h, None, masks.at(t), lstm.squash)
-            hs.append(state.h)
-        return torch.stack(hs, 1), state
+        self.check(lstm.implementation)
+        if lstm.implementation == "literal" or torch.compiler.is_compiling():
+            local, hs = self.attention.project(memory, memory_lengths), []
+            for t, x in enumerate(steps):
+                state = self.step(x, state, local, masks.at(t))
+                hs.append(state.h)
+            return torch.stack(hs, 1), state
+        with torch.autocast(xs.device.type, enabled=False):
+            dtype, attention = lstm.weight_h.dtype, self.attention
+            local = attention.project(memory.to(dtype), memory_lengths)
+            of_x, of_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
+            states, state = attentive_scan(
+                F.linear(steps.to(dtype), of_x, lstm.bias),
+                local.memory,
+                local.keys,
+                local.visible,
+                attention.query.weight,
+                attention.score.weight[0],
+                of_z,
+                lstm.weight_h,
+                state,
+                masks,
+                lstm.squash,
+            )
+        return states.transpose(0, 1), state
+
+    @staticmethod
+    def check(implementation: str) -> None:
+        """Raise ValueError of an implementation that cannot attend."""
+        if implementation == "library":
+            raise ValueError("the library's LSTM does not attend, expected another implementation")

@@ -11,7 +11,7 @@ read from the cache, and memory of that size is used again without being mapped 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -48,31 +48,20 @@ def forward(
         # what o multiplies; without tanh and zoneout it is c itself
         apart = squash or z_c is not None
         ms = xs.new_empty(T if keep else 1, *h.shape) if apart else cs
-        kept = []
+        kept, beside = [], Beside(read, z_c, z_h, update)
         for steps in _chunks(xs, weight_h):
             gates = F.linear(xs[steps], weight_x, bias)
             if keep:
                 kept.append(gates)
-            squashed, i, f, o, r, g = _views(gates, d)
+            by_step = views(gates, d)
             for k, t in enumerate(range(steps.start, steps.stop)):
                 h_in = h if recurrent is None else h * recurrent[t]
                 torch.addmm(gates[k], h_in, weight_h.mT, out=gates[k])
-                squashed[k].sigmoid_()
-                g[k].tanh_()
-                new, m = cs[t if keep else t % 2], ms[t if keep else 0]
-                c_t = m if apart and not squash else new
-                g_t = g[k] if update is None else g[k] * update[t]
-                torch.mul(f[k], c, out=c_t).addcmul_(i[k], g_t)
-                if read is not None:
-                    c_t.addcmul_(r[k], read[t])
-                if squash:
-                    torch.tanh(c_t, out=m)
-                h_t = torch.mul(o[k], m if apart else new, out=hs[t])
-                if z_h is not None:
-                    h_t.lerp_(h, z_h[t].expand_as(h))
-                if z_c is not None:
-                    torch.lerp(c_t, c, z_c[t].expand_as(c), out=new)
-                h, c = h_t, new
+                new = cs[t if keep else t % 2]
+                m = ms[t if keep else 0] if apart else new
+                at_gates, at_t = [of[k] for of in by_step], beside.at(t)
+                cell_forward(at_gates, h, c, hs[t], new, m, at_t, squash)
+                h, c = hs[t], new
         last = c.clone()
         if not keep:
             cs, ms = xs.new_empty(0), xs.new_empty(0)
@@ -139,32 +128,24 @@ def backward(
         dh = torch.zeros_like(h) if dhs is None else dhs[-1].clone()
         dc = torch.zeros_like(c) if dc is None else dc.clone()
         dm, buffer = torch.empty_like(h), torch.empty_like(kept[0])
+        beside = Beside(read, z_c, z_h, update)
         for steps, gates in zip(reversed(_chunks(xs, weight_h)), reversed(kept), strict=True):
             dgates = buffer[: len(gates)]
-            squashed, i, f, o, r, g = _views(gates, h.shape[-1])
-            dsquashed, di, df, do, dr, dg = _views(dgates, h.shape[-1])
+            by_step, d_by_step = views(gates, h.shape[-1]), views(dgates, h.shape[-1])
             for t in reversed(range(steps.start, steps.stop)):
                 k = t - steps.start
-                past_h = past_c = None
-                if z_h is not None:
-                    past_h = dh * z_h[t]
-                    dh -= past_h
-                if z_c is not None:
-                    past_c = dc * z_c[t]
-                    dc -= past_c
-                torch.mul(dh, o[k], out=dm)
-                dc += _tanh_backward(dm, ms[t]) if squash else dm
-                by_product = dc if update is None else dc * update[t]
-                torch.mul(by_product, i[k], out=dg[k])
-                torch.mul(by_product, g[k], out=di[k])
-                torch.mul(dc, cs[t - 1] if t else c, out=df[k])
-                torch.mul(dh, ms[t], out=do[k])
-                if read is not None:
-                    torch.mul(dc, read[t], out=dr[k])
-                    torch.mul(dc, r[k], out=dread[t])
-                _sigmoid_backward(dsquashed[k], squashed[k])
-                _tanh_backward(dg[k], g[k])
-                dc *= f[k]
+                past_h, past_c = cell_backward(
+                    [of[k] for of in by_step],
+                    [of[k] for of in d_by_step],
+                    dh,
+                    dc,
+                    cs[t - 1] if t else c,
+                    ms[t],
+                    dm,
+                    None if read is None else dread[t],
+                    beside.at(t),
+                    squash,
+                )
                 torch.mm(dgates[k], weight_h, out=dh)
                 if recurrent is not None:
                     dh *= recurrent[t]
@@ -222,14 +203,107 @@ def _(
     )
 
 
+class Beside(NamedTuple):
+    """What a step has beside its gates, see ``cell``; of one step or, (T, ., .), of all."""
+
+    read: Tensor | None
+    z_c: Tensor | None
+    z_h: Tensor | None
+    update: Tensor | None
+
+    def at(self, t: int) -> Beside:
+        """That of step ``t``."""
+        return Beside(*(None if x is None else x[t] for x in self))
+
+
+def cell_forward(
+    gates: Sequence[Tensor],
+    h: Tensor,
+    c: Tensor,
+    h_t: Tensor,
+    new: Tensor,
+    m: Tensor,
+    beside: Beside,
+    squash: bool,
+) -> None:
+    """One step of ``cell`` from its gates on, which become what their non-linearities give.
+
+    Args:
+        gates: `views` of the step.
+        h: of the step before.
+        c: likewise.
+        h_t: written.
+        new: written, c_t.
+        m: written, what o multiplies: tanh(c_t), or c_t before zoneout; ``new`` itself where c_t is
+            multiplied and nothing keeps a part of c.
+        beside: of this step.
+        squash: see ``cell``.
+    """
+    (sigmoids, i, f, o, r, g), (read, z_c, z_h, update) = gates, beside
+    sigmoids.sigmoid_()
+    g.tanh_()
+    c_t = new if squash else m
+    torch.mul(f, c, out=c_t).addcmul_(i, g if update is None else g * update)
+    if read is not None:
+        c_t.addcmul_(r, read)
+    if squash:
+        torch.tanh(c_t, out=m)
+    torch.mul(o, m, out=h_t)
+    if z_h is not None:
+        h_t.lerp_(h, z_h.expand_as(h))
+    if z_c is not None:
+        torch.lerp(c_t, c, z_c.expand_as(c), out=new)
+
+
+def cell_backward(
+    gates: Sequence[Tensor],
+    dgates: Sequence[Tensor],
+    dh: Tensor,
+    dc: Tensor,
+    c: Tensor,
+    m: Tensor,
+    dm: Tensor,
+    dread: Tensor | None,
+    beside: Beside,
+    squash: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """``cell_forward``'s gradients, by the gates before their non-linearities.
+
+    ``dc`` becomes what reaches c of the step before through the cell, ``dh`` is used up, and ``dm``
+    is for intermediate values.
+
+    Returns:
+        What reaches h and c of the step before because zoneout kept them; None where it is not.
+    """
+    (sigmoids, i, f, o, r, g), (read, z_c, z_h, update) = gates, beside
+    dsigmoids, di, df, do, dr, dg = dgates
+    past_h = past_c = None
+    if z_h is not None:
+        past_h = dh * z_h
+        dh -= past_h
+    if z_c is not None:
+        past_c = dc * z_c
+        dc -= past_c
+    torch.mul(dh, o, out=dm)
+    dc += _tanh_backward(dm, m) if squash else dm
+    by_product = dc if update is None else dc * update
+    torch.mul(by_product, i, out=dg)
+    torch.mul(by_product, g, out=di)
+    torch.mul(dc, c, out=df)
+    torch.mul(dh, m, out=do)
+    if read is not None and dread is not None:
+        torch.mul(dc, read, out=dr)
+        torch.mul(dc, r, out=dread)
+    torch.ops.aten.sigmoid_backward.grad_input(dsigmoids, sigmoids, grad_input=dsigmoids)
+    _tanh_backward(dg, g)
+    dc *= f
+    return past_h, past_c
+
+
 def _tanh_backward(gradient: Tensor, out: Tensor) -> Tensor:
     """``gradient`` by tanh(x) = ``out`` made that by x, in place."""
     torch.ops.aten.tanh_backward.grad_input(gradient, out, grad_input=gradient)
     return gradient
-
-
-def _sigmoid_backward(gradient: Tensor, out: Tensor) -> None:
-    torch.ops.aten.sigmoid_backward.grad_input(gradient, out, grad_input=gradient)
 
 
 def _chunks(xs: Tensor, weight_h: Tensor) -> list[slice]:
@@ -241,7 +315,7 @@ def _chunks(xs: Tensor, weight_h: Tensor) -> list[slice]:
     return [slice(start, min(start + size, T)) for start in range(0, T, size)]
 
 
-def _views(gates: Tensor, d: int) -> tuple[Sequence[Tensor], ...]:
+def views(gates: Tensor, d: int) -> tuple[Sequence[Tensor], ...]:
     """Of gates (t, B, G d), step by step: all sigmoids side by side; i, f, o, r if there; g."""
     sigmoids, g = gates[..., :-d], gates[..., -d:]
     i, f, o, *r = sigmoids.split(d, -1)
