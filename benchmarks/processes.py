@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from tqdm import tqdm
@@ -35,6 +38,38 @@ class Job:
     def run(self) -> list[Record]:
         """Do it."""
         return self.function(self.key, *self.arguments)
+
+
+class _Lines(io.TextIOBase):
+    """Whole lines that begin with a name; of a bar that moves only one now and then."""
+
+    def __init__(self, out: TextIO, name: str, seconds: float) -> None:
+        super().__init__()
+        self._out, self._name, self._seconds = out, name, seconds
+        self._shown = time.monotonic()
+
+    def write(self, text: str) -> int:
+        """A bar begins its text at the left, what is said once ends it with a new line."""
+        now = time.monotonic()
+        for line in filter(None, map(str.strip, text.replace("\r", "\n").split("\n"))):
+            if text.startswith("\r"):
+                if now - self._shown < self._seconds:
+                    continue
+                self._shown = now
+            print(f"{self._name}: {line}", file=self._out, flush=True)
+        return len(text)
+
+
+@contextmanager
+def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
+    """What is written to stderr within comes as whole lines with a name, for many side by side.
+
+    Args:
+        name: that they begin with.
+        seconds: from one line of a progress bar to the next.
+    """
+    with redirect_stderr(_Lines(sys.stderr, name, seconds)):
+        yield
 
 
 def _start_worker() -> None:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import alone
-from benchmarks.processes import Job, run_all
+from benchmarks.processes import Job, named_lines, run_all
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def waiting(key):
 STARTED = """
 import multiprocessing, os
 from pathlib import Path
-from benchmarks.processes import Job, run_all
+from benchmarks.processes import Job, named_lines, run_all
 from tests.test_processes import waiting
 
 try:
@@ -125,3 +125,15 @@ def test_a_place_is_free_again_after_a_failure(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"), alone(tmp_path / "file" / "place"):
         pass
+
+
+def test_bars_side_by_side_are_whole_lines_now_and_then(capsys):
+    for seconds, least in ((0, 3), (60, 0)):
+        with named_lines("row", seconds):
+            for _ in tqdm(range(3), "bar", mininterval=0):
+                pass
+            print("said once", file=sys.stderr)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines.count("row: said once") == 1 and len(lines) > least
+        assert all(line.startswith("row: ") for line in lines)
+        assert len(lines) == 1 or any("bar: 100%" in line for line in lines)

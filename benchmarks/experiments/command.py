@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from benchmarks.experiments import (
     words,
 )
 from benchmarks.experiments.experiment import Experiment, Place, Run
-from benchmarks.processes import Job, run_all
+from benchmarks.processes import Job, named_lines, run_all
 from benchmarks.records import Record
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -127,8 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out.is_dir():
         raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
     check_device(arguments.device)
-    shown = arguments.processes is None  # the bars of several would write over each other
-    place = Place(arguments.data, arguments.work, arguments.device, shown, arguments.features)
+    place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
     known = {record["key"] for record in records.load(records.PUBLISHED)}
     if arguments.out.exists():
         known |= {record["key"] for record in records.read(arguments.out)}
@@ -145,7 +144,8 @@ def run(arguments: argparse.Namespace) -> int:
         for run in asked:
             if run.key not in known:
                 runs[run.key] = run
-                jobs.append(Job(f"{run.name}, {form}", run.key, _make, (run, form, until)))
+                job = run, form, until, arguments.processes is not None
+                jobs.append(Job(f"{run.name}, {form}", run.key, _make, job))
     left = 0
     with closing(_done(jobs, arguments.out, arguments.processes)) as done:
         for job, made in done:
@@ -180,12 +180,13 @@ def _asked(
     return [run for run in runs if run.row in asked]
 
 
-def _make(key: str, run: Run, form: str, until: float) -> list[Record]:
-    """The run's records; none if it is too late to begin it."""
+def _make(key: str, run: Run, form: str, until: float, beside: bool) -> list[Record]:
+    """The run's records; none if it is too late to begin it; ``beside`` others or not."""
     if time.time() > until:
         return []
     print(f"{run.name}, {form}", file=sys.stderr)
-    return run.make()
+    with named_lines(run.name) if beside else nullcontext():
+        return run.make()
 
 
 def _done(
