@@ -144,8 +144,8 @@ def run(arguments: argparse.Namespace) -> int:
         for run in asked:
             if run.key not in known:
                 runs[run.key] = run
-                job = run, form, until, arguments.processes is not None
-                jobs.append(Job(f"{run.name}, {form}", run.key, _make, job))
+                given = run, form, until, arguments.processes is not None
+                jobs.append(Job(f"{run.name}, {form}", run.key, _make, given))
     left = 0
     with closing(_done(jobs, arguments.out, arguments.processes)) as done:
         for job, made in done:
