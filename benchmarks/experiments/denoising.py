@@ -357,7 +357,7 @@ EXPERIMENT = Experiment(
     tuple(FORMS),
     {
         "quick": "eq. 8's data, 500 steps of 20,000: to try it",
-        "full": "as printed, 20,000 steps, by all seeds side by side: hours on a CPU",
+        "full": "as printed, 20,000 steps, all seeds side by side: an hour with --processes 2",
     },
     5,
     _runs,
