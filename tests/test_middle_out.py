@@ -25,11 +25,12 @@ from tests.middle_out import (
     torch_lstm,
     turned,
 )
-from tests.parity import Array, flat, numpy, tensor
+from tests.parity import Array, flat, gradients, numpy, tensor
 from tests.strategies import fill, generators, masks
 from tests.tolerances import assert_close
 from torch_impl import checkpoints, decoding
 from torch_impl.middle_out import (
+    SELF_ATTENTION,
     Weights,
     commonest,
     interleave,
@@ -405,3 +406,28 @@ def test_bad_input_is_named() -> None:
         state.step(torch.ones(2, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"expected model.eval\(\)"):
         sequence_to_sequence(6, 2, dropout=0.5).train().incremental(memory)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("kind", SELF_ATTENTION)
+@pytest.mark.parametrize("make", [middle_out_captioner, sequence_to_sequence])
+def test_both_passes_work_under_autocast(make: Any, kind: str, inside: bool) -> None:
+    """Wherever the backward is called; the decoders themselves compute as they do without."""
+    model = make(9, 3, self_attention=kind, d_embedding=4, hidden_size=6)
+    features, tokens, lengths = torch.randn(2, 4, 3), torch.randint(3, 9, (2, 5)), [4, 2]
+    with torch.autocast("cpu", torch.bfloat16):
+        log_p = model(features, tokens, lengths)
+        if inside:
+            torch.autograd.backward(log_p.sum())
+        state = model.eval().incremental(model.encode(features, lengths), copies=2)
+        step = state.step(tokens[:, :2])
+    if not inside:
+        torch.autograd.backward(log_p.sum())
+    assert log_p.dtype == step.dtype == torch.float32
+    for found in (numpy(log_p), numpy(step), flat(gradients(model))):
+        assert np.isfinite(found).all()
+    memory = model.encode(features, lengths)
+    plain = model.states(tokens, memory, lengths)
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = model.states(tokens, memory, lengths)
+    assert torch.equal(plain, cast)

@@ -134,6 +134,26 @@ def test_the_attentive_scan_is_its_steps_with_whatever_regularises(
     assert_close(parameters, expected[2], "gradients")
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_autocast_changes_nothing_of_the_attentive_scan(inside: bool) -> None:
+    layer, found = AttentiveLSTM(3, 4, 5), []
+    xs, memory = torch.randn(2, 6, 3), torch.randn(2, 5, 5)
+    for enabled in (False, True):
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            hs, last = layer(xs, memory, [5, 2])
+            if inside:
+                torch.autograd.backward(hs.sum())
+        if not inside:
+            torch.autograd.backward(hs.sum())
+        found.append([numpy(x) for x in (hs, *last)])
+        assert np.isfinite(flat(gradients(layer))).all()
+        if not inside:  # what else there is in the backward pass is cast there
+            found[-1].append(flat(gradients(layer)))
+    for plain, cast in zip(*found, strict=True):
+        assert (plain == cast).all()
+
+
 def test_the_library_s_lstm_does_not_attend() -> None:
     with pytest.raises(ValueError, match="the library's LSTM does not attend"):
         AttentiveLSTM(3, 2, 4, implementation="library")

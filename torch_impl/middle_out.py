@@ -155,7 +155,8 @@ def run(
     """All steps over given words: what ``step`` computes one by one, forward and gradient.
 
     The products that need no state are taken for all steps at once, in the forward pass (inputs and
-    keys) and in the backward pass (every weight's gradient); the loop has the rest.
+    keys) and in the backward pass (every weight's gradient); the loop has the rest. All of it is in
+    the precision of the weights, under autocast too.
 
     Args:
         weights: of all sides.
@@ -171,6 +172,33 @@ def run(
     Returns:
         The states h and c after every step, (G, B, T, d) each.
     """
+
+    def own(x: Tensor) -> Tensor:
+        return x.to(weights.W.dtype)
+
+    with torch.autocast(weights.W.device.type, enabled=False):
+        h, c = _run(
+            weights,
+            (own(state[0]), own(state[1])),
+            own(entries),
+            None if memory is None else own(memory),
+            mask,
+            written,
+            active,
+        )
+    return h, c
+
+
+def _run(
+    weights: Weights,
+    state: tuple[Tensor, Tensor],
+    entries: Tensor,
+    memory: Tensor | None,
+    mask: Tensor | None,
+    written: Tensor | None,
+    active: Sequence[int] | None,
+) -> tuple[Tensor, Tensor]:
+    """``run`` once precision is settled."""
     T, P = entries.shape[2], weights.sides
     width = entries.shape[3] if weights.reads_word else 0
     words = entries.transpose(1, 2)

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from torch_impl.autocast import without_autocast
+
 
 def scan(
     X: Tensor,
@@ -230,6 +232,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx: Any, d_h: Tensor | None, d_c: Tensor | None) -> tuple[Tensor | None, ...]:
         """The loop has only what a step's gradient must have before the one before it."""
         W, c_0, Z, gates, c, tanh_c = ctx.saved_tensors

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from torch_impl.autocast import without_autocast
 from torch_impl.recurrent.cell import Masks, State
 from torch_impl.recurrent.scan import Beside, cell_backward, cell_forward, views
 
@@ -82,7 +83,8 @@ class _Scan(torch.autograd.Function):
         by_step, hidden, h, c = views(gates, h_0.shape[-1]), torch.empty_like(keys), h_0, c_0
         for t in range(T):
             torch.mm(h, W_query.mT, out=queries[t])
-            scores = torch.add(keys, queries[t][:, None], out=hidden).tanh_() @ w_score
+            torch.add(keys, queries[t][:, None], out=hidden).tanh_()
+            scores = (hidden.flatten(0, 1) @ w_score[:, None]).view(B, L)
             if mask is not None:
                 scores.masked_fill_(~mask, -torch.inf)
             torch.softmax(scores, -1, out=weights[t])
@@ -101,12 +103,13 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx: Any, dhs: Tensor | None, dc: Tensor | None) -> tuple[Tensor | None, ...]:
         memory, keys, W_query, w_score, weight_z, weight_h, h_0, c_0, *rest = ctx.saved_tensors
         z_c, z_h, recurrent, update, gates, hs, cs, ms, queries, weights, contexts = rest
         beside, T = Beside(None, z_c, z_h, update), len(hs)
         dgates, dcontexts = torch.empty_like(gates), torch.empty_like(contexts)
-        dqueries, dkeys, dw = map(torch.zeros_like, (queries, keys, w_score))
+        dqueries, dkeys, dw = map(torch.zeros_like, (queries, keys, w_score[:, None]))
         dh = torch.zeros_like(h_0) if dhs is None else dhs[-1].clone()
         dc = torch.zeros_like(c_0) if dc is None else dc.clone()
         dm, hidden, squares = map(torch.empty_like, (h_0, keys, keys[:, :1]))
@@ -132,7 +135,7 @@ class _Scan(torch.autograd.Function):
             dweights = (memory @ dcontexts[t][..., None]).squeeze(-1).mul_(weights[t])
             dscores = dweights.addcmul_(weights[t], dweights.sum(-1, keepdim=True), value=-1)
             torch.add(keys, queries[t][:, None], out=hidden).tanh_()
-            dw += hidden.flatten(0, 1).mT @ dscores.flatten()
+            dw.addmm_(hidden.flatten(0, 1).mT, dscores.view(-1, 1))
             # through tanh, by 1 - tanh^2, less the factor w
             dkeys.addcmul_(dscores[..., None], hidden.square_(), value=-1)
             torch.bmm(dscores[:, None], hidden, out=squares)
@@ -153,5 +156,5 @@ class _Scan(torch.autograd.Function):
             for dy, x in ((dqueries, before), (dgates, contexts), (dgates, h_in))
         )
         dmemory = weights.permute(1, 2, 0) @ dcontexts.transpose(0, 1)
-        of_weights = dW_query, dw, dweight_z, dweight_h
+        of_weights = dW_query, dw[:, 0], dweight_z, dweight_h
         return dgates, dmemory, dkeys, None, *of_weights, dh, dc, *[None] * 5
