@@ -151,7 +151,7 @@ def run_all(
                         f"{job.name}, or what ran beside it, was killed: expected memory for "
                         f"{workers} at a time"
                     ) from None
-                records.append(made, path)
+                records.append(made, path, once=True)
                 yield job, made
     finally:
         with _ctrl_c_held():

@@ -291,16 +291,23 @@ def _validate_comparison(details: Record, where: str) -> None:
             raise InputError(f"{where}: details.{name} must have a commit and say if it is dirty")
 
 
-def append(records: Iterable[Record], path: Path) -> None:
-    """Append whole lines under a lock: two writers at once lose nothing and mix nothing."""
+def append(records: Iterable[Record], path: Path, *, once: bool = False) -> None:
+    """Append whole lines under a lock: two writers at once lose nothing and mix nothing.
+
+    ``once``: unless the file has records of their key, as when two did the same at once.
+    """
     kept = [validate(record, "new record") for record in records]
-    lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in kept)
-    if not lines:
+    if not kept:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            if once:
+                file.seek(0)
+                known = _keys(file)
+                kept = [record for record in kept if record["key"] not in known]
+            lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in kept)
             end = file.seek(0, os.SEEK_END)
             if end and (file.seek(end - 1), file.read(1))[1] != b"\n":
                 lines = "\n" + lines  # a cut line stays one line, and spoils no other
@@ -313,6 +320,15 @@ def append(records: Iterable[Record], path: Path) -> None:
                 raise
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def _keys(lines: Iterable[bytes]) -> set[str]:
+    """The keys of the lines that are whole."""
+    found = set()
+    for line in lines:
+        with suppress(ValueError, TypeError, KeyError):
+            found.add(json.loads(line)["key"])
+    return found
 
 
 def check_writable(path: Path) -> None:

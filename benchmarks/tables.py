@@ -4,7 +4,8 @@ A cell of ours comes from a record that names its paper, table, row and column; 
 so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
 Table VI of ExpansionNet v2 and the parameters in its Table VII need no run, so the command counts
 them on the spot; so are training times predicted, where their table is asked for by name. Nothing
-is ever filled in from the paper: every other cell is empty, "not run", with the reason.
+is ever filled in from the paper: every other cell is empty, "not run", with the reason. What was
+measured under the name of a figure, or of no table of the paper, comes after its tables.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
@@ -69,17 +70,41 @@ class Cell:
 def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
     """All cells of ``paper``, or of one ``table`` of it, with ours from ``records``.
 
+    A cell that the paper leaves blank is one only where there is a value of ours.
+
     Raises:
         InputError: there is no such paper or table.
     """
     content = papers.load(paper)
     tables = content.tables if table is None else (content.table(table),)
     measured = _measured(paper, records)
+    missing = _missing(measured)
     return [
-        _cell(entry, cell, measured.get((entry.name, cell.row, cell.column)))
+        _cell(entry, cell, made, missing.get((entry.name, cell.row), {}))
         for entry in tables
         for cell in entry.cells
+        if (made := measured.get((entry.name, cell.row, cell.column))) or cell.value is not None
     ]
+
+
+def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers.Table, ...]:
+    """Tables that records have and the paper has not: the numbers of its figures, and others."""
+    figures = {figure.table: figure for figure in paper.figures}
+    known = {table.name for table in paper.tables}
+    names = {name for name, _, _ in _measured(paper.paper, records)}
+    return tuple(
+        papers.Table(
+            name,
+            "numbers",
+            place=figure.place if (figure := figures.get(name)) else "in no table of the paper",
+            caption=f"Figure {figure.name}. {figure.caption}" if figure else "Measured here alone.",
+            columns=(),
+            rows=(),
+            not_run="",
+            notes={},
+        )
+        for name in sorted(names - known)
+    )
 
 
 def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[Cell]:
@@ -97,14 +122,32 @@ def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str
     measured: dict[tuple[str, str, str], list[Record]] = {}
     for record in newest(records):
         what = record["what"]
-        if what["paper"] == paper:
+        if what["paper"] == paper and record["kind"] != "equations":
             for column in record["values"]:
                 place = what["table"], what["row"], column
                 measured.setdefault(place, []).append(record)
     return measured
 
 
-def _cell(table: papers.Table, cell: papers.Cell, made: list[Record] | None) -> Cell:
+def _missing(
+    measured: Mapping[tuple[str, str, str], Sequence[Record]],
+) -> dict[tuple[str, str], dict[str, str]]:
+    """By table and row, the scores that its records lack, and why."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for (table, row, _), made in measured.items():
+        for record in made:
+            found.setdefault((table, row), {}).update(record["details"].get("missing", {}))
+    return found
+
+
+def _cell(
+    table: papers.Table,
+    cell: papers.Cell,
+    made: list[Record] | None,
+    missing: Mapping[str, str] | None = None,
+) -> Cell:
+    # a metric may have its stage of training before it: "XE SPICE"
+    why = (missing or {}).get(cell.column.split(" ")[-1])
     empty = Cell(
         table=table.name,
         row=cell.row,
@@ -113,7 +156,7 @@ def _cell(table: papers.Table, cell: papers.Cell, made: list[Record] | None) -> 
         ours=None,
         status=NOT_RUN,
         record=None,
-        reason=table.reason(cell.column),
+        reason=why or table.reason(cell.row, cell.column),
         corrected=cell.corrected,
         note=cell.note,
     )
@@ -175,9 +218,11 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in arguments.records or ():
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder, expected records (--records)")
+    if arguments.data is not None and not arguments.data.is_dir():
+        raise InputError(f"{arguments.data}: no such folder, expected the data folder (--data)")
     paper = papers.load(arguments.paper)
-    tables = paper.tables if arguments.table is None else (paper.table(arguments.table),)
     records = load(*(arguments.records or (PUBLISHED, LOCAL)))
+    tables = _asked(paper, beyond(paper, records), arguments.table)
     if paper.paper == table_vi.PAPER and any(table.name == table_vi.TABLE for table in tables):
         key = key_of("flops", asdict(table_vi.captions(arguments.data)))
         records += table_vi.make_records(key, arguments.data)
@@ -185,7 +230,8 @@ def run(arguments: argparse.Namespace) -> int:
         records += _training_time(paper.paper, tables[0].name, records)
     if paper.paper == parameters.PAPER and any(t.name == parameters.TABLE for t in tables):
         records += parameters.make_records()
-    listed = [cell for table in tables for cell in cells(paper.paper, records, table.name)]
+    own = [table for table in tables if table in paper.tables]
+    listed = [cell for table in own for cell in cells(paper.paper, records, table.name)]
     listed += [cell for table in tables for cell in beside(paper.paper, records, table)]
     if arguments.json:
         entries = [
@@ -199,9 +245,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Table {table.name} ({table.place}): {table.caption}")
         for remark in filter(None, (table.unit, table.remark)):
             print(f"  {remark}")
-        if not table.cells:
-            print(f"  {NOT_RUN}: {table.not_run}")
         shown = [cell for cell in listed if cell.table == table.name]
+        if not shown:
+            print(f"  {NOT_RUN}: {table.not_run}")
         for cell in shown:
             print(f"  {cell.row} | {cell.column} | {_beside(cell)}")
         assumed = dict.fromkeys((_whose(c), text) for c in shown for text in c.assumptions)
@@ -209,6 +255,21 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  {whose}, assuming: {assumption}")
         print()
     return 0
+
+
+def _asked(
+    paper: papers.PaperTables, further: Sequence[papers.Table], name: str | None
+) -> Sequence[papers.Table]:
+    """The table of that name, or all."""
+    if name is None:
+        return (*paper.tables, *further)
+    if named := [table for table in further if table.name == name]:
+        return named
+    try:
+        return [paper.table(name)]
+    except InputError as error:
+        others = "".join(f", {table.name}" for table in further)
+        raise InputError(f"{error}{others}") from None
 
 
 def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Record]:

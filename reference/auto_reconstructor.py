@@ -66,9 +66,9 @@ def joint_loss(L_NLL: float, L_AR: Sequence[float] | Array, lambda_: float) -> f
     """``L = L_NLL + lambda sum_t L_AR^t``.
 
     Raises:
-        ValueError: a negative lambda.
+        ValueError: lambda negative or not finite.
     """
-    if not lambda_ >= 0:
+    if not 0 <= lambda_ < float("inf"):
         raise ValueError(f"lambda is {lambda_}, expected at least 0")
     return float(L_NLL + lambda_ * sum(L_AR))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -171,8 +172,14 @@ def test_the_reconstructor_is_no_part_of_the_captioner(generator: np.random.Gene
         (lambda: AutoReconstructor(3, 0), "hidden_size must be at least 1, not 0"),
         (lambda: AutoReconstructor(3)(torch.zeros(2, 4, 2)), r"xs has shape \(2, 4, 2\)"),
         (lambda: AutoReconstructor(3)(torch.zeros(2, 4, 3), [5, 1]), r"lengths \[5, 1\]"),
-        (lambda: joint_loss(torch.ones(1), torch.ones(1, 2), -0.1), "lambda is -0.1, expected"),
-        (lambda: joint_loss(torch.ones(1), torch.ones(1, 2), float("nan")), "lambda is nan"),
+        *(
+            (partial(loss, *arguments, lambda_), f"lambda is {lambda_}, expected at least 0")
+            for loss, arguments in (
+                (joint_loss, (torch.ones(1), torch.ones(1, 2))),
+                (oracle.joint_loss, (1.0, [1.0, 1.0])),
+            )
+            for lambda_ in (-0.1, float("nan"), float("inf"))
+        ),
         (lambda: cosine_distance(torch.zeros(2), torch.ones(2)), "norm 0 has no cosine distance"),
         (lambda: point_wise_distance(torch.ones(2, 2), torch.ones(3, 2)), r"\(2, 2\) and \(3, 2\)"),
     ],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.cli import main
-from benchmarks.datasets import CaptionData, Split, scenes
+from benchmarks.datasets import CaptionData, Split, scene_motion, scenes
 from benchmarks.datasets.vocabulary import SPECIAL_TOKENS, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.experiments import arnet
@@ -31,6 +31,8 @@ from tests.parity import load, numpy, tensor
 from tests.tolerances import DIFFERENCES, KEPT, assert_close
 from torch_impl import models
 from torch_impl.decoding import beam_search
+from torch_impl.middle_out import interleave
+from torch_impl.middle_out_decoding import middle_out_beam_search
 from torch_impl.models import AnyCaptioner
 
 WORDS = ("a", "b", "c", "d", "e")
@@ -49,6 +51,12 @@ FAMILIES = {
     "transformer": partial(models.transformer, **MIXERS),
     "aoa": partial(models.transformer_aoa, **MIXERS),
     "expansion": partial(models.expansionnet_v2, **MIXERS, groups=(2, 3), num_expansions=2),
+    **{
+        f"middle-out, {first} first": partial(
+            models.middle_out_captioner, **LSTMS, first=first, middle_words=(4, 6)
+        )
+        for first in ("left", "right")
+    },
 }
 OPTIONS: dict[str, Any] = {"beam_size": 2, "max_length": 6}
 
@@ -83,15 +91,42 @@ def cases(draw: st.DrawFn) -> tuple[AnyCaptioner, CaptionData]:
     several = st.lists(caption, min_size=draw(st.integers(1, 2)), max_size=3)
     references = {i: draw(several) for i in ids}
     arrays = {i: generator.standard_normal((draw(st.integers(1, 4)), 3)) for i in ids}
-    split = Split(ids, references, Double(arrays))
+    learned = None
+    if sides(model) == 2:
+        with torch.no_grad():
+            model.vocabulary_b[:, model.pad_id] = -100  # padding is nobody's word
+        half = st.lists(st.integers(4, 8), max_size=4).map(lambda words: [*words, model.end_id])
+        caption = st.builds(interleave, half, st.integers(4, 8), half, st.just(model.pad_id))
+        learned = {i: draw(st.lists(caption, min_size=1, max_size=2)) for i in ids}
+    split = Split(ids, references, Double(arrays), learned)
     return model, CaptionData("drawn", "", Vocabulary(WORDS), {"test": split})
 
 
+def sides(model: AnyCaptioner) -> int:
+    """How many decoders take turns."""
+    return getattr(model.configuration, "sides", 1)
+
+
+def says(model: AnyCaptioner, features: torch.Tensor) -> list[int]:
+    """An image's own caption, in the order in which it is generated."""
+    if sides(model) == 1:
+        ((own,),) = beam_search(model, features, **OPTIONS)
+        return own.tokens
+    ((halves,),) = middle_out_beam_search(model, features, **OPTIONS)
+    both = halves.left, halves.right
+    first, second = both if model.configuration.first == "left" else both[::-1]
+    return interleave(first, halves.middle, second, model.pad_id)
+
+
 def alone(model: AnyCaptioner, data: CaptionData, image: int, caption: list[int]) -> np.ndarray:
-    """The last state of one image's caption: no batch, no padding."""
+    """The last state of one image's caption, or its two sides' last: no batch, no padding."""
     memory = model.encode(tensor(data.splits["test"].features.features(image))[None])
     with torch.no_grad():
-        return numpy(model.states(torch.tensor([caption[:-1]]), memory))[0, -1]
+        states = numpy(model.states(torch.tensor([caption[:-1]]), memory))[0]
+    P = sides(model)
+    # the sides in turn: the last of each that is followed by a token of its own
+    given = [[t for t in range(p, len(states), P) if caption[t + 1]] for p in range(P)]
+    return np.concatenate([states[of[-1]] for of in given])
 
 
 @covers(arnet=[10, 11, 12])
@@ -105,10 +140,11 @@ def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(
     split = data.splits["test"]
     states: dict[str, list[np.ndarray]] = {"U": [], "V": [], "second": []}
     for image, texts in split.references.items():
-        features = tensor(split.features.features(image))[None]
-        ((own,),) = beam_search(model, features, **OPTIONS)
+        own = says(model, tensor(split.features.features(image))[None])
         true = [data.vocabulary.encode(text.split())[:6] for text in texts]
-        captions = {"U": true[0], "V": own.tokens} | ({"second": true[1]} if true[1:] else {})
+        if split.learned is not None:
+            true = split.learned[image]
+        captions = {"U": true[0], "V": own} | ({"second": true[1]} if true[1:] else {})
         for name, caption in captions.items():
             states[name].append(alone(model, data, image, caption))
     U, V = (np.array(states[name]) for name in "UV")
@@ -143,10 +179,12 @@ def test_a_model_that_says_what_people_say_is_at_no_distance(
     model, data = case
     split, references = data.splits["test"], {}
     for image in split.image_ids:
-        features = tensor(split.features.features(image))[None]
-        ((own,),) = beam_search(model, features, **OPTIONS)
-        references[image] = [" ".join(map(str, own.tokens))]
-    split = replace(split, references=references)
+        own = says(model, tensor(split.features.features(image))[None])
+        references[image] = [" ".join(map(str, own))]
+    learned = None
+    if split.learned is not None:
+        learned = {i: [list(map(int, text.split()))] for i, (text,) in references.items()}
+    split = replace(split, references=references, learned=learned)
     same: Any = replace(data, vocabulary=Spelled(), splits={"test": split})
     found = discrepancy.measure(model, same, "test", **OPTIONS)
     assert torch.equal(found.training, found.inference)
@@ -175,9 +213,9 @@ def test_shares_have_the_distance_for_a_mean_and_say_where_weights_take_it(
         assert abs(slope - (shares[image] - shares.mean())) <= DIFFERENCES * abs(shares).max()
 
 
-def test_two_sides_have_two_last_states() -> None:
+def test_two_sides_do_not_read_from_left_to_right() -> None:
     model = models.middle_out_captioner(9, 3, d_embedding=2, hidden_size=2)
-    with pytest.raises(InputError, match="a captioner of two sides has two last states"):
+    with pytest.raises(InputError, match="of two sides reads captions from the middle, and those"):
         discrepancy.measure(model, scenes.make(0, 1, 1, 2), "test", **OPTIONS)
 
 
@@ -200,14 +238,21 @@ def quick(monkeypatch):
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2} | {
         f"num_{half}coder_layers": 1 for half in ("en", "de")
     }
-    form = experiment.Form(lstm, sizes, mixers)
+    middle_out = replace(
+        usual.middle_out,
+        load=lambda _: scene_motion.make(seed=0, train=12, val=2, test=6),
+        model={"d_embedding": 8, "hidden_size": 8, "max_length": 20},
+        settings=replace(usual.middle_out.settings, validate_every=1, recipe=one[0].recipe),
+        schedule=replace(usual.middle_out.schedule, epochs=1),
+    )
+    form = experiment.Form(lstm, sizes, mixers, middle_out)
     monkeypatch.setitem(experiment.FORMS, "scenes", form)
 
 
 def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, capsys) -> None:
     out = tmp_path / "records.jsonl"
     words = ["reproduce", "arnet", "--table", "discrepancy", "--work", str(tmp_path / "work")]
-    rows = ["NIC with att", "LSTM", "static:64"]
+    rows = ["NIC with att", "LSTM", "static:64", "Middle-Out + Attention + "]
     command = [*words, "--out", str(out), "--seeds", "2", "--only", *rows]
     assert main(command) == 0
     made = records.read(out)
@@ -220,7 +265,10 @@ def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, cap
             assert len(shares) == record["n"] == 6
             assert np.mean(shares) == pytest.approx(record["values"][name], **KEPT)
         regularised = [stage["lambda_"] for stage in record["details"]["stages"]]
-        assert regularised == [0, arnet.LAMBDA if "ARNet" in record["what"]["row"] else 0]
+        if record["what"]["row"] in experiment.MIDDLE_OUT:
+            assert regularised == [0] and record["data"]["name"] == "moving scenes, 64 units"
+        else:
+            assert regularised == [0, arnet.LAMBDA if "ARNet" in record["what"]["row"] else 0]
     assert main(command) == 0
     assert records.read(out) == made
     text = markdown.files(build.document(made))["README.md"]

@@ -189,6 +189,8 @@ def test_without_a_middle_word_the_classifier_gives_it(case: Captions) -> None:
         ({"middle": 6}, "middle word 6 is outside a vocabulary of 6 words"),
         ({"middle": -1}, "middle word -1 is outside a vocabulary of 6 words"),
         ({"middle": 2}, "middle word 2 is a special token"),
+        ({"middle": "dog"}, "middle is 'dog', expected token ids"),
+        ({"middle": True}, "middle is True, expected token ids"),
         ({"middle": [3]}, "1 middle words for 2 images, expected one each"),
         ({"beam_size": 0}, "beam_size is 0, expected at least 1"),
         ({"num_return": 3}, r"num_return is 3, expected 1 to beam_size \(2\)"),

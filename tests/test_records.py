@@ -34,6 +34,19 @@ def test_what_is_appended_is_read_back(tmp_path_factory, values):
     assert records.read(path) == written + written
 
 
+def test_what_two_did_at_once_is_kept_once(tmp_path):
+    path = tmp_path / "r.jsonl"
+    first, again, other = example(value=1), example(value=2), example(value=3) | {"key": "other"}
+    records.append([first, again], path, once=True)
+    records.append([again, other], path, once=True)
+    assert records.read(path) == [first, again, other]
+    with path.open("a") as file:
+        file.write('{"key": "cut')
+    records.append([other], path, once=True)
+    records.append([other | {"key": "last"}], path, once=True)
+    assert [json.loads(line)["key"] for line in path.read_text().splitlines()[4:]] == ["last"]
+
+
 def test_a_record_s_command_names_no_folder_of_this_machine(monkeypatch, tmp_path):
     argv = ["captionbench", "report", "--data", str(tmp_path / "data"), "--out", "runs/a"]
     monkeypatch.setattr("sys.argv", argv)

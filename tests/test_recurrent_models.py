@@ -441,7 +441,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="ids of the source must lie between 0 and 4"):
         code.encode(ids + 5)
     for empty in ((ids, [3, 0]), (ids[:, :0], None)):
-        with pytest.raises(ValueError, match="a source is empty, expected at least 1 token"):
+        with pytest.raises(ValueError, match="a source is empty, expected at least 1 row"):
             code.encode(*empty)
     memory = model.encode(features)
     with pytest.raises(ValueError, match="token ids must lie between 0 and 10"):

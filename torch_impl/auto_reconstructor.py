@@ -106,6 +106,8 @@ def point_wise_distance(U: Tensor, V: Tensor) -> Tensor:
 class Decoder(Protocol):
     """A captioner whose hidden states can be looked at."""
 
+    pad_id: int
+
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
         """Features (B, L, d_feature) to memory (B, L, d)."""
 
@@ -122,25 +124,44 @@ def last_states(
     lengths: Lengths | None,
     tokens: Tensor,
     sizes: Tensor,
+    sides: int = 1,
 ) -> Tensor:
     """The hidden state that emits a caption's last token: (B, d).
 
     Given the true captions this is training mode, given the model's own it is inference; the last
-    token is the end token, or whatever ``max_length`` left last.
+    token is the end token, or whatever ``max_length`` left last. Two decoders that take turns have
+    two last states, each that emits its side's last token: they stand side by side.
 
     Args:
         model: the captioner, in the mode it is in.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
-        tokens: (B, T), one caption of each image, the start token first.
+        tokens: (B, T), one caption of each image, the start token first; of more sides than one in
+            the order in which they are generated, the pad token where a side is through.
         sizes: (B,) tokens of each caption, start and end included.
+        sides: P, the decoders that take turns.
+
+    Returns:
+        (B, P d), the sides in the order of their turns.
 
     Raises:
-        ValueError: a caption of less than 2 tokens or more than T, or sizes that do not fit.
+        ValueError: a caption of less than P + 1 tokens or more than T, a side that has none, or
+            sizes that do not fit.
     """
     B, T = tokens.shape
-    if sizes.shape != (B,) or ((sizes < 2) | (sizes > T)).any():
-        raise ValueError(f"captions of {sizes.tolist()} tokens, expected {B} of 2 to {T}")
+    if sizes.shape != (B,) or ((sizes <= sides) | (sizes > T)).any():
+        raise ValueError(f"captions of {sizes.tolist()} tokens, expected {B} of {sides + 1} to {T}")
     # the last token is emitted, not read
     states = model.states(tokens[:, :-1], model.encode(features, lengths), lengths)
-    return states[torch.arange(B, device=states.device), sizes.to(states.device) - 2]
+    steps = torch.arange(T - 1, device=tokens.device)
+    emits = steps < sizes.to(tokens.device)[:, None] - 1
+    if sides > 1:
+        emits &= tokens[:, 1:] != model.pad_id
+    found = []
+    for side in range(sides):
+        of_side = emits & (steps % sides == side)
+        if not bool(of_side.any(1).all()):
+            raise ValueError(f"a caption without a token of side {side}, expected its end")
+        last = (steps * of_side).amax(1)
+        found.append(states[torch.arange(B, device=states.device), last.to(states.device)])
+    return torch.cat(found, -1)

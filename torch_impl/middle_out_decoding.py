@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_impl.beams import largest
+from torch_impl.middle_out import interleave
 from torch_impl.models.middle_out import MiddleOutCaptioner, check_middle_word
 from torch_impl.padding import Lengths
 
@@ -39,6 +40,11 @@ class Halves:
         words = (*reversed(self.left), self.middle, *self.right)
         return [word for word in words if word != end_id]
 
+    def generated(self, turns: Sequence[int], pad_id: int) -> list[int]:
+        """The tokens in the order of the sides' ``turns``, as a model reads them (`interleave`)."""
+        first, second = ((self.left, self.right)[side] for side in turns)
+        return interleave(first, self.middle, second, pad_id)
+
 
 def middle_words(
     model: MiddleOutCaptioner,
@@ -62,6 +68,8 @@ def middle_words(
     if middle is None:
         candidates = torch.tensor(model.configuration.middle_words, device=features.device)
         return candidates[model.middle_words(features, lengths).argmax(-1)]
+    if isinstance(middle, (bool, str)):
+        raise ValueError(f"middle is {middle!r}, expected token ids")
     given = [middle] * B if isinstance(middle, int) else [int(word) for word in middle]
     if len(given) != B:
         raise ValueError(f"{len(given)} middle words for {B} images, expected one each")

@@ -146,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name; a file is written whole or not at all.
     """
-    of_split = ("scenes", "karpathy", "features", "mean_features", "split", "out")
+    of_split = ("scenes", "moving", "karpathy", "features", "mean_features", "split", "out")
     of_pictures = (
         *("num_return", "json", "overlay", "head", "skip_bad", "backbone"),
         *("words", "groups"),

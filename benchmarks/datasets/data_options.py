@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.datasets import CaptionData, Split, karpathy, scenes
+from benchmarks.datasets import CaptionData, Split, karpathy, scene_motion, scenes
 from benchmarks.datasets.batches import without_images
 from benchmarks.datasets.vocabulary import Vocabulary
 from benchmarks.errors import InputError
@@ -24,6 +24,9 @@ def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None
         type=_images,
         metavar="TRAIN,VAL,TEST",
         help="the embedded, generated scenes (default: 2000,250,250)",
+    )
+    data.add_argument(
+        "--moving", action="store_true", help="of --scenes: moving ones, each a few frames"
     )
     source.add_argument(
         "--karpathy", type=Path, metavar="JSON", help="captions and splits in Karpathy's layout"
@@ -57,7 +60,10 @@ def load(arguments: argparse.Namespace) -> CaptionData:
         if arguments.features:
             raise InputError("--features goes with --karpathy; the scenes bring their own")
         train, val, test = arguments.scenes
-        data = scenes.make(train=train, val=val, test=test)
+        kind = scene_motion if arguments.moving else scenes
+        data = kind.make(train=train, val=val, test=test)
+    elif arguments.moving:
+        raise InputError("--moving goes with --scenes")
     else:
         if not arguments.features:
             raise InputError("--karpathy needs --features DIR (see captionbench features)")

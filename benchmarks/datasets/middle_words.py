@@ -64,10 +64,26 @@ class MiddleWords:
         vocabulary = self.data.vocabulary
         words, middle = vocabulary.tokenise(caption), self.of_image[image_id]
         if middle not in words:
-            middle = commonest([[w for w in words if w in self._known]], ENDING)
+            middle = commonest([self._tokens(caption)], ENDING)
         ids = vocabulary.encode(words)[1:-1]
         left, right = split(ids, self.id_of(middle), END_ID)
         return interleave(left[:most], self.id_of(middle), right[:most], PAD_ID)
+
+    def in_order(self, split: str, most: int) -> dict[int, list[list[int]]]:
+        """Of each image of a split its captions with a candidate, by `encode`."""
+        texts = self.data.splits[split].references
+        return {
+            i: [
+                self.encode(i, caption, most)
+                for caption in captions
+                if any(w.endswith(ENDING) for w in self._tokens(caption))
+            ]
+            for i, captions in texts.items()
+        }
+
+    def _tokens(self, caption: str) -> list[str]:
+        """The words of a caption that the vocabulary has."""
+        return [w for w in self.data.vocabulary.tokenise(caption) if w in self._known]
 
 
 def word_id(vocabulary: Vocabulary, word: str) -> int:

@@ -201,7 +201,7 @@ def _done(
         return
     for job in jobs:
         made = job.run()
-        records.append(made, out)
+        records.append(made, out, once=True)
         yield job, made
 
 

@@ -310,6 +310,7 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
         intervals = {c: interval(last[c], first[c]) for c in first}
         details = dict(zip(("of", "over"), (MODELS[m][0] for m in MODELS_OF[row]), strict=True))
     settings, seeds = training.settings, list(training.seeds)
+    shorter = "" if settings == Settings() else f" {settings.steps:,} steps,"
     return records.make(
         "denoising",
         paper=PAPER,
@@ -321,7 +322,7 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
         n=settings.test_sequences,
         seeds=seeds,
         data={
-            "name": f"equation 8, {len(seeds)} seeds",
+            "name": f"equation 8,{shorter} {len(seeds)} seeds",
             "fingerprint": training.fingerprint(),
             "split": "test",
         },

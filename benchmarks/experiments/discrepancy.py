@@ -6,7 +6,9 @@ that it differs from its baseline in one thing. The reconstructor knows nothing 
 reads the states of an expansion model as it does an LSTM's.
 
 The rows of the LSTMs are trained as ARNet's Table 1 (`arnet`), the read-only unit's too, whose
-paper trains otherwise (`read_only`).
+paper trains otherwise (`read_only`). Middle-Out's are those of its own tables (`middle_out`), in
+one stage, of the captions that have a middle word: on the scenes, of the moving ones. In training
+it begins with the image's own word, in inference with its classifier's.
 """
 
 from __future__ import annotations
@@ -21,15 +23,21 @@ from benchmarks import records
 from benchmarks.captioning.captioners import weights_sha256
 from benchmarks.datasets import CaptionData
 from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
-from benchmarks.experiments import arnet
+from benchmarks.experiments import arnet, middle_out
 from benchmarks.experiments.captions import in_stages, rounded
 from benchmarks.experiments.experiment import Experiment, Place, Run, rows_by_seed
 from benchmarks.records import Record
 from benchmarks.scores import discrepancy
 from benchmarks.scores.evaluate import row_name
 from benchmarks.training import presets
+from benchmarks.training.fit import Result
 from benchmarks.training.presets import PRESETS, Settings
-from torch_impl.models import AnyConfiguration, MiddleOutConfiguration, RecurrentConfiguration
+from torch_impl.models import (
+    AnyCaptioner,
+    AnyConfiguration,
+    MiddleOutConfiguration,
+    RecurrentConfiguration,
+)
 
 TABLE = "discrepancy"
 ARNET = " + ARNet"
@@ -37,6 +45,11 @@ LSTMS: dict[str, dict[str, Any]] = {
     "NIC": {},
     "NIC with attention": {"attentive": True},
     "NIC with a read-only unit": {"read_only": "image", "bias": False, "squash": False},
+    "NIC with a read-only unit, previous input": {
+        "read_only": "previous_input",
+        "bias": False,
+        "squash": False,
+    },
 }
 SELF_ATTENTIVE = "LSTM with dual self-attention"
 MIXERS: dict[str, tuple[str, str]] = {
@@ -47,14 +60,17 @@ MIXERS: dict[str, tuple[str, str]] = {
         for encoder, decoder in (("static:64", "dynamic:16"), ("static:8,16,32", "dynamic:16"))
     },
 }
+MIDDLE_OUT = ("Middle-Out + Attention", "Middle-Out + Attention + Self-Attention")
+"""Rows of Middle-Out's Table 2."""
 BASELINES = (*LSTMS, SELF_ATTENTIVE, *MIXERS)
 REGULARISED = ("NIC", "NIC with attention", "Transformer", "static:64 | dynamic:16")
 """Those that a row "+ ARNet" goes on from."""
-ROWS = tuple(
+OF_ONE_SIDE = tuple(
     name
     for baseline in BASELINES
     for name in (baseline, *([baseline + ARNET] if baseline in REGULARISED else []))
 )
+ROWS = (*OF_ONE_SIDE, *MIDDLE_OUT)
 
 
 @dataclass(frozen=True)
@@ -65,11 +81,13 @@ class Form:
         lstm: sizes, stages and data of the LSTMs.
         mixers: sizes of the others.
         stages: of the others.
+        middle_out: what Middle-Out's rows are trained in.
     """
 
     lstm: arnet.Form
     mixers: Mapping[str, Any]
     stages: tuple[Settings, Settings]
+    middle_out: middle_out.Form
 
 
 def _stages(
@@ -102,16 +120,19 @@ FORMS = {
         arnet.IMAGES["scenes"],
         dict(PRESETS["scenes"].model),
         _stages("scenes", (3, 2), 0.25, arnet.IMAGES["scenes"]),
+        middle_out.FORMS["scenes"],
     ),
     "reduced": Form(
         arnet.IMAGES["reduced"],
         {**PRESETS["scenes"].model, "num_encoder_layers": 1, "num_decoder_layers": 1},
         _stages("scenes", (2, 1), 0.2, arnet.IMAGES["reduced"]),
+        middle_out.FORMS["reduced"],
     ),
     "flickr8k": Form(
         arnet.IMAGES["flickr8k"],
         dict(PRESETS["flickr8k"].model),
         _stages("flickr8k", (8, 4), 0.1, arnet.IMAGES["flickr8k"]),
+        middle_out.FORMS["flickr8k"],
     ),
 }
 
@@ -144,13 +165,37 @@ def stages(form: Form, row: str) -> list[Settings]:
     return [first, replace(second, lambda_=arnet.LAMBDA) if row.endswith(ARNET) else second]
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A row's captioner, what it is measured on, and how it was trained."""
+
+    model: AnyCaptioner
+    data: CaptionData
+    stages: Sequence[Settings]
+    results: Sequence[Result]
+    max_length: int
+
+
+def train(form: Form, place: Place, row: str, seed: int) -> Trained:
+    """Train a row, or have it from the folder of work."""
+    if row in MIDDLE_OUT:
+        words = middle_out.with_middle_words(form.middle_out, place)
+        result, _ = middle_out.train(form.middle_out, words, middle_out.MODELS[row], seed, place)
+        most = form.middle_out.settings.max_length
+        test = replace(words.data.splits["test"], learned=words.in_order("test", most - 1))
+        data = replace(words.data, splits={**words.data.splits, "test": test})
+        return Trained(result.model, data, [form.middle_out.settings], [result], most)
+    data = form.lstm.load(place)
+    training = stages(form, row)
+    results = in_stages(data, configuration(data, form, row), training, seed, place)
+    return Trained(results[-1].model, data, training, results, form.lstm.max_length)
+
+
 def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record]:
     began = time.perf_counter()
-    data = form.lstm.load(place)
-    model, training = configuration(data, form, row), stages(form, row)
-    results = in_stages(data, model, training, seed, place)
-    captioner = results[-1].model
-    options: dict[str, Any] = {"beam_size": arnet.BEAM, "max_length": form.lstm.max_length}
+    trained = train(form, place, row, seed)
+    captioner, data = trained.model, trained.data
+    options: dict[str, Any] = {"beam_size": arnet.BEAM, "max_length": trained.max_length}
     found = discrepancy.measure(captioner, data, "test", **options)
     return [
         records.make(
@@ -167,9 +212,9 @@ def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record
             checkpoint=weights_sha256(captioner),
             details={
                 **options,
-                "configuration": model.to_dict(),
-                "stages": [asdict(settings) for settings in training],
-                "validations": [result.best for result in results],
+                "configuration": captioner.configuration.to_dict(),
+                "stages": [asdict(settings) for settings in trained.stages],
+                "validations": [result.best for result in trained.results],
                 "parameters": sum(p.numel() for p in captioner.parameters()),
                 "shares": rounded(found.shares),
             },
@@ -182,7 +227,14 @@ def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     """All rows of a seed, then those of the next."""
     chosen = FORMS[form]
     given = form, chosen.lstm.model, chosen.lstm.stages, chosen.mixers, chosen.stages
-    return rows_by_seed(ROWS, seeds, partial(_run, chosen, place), "arnet", TABLE, given)
+    make, two_sides = partial(_run, chosen, place), chosen.middle_out
+    of_middle_out = form, two_sides.model, two_sides.settings, two_sides.schedule
+    return [
+        run
+        for seed in seeds
+        for rows, of in ((OF_ONE_SIDE, given), (MIDDLE_OUT, of_middle_out))
+        for run in rows_by_seed(rows, [seed], make, "arnet", TABLE, of)
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -135,6 +135,12 @@ FORMS = {
 }
 
 
+def with_middle_words(form: Form, place: Place) -> MiddleWords:
+    """What a form captions, named by its sizes too."""
+    words = choose(form.load(place))
+    return replace(words, data=replace(words.data, name=f"{words.data.name}, {form.sizes}"))
+
+
 def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> CaptionData:
     """What a model learns from: its captions in the order in which it generates them."""
     data = words.data
@@ -149,10 +155,7 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
     if not fields.get("middle_out", True):
         return data
     train = data.splits["train"]
-    learned = {
-        i: [words.encode(i, caption, max_length - 1) for caption in captions]
-        for i, captions in train.references.items()
-    }
+    learned = words.in_order("train", max_length - 1)
     # a caption whose halves both end has two end tokens
     cut = sum(ids.count(END_ID) < 2 for captions in learned.values() for ids in captions)
     train = replace(train, learned=learned, cut={"captions": cut})
@@ -195,9 +198,7 @@ def _run(
     name: str, tables: Sequence[str], place: Place, row: str, seed: int, key: str
 ) -> list[Record]:
     began, form = time.perf_counter(), FORMS[name]
-    words = choose(form.load(place))
-    words = replace(words, data=replace(words.data, name=f"{words.data.name}, {form.sizes}"))
-    fields = ALL[row]
+    words, fields = with_middle_words(form, place), ALL[row]
     result, classifier = train(form, words, fields, seed, place)
     trained = Trained(
         result.model,

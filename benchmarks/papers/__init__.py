@@ -20,6 +20,7 @@ from benchmarks.files import read_json
 FOLDER = Path(__file__).parent
 
 Value = float | str | None
+EARLIER = "another paper's model, whose numbers are quoted: nothing here trains it"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: our name, its printed label, and the mixers of the model where it is an ablation."""
+    """A row: our name, its printed label, and the mixers of the model where it is an ablation.
+
+    ``earlier`` is another paper's model, whose numbers this one quotes.
+    """
 
     name: str
     printed: str
@@ -45,6 +49,7 @@ class Row:
     group: str | None = None
     encoder: str | None = None
     decoder: str | None = None
+    earlier: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,12 @@ class Table:
             for column, value in zip(self.columns, row.values, strict=True)
         )
 
-    def reason(self, column: str) -> str:
-        """Why a cell of ``column`` may have no value of ours."""
-        own = {c.name: c.not_run for c in self.columns}.get(column)
-        return own or self.not_run
+    def reason(self, row: str, column: str) -> str:
+        """Why the cell of that row and column may have no value of ours."""
+        if any(r.earlier for r in self.rows if r.name == row):
+            return EARLIER
+        own = {c.name: c.not_run for c in self.columns}.get(column) or self.not_run
+        return f"{own}; the report shows what it captions" if self.kind == "captions" else own
 
     def cell(self, row: str, column: str) -> Cell:
         """The cell of that row and column.
@@ -107,12 +114,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure; ``data`` is True where it shows measurements, not only a drawing."""
+    """A figure; ``data`` is True where it shows measurements, not only a drawing.
+
+    ``table`` is what records call its numbers.
+    """
 
     name: str
     place: str
     caption: str
     data: bool
+    table: str | None = None
 
 
 @dataclass(frozen=True)

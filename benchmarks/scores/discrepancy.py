@@ -1,9 +1,10 @@
 """How far training and inference of a captioner are apart (ARNet 10-12), and what to judge it by.
 
-Of any captioner: the hidden state is what its vocabulary layer reads. Those of different models lie
-in different spaces, where a cosine of 0.5 need not mean the same; so beside the paper's two
-distances stand those of the same space between the captions that two people gave an image, and
-between the captions of two images.
+Of any captioner: the hidden state is what its vocabulary layer reads; of two decoders that take
+turns, those that emit either's last token, side by side. Those of different models lie in
+different spaces, where a cosine of 0.5 need not mean the same; so beside the paper's two distances
+stand those of the same space between the captions that two people gave an image, and between the
+captions of two images.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch_impl.auto_reconstructor import (
     point_wise_distance,
 )
 from torch_impl.decoding import beam_search
+from torch_impl.middle_out_decoding import middle_out_beam_search
 from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
 
 CENTROID, POINTS = "d_mc", "d_pw"
@@ -91,34 +93,59 @@ def measure(
         data: the captions.
         split: whose images.
         beam_size: of the search that gives the model's own captions.
-        max_length: of a caption in tokens, the start included; references are cut there.
+        max_length: of a caption in tokens, the start included, or of a half with the middle word;
+            references are cut there.
         batch_size: images at a time.
 
     Raises:
-        InputError: a model of two sides, which has two last states.
+        InputError: a model of two sides, and the split does not say what they generate in turn
+            (``learned``).
     """
-    if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:
-        raise InputError("a captioner of two sides has two last states, expected one side")
     part: Split = data.splits[split]
+    two_sides = isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out
+    if two_sides and part.learned is None:
+        raise InputError(
+            f"a captioner of two sides reads captions from the middle, and those of {data.name} "
+            "are from left to right"
+        )
     model.eval()
     device = next(model.parameters()).device
-    several = all(len(part.references[image]) > 1 for image in part.image_ids)
+
+    def true(image: int) -> Sequence[list[int]]:
+        if part.learned is not None:
+            return part.learned[image]
+        tokens = map(data.vocabulary.tokenise, part.references[image])
+        return [data.vocabulary.encode(words)[:max_length] for words in tokens]
+
+    references = {image: true(image) for image in part.image_ids}
+    several = all(len(of) > 1 for of in references.values())
     found: dict[str, list[Tensor]] = {"training": [], "inference": [], "second": []}
     for image_ids in chunks(part.image_ids, batch_size):
         features, lengths = (x.to(device) for x in padded_features(part.features, image_ids))
-        own = beam_search(model, features, lengths, beam_size=beam_size, max_length=max_length)
-
-        def references(place: int, images: Sequence[int] = image_ids) -> list[list[int]]:
-            texts = (part.references[image][place] for image in images)
-            tokens = map(data.vocabulary.tokenise, texts)
-            return [data.vocabulary.encode(words)[:max_length] for words in tokens]
-
-        captions = {"training": references(0), "inference": [best.tokens for (best,) in own]}
+        captions = {
+            "training": [references[image][0] for image in image_ids],
+            "inference": _own(model, features, lengths, beam_size, max_length),
+        }
         if several:
-            captions["second"] = references(1)
+            captions["second"] = [references[image][1] for image in image_ids]
         for name, of in captions.items():
             sizes = torch.tensor([len(caption) for caption in of])
             tokens = padded_tokens(of).to(device)
-            found[name].append(last_states(model, features, lengths, tokens, sizes).double())
+            states = last_states(model, features, lengths, tokens, sizes, 1 + two_sides)
+            found[name].append(states.double())
     joined = {name: torch.cat(states).cpu() for name, states in found.items() if states}
     return LastStates(joined["training"], joined["inference"], joined.get("second"))
+
+
+def _own(
+    model: AnyCaptioner, features: Tensor, lengths: Tensor, beam_size: int, max_length: int
+) -> list[list[int]]:
+    """The caption that the model gives each image, in the order in which it generates it."""
+    if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:
+        turns = model.configuration.turns
+        halves = middle_out_beam_search(
+            model, features, lengths, beam_size=beam_size, max_length=max_length
+        )
+        return [best.generated(turns, model.pad_id) for (best,) in halves]
+    found = beam_search(model, features, lengths, beam_size=beam_size, max_length=max_length)
+    return [best.tokens for (best,) in found]

@@ -242,6 +242,10 @@ def _seen(arguments: argparse.Namespace) -> tuple[CaptionData, train_recipe.Visi
     if arguments.features or arguments.mean_features:
         raise InputError("--backbone makes the features: --features and --mean-features do not go")
     backbone = train_recipe.backbone(arguments.backbone, arguments.seed)
+    if arguments.moving:
+        raise InputError(
+            "--moving: there are no pictures of moving scenes, expected --scenes alone"
+        )
     if arguments.scenes:
         if arguments.images:
             raise InputError("--images goes with --karpathy; the scenes bring their own")

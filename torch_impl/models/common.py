@@ -74,6 +74,18 @@ def check_words(tokens: Tensor, batch: int, configuration: Any) -> None:
         raise ValueError(f"token ids must lie between 0 and {size - 1}")
 
 
+def check_rows(source: Tensor, mask: Tensor | None) -> None:
+    """Raise ValueError unless each source (B, L, ...) has a row that the mask (B, L) leaves.
+
+    Masks are checked outside compiled graphs.
+    """
+    empty = not source.shape[1]
+    if mask is not None and can_check_values():
+        empty = empty or not bool(mask.any(1).all())
+    if empty:
+        raise ValueError("a source is empty, expected at least 1 row")
+
+
 def log_probabilities(logits: Tensor) -> Tensor:
     """Log-probabilities of the next word, in float32 at least."""
     return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch_impl.decoding import check_hypotheses, check_step
 from torch_impl.expansion import positive
 from torch_impl.middle_out import Weights, input_entry, run, run_by_steps, step, weight_sizes
-from torch_impl.models.common import Fields, check_words, log_probabilities
+from torch_impl.models.common import Fields, check_rows, check_words, log_probabilities
 from torch_impl.models.recurrent import SequenceClassifier
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
 from torch_impl.recurrent import LSTM, BidirectionalLSTM
@@ -207,11 +207,7 @@ class MiddleOutCaptioner(nn.Module):
     def _check_source(self, features: Tensor, lengths: Lengths | None) -> Tensor | None:
         check_tokens(features, self.configuration.d_feature, "features")
         mask = padding_mask(lengths, features)
-        none = not features.shape[1]
-        if mask is not None and can_check_values():
-            none = none or not bool(mask.any(1).all())
-        if none:
-            raise ValueError("a source is empty, expected at least 1 row")
+        check_rows(features, mask)
         return mask
 
     def begin(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torch_impl.decoding import check_hypotheses, check_step
 from torch_impl.expansion import positive
-from torch_impl.models.common import Fields, check_words, log_probabilities
+from torch_impl.models.common import Fields, check_rows, check_words, log_probabilities
 from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
 from torch_impl.recurrent import (
     IMPLEMENTATIONS,
@@ -172,11 +172,9 @@ class RecurrentCaptioner(nn.Module):
             )
         mask = padding_mask(lengths, features)
         ids = features if mask is None else features.masked_fill(~mask, 0)
-        if can_check_values():
-            if ((ids < 0) | (ids >= c.d_feature)).any():
-                raise ValueError(f"ids of the source must lie between 0 and {c.d_feature - 1}")
-            if not features.shape[1] or (mask is not None and not mask.any(1).all()):
-                raise ValueError("a source is empty, expected at least 1 token")
+        if can_check_values() and ((ids < 0) | (ids >= c.d_feature)).any():
+            raise ValueError(f"ids of the source must lie between 0 and {c.d_feature - 1}")
+        check_rows(features, mask)
         memory: Tensor = self.source(self.source_embedding(ids), lengths=mask)[0]
         return memory
 
