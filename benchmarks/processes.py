@@ -24,6 +24,7 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.records import Record
+from benchmarks.scores import java
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def _start_worker() -> None:
     # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    java.keep_meteor()
     # by default its bars share a semaphore between processes, which a process that is ended leaks
     tqdm.set_lock(threading.RLock())
 

@@ -240,6 +240,35 @@ def test_meteor_is_the_published_one():
     assert each[0] > 0 and each[1] == each[2] == 0
 
 
+@pytest.fixture
+def kept():
+    """METEOR's program waits from call to call, while the test lasts."""
+    java.keep_meteor()
+    yield
+    java._end_waiting()
+    java._waiting = None
+
+
+@pytest.mark.skipif(not HAS_JAVA, reason="METEOR is Java's")
+def test_one_meteor_after_the_other_is_the_same_program_and_the_same_scores(kept, started):
+    """It forgets what it was asked; one that fell over in between is started anew."""
+    sets = [(["a man rides"], [["a man rides a bike"]]), (["dogs run", "a"], [["a dog"], ["b"]])]
+
+    def score(candidates, references):
+        with java.meteor(candidates, references) as running:
+            return running.result()
+
+    fresh = [score(*each) for each in reversed(sets)][::-1]
+    assert [score(*each) for each in sets] == fresh and len(started) == 1
+    assert started[0].poll() is None
+    started[0].kill()
+    started[0].wait()
+    assert score(*sets[0]) == fresh[0] and len(started) == 2
+    with pytest.raises(KeyboardInterrupt), java.meteor(*sets[0]):
+        raise KeyboardInterrupt
+    assert all(process.returncode is not None for process in started)
+
+
 @settings(max_examples=5)
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=20))
 def test_any_text_is_tokenised_line_by_line(texts):

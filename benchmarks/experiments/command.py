@@ -32,6 +32,7 @@ from benchmarks.experiments import (
 from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.processes import Job, named_lines, run_all
 from benchmarks.records import Record
+from benchmarks.scores import java
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     arnet.IMAGE_CAPTIONS,
@@ -147,6 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
                 given = run, form, until, arguments.processes is not None
                 jobs.append(Job(f"{run.name}, {form}", run.key, _make, given))
     left = 0
+    java.keep_meteor()
     with closing(_done(jobs, arguments.out, arguments.processes)) as done:
         for job, made in done:
             left += not made

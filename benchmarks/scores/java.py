@@ -6,6 +6,7 @@ wrappers are not used: they write into site-packages, and wait for ever when int
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
@@ -14,9 +15,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 import pycocoevalcap.spice
 from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
@@ -109,42 +109,96 @@ def ptb_tokenise(captions: Sequence[str]) -> list[str]:
     return [" ".join(w for w in line.split(" ") if w not in punctuation) for line in lines]
 
 
-def _converse(
-    process: subprocess.Popen[str],
-    stderr: IO[str],
-    candidates: Sequence[str],
-    references: Sequence[Sequence[str]],
-) -> tuple[float, list[float]]:
-    """Have METEOR count each caption's matches, then make scores of all the counts."""
-    assert process.stdin and process.stdout
-    to_java, from_java = process.stdin, process.stdout
+class _Meteor:
+    """METEOR's program, at work; where it reads no more, this process having ended, it ends."""
 
-    def write(*fields: str) -> None:
+    def __init__(self) -> None:
+        command = [find_java("METEOR"), "-jar", "-Xmx2G", "meteor-1.5.jar", "-", "-", "-stdio"]
+        command += ["-l", "en", "-norm"]
+        with ExitStack() as stack:
+            self._stderr = stack.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+            try:
+                process = subprocess.Popen(
+                    command,
+                    cwd=FOLDER / "meteor",
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._stderr,
+                    encoding="utf-8",
+                )
+            except OSError as error:
+                raise _not_started("METEOR", command[0], error) from error
+            self.process = stack.enter_context(process)
+            stack.callback(self._hang_up)
+            self._open = stack.pop_all()
+
+    def _write(self, *fields: str) -> None:
+        assert self.process.stdin
         # having ended, it does not listen: reading its answer then says why
         with suppress(BrokenPipeError):
-            to_java.write(" ||| ".join(fields) + "\n")
-            to_java.flush()
+            self.process.stdin.write(" ||| ".join(fields) + "\n")
+            self.process.stdin.flush()
 
-    def read() -> str:
-        line = from_java.readline()
+    def _read(self) -> str:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
         if not line:
-            code = process.wait()
-            stderr.seek(0)
-            raise _failure("METEOR", code, stderr.read())
+            code = self.process.wait()
+            self._stderr.seek(0)
+            raise _failure("METEOR", code, self._stderr.read())
         return line.strip()
 
-    try:
+    def score(
+        self, candidates: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> tuple[float, list[float]]:
+        """Have it count each caption's matches, then make scores of all the counts."""
         counts = []
         for candidate, captions in zip(candidates, references, strict=True):
-            write("SCORE", *(caption.replace("|||", " ") for caption in (*captions, candidate)))
-            counts.append(read())
-        write("EVAL", *counts)
-        each = [float(read()) for _ in counts]
-        return float(read()), each
-    finally:
-        # here, lest what it did not hear be an error when the process is left
+            self._write(
+                "SCORE", *(caption.replace("|||", " ") for caption in (*captions, candidate))
+            )
+            counts.append(self._read())
+        self._write("EVAL", *counts)
+        each = [float(self._read()) for _ in counts]
+        return float(self._read()), each
+
+    def _hang_up(self) -> None:
+        # before the process is left, lest what it did not hear be an error
         with suppress(BrokenPipeError):
-            to_java.close()
+            assert self.process.stdin
+            self.process.stdin.close()
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self._open.close()
+
+
+_waiting: list[_Meteor] | None = None
+"""METEOR's programs that wait for the next call; None if they are not to."""
+
+
+def keep_meteor() -> None:
+    """Let METEOR's program wait for the next call until this process ends: it starts in seconds."""
+    global _waiting
+    if _waiting is None:
+        _waiting = []
+        atexit.register(_end_waiting)
+
+
+def _end_waiting() -> None:
+    while _waiting:
+        _waiting.pop().close()
+
+
+def _program() -> _Meteor:
+    """One that waits and still runs, or a new one."""
+    while _waiting:
+        program = _waiting.pop()
+        if program.process.poll() is None:
+            return program
+        program.close()
+    return _Meteor()
 
 
 @contextmanager
@@ -154,31 +208,27 @@ def meteor(
     """METEOR of the corpus and of each image, 0 to 1, computed in the background of the block.
 
     The corpus' score is METEOR's own aggregate, not the mean over the images. However the block is
-    left, Ctrl-C included, the process has ended after it.
+    left, Ctrl-C included, the process has ended after it, or waits (`keep_meteor`).
 
     Raises:
         UnavailableError: there is no Java; from the future's ``result()``, that it failed.
     """
-    command = [find_java("METEOR"), "-jar", "-Xmx2G", "meteor-1.5.jar", "-", "-", "-stdio"]
-    command += ["-l", "en", "-norm"]
-    pipe = subprocess.PIPE
-    with tempfile.TemporaryFile("w+", errors="replace") as stderr:
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=FOLDER / "meteor",
-                stdin=pipe,
-                stdout=pipe,
-                stderr=stderr,
-                encoding="utf-8",
-            )
-        except OSError as error:
-            raise _not_started("METEOR", command[0], error) from error
-        with process, ThreadPoolExecutor(1) as pool:
+    program = _program()
+    kept = False
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            scored = pool.submit(program.score, candidates, references)
             try:
-                yield pool.submit(_converse, process, stderr, candidates, references)
+                yield scored
+                kept = _waiting is not None and scored.done() and scored.exception() is None
             finally:
-                process.kill()
+                if not kept:
+                    program.process.kill()
+    finally:
+        if kept and _waiting is not None:
+            _waiting.append(program)
+        else:
+            program.close()
 
 
 def spice(
