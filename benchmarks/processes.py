@@ -29,12 +29,20 @@ from benchmarks.scores import java
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work: a module-level function that gives records, and its arguments."""
+    """A piece of work: a module-level function that gives records, and its arguments.
+
+    ``keys`` are those of its records where they have several.
+    """
 
     name: str
     key: str
     function: Callable[..., list[Record]]
     arguments: tuple[Any, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def gives(self) -> set[str]:
+        """The keys of its records."""
+        return {self.key, *self.keys}
 
     def run(self) -> list[Record]:
         """Do it."""

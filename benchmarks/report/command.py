@@ -84,7 +84,7 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
     Those are the planned jobs', and those of commands of their own (training, timing) kept there.
     """
     known = {record["key"] for record in records.load(folder)}
-    missing = [job for job in planned if job.key not in known]
+    missing = [job for job in planned if not job.gives() <= known]
     if len(missing) < len(planned):
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
     path = folder / "report.jsonl"
@@ -93,7 +93,7 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
         for job, _ in running:
             bar.write(job.name, file=sys.stderr)
             bar.update()
-    keys = {job.key for job in planned}
+    keys = {key for job in planned for key in job.gives()}
     return [r for r in records.load(folder) if r["key"] in keys or _of_its_own(r)]
 
 

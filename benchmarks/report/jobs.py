@@ -8,14 +8,20 @@ not run again, so an interrupted run goes on where it was and a second one is qu
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import equations, records
 from benchmarks.datasets import captions
-from benchmarks.experiments import arnet, middle_out
-from benchmarks.experiments.experiment import Place, Run
+from benchmarks.experiments import (
+    arnet,
+    hidden_states,
+    middle_out,
+    read_only,
+    reconstruction_weight,
+)
+from benchmarks.experiments.experiment import Experiment, Place, Run
 from benchmarks.files import sha256
 from benchmarks.hardware import training_time
 from benchmarks.operations import table_vi
@@ -140,22 +146,30 @@ def make_all(key: str, runs: Sequence[Run]) -> list[Record]:
     return [record for run in runs for record in run.make()]
 
 
-def _regularised(work: Path) -> Iterator[Job]:
-    """ARNet beside the plain captioner, without attention and with it, on the scenes."""
-    runs = {run.row: run for run in arnet.IMAGE_CAPTIONS.runs("scenes", Place(None, work), [0])}
-    for baseline in arnet.BASELINES:
-        pair = [runs[baseline], runs[f"{baseline} + ARNet"]]
-        yield Job(f"train, decode, score {pair[-1].row}", pair[-1].key, make_all, (pair,))
+SHARED: tuple[tuple[Experiment, Callable[[str], tuple[object, ...]]], ...] = (
+    (arnet.IMAGE_CAPTIONS, lambda row: (row.removesuffix(arnet.ADDED[-1]),)),
+    (reconstruction_weight.EXPERIMENT, lambda _: (arnet.BASELINES[-1],)),
+    (hidden_states.EXPERIMENT, lambda _: (arnet.BASELINES[-1],)),
+    (read_only.EXPERIMENT, lambda row: (row,)),
+    (middle_out.VIDEO_CAPTIONS, middle_out.shares),
+    (middle_out.SELF_ATTENTION, middle_out.shares),
+)
+"""What is trained on the scenes beside the ablation, and by its row what a row shares a training
+with: those of one job, as processes would wait for each other."""
 
 
-def _from_the_middle(work: Path) -> Iterator[Job]:
-    """Middle-Out's models on the moving scenes; one job where two share a training."""
-    found: dict[tuple[bool, str], list[Run]] = {}
-    for experiment in (middle_out.VIDEO_CAPTIONS, middle_out.SELF_ATTENTION):
+def _on_scenes(work: Path) -> Iterator[Job]:
+    """Every row of the tables of ARNet, the read-only unit and Middle-Out, with one seed."""
+    groups: dict[tuple[object, ...], list[Run]] = {}
+    for experiment, shared in SHARED:
         for run in experiment.runs("scenes", Place(None, work), [0]):
-            found.setdefault(middle_out.shares(run.row), []).append(run)
-    for runs in sorted(found.values(), key=len, reverse=True):
-        yield Job(f"train, decode, score {runs[-1].row}", runs[-1].key, make_all, (runs,))
+            groups.setdefault((experiment.paper, *shared(run.row)), []).append(run)
+    for runs in sorted(groups.values(), key=len, reverse=True):
+        name = f"train, decode, score {runs[0].row}"
+        if more := len(runs) - 1:
+            name += f" and {more} of its kin"
+        keys = tuple(run.key for run in runs)
+        yield Job(name, keys[-1], make_all, (runs,), keys)
 
 
 def plan(data: Path | None, quick: bool) -> list[Job]:
@@ -168,8 +182,7 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
             name = f"train, decode, score {row.name}, seed {seed}"
             jobs.append(Job(name, scale.key(row, seed, scorers), ablation.run, (scale, row, seed)))
     if not quick:
-        jobs += _regularised(records.LOCAL.parent / "runs")
-        jobs += _from_the_middle(records.LOCAL.parent / "runs")
+        jobs += _on_scenes(records.LOCAL.parent / "runs")
         for paper in training_time.tables():
             key = records.key_of("training time", paper)
             jobs.append(
