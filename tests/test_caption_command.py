@@ -189,6 +189,8 @@ def test_where_nothing_is_left_the_command_fails(place, tmp_path, capsys):
         (["--scenes", "--out", "x.json", "--skip-bad"], "--skip-bad goes with pictures"),
         (["--scenes", "--out", "x.json", "--head", 0], "--head goes with pictures"),
         (["--scenes"], "a data set needs --out"),
+        (["{}/images", "--moving"], "--moving goes with a data set"),
+        (["--karpathy", "{}", "--features", "{}", "--out", "x.json", "--moving"], "with --scenes"),
         (["{}/images", "--head", 0], "--head goes with --overlay"),
         (["{}/images", "--groups", 64], "--groups goes with --words"),
     ],

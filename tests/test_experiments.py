@@ -187,7 +187,8 @@ def test_the_read_only_unit_is_read_in_both_ways_and_not_at_all(images, place):
 def test_a_row_has_the_rate_of_the_least_validation_loss_with_the_first_seed(
     images, place, monkeypatch
 ):
-    monkeypatch.setattr(read_only, "RATES", (1e-3, 0.5, 1e6))
+    form = replace(read_only.FORMS["scenes"], rates=(1e-3, 0.5, 1e6))
+    monkeypatch.setitem(read_only.FORMS, "scenes", form)
     runs = [r for r in read_only.EXPERIMENT.runs("scenes", place, [0, 1]) if r.row == "LSTM"]
     first, second = (run.make()[0]["details"] for run in runs)
     losses = first["validation losses"]

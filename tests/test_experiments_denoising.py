@@ -61,6 +61,7 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
             [0, 1],
         )
         assert set(record["values"]) == {"MSE", "symmetric MSE"}
+        assert record["data"]["name"] == "equation 8, 4 steps, 2 seeds"
     for row, _ in MODELS.values():
         (record,) = (one for one in made if one["what"]["row"] == row)
         for column, value in record["values"].items():

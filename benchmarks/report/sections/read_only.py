@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks import figures, papers
-from benchmarks.experiments.read_only import PAPER, RATES, ROWS
+from benchmarks.experiments.read_only import PAPER, ROWS
 from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report.document import (
@@ -37,9 +37,8 @@ def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
     lead = Paragraph(
         "The paper's captioner with the unit, which reads the image's embedding, and without; the "
         "last row has eq. 17 as it is printed, which reads the input before. The paper does not "
-        "print its rate of learning, and no one rate is fair to all: each row has that of "
-        f"{', '.join(f'{rate:g}' for rate in RATES)} with the least loss on the validation split "
-        "with the first seed. Losses are of a word, in nats; one above that of guessing all words "
+        "print its rate of learning, and no one rate is fair to all: each row has that, of those "
+        "tried, with the least loss on the validation split with the first seed. Losses are of a word, in nats; one above that of guessing all words "
         "alike is of a training that **diverged** and tells nothing of the model, nor does a "
         "difference from it. The paper's data are MS-COCO: the sign of a difference compares, "
         f"values do not. {RULE}"
@@ -137,8 +136,9 @@ def _ours(runs: Sequence[Record], loss: str) -> str:
 def _rate(run: Record) -> str:
     """The rate that a run had, and whether a better one may lie beyond those tried."""
     rate = run["details"]["stages"][0]["recipe"]["lr"]
-    ends = {RATES[0]: ", the least tried", RATES[-1]: ", the largest tried"}
-    return f"{rate:g}{ends.get(rate, '')}"
+    tried = sorted(map(float, run["details"]["validation losses"]))
+    ends = {tried[0]: ", the least tried", tried[-1]: ", the largest tried"}
+    return f"{rate:g} of {', '.join(f'{one:g}' for one in tried)}{ends.get(rate, '')}"
 
 
 def diverged(run: Record) -> bool:
