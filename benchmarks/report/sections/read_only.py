@@ -38,9 +38,10 @@ def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         "The paper's captioner with the unit, which reads the image's embedding, and without; the "
         "last row has eq. 17 as it is printed, which reads the input before. The paper does not "
         "print its rate of learning, and no one rate is fair to all: each row has that, of those "
-        "tried, with the least loss on the validation split with the first seed. Losses are of a word, in nats; one above that of guessing all words "
-        "alike is of a training that **diverged** and tells nothing of the model, nor does a "
-        "difference from it. The paper's data are MS-COCO: the sign of a difference compares, "
+        "tried, with the least loss on the validation split with the first seed. Losses are of a "
+        "word, in nats; one above that of guessing all words alike is of a training that "
+        "**diverged** and tells nothing of the model, nor does a difference from it. The paper's "
+        "data are MS-COCO: the sign of a difference compares, "
         f"values do not. {RULE}"
     )
     blocks: list[Block] = [lead]
