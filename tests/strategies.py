@@ -180,9 +180,9 @@ class DynamicCase(OperatorCase):
 
 @st.composite
 def _operator(
-    draw: st.DrawFn, num_vectors: int, kinds: Sequence[str], empty: bool
+    draw: st.DrawFn, num_vectors: int, kinds: Sequence[str], empty: bool, max_length: int = 7
 ) -> dict[str, Array]:
-    mask, width = draw(masks(empty=empty)), draw(widths())
+    mask, width = draw(masks(max_length=max_length, empty=empty)), draw(widths())
     batched, learned = (*mask.shape, width), (num_vectors, width)
     case = {name: draw(arrays(*learned, kinds=kinds)) for name in ("E_Q", "E_B")}
     case |= {name: draw(arrays(*batched, kinds=kinds)) for name in ("K", "V_1", "V_2", "C")}
@@ -198,11 +198,11 @@ def _operator(
 
 @st.composite
 def static_cases(
-    draw: st.DrawFn, *, kinds: Sequence[str] = KINDS, empty: bool = False
+    draw: st.DrawFn, *, kinds: Sequence[str] = KINDS, empty: bool = False, many: bool = False
 ) -> StaticCase:
-    """Padded batches for the static operator, one group or several."""
-    sizes = draw(groups())
-    case = draw(_operator(sum(sizes), kinds, empty))
+    """Padded batches for the static operator, one group or several; ``many`` vectors a token."""
+    sizes = draw(groups(max_size=16).filter(lambda G: sum(G) >= 16) if many else groups())
+    case = draw(_operator(sum(sizes), kinds, empty, 3 if many else 7))
     del case["C"]
     return StaticCase(**case, groups=sizes)
 

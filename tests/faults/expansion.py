@@ -11,6 +11,7 @@ GRADIENTS = "test_dropout.py::test_gradients_under_dropout_are_the_literal_form_
 BLOCK = "test_expansion.py::test_a_block_is_the_mean_of_its_groups"
 PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
 CAUSAL = "test_expansion.py::test_the_causal_form_does_not_see_later_tokens"
+REMADE = "test_factored.py::test_m_is_made_again_where_it_is_larger_than_what_it_is_for"
 LAYER = "test_expansion.py::test_a_layer_is_the_oracle_s_whatever_padding_holds"
 STEP = "test_incremental.py::test_every_step_is_the_whole_prefix_whatever_the_order"
 STATIC_LOOPS = "test_oracle_expansion.py::test_the_static_operator_is_its_formula_written_in_loops"
@@ -138,6 +139,22 @@ EXPANSION = (
         "None if key_bias is None else key_bias / root",
         "None",
         LAYER,
+    ),
+    Fault(
+        "factored: M made again with its padding",
+        "padding is masked in M, not in the M that is made again for the gradients",
+        f"{FACTORED}:_Expansion.backward",
+        "_Source(*source)",
+        "_Source(*source[:3], None)",
+        REMADE,
+    ),
+    Fault(
+        "factored: one W for both streams",
+        "the second stream's W is kept as the first's",
+        f"{FACTORED}:_Expansion.forward",
+        "parts[-1] += first.W, second.W",
+        "parts[-1] += first.W, first.W",
+        REMADE,
     ),
     Fault(
         "factored: dropout scaled once",

@@ -5,7 +5,8 @@ backward, and so is whether the expansion queries take over the key projection. 
 is a sum of c_j and e_n, and M of an L x L and an L x N_E part: its E_Q is never made.
 
 Gradients are by hand. What is kept for them is the operands, M, the inverses of its sums over rows
-and columns, and the masks of dropout; the rest is made again.
+and columns, and the masks of dropout; the rest is made again. Where W and B_1 - B_2 are no more
+numbers than M, they are kept in its place, and M is made again, by fewer operations than they.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class _Plan(NamedTuple):
     mixing: bool
     """Whether W = R_bw R_fw is the cheaper way forth."""
     mixing_back: bool
+    remaking: bool
+    """Whether M is made again on the way back."""
     dropout: float
     dropout_of: str
 
@@ -51,20 +54,17 @@ def static(
     """``static_expansion``; with ``key_bias`` (N,) that of a folded projection, see ``fold``."""
     L, (N, d) = keys.shape[1], query_vectors.shape
     # multiply-accumulates of W: 2 N L^2 + 2 L^2 d + 2 N L d against 4 N L d;
-    # with gradients, which make again what they need, 6 N L^2 + 6 L^2 d + 5 N L d against 12 N L d
-    plan = _Plan(
-        Rows(tuple(groups)),
-        N * L + L * d < N * d,
-        6 * L * (N + d) < 7 * N * d,
-        dropout,
-        dropout_of,
-    )
+    # with gradients, which make again what they need, 6 N L^2 + 6 L^2 d + 5 N L d against 12 N L d,
+    # or 4 N L^2 + 4 L^2 d + 5 N L d where W, 2 L^2, and B_1 - B_2, L d, are kept and M is not, N L
+    mixing, smaller = N * L + L * d < N * d, 2 * L + d <= N and not dropout
+    remaking = mixing and smaller and 4 * L * (N + d) < 7 * N * d
+    mixing_back = remaking or 6 * L * (N + d) < 7 * N * d
+    plan = _Plan(Rows(tuple(groups)), mixing, mixing_back, remaking, dropout, dropout_of)
     with torch.autocast(keys.device.type, enabled=False):
-        M = _transposed(query_vectors, keys, key_bias)
-        if mask is not None:
-            M = M.masked_fill(~mask[..., None], 0)
+        source = _Source(query_vectors, keys, key_bias, mask)
         E_B = bias_vectors.to(values_1.dtype)
-        out: Tensor = _Expansion.apply(M, values_1, values_2, selectors, E_B, None, plan)
+        operands = source.M(), values_1, values_2, selectors, E_B, None, plan
+        out: Tensor = _Expansion.apply(*operands, *(source if remaking else ()))
         return out
 
 
@@ -89,6 +89,7 @@ def dynamic(
         Rows((L * N_E,), N_E, causal),
         L * L * N_E + 2 * L * d + N_E * d < 2 * L * N_E * d,
         6 * L * L * N_E + 11 * L * d + 5 * N_E * d < 12 * L * N_E * d,
+        False,
         dropout,
         dropout_of,
     )
@@ -118,6 +119,20 @@ def _transposed(queries: Tensor, keys: Tensor, key_bias: Tensor | None = None) -
     return F.linear(K, Q / root, None if key_bias is None else key_bias / root)
 
 
+class _Source(NamedTuple):
+    """What a static expansion makes M of: vectors that ask (N, d) and (N,), and tokens."""
+
+    queries: Tensor
+    keys: Tensor
+    key_bias: Tensor | None
+    mask: Tensor | None
+
+    def M(self) -> Tensor:
+        """M, transposed, (B, L, N)."""
+        M = _transposed(self.queries, self.keys, self.key_bias)
+        return M if self.mask is None else M.masked_fill(~self.mask[..., None], 0)
+
+
 class _Operands(NamedTuple):
     """What both passes work on and all that is kept from one for the other, by image.
 
@@ -125,6 +140,7 @@ class _Operands(NamedTuple):
     """
 
     M: Tensor
+    """As dropout leaves it; while W is kept in its place, there are no numbers in it."""
     selectors: Tensor
     conditions: Tensor | None
     V_1: Tensor
@@ -144,8 +160,11 @@ class _Operands(NamedTuple):
     F_1: Tensor | None = None
     """The expanded vectors, (B, N, d): made once, where their values are dropped."""
     F_2: Tensor | None = None
+    W_1: Tensor | None = None
+    """R_bw R_fw, (B, L, L): made once, where M is made again."""
+    W_2: Tensor | None = None
     D: Tensor | None = None
-    """B_1 - B_2, (B, L, d): made once, with dropout."""
+    """B_1 - B_2, (B, L, d): made once, with dropout or where M is made again."""
 
     def parts(self) -> list[_Operands]:
         """Parts of the batch that a CPU's caches hold; elsewhere the whole of it."""
@@ -172,15 +191,17 @@ class _Operands(NamedTuple):
             c: Tensor | None,
             kept: Tensor | None,
             F: Tensor | None,
+            W: Tensor | None,
         ) -> Stream:
             inverse_sums = None if r is None or c is None else (r, c)
             arguments = (self.M, sign, V, biases, plan.rows, masks, inverse_sums, kept)
             if mixing and F is None:  # W has no expanded values to drop
-                return Mixing(*arguments)
+                return Mixing(*arguments, W=W)
             return Expanding(*arguments, F=F, known=back and F is not None)
 
-        first = stream(1, self.V_1, self.r_1, self.c_1, self.kept_1, self.F_1)
-        return first, stream(-1, self.V_2, self.r_2, self.c_2, self.kept_2, self.F_2)
+        first = stream(1, self.V_1, self.r_1, self.c_1, self.kept_1, self.F_1, self.W_1)
+        second = stream(-1, self.V_2, self.r_2, self.c_2, self.kept_2, self.F_2, self.W_2)
+        return first, second
 
 
 class _Expansion(torch.autograd.Function):
@@ -200,6 +221,7 @@ class _Expansion(torch.autograd.Function):
         vectors: Tensor,
         conditions: Tensor | None,
         plan: _Plan,
+        *source: Tensor | None,
     ) -> Tensor:
         x = _Operands(M, selectors, conditions, values_1, values_2)
         if p := plan.dropout:
@@ -222,11 +244,15 @@ class _Expansion(torch.autograd.Function):
             B_2 = _dropped(second.values(), part.back_2, p)
             sums = zip(first.inverse_sums, second.inverse_sums, strict=True)
             parts.append([torch.lerp(B_2, B_1, part.selectors.sigmoid()), *chain(*sums)])
-            if p:
+            if p or plan.remaking:
                 parts[-1].append(B_1 - B_2)
-        out, r_1, r_2, c_1, c_2, *D = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
-        x = x._replace(r_1=r_1, r_2=r_2, c_1=c_1, c_2=c_2, D=D[0] if D else None)
-        ctx.save_for_backward(vectors, *(masks or (None, None)), *x)
+            if isinstance(first, Mixing) and isinstance(second, Mixing) and plan.remaking:
+                parts[-1] += first.W, second.W
+        out, r_1, r_2, c_1, c_2, *made = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
+        x = x._replace(r_1=r_1, r_2=r_2, c_1=c_1, c_2=c_2, D=made[0] if made else None)
+        if plan.remaking:
+            x = x._replace(M=M.new_empty(0), W_1=made[1], W_2=made[2])
+        ctx.save_for_backward(vectors, *(masks or (None, None)), *x, *source)
         ctx.plan = plan
         return out
 
@@ -239,7 +265,10 @@ class _Expansion(torch.autograd.Function):
             )
         plan, (vectors, gathering, reading, *operands) = ctx.plan, ctx.saved_tensors
         masks = None if gathering is None else (gathering, reading)
+        operands, source = operands[: len(_Operands._fields)], operands[len(_Operands._fields) :]
         x, parts, d_vectors = _Operands(*operands), [], []
+        if plan.remaking:
+            x = x._replace(M=_Source(*source).M())
         of_x = x.parts()
         of_dO = dO.split(len(of_x[0].M)) if len(of_x) > 1 else (dO,)
         for part, dout in zip(of_x, of_dO, strict=True):
@@ -259,7 +288,9 @@ class _Expansion(torch.autograd.Function):
         dM, dV_1, dV_2, dS, *dC = (_whole(of_parts) for of_parts in zip(*parts, strict=True))
         if len(d_vectors) > 1:
             d_vectors = [torch.stack(d_vectors).sum(0, dtype=x.M.dtype).to(vectors.dtype)]
-        return dM, dV_1, dV_2, dS, d_vectors[0], dC[0] if dC else None, None
+        # M is what hands its gradient on to its source
+        to_source = (None,) * len(source)
+        return dM, dV_1, dV_2, dS, d_vectors[0], dC[0] if dC else None, None, *to_source
 
 
 def _whole(parts: Sequence[Tensor]) -> Tensor:

@@ -184,13 +184,17 @@ class Stream(ABC):
 
 
 class Mixing(Stream):
-    """By W = R_bw R_fw, (b, L, L): of each row's vector all is kept or nothing."""
+    """By W = R_bw R_fw, (b, L, L): of each row's vector all is kept or nothing.
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    Args:
+        W: where it is known; made if None.
+    """
+
+    def __init__(self, *arguments: Any, W: Tensor | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.reading = self.R_bw if self.kept is None else self.R_bw * self.kept.mT
         self.shares = self.biases.shares(self.reading)
-        self.W = torch.bmm(self.reading, self.R_fw.mT).to(self.V.dtype)
+        self.W = torch.bmm(self.reading, self.R_fw.mT).to(self.V.dtype) if W is None else W
 
     def values(self) -> Tensor:
         """W V + R_bw E_B."""
