@@ -271,20 +271,30 @@ def test_lengths_are_the_mask_they_mean(lengths: list[int]) -> None:
     assert torch.equal(layer(x, [5] * len(lengths)), layer(x))
 
 
-@pytest.mark.parametrize("layer", [StaticExpansion(6, (2, 3)), DynamicExpansion(6, 3)])
+LAYERS = [StaticExpansion(6, (2, 3)), StaticExpansion(6, (8, 16)), DynamicExpansion(6, 3)]
+"""Of few vectors a token, of many, and with vectors for each."""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_layers_follow_autocast_and_keep_their_dtype(
     layer: StaticExpansion | DynamicExpansion, dtype: torch.dtype
 ) -> None:
-    x = torch.randn(2, 4, 6, requires_grad=True)
-    with torch.autocast("cpu", dtype):
-        out = layer(x, [4, 0])
-    torch.autograd.backward(out.float().sum())
-    assert out.dtype == dtype
-    assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
+    """Wherever the backward is called."""
+    x = torch.randn(2, 4, 6)
+    for inside in (False, True):
+        layer.zero_grad()
+        with torch.autocast("cpu", dtype):
+            out = layer(x, [4, 0])
+            if inside:
+                torch.autograd.backward(out.float().sum())
+        if not inside:
+            torch.autograd.backward(out.float().sum())
+        assert out.dtype == dtype
+        assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
 
 
-@pytest.mark.parametrize("layer", [StaticExpansion(6, (2, 3)), DynamicExpansion(6, 3)])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None:
     x, lengths = torch.randn(2, 4, 6, dtype=torch.float64), torch.tensor([4, 1])
     compiled = torch.compile(layer.double(), backend="aot_eager", fullgraph=True)

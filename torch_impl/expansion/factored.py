@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_impl.autocast import without_autocast
 from torch_impl.dropout import keep, scale
 from torch_impl.expansion.stream import Biases, Expanding, Mixing, Rows, Stream
 
@@ -257,6 +258,7 @@ class _Expansion(torch.autograd.Function):
         return out
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, dO: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             raise RuntimeError(
