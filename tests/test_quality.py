@@ -243,10 +243,8 @@ def test_meteor_is_the_published_one():
 @pytest.fixture
 def kept():
     """METEOR's program waits from call to call, while the test lasts."""
-    java.keep_meteor()
-    yield
-    java._end_waiting()
-    java._waiting = None
+    with java.meteor_kept():
+        yield
 
 
 @pytest.mark.skipif(not HAS_JAVA, reason="METEOR is Java's")
@@ -267,6 +265,15 @@ def test_one_meteor_after_the_other_is_the_same_program_and_the_same_scores(kept
     with pytest.raises(KeyboardInterrupt), java.meteor(*sets[0]):
         raise KeyboardInterrupt
     assert all(process.returncode is not None for process in started)
+
+
+@pytest.mark.skipif(not HAS_JAVA, reason="METEOR is Java's")
+def test_a_meteor_that_waits_ends_with_the_block(started):
+    with java.meteor_kept():
+        with java.meteor(["a man"], [["a dog"]]) as running:
+            running.result()
+        assert started[0].poll() is None
+    assert started[0].returncode is not None
 
 
 @settings(max_examples=5)

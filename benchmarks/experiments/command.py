@@ -148,8 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
                 given = run, form, until, arguments.processes is not None
                 jobs.append(Job(f"{run.name}, {form}", run.key, _make, given))
     left = 0
-    java.keep_meteor()
-    with closing(_done(jobs, arguments.out, arguments.processes)) as done:
+    with java.meteor_kept(), closing(_done(jobs, arguments.out, arguments.processes)) as done:
         for job, made in done:
             left += not made
             for record in made:

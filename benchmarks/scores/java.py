@@ -6,7 +6,6 @@ wrappers are not used: they write into site-packages, and wait for ever when int
 
 from __future__ import annotations
 
-import atexit
 import json
 import math
 import os
@@ -181,14 +180,20 @@ _waiting: list[_Meteor] | None = None
 def keep_meteor() -> None:
     """Let METEOR's program wait for the next call until this process ends: it starts in seconds."""
     global _waiting
-    if _waiting is None:
-        _waiting = []
-        atexit.register(_end_waiting)
+    _waiting = [] if _waiting is None else _waiting
 
 
-def _end_waiting() -> None:
-    while _waiting:
-        _waiting.pop().close()
+@contextmanager
+def meteor_kept() -> Iterator[None]:
+    """Let METEOR's program wait from call to call in the block, and end it then."""
+    global _waiting
+    keep_meteor()
+    try:
+        yield
+    finally:
+        while _waiting:
+            _waiting.pop().close()
+        _waiting = None
 
 
 def _program() -> _Meteor:
