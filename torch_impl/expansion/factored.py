@@ -25,7 +25,7 @@ from torch_impl.dropout import keep, scale
 from torch_impl.expansion.stream import Biases, Expanding, Mixing, Rows, Stream
 
 _CACHED = 2**19
-"""Entries of M that are worked on at a time on a CPU, whose caches hold a few times as many."""
+"""Entries of M that a thread works on at a time on a CPU, whose caches hold a few times as many."""
 
 
 class _Plan(NamedTuple):
@@ -170,7 +170,7 @@ class _Operands(NamedTuple):
     def parts(self) -> list[_Operands]:
         """Parts of the batch that a CPU's caches hold; elsewhere the whole of it."""
         B, L, N = self.M.shape
-        size = max(1, _CACHED // max(L * N, 1))
+        size = max(1, _CACHED * torch.get_num_threads() // max(L * N, 1))
         if size >= B or self.M.device.type != "cpu" or torch.compiler.is_compiling():
             return [self]
         fields = {name: x for name, x in self._asdict().items() if x is not None}
