@@ -77,6 +77,17 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot be written ({folder} is no folder that can be)")
 
 
+def check_folder(path: Path) -> None:
+    """Find out before long work, which keeps files in the folder ``path``, that it cannot.
+
+    Raises:
+        InputError: it is a file, or it or the folder that it is to be made in cannot be written.
+    """
+    place = next(p for p in (Path(path), *Path(path).absolute().parents) if p.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise InputError(f"{path}: expected a folder that can be written")
+
+
 def read_bytes(path: Path, what: str) -> bytes:
     """The file's bytes.
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -110,11 +112,21 @@ def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers
 def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[Cell]:
     """What was measured for ``table`` in rows that it does not have: the paper gives no value."""
     rows = {row.name for row in table.rows}
-    return [
-        _cell(table, papers.Cell(row, column, None), made)
+    found = {
+        (row, column): made
         for (name, row, column), made in _measured(paper, records).items()
         if name == table.name and row not in rows
+    }
+    return [
+        _cell(table, papers.Cell(row, column, None), found[row, column])
+        for row, column in sorted(found, key=lambda place: _natural(place[0]))
     ]
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Texts in the order of the numbers in them."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(p), "") if n % 2 else (math.inf, p) for n, p in enumerate(parts)]
 
 
 def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
@@ -206,6 +218,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of records, may be repeated (default: the published ones and your own)",
     )
+    parser.add_argument(
+        "--status",
+        choices=STATUSES,
+        help="of records of this status alone: embedded say (default: of a cell the best)",
+    )
     table_vi.data_option(parser)
 
 
@@ -222,6 +239,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{arguments.data}: no such folder, expected the data folder (--data)")
     paper = papers.load(arguments.paper)
     records = load(*(arguments.records or (PUBLISHED, LOCAL)))
+    if arguments.status is not None:
+        records = [record for record in records if record["status"] == arguments.status]
     tables = _asked(paper, beyond(paper, records), arguments.table)
     if paper.paper == table_vi.PAPER and any(table.name == table_vi.TABLE for table in tables):
         key = key_of("flops", asdict(table_vi.captions(arguments.data)))

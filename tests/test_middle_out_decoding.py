@@ -191,6 +191,7 @@ def test_without_a_middle_word_the_classifier_gives_it(case: Captions) -> None:
         ({"middle": 2}, "middle word 2 is a special token"),
         ({"middle": "dog"}, "middle is 'dog', expected token ids"),
         ({"middle": True}, "middle is True, expected token ids"),
+        ({"middle": [3.7, 4]}, r"middle is \[3.7, 4\], expected token ids"),
         ({"middle": [3]}, "1 middle words for 2 images, expected one each"),
         ({"beam_size": 0}, "beam_size is 0, expected at least 1"),
         ({"num_return": 3}, r"num_return is 3, expected 1 to beam_size \(2\)"),

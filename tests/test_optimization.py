@@ -301,6 +301,9 @@ def test_gradients_are_clipped_as_the_listing_has_it(run: Run, threshold: float)
     for part, of in zip(ours, expected, strict=True):
         assert_close(part, of)
     assert optimization.clip_gradients([torch.tensor([3.0, 4.0])], None) == 5
+    for bad in (0.0, -threshold, float("nan")):
+        with pytest.raises(ValueError, match=f"threshold is {bad}, expected above 0"):
+            optimization.clip_gradients(ours, bad)
 
 
 def test_recipes_are_the_papers_and_as_run() -> None:

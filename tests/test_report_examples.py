@@ -53,5 +53,5 @@ def test_only_what_all_rows_have_is_shown_and_of_one_seed(each: list[dict[int, l
     assert {item.name for item in shown.items} == set(map(str, images))
     for item in shown.items:
         said = [f"{row}: **{row} {seed} of {item.name}**" for row in rows[::-1]]
-        assert item.lines == [*said, f"A person wrote: r {item.name}"]
+        assert item.lines == [*said, f"A reference: r {item.name}"]
     assert not side_by_side("n", "caption", runs, [*rows, "not run"], {})

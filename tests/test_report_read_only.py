@@ -157,7 +157,7 @@ def test_captions_stand_side_by_side_whether_a_record_has_beams_or_not(beams):
     assert shown.caption.endswith("; beam 3, seed 0.")
     for item, image in zip(shown.items, (3, 5), strict=True):
         *lines, reference = item.lines
-        assert reference == f"A person wrote: a person on {image}"
+        assert reference == f"A reference: a person on {image}"
         second = f"; **second of {image}**" if beams else ""
         assert lines == [f"{row}: **{row} of {image}**{second}" for row in ROWS]
     # records that hold no captions leave them out

@@ -41,13 +41,29 @@ def test_every_row_is_trained_once_and_is_in_the_table(data, tmp_path, capsys):
         (row, seed) for row in digits.ROWS for seed in (0, 1)
     )
     assert all(r["status"] == "other data" and "14 x 14" in r["data"]["name"] for r in made)
+    assert f"captionbench tables arnet --records {tmp_path} shows them" in capsys.readouterr().out
     assert reproduce(data, tmp_path, "--seeds", "2")[1] == made
-    capsys.readouterr()
+    assert f"{len(made)} of {len(made)} runs are on record" in capsys.readouterr().out
     assert main(["tables", "arnet", "--table", "5", "--records", str(tmp_path), "--json"]) == 0
     cells = {cell["row"]: cell for cell in json.loads(capsys.readouterr().out)}
     for row in digits.ROWS:
         of = [r["values"]["test accuracy"] for r in made if r["what"]["row"] == row]
         assert cells[row]["ours"] == pytest.approx(sum(of) / 2) and len(cells[row]["record"]) == 2
+
+
+def test_what_is_published_counts_beside_your_report_s_records_alone(
+    data, tmp_path, monkeypatch, capsys
+):
+    """A file of your own has what you ask for, or there is none and nothing says so."""
+    words = ["--seeds", "1", "--only", digits.PLAIN]
+    assert len(made := reproduce(data, tmp_path / "a", *words)[1]) == 1
+    monkeypatch.setattr(records, "PUBLISHED", tmp_path / "a")
+    assert [r["key"] for r in reproduce(data, tmp_path / "b", *words)[1]] == [made[0]["key"]]
+    monkeypatch.setattr(records, "LOCAL", tmp_path / "c")
+    capsys.readouterr()
+    assert reproduce(data, tmp_path / "c", *words) == (0, [])
+    said = capsys.readouterr().out
+    assert "1 of 1 runs are on record" in said and "shows them" not in said
 
 
 def test_a_run_goes_on_where_it_was_stopped(data, tmp_path, monkeypatch):
@@ -93,13 +109,26 @@ def test_random_numbers_are_left_alone(data, tmp_path):
         (["reproduce", "arnet", "--table", "5", "--minutes", "0"], "--minutes 0.0"),
         (["reproduce", "arnet", "--table", "5", "--only", "GRU"], "; LSTM + zoneout"),
         (["reproduce", "arnet", "--table", "5", "--out", "."], "is a folder"),
+        (
+            ["reproduce", "arnet", "--table", "5", "--out", "/proc/none/r.jsonl"],
+            "cannot be written",
+        ),
+        (
+            ["reproduce", "arnet", "--table", "5", "--work", __file__],
+            "a folder that can be written",
+        ),
+        (
+            ["reproduce", "lstm_readonly", "--table", "I"],
+            "captionbench reproduce lstm_readonly --table losses), of losses, words",
+        ),
         (["reproduce", "arnet", "--table", "5", "--device", "gpu"], "PyTorch cannot use it"),
         (["reproduce", "nobody"], "no experiment of 'nobody'"),
         (["reproduce", "--table", "5"], "no paper, expected one of arnet"),
     ],
 )
 def test_bad_input_is_named(words, message, data, tmp_path, capsys):
-    paths = ["--data", str(data), "--work", str(tmp_path)]
+    paths = ["--data", str(data)]
+    paths += [] if "--work" in words else ["--work", str(tmp_path)]
     out = [] if "--out" in words else ["--out", str(tmp_path / "r.jsonl")]
     assert main([*words, *paths, *out]) == 2
     assert message in capsys.readouterr().err

@@ -236,6 +236,20 @@ def test_json_names_every_table_those_without_cells_with_the_reason(paper, capsy
             assert {"row", "column", "paper", "ours", "record"} <= set(entries[0])
 
 
+def test_records_of_one_status_alone_and_rows_in_the_order_of_their_numbers(capsys, tmp_path):
+    for status, value in (("other data", 1.0), ("embedded", 2.0)):
+        for weight in ("0.1", "0.005", "0.05"):
+            place = {"paper": "arnet", "table": "lambda", "row": f"lambda = {weight}"}
+            made = measured(value, what=place, status=status, data={"name": status})
+            records.append([made], tmp_path / "r.jsonl")
+    command = ["tables", "arnet", "--table", "lambda", "--records", str(tmp_path), "--json"]
+    for options, expected in (([], 1.0), (["--status", "embedded"], 2.0)):
+        assert cli.main([*command, *options]) == 0
+        listed = json.loads(capsys.readouterr().out)
+        assert [one["row"][9:] for one in listed] == ["0.005", "0.05", "0.1"]
+        assert {one["ours"] for one in listed} == {expected}
+
+
 def test_a_missing_folder_of_data_is_named(capsys, tmp_path):
     assert cli.main(["tables", "arnet", "--data", str(tmp_path / "none")]) == 2
     captured = capsys.readouterr()

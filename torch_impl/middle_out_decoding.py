@@ -5,8 +5,9 @@ Of a model of one side it is left to right, from the start token, by the same sc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -68,11 +69,13 @@ def middle_words(
     if middle is None:
         candidates = torch.tensor(model.configuration.middle_words, device=features.device)
         return candidates[model.middle_words(features, lengths).argmax(-1)]
-    if isinstance(middle, (bool, str)):
+    several = isinstance(middle, Iterable) and not isinstance(middle, str)
+    words: list[object] = list(cast(Iterable[object], middle)) if several else [middle] * B
+    if any(isinstance(word, bool | str | float) for word in words):
         raise ValueError(f"middle is {middle!r}, expected token ids")
-    given = [middle] * B if isinstance(middle, int) else [int(word) for word in middle]
-    if len(given) != B:
-        raise ValueError(f"{len(given)} middle words for {B} images, expected one each")
+    if len(words) != B:
+        raise ValueError(f"{len(words)} middle words for {B} images, expected one each")
+    given = [int(cast(int, word)) for word in words]
     for word in given:
         check_middle_word(word, model.configuration)
     return torch.tensor(given, device=features.device)

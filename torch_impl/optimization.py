@@ -177,7 +177,12 @@ def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> floa
 
     Returns:
         Their norm before, of all of them together. One that is not finite scales nothing.
+
+    Raises:
+        ValueError: a threshold that is not above 0.
     """
+    if threshold is not None and not threshold > 0:
+        raise ValueError(f"threshold is {threshold}, expected above 0")
     norm = torch.nn.utils.get_total_norm(gradients).item()
     if threshold is not None and threshold <= norm < math.inf:
         torch._foreach_mul_(list(gradients), threshold / norm)

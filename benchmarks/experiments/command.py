@@ -30,6 +30,7 @@ from benchmarks.experiments import (
     words,
 )
 from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.files import check_folder
 from benchmarks.processes import Job, named_lines, run_all
 from benchmarks.records import Record
 from benchmarks.scores import java
@@ -91,7 +92,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         default=records.LOCAL / "training.jsonl",
-        help="records (default: your report's)",
+        help="records, runs that are in it are not done again (default: your report's, for which "
+        "published ones count too)",
     )
     parser.add_argument(
         "--processes",
@@ -127,14 +129,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--processes {arguments.processes}: expected at least 1")
     if arguments.out.is_dir():
         raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
+    records.check_writable(arguments.out)
+    check_folder(arguments.work)
     check_device(arguments.device)
     place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
-    known = {record["key"] for record in records.load(records.PUBLISHED)}
+    # a report shows what is published beside one's own
+    own = arguments.out.parent == records.LOCAL
+    known = {record["key"] for record in (records.load(records.PUBLISHED) if own else ())}
     if arguments.out.exists():
         known |= {record["key"] for record in records.read(arguments.out)}
     until = float("inf") if arguments.minutes is None else time.time() + 60 * arguments.minutes
     runs: dict[str, Run] = {}
-    jobs = []
+    jobs, asked_for = [], 0
     for experiment in experiments:
         form = arguments.form or experiment.forms[0]
         asked = _asked(experiment, form, place, arguments.seeds, arguments.only)
@@ -142,12 +148,13 @@ def run(arguments: argparse.Namespace) -> int:
             # a row that goes on from another comes when that has gone on, and need not wait
             rows = [run.row for run in asked]
             asked.sort(key=lambda run: rows.index(run.row))
+        asked_for += len(asked)
         for run in asked:
             if run.key not in known:
                 runs[run.key] = run
                 given = run, form, until, arguments.processes is not None
                 jobs.append(Job(f"{run.name}, {form}", run.key, _make, given))
-    left = 0
+    left, on_record = 0, asked_for - len(jobs)
     with java.meteor_kept(), closing(_done(jobs, arguments.out, arguments.processes)) as done:
         for job, made in done:
             left += not made
@@ -156,9 +163,14 @@ def run(arguments: argparse.Namespace) -> int:
                 what = record["what"]
                 named = replace(runs[job.key], row=what["row"]).name
                 print(f"table {what['table']}: {named}: {values}", flush=True)
+    if on_record:
+        print(f"{on_record} of {asked_for} runs are on record, and were not done again")
     if left:
         print(f"{left} runs are left, run again")
-    print(f"{arguments.out}: the records; captionbench tables {arguments.paper} shows them")
+    if arguments.out.exists():
+        folder = "" if own else f" --records {arguments.out.parent}"
+        shows = f"captionbench tables {arguments.paper}{folder}"
+        print(f"{arguments.out}: the records; {shows} shows them")
     return 0
 
 
@@ -220,5 +232,6 @@ def _chosen(paper: str | None, table: str | None) -> list[Experiment]:
     chosen = [e for e in experiments if name in e.tables]
     if not chosen:
         known = ", ".join(t for e in experiments for t in e.tables)
-        raise InputError(f"--table {table}: no experiment of it, expected one of {known}")
+        why = papers.load(paper).table(table).not_run
+        raise InputError(f"--table {table}: no experiment of its own ({why}), of {known}")
     return chosen

@@ -203,7 +203,10 @@ def _middle_out(trained: Trained) -> Iterator[Record]:
     yield best
     yield _as(own, "2", f"oracle: {MIDDLE_OUT}")
     yield own
-    yield _as(best, "3", "classifier", {"sampling ratio": 100.0, "accuracy": 100 * right})
+    classified = _as(best, "3", "classifier", {"sampling ratio": 100.0, "accuracy": 100 * right})
+    always = dict.fromkeys(trained.own_words, trained.words.candidates[0])
+    commonest = {"commonest": accuracy(trained.words, always)}
+    yield {**classified, "details": classified["details"] | commonest}
     for row, wanted in ACCURACIES.items():
         if wanted > right:
             given, share = mixed(trained.predicted, trained.own_words, right, wanted, trained.seed)

@@ -34,7 +34,7 @@ def side_by_side(
     items = [
         Photograph(
             str(image),
-            [*(_line(row, made[row][image]) for row in rows), f"A person wrote: {e['reference']}"],
+            [*(_line(row, made[row][image]) for row in rows), f"A reference: {e['reference']}"],
             jpegs.get(image),
         )
         for image, e in first.items()

@@ -95,7 +95,8 @@ def _about(made: Sequence[Record]) -> str:
     left_out = dict(first["details"]["left_out"])
     captions = left_out.pop("captions")
     images = ", ".join(f"{count} of {split}" for split, count in left_out.items())
-    accuracies = [r["values"]["accuracy"] for r in made if r["what"]["row"] == "classifier"]
+    classified = [r for r in made if r["what"]["row"] == "classifier"]
+    accuracies = [r["values"]["accuracy"] for r in sorted(classified, key=lambda r: r["seeds"])]
     said = (
         f"**{first['data']['name']}**, {first['status']}, {first['data']['split']} split, beam "
         f"{first['details']['beam_size']}. Left out for want of a middle word: {captions} captions "
@@ -104,7 +105,10 @@ def _about(made: Sequence[Record]) -> str:
     if not accuracies:
         return said
     each = ", ".join(f"{accuracy:.1f}" for accuracy in accuracies)
-    return f"{said} The classifier's accuracy by seed: {each} % (paper: 31.64 %)."
+    said += f" The classifier's accuracy by seed: {each} % (paper: 31.64 %)"
+    # records of older code have none
+    shares = [r["details"]["commonest"] for r in classified if "commonest" in r["details"]]
+    return f"{said}; always the commonest word: {100 * shares[0]:.1f} %." if shares else f"{said}."
 
 
 def _scores(form: str, name: str, runs: Rows) -> Table:
