@@ -41,7 +41,8 @@ def discrepancy(records: Sequence[Record]) -> Section:
     blocks: list[Block] = [
         Paragraph(
             "ARNet's Tables 2 and 4 measure four LSTMs. Here are the papers' other captioners "
-            "too: the state that the vocabulary layer reads where a caption's last token is "
+            "too, and ARNet's own trained anew, whose numbers differ from its section's where the "
+            "code between came to sum in another order: the state that the vocabulary layer reads where a caption's last token is "
             "emitted, of an image's first reference (training) and of the caption that beam "
             "search gives it (inference). d_mc and d_pw are eqs. 11 and 12. Of Middle-Out it is "
             "both sides' last states, side by side; it begins in training with the image's own "
