@@ -169,9 +169,11 @@ class _Operands(NamedTuple):
 
     def parts(self) -> list[_Operands]:
         """Parts of the batch that a CPU's caches hold; elsewhere the whole of it."""
+        if self.M.device.type != "cpu" or torch.compiler.is_compiling():
+            return [self]
         B, L, N = self.M.shape
         size = max(1, _CACHED * torch.get_num_threads() // max(L * N, 1))
-        if size >= B or self.M.device.type != "cpu" or torch.compiler.is_compiling():
+        if size >= B:
             return [self]
         fields = {name: x for name, x in self._asdict().items() if x is not None}
         return [
