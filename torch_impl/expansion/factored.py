@@ -58,7 +58,7 @@ def static(
     # with gradients, which make again what they need, 6 N L^2 + 6 L^2 d + 5 N L d against 12 N L d,
     # or 4 N L^2 + 4 L^2 d + 5 N L d where W, 2 L^2, and B_1 - B_2, L d, are kept and M is not, N L
     mixing, smaller = N * L + L * d < N * d, 2 * L + d <= N and not dropout
-    remaking = mixing and smaller and 4 * L * (N + d) < 7 * N * d
+    remaking = mixing and smaller and 4 * L * (N + d) < 7 * N * d and torch.is_grad_enabled()
     mixing_back = remaking or 6 * L * (N + d) < 7 * N * d
     plan = _Plan(Rows(tuple(groups)), mixing, mixing_back, remaking, dropout, dropout_of)
     with torch.autocast(keys.device.type, enabled=False):
