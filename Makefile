@@ -25,7 +25,7 @@ quick-report: $(VENV)/installed
 
 # recorded, never a gate: what is counted is one, in the tests
 timings: $(VENV)/installed
-	$(BIN)/python -m pytest benchmarks/pytest_benchmark --benchmark-max-time=0.05 \
+	$(BIN)/python -m pytest benchmarks/perf/pytest_benchmark --benchmark-max-time=0.05 \
 		--benchmark-min-rounds=3 --benchmark-autosave
 
 # torch on its own first: an index may hold its wheel where it holds no other pinned one

@@ -2,6 +2,6 @@
 
 import sys
 
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 
 sys.exit(main())

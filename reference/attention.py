@@ -8,7 +8,15 @@ from collections.abc import Callable
 import numpy as np
 
 from reference.equations import equation
-from reference.primitives import Array, Mask, Parameters, linear, select, sigmoid, softmax
+from reference.primitives import (
+    Array,
+    Mask,
+    Parameters,
+    linear,
+    select,
+    sigmoid,
+    softmax,
+)
 
 
 @equation("expansionnet_v1", 1)

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from reference.equations import equation
-from reference.primitives import Array, Parameters, linear, select
+from reference.primitives import (
+    Array,
+    Parameters,
+    linear,
+    select,
+)
 from reference.recurrent import State, lstm, zero_state
 
 

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reference.metrics import Caption, NGram, Scores, check_corpus, ngrams
+from reference.metrics import (
+    Caption,
+    NGram,
+    Scores,
+    check_corpus,
+    ngrams,
+)
 
 
 def document_frequencies(references: Sequence[Sequence[Caption]], n: int = 4) -> Counter[NGram]:

@@ -15,7 +15,12 @@ from reference.middle_out import (
     encode,
     turns,
 )
-from reference.primitives import Array, Parameters, linear, select
+from reference.primitives import (
+    Array,
+    Parameters,
+    linear,
+    select,
+)
 
 NOISE = 0.0035
 """The noise is uniform between its negative and this."""

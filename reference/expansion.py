@@ -14,7 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from reference.equations import equation
-from reference.primitives import Array, Mask, Parameters, linear, relu, select, sigmoid
+from reference.primitives import (
+    Array,
+    Mask,
+    Parameters,
+    linear,
+    relu,
+    select,
+    sigmoid,
+)
 
 EPSILON = 1e-9
 SIGN = {1: 1, 2: -1}

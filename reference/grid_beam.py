@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reference.decoding import Hypothesis, NextLogProbs, check_length, continuations
+from reference.decoding import (
+    Hypothesis,
+    NextLogProbs,
+    check_length,
+    continuations,
+)
 
 Constraints = Sequence[Sequence[int]]
 

@@ -24,7 +24,13 @@ from reference.primitives import (
     select,
     softmax,
 )
-from reference.recurrent import State, bidirectional_lstm, lstm, unroll, zero_state
+from reference.recurrent import (
+    State,
+    bidirectional_lstm,
+    lstm,
+    unroll,
+    zero_state,
+)
 
 Side = Literal["left", "right"]
 LEFT_FIRST: tuple[Side, ...] = ("left", "right")

@@ -14,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.decoding import check_length
-from reference.middle_out import LEFT_FIRST, SelfAttention, Side, middle_out, turns
+from reference.middle_out import (
+    LEFT_FIRST,
+    SelfAttention,
+    Side,
+    middle_out,
+    turns,
+)
 from reference.primitives import Array, Parameters
 from reference.recurrent import State
 

@@ -12,8 +12,19 @@ from typing import TypeVar
 import numpy as np
 
 from reference.equations import equation
-from reference.primitives import Array, Integers, Parameters, log_softmax, softmax
-from reference.recurrent import ReadOnly, State, memory_block, memory_blocks
+from reference.primitives import (
+    Array,
+    Integers,
+    Parameters,
+    log_softmax,
+    softmax,
+)
+from reference.recurrent import (
+    ReadOnly,
+    State,
+    memory_block,
+    memory_blocks,
+)
 
 Image = TypeVar("Image")
 Theta = TypeVar("Theta")

@@ -14,7 +14,13 @@ import numpy as np
 
 from reference.attention import Score, soft_attention
 from reference.equations import equation
-from reference.primitives import Array, Mask, Parameters, select, sigmoid
+from reference.primitives import (
+    Array,
+    Mask,
+    Parameters,
+    select,
+    sigmoid,
+)
 
 ReadOnly = Literal["image", "previous_input"]
 READINGS: tuple[ReadOnly, ...] = ("image", "previous_input")

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.verify import strategies
+from benchmarks.verify.rounding import PRECISIONS
+from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.parity import (
+from tests.support.covers import covers
+from tests.support.parity import (
     Array,
     Errors,
     assert_gradients,
@@ -27,9 +29,12 @@ from tests.parity import (
     numpy,
     tensor,
 )
-from tests.precision import PRECISIONS
-from tests.tolerances import assert_close
-from torch_impl.attention import AttentionOnAttention, MultiHeadAttention, multi_head, watched
+from torch_impl.layers.attention import (
+    AttentionOnAttention,
+    MultiHeadAttention,
+    multi_head,
+    watched,
+)
 
 Attention = MultiHeadAttention | AttentionOnAttention
 KINDS = ("normal", "zeros", "nothing", "tiny")

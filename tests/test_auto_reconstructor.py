@@ -11,26 +11,34 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import auto_reconstructor as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.parity import Array, assert_gradients, flat, gradients, load, numpy, tensor
-from tests.recurrent_parity import reconstructor_map
-from tests.tolerances import assert_close
-from torch_impl.auto_reconstructor import (
-    AutoReconstructor,
-    cosine_distance,
-    joint_loss,
-    last_states,
-    mean_centroid_distance,
-    point_wise_distance,
+from tests.support.covers import covers
+from tests.support.parity import (
+    Array,
+    assert_gradients,
+    flat,
+    gradients,
+    load,
+    numpy,
+    tensor,
 )
+from tests.support.recurrent_parity import reconstructor_map
 from torch_impl.models import (
     Captioner,
     RecurrentCaptioner,
     RecurrentConfiguration,
     nic,
     transformer,
+)
+from torch_impl.recurrent.auto_reconstructor import (
+    AutoReconstructor,
+    cosine_distance,
+    joint_loss,
+    last_states,
+    mean_centroid_distance,
+    point_wise_distance,
 )
 
 LENGTHS = st.lists(st.integers(0, 5), min_size=1, max_size=4)

@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks.captioning.caption import caption
-from benchmarks.datasets import karpathy, pictures
-from benchmarks.datasets.vocabulary import Vocabulary, tokenise
+from benchmarks.data import karpathy, pictures
+from benchmarks.data.vocabulary import Vocabulary, tokenise
 from benchmarks.run_folder import load_captioner
-from benchmarks.scores import quality
-from tests.pictures import encoded, huge
-from tests.released_weights import end_to_end, released
-from tests.runs import main, refused, untrained
-from tests.tolerances import assert_close
-from torch_impl.decoding import beam_search
+from benchmarks.scoring import quality
+from benchmarks.scoring.caption import caption
+from benchmarks.verify.tolerances import assert_close
+from tests.support.pictures import encoded, huge
+from tests.support.released_weights import end_to_end, released
+from tests.support.runs import main, refused, untrained
+from torch_impl.checkpoints.released import load_released
+from torch_impl.decoding.search import beam_search
+from torch_impl.layers.swin import SwinConfiguration
 from torch_impl.models import EndToEnd, EndToEndConfiguration
-from torch_impl.released import load_released
-from torch_impl.swin import SwinConfiguration
-from torch_impl.vision import Swin, normalise
+from torch_impl.models.vision import Swin, normalise
 
 COUNT = 20
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.datasets.captions import read_predictions, read_references
+from benchmarks.data.captions import read_predictions, read_references
 from benchmarks.errors import InputError
 
 

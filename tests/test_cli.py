@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import cli, files
+from benchmarks import files
+from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
 
 

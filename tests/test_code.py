@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.datasets import code
-from benchmarks.datasets.batches import CaptionBatches
-from benchmarks.datasets.vocabulary import tokenise
+from benchmarks.data import code
+from benchmarks.data.batches import CaptionBatches
+from benchmarks.data.vocabulary import tokenise
 from benchmarks.errors import InputError
 
 tokens = st.lists(st.sampled_from(["int", "x", "(", "TokenNameDOT", "List"]), min_size=1)

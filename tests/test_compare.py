@@ -16,18 +16,24 @@ from pathlib import Path
 import pytest
 
 from benchmarks import records
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
+from benchmarks.perf.revisions import processes, session
+from benchmarks.perf.revisions.counts import differences
+from benchmarks.perf.revisions.processes import Process, ProcessError
+from benchmarks.perf.revisions.revisions import (
+    Revision,
+    Tree,
+    checked_out,
+    order,
+    resolve,
+)
+from benchmarks.perf.revisions.session import Settings
+from benchmarks.perf.revisions.suite import BENCHMARKS
+from benchmarks.perf.revisions.worker import ForeignCodeError, Worker
 from benchmarks.records import ROOT
-from benchmarks.regressions import processes, session
-from benchmarks.regressions.counts import differences
-from benchmarks.regressions.processes import Process, ProcessError
-from benchmarks.regressions.revisions import Revision, Tree, checked_out, order, resolve
-from benchmarks.regressions.session import Settings
-from benchmarks.regressions.suite import BENCHMARKS
-from benchmarks.regressions.worker import ForeignCodeError, Worker
-from tests.regressions import Repository, git, repository
-from tests.tolerances import SIMULATED
+from benchmarks.verify.tolerances import SIMULATED
+from tests.support.regressions import Repository, git, repository
 
 __all__ = ["repository"]
 
@@ -181,8 +187,8 @@ def test_a_process_that_hangs_ends_with_the_command(tmp_path):
     endless = f"import pathlib\npathlib.Path({str(hangs)!r}).touch()\nwhile True: pass\n"
     (package / "__init__.py").write_text(endless)
     code = (
-        "import pathlib, time; from benchmarks.regressions.processes import Process\n"
-        "from benchmarks.regressions.revisions import Tree\n"
+        "import pathlib, time; from benchmarks.perf.revisions.processes import Process\n"
+        "from benchmarks.perf.revisions.revisions import Tree\n"
         f"process = Process(Tree(None, pathlib.Path({str(tmp_path)!r})), 'cpu', 1)\n"
         "print(process.process.pid, flush=True); time.sleep(600)"
     )

@@ -10,13 +10,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.regressions.counts import CALLS, agreed, count, differences, unsettled
-from benchmarks.regressions.session import steady
-from benchmarks.regressions.statistics import LEAST_ROUNDS, compare, quantile, verdict
-from benchmarks.regressions.suite import BENCHMARKS
-from benchmarks.speed.case import Work
-from benchmarks.timing import Estimate
-from tests.tolerances import QUANTILES, TIMES
+from benchmarks.perf.cases.case import Work
+from benchmarks.perf.revisions.counts import (
+    CALLS,
+    agreed,
+    count,
+    differences,
+    unsettled,
+)
+from benchmarks.perf.revisions.session import steady
+from benchmarks.perf.revisions.statistics import (
+    LEAST_ROUNDS,
+    compare,
+    quantile,
+    verdict,
+)
+from benchmarks.perf.revisions.suite import BENCHMARKS
+from benchmarks.perf.timing import Estimate
+from benchmarks.verify.tolerances import QUANTILES, TIMES
 
 seeds = st.integers(0, 10_000)
 SMALLEST = 0.02
@@ -180,7 +191,7 @@ def test_a_count_is_what_most_of_at_least_two_calls_agree_on(values, random):
 def test_calls_are_counted_until_two_of_them_agree(sizes):
     rest = iter(sizes)
     work = Work(lambda: torch.empty(next(rest), dtype=torch.uint8))
-    with patch("benchmarks.regressions.counts.graph_breaks", return_value=None):
+    with patch("benchmarks.perf.revisions.counts.graph_breaks", return_value=None):
         found = count(work, torch.device("cpu"))
     again = next((i for i, size in enumerate(sizes) if size in sizes[:i]), None)
     assert found["peak bytes"] == (None if again is None else sizes[again])
@@ -194,7 +205,7 @@ def test_an_optimizer_s_first_steps_hide_no_count():
     work = benchmark.find().make(benchmark.case("auto"), "auto", device)
     for _ in range(4):
         work.call()
-    with patch("benchmarks.regressions.counts.graph_breaks", return_value=None):
+    with patch("benchmarks.perf.revisions.counts.graph_breaks", return_value=None):
         found = count(work, device)
     assert all(found[name] for name in ("flops", "saved bytes", "peak bytes", "operators"))
 

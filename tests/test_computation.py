@@ -17,15 +17,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.parity import Array, Errors, flat, gradients
-from tests.tolerances import assert_close
-from tests.training import CONFIGURATION, RECIPE, numbers
-from torch_impl.checkpoints import CheckpointError, load, save
+from benchmarks.verify.tolerances import assert_close
+from tests.support.parity import (
+    Array,
+    Errors,
+    flat,
+    gradients,
+)
+from tests.support.training import CONFIGURATION, RECIPE, numbers
+from torch_impl.checkpoints.files import CheckpointError, load, save
 from torch_impl.cider import CiderD
-from torch_impl.computation import Computation
 from torch_impl.models import Captioner
-from torch_impl.optimization import Recipe
-from torch_impl.training import (
+from torch_impl.training.computation import Computation
+from torch_impl.training.objective_training import (
     Batch,
     CrossEntropyTraining,
     Images,
@@ -33,6 +37,7 @@ from torch_impl.training import (
     SelfCriticalTraining,
     data_generator,
 )
+from torch_impl.training.optimization import Recipe
 
 PLAIN = replace(RECIPE, dropout=0.0)
 STILL = replace(CONFIGURATION, dropout=0.0)

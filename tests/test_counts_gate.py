@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import main
-from benchmarks.pytest_benchmark import SEED
-from benchmarks.speed import counts
-from benchmarks.speed.case import Work
+from benchmarks.cli.main import main
+from benchmarks.perf import counts
+from benchmarks.perf.cases.case import Work
+from benchmarks.perf.pytest_benchmark import SEED
 
 names = st.sampled_from(counts.HELD)
 tables = st.dictionaries(
@@ -92,7 +92,7 @@ def test_a_second_count_is_the_first(case):
 
 RUNS = """
 import json, sys, pytest
-short = ["benchmarks/pytest_benchmark", "-k", "static-layer-forward", "-p", "no:cacheprovider",
+short = ["benchmarks/perf/pytest_benchmark", "-k", "static-layer-forward", "-p", "no:cacheprovider",
          "--benchmark-max-time=0.01", "--benchmark-min-rounds=3"]
 sys.exit(any(pytest.main([*short, *words]) for words in json.loads(sys.argv[1])))
 """

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
-from tests.tables import (
+from tests.support.tables import (
     END,
     PAD,
     START,
@@ -29,9 +30,8 @@ from tests.tables import (
     table_oracle,
     tables,
 )
-from tests.tolerances import assert_close
-from torch_impl import decoding
-from torch_impl.decoding import Hypothesis
+from torch_impl.decoding import search as decoding
+from torch_impl.decoding.search import Hypothesis
 from torch_impl.models import Captioner, Configuration, transformer
 
 

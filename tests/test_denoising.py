@@ -10,13 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify.tolerances import assert_close
 from reference import denoising as oracle
 from reference import metrics
-from tests.covers import covers
-from tests.middle_out import oracle_lstm, oracle_side
-from tests.parity import Array, numpy
-from tests.tolerances import assert_close
-from torch_impl.denoising import (
+from tests.support.covers import covers
+from tests.support.middle_out import oracle_lstm, oracle_side
+from tests.support.parity import Array, numpy
+from torch_impl.middle_out.operator import SELF_ATTENTION
+from torch_impl.models.denoising import (
     MAX_LENGTH,
     NOISE,
     Denoiser,
@@ -27,7 +28,6 @@ from torch_impl.denoising import (
     symmetric,
     symmetric_mse,
 )
-from torch_impl.middle_out import SELF_ATTENTION
 
 SEEDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3, unique=True)
 READINGS = st.fixed_dictionaries(

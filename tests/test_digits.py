@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from benchmarks.datasets import digits
+from benchmarks.data import digits
 from benchmarks.errors import InputError
 
 sides = st.integers(1, 4).map(lambda half: 2 * half)

@@ -14,25 +14,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import main
-from benchmarks.datasets import CaptionData, Split, scene_motion, scenes
-from benchmarks.datasets.vocabulary import SPECIAL_TOKENS, Vocabulary
+from benchmarks.cli.main import main
+from benchmarks.data import (
+    CaptionData,
+    Split,
+    scene_motion,
+    scenes,
+)
+from benchmarks.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.experiments import arnet
-from benchmarks.experiments import discrepancy as experiment
+from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.arnet import discrepancy as experiment
 from benchmarks.report import build, markdown
 from benchmarks.report.sections.discrepancy import TITLE
-from benchmarks.scores import discrepancy
-from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
+from benchmarks.scoring import discrepancy
+from benchmarks.scoring.discrepancy import (
+    CENTROID,
+    IMAGES,
+    POINTS,
+    REFERENCES,
+)
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import DIFFERENCES, KEPT, assert_close
 from reference import auto_reconstructor as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.parity import load, numpy, tensor
-from tests.tolerances import DIFFERENCES, KEPT, assert_close
+from tests.support.covers import covers
+from tests.support.parity import load, numpy, tensor
 from torch_impl import models
-from torch_impl.decoding import beam_search
-from torch_impl.middle_out import interleave
-from torch_impl.middle_out_decoding import middle_out_beam_search
+from torch_impl.decoding.middle_out import middle_out_beam_search
+from torch_impl.decoding.search import beam_search
+from torch_impl.middle_out.operator import interleave
 from torch_impl.models import AnyCaptioner
 
 WORDS = ("a", "b", "c", "d", "e")

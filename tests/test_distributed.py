@@ -22,22 +22,28 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli, run_folder
-from benchmarks.datasets import Split
-from benchmarks.datasets.batches import CaptionBatches, ImageBatches
-from benchmarks.datasets.features import ArrayFeatures
-from benchmarks.datasets.vocabulary import Vocabulary
+from benchmarks import run_folder
+from benchmarks.cli import main as cli
+from benchmarks.data import Split
+from benchmarks.data.batches import CaptionBatches, ImageBatches
+from benchmarks.data.features import ArrayFeatures
+from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.run_folder import RunFolder
 from benchmarks.training.setup import cider_d
-from tests.runs import RATES, SHORT, SIZES
-from tests.tolerances import PROCESSES, assert_close
-from tests.training import CONFIGURATION, RECIPE, numbers
-from torch_impl import checkpoints, distributed
-from torch_impl.computation import Computation
-from torch_impl.distributed import Processes, ProcessesError
+from benchmarks.verify.tolerances import PROCESSES, assert_close
+from tests.support.runs import RATES, SHORT, SIZES
+from tests.support.training import CONFIGURATION, RECIPE, numbers
+from torch_impl.checkpoints import files as checkpoints
 from torch_impl.models import Captioner
-from torch_impl.optimization import Recipe
-from torch_impl.training import CrossEntropyTraining, Images, SelfCriticalTraining
+from torch_impl.training import distributed
+from torch_impl.training.computation import Computation
+from torch_impl.training.distributed import Processes, ProcessesError
+from torch_impl.training.objective_training import (
+    CrossEntropyTraining,
+    Images,
+    SelfCriticalTraining,
+)
+from torch_impl.training.optimization import Recipe
 
 WORDS = ("a", "big", "red", "star", "and", "blue", "boxes")
 OBJECTIVES = ("cross_entropy", "self_critical")
@@ -194,7 +200,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any
     """Call a function of this file in several processes at once: what each returns."""
     context, folder = get_context("forkserver"), tmp_path_factory.mktemp("stores")
     # what PyTorch imports when an optimiser is made, and the command when it is run
-    context.set_forkserver_preload([__name__, "torch._dynamo", "benchmarks.training.train"])
+    context.set_forkserver_preload([__name__, "torch._dynamo", "benchmarks.cli.train"])
     numbered = itertools.count()
 
     def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:

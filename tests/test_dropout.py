@@ -13,14 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
+from benchmarks.verify.tolerances import DEVIATIONS, assert_close
 from reference import expansion as oracle
-from tests import strategies
-from tests.expansion import CASES, FORMS, operator
-from tests.parity import Array, flat, numpy, tensor
-from tests.strategies import DynamicCase, OperatorCase, StaticCase
-from tests.tolerances import DEVIATIONS, assert_close
-from torch_impl.dropout import Dropout, keep, scale
-from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal
+from tests.support.expansion import CASES, FORMS, operator
+from tests.support.parity import (
+    Array,
+    flat,
+    numpy,
+    tensor,
+)
+from torch_impl.common.dropout import Dropout, keep, scale
+from torch_impl.expansion import (
+    DynamicExpansion,
+    StaticExpansion,
+    factored,
+    literal,
+)
 from torch_impl.expansion.functional import DROPOUTS
 
 PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
-from tests import strategies
-from tests.parity import load, numpy, tensor
-from tests.tolerances import assert_close
-from torch_impl import decoding, models
-from torch_impl.decoding import IncrementalModel
-from torch_impl.ensemble import Ensemble
+from tests.support.parity import load, numpy, tensor
+from torch_impl import models
+from torch_impl.decoding import search as decoding
+from torch_impl.decoding.ensemble import Ensemble
+from torch_impl.decoding.protocols import IncrementalModel
 from torch_impl.models import AnyCaptioner, Captioner, Configuration
 
 SHARED = ("d_feature", "vocabulary_size")

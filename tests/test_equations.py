@@ -6,11 +6,11 @@ import json
 import pytest
 
 from benchmarks import equations
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from reference.equations import PAPERS, equation, oracles
 from reference.errata import ERRATA
-from tests.covers import covers
+from tests.support.covers import covers
 
 NUMBERED = [(paper, number) for paper, about in PAPERS.items() for number in about.numbers]
 

@@ -7,17 +7,21 @@ import pytest
 import torch
 
 from benchmarks import run_folder
-from benchmarks.captioning import captioners
-from benchmarks.datasets import scenes
-from benchmarks.datasets.batches import padded_features
-from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
-from benchmarks.scores import java
-from benchmarks.scores.evaluate import place_of
-from tests.runs import main, refused, untrained
+from benchmarks.data import scenes
+from benchmarks.data.batches import padded_features
+from benchmarks.data.vocabulary import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    Vocabulary,
+)
+from benchmarks.scoring import captioners, java
+from benchmarks.scoring.evaluate import place_of
+from tests.support.runs import main, refused, untrained
 from torch_impl import models
-from torch_impl.decoding import beam_search
-from torch_impl.ensemble import Ensemble
-from torch_impl.middle_out_decoding import middle_out_beam_search
+from torch_impl.decoding.ensemble import Ensemble
+from torch_impl.decoding.middle_out import middle_out_beam_search
+from torch_impl.decoding.search import beam_search
 
 IMAGES = (6, 2, 3)
 SCENES = ["--scenes", ",".join(map(str, IMAGES))]

@@ -14,11 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
+from benchmarks.verify.rounding import PRECISIONS
+from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
+from benchmarks.verify.tolerances import assert_close, scale
 from reference import expansion as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.expansion import CASES, FORMS, LEARNED, batched, operator, run
-from tests.parity import (
+from tests.support.covers import covers
+from tests.support.expansion import (
+    CASES,
+    FORMS,
+    LEARNED,
+    batched,
+    operator,
+    run,
+)
+from tests.support.parity import (
     Array,
     Errors,
     assert_gradients,
@@ -29,9 +39,6 @@ from tests.parity import (
     numpy,
     tensor,
 )
-from tests.precision import PRECISIONS
-from tests.strategies import DynamicCase, OperatorCase, StaticCase
-from tests.tolerances import assert_close, scale
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,

@@ -9,21 +9,23 @@ from functools import partial
 import pytest
 
 from benchmarks import records
-from benchmarks.cli import main
-from benchmarks.datasets import code, scenes
+from benchmarks.cli.main import main
+from benchmarks.cli.reproduce import EXPERIMENTS
+from benchmarks.data import code, scenes
 from benchmarks.errors import InputError
-from benchmarks.experiments import (
-    arnet,
-    captions,
+from benchmarks.papers import stages as captions
+from benchmarks.papers.arnet import (
+    captions as arnet,
+)
+from benchmarks.papers.arnet import (
     discrepancy,
     hidden_states,
-    read_only,
     reconstruction_weight,
 )
-from benchmarks.experiments.captions import one_rate
-from benchmarks.experiments.command import EXPERIMENTS
-from benchmarks.experiments.experiment import Place
-from benchmarks.scores import quality
+from benchmarks.papers.experiment import Place
+from benchmarks.papers.lstm_readonly import read_only
+from benchmarks.papers.stages import one_rate
+from benchmarks.scoring import quality
 from benchmarks.training.presets import Settings
 
 STAGES = arnet._stages(one_rate(1e-2, 2, 12), one_rate(1e-2, 1, 12), captions_per_image=5)

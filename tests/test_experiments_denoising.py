@@ -12,10 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import cli, records, tables
+from benchmarks import records
+from benchmarks.cli import main as cli
+from benchmarks.cli import tables
 from benchmarks.errors import InputError
-from benchmarks.experiments import denoising
-from benchmarks.experiments.denoising import (
+from benchmarks.papers.middle_out import denoising
+from benchmarks.papers.middle_out.denoising import (
     MODELS,
     RATIOS,
     Settings,
@@ -23,9 +25,7 @@ from benchmarks.experiments.denoising import (
     interval,
     train,
 )
-from benchmarks.experiments.denoising import (
-    record as record_of,
-)
+from benchmarks.papers.middle_out.denoising import record as record_of
 
 SMALL = Settings(
     steps=4, batch_size=3, hidden_size=4, training_sequences=5, test_sequences=3, learning_rate=0.01

@@ -6,13 +6,21 @@ from functools import partial
 import pytest
 
 from benchmarks import papers, records
-from benchmarks.cli import main
-from benchmarks.datasets import scenes
-from benchmarks.experiments import expansion
-from benchmarks.experiments.expansion import BASELINE, BOTH, OF_VALUES, OF_VECTORS, TABLES, V1, V2
-from benchmarks.experiments.experiment import Place
+from benchmarks.cli.main import main
+from benchmarks.data import scenes
+from benchmarks.papers.expansionnet_v2 import ablation as expansion
+from benchmarks.papers.expansionnet_v2.ablation import (
+    BASELINE,
+    BOTH,
+    OF_VALUES,
+    OF_VECTORS,
+    TABLES,
+    V1,
+    V2,
+)
+from benchmarks.papers.experiment import Place
 from benchmarks.report import build
-from benchmarks.scores import quality
+from benchmarks.scoring import quality
 from benchmarks.training import presets
 from benchmarks.training.presets import Settings
 

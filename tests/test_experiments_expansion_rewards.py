@@ -6,15 +6,15 @@ from functools import partial
 import pytest
 
 from benchmarks import papers, records
-from benchmarks.cli import main
-from benchmarks.datasets import scenes
-from benchmarks.experiments import expansion
-from benchmarks.experiments.expansion_rewards import MODELS, TABLES, V1
+from benchmarks.cli.main import main
+from benchmarks.data import scenes
+from benchmarks.papers.expansionnet_v2 import ablation as expansion
+from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1
 from benchmarks.report.sections.expansion_rewards import BASE
-from benchmarks.scores import quality
+from benchmarks.scoring import quality
 from benchmarks.training import presets
 from benchmarks.training.presets import Settings
-from tests.tolerances import KEPT_PERCENT
+from benchmarks.verify.tolerances import KEPT_PERCENT
 
 SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"

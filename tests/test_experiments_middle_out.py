@@ -11,16 +11,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import papers, tables
-from benchmarks.captioning import captioners
-from benchmarks.cli import main
-from benchmarks.datasets import scene_motion, scenes
-from benchmarks.datasets.middle_words import choose
+from benchmarks import papers
+from benchmarks.cli import tables
+from benchmarks.cli.main import main
+from benchmarks.data import scene_motion, scenes
+from benchmarks.data.middle_words import choose
 from benchmarks.errors import InputError
-from benchmarks.experiments import middle_out, middle_word_classifier
-from benchmarks.experiments.experiment import Place
-from benchmarks.experiments.middle_out import ABLATION, FORMS, MODELS, learning
-from benchmarks.experiments.middle_out_scores import (
+from benchmarks.papers.experiment import Place
+from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.papers.middle_out import middle_word_classifier
+from benchmarks.papers.middle_out.captions import (
+    ABLATION,
+    FORMS,
+    MODELS,
+    learning,
+)
+from benchmarks.papers.middle_out.middle_word_classifier import Schedule
+from benchmarks.papers.middle_out.scores import (
     BASELINE,
     MIDDLE_OUT,
     WITH_WORD,
@@ -29,10 +36,10 @@ from benchmarks.experiments.middle_out_scores import (
     mixed,
     pairs_of,
 )
-from benchmarks.experiments.middle_word_classifier import Schedule
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import middle_out as section
+from benchmarks.scoring import captioners
 from torch_impl.models import sequence_to_sequence
 
 DATA = scene_motion.make(seed=0, train=16, val=4, test=8)

@@ -18,16 +18,21 @@ from torch import nn
 
 import torch_impl
 from benchmarks import run_folder
-from benchmarks.captioning import captioners, export
-from benchmarks.captioning.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
-from benchmarks.datasets import scenes
-from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
-from tests import strategies
-from tests.parity import load, numpy, tensor
-from tests.runs import main, refused, untrained
-from tests.tolerances import assert_close
+from benchmarks.data import scenes
+from benchmarks.data.vocabulary import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    Vocabulary,
+)
+from benchmarks.scoring import captioners, export
+from benchmarks.scoring.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
+from tests.support.parity import load, numpy, tensor
+from tests.support.runs import main, refused, untrained
 from torch_impl import models
-from torch_impl.decoding import beam_search
+from torch_impl.decoding.search import beam_search
 from torch_impl.models import Captioner, Configuration
 
 onnx = pytest.importorskip("onnx", reason="the extra 'export' is not installed")
@@ -256,7 +261,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     install = "expected the extra: pip install 'captionbench[export]'"
     with monkeypatch.context() as patch:
-        patch.delitem(sys.modules, "torch_impl.export_scalars", raising=False)
+        patch.delitem(sys.modules, "torch_impl.checkpoints.export_scalars", raising=False)
         patch.setitem(sys.modules, "onnxscript", None)
         words = ["--checkpoint", run, "--out", tmp_path / "onnx"]
         assert install in refused(capsys, "export", *words)

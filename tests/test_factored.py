@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests import strategies
-from tests.expansion import CASES, batched, operator, run
-from tests.parity import flat, tensor
-from tests.strategies import OperatorCase, StaticCase
-from tests.tolerances import assert_close
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import OperatorCase, StaticCase
+from benchmarks.verify.tolerances import assert_close
+from tests.support.expansion import (
+    CASES,
+    batched,
+    operator,
+    run,
+)
+from tests.support.parity import flat, tensor
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,

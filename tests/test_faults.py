@@ -9,8 +9,20 @@ import numpy as np
 import pytest
 
 from reference import primitives
-from tests.faults.catalogue import DECODING, EXPANSION, FAULTS, METRICS, TRAINING, TRANSFORMER
-from tests.faults.plant import Fault, planted, target, wrong_code
+from tests.faults.catalogue import (
+    DECODING,
+    EXPANSION,
+    FAULTS,
+    METRICS,
+    TRAINING,
+    TRANSFORMER,
+)
+from tests.faults.plant import (
+    Fault,
+    planted,
+    target,
+    wrong_code,
+)
 
 TESTS = Path(__file__).parent
 

@@ -13,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import files
-from benchmarks.datasets.features import ArrayFeatures, ShardedFeatures, ShardWriter, require
+from benchmarks.data.features import (
+    ArrayFeatures,
+    ShardedFeatures,
+    ShardWriter,
+    require,
+)
 from benchmarks.errors import InputError
 
 SIGNATURE = {"backbone": "test", "preprocessing": "none"}

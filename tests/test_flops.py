@@ -13,17 +13,19 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import cli, papers, records
+from benchmarks import papers, records
+from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
-from benchmarks.operations import closed_forms, table_vi
-from benchmarks.operations.closed_forms import Length, components
-from tests import counting, strategies
-from tests.covers import covers
-from tests.tolerances import SUMS, assert_close
-from torch_impl.attention import AttentionOnAttention, MultiHeadAttention
+from benchmarks.perf.flops import closed_forms, table_vi
+from benchmarks.perf.flops.closed_forms import Length, components
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import SUMS, assert_close
+from tests.support import counting
+from tests.support.covers import covers
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
+from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
+from torch_impl.layers.transformer import FeedForward
 from torch_impl.models import Captioner, Configuration
-from torch_impl.transformer import FeedForward
 
 few = st.integers(1, 4)
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests import strategies
-from tests.captioners import captioners
-from tests.tables import Table, plain
-from torch_impl.decoding import beam_search
-from torch_impl.graphed_search import Graph, GraphedBeamSearch, Made
+from benchmarks.verify import strategies
+from tests.support.captioners import captioners
+from tests.support.tables import Table, plain
+from torch_impl.decoding.graphs import Graph, GraphedBeamSearch, Made
+from torch_impl.decoding.search import beam_search
 from torch_impl.models import Captioner, transformer
 
 

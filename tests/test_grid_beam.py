@@ -10,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify.tolerances import assert_close
 from reference import grid_beam as oracle
-from tests.tables import END, START, Table, max_lengths, oracles, plain, sizes, tables
-from tests.tolerances import assert_close
-from torch_impl.grid_beam import grid_beam_search
+from tests.support.tables import (
+    END,
+    START,
+    Table,
+    max_lengths,
+    oracles,
+    plain,
+    sizes,
+    tables,
+)
+from torch_impl.decoding.grid_beam import grid_beam_search
 from torch_impl.models import sequence_to_sequence
 
 

@@ -10,13 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
-from benchmarks.hardware import at_hand, prediction
-from benchmarks.hardware.descriptions import FILE, Device, described, measured, named
-from benchmarks.speed import suites
-from benchmarks.speed.ceilings import COPY, OPERATIONS, PRODUCT
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
+from benchmarks.perf.roofline import at_hand, prediction
+from benchmarks.perf.roofline.descriptions import (
+    FILE,
+    Device,
+    described,
+    measured,
+    named,
+)
 
 NAMES = ("K80", "T4", "V100", "A100", "H100", "H200", "L4", "RTX 4090")
 names = st.sampled_from(NAMES)

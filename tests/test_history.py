@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.regressions.series import series
+from benchmarks.perf.revisions.series import series
 from benchmarks.report import build, markdown
 from benchmarks.report.sections.history import history
-from tests.regressions import git, repository
-from tests.tolerances import CHAINED
+from benchmarks.verify.tolerances import CHAINED
+from tests.support.regressions import git, repository
 
 __all__ = ["repository"]
 

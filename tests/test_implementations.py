@@ -9,13 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from tests import strategies
-from tests.expansion import CASES, operator
-from tests.parity import load, tensor
-from tests.strategies import DynamicCase
-from tests.tolerances import assert_close
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import DynamicCase
+from benchmarks.verify.tolerances import assert_close
+from tests.support.expansion import CASES, operator
+from tests.support.parity import load, tensor
 from torch_impl import kernels
-from torch_impl.dropout import Dropout
+from torch_impl.common.dropout import Dropout
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.models import Captioner, Configuration, expansionnet_v2
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests import strategies
-from tests.captioners import Whole, captioners
-from tests.tolerances import assert_close
-from torch_impl import decoding
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
+from tests.support.captioners import Whole, captioners
+from torch_impl.decoding import search as decoding
 from torch_impl.models import Captioner, Configuration
 
 

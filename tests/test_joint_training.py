@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from tests.covers import covers
-from tests.tolerances import assert_close
-from tests.training import RECIPE, RandomBatches, numbers
-from torch_impl import checkpoints, models
-from torch_impl.auto_reconstructor import AutoReconstructor
-from torch_impl.training import CrossEntropyTraining
+from benchmarks.verify.tolerances import assert_close
+from tests.support.covers import covers
+from tests.support.training import RECIPE, RandomBatches, numbers
+from torch_impl import models
+from torch_impl.checkpoints import files as checkpoints
+from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
+from torch_impl.training.objective_training import CrossEntropyTraining
 
 Fields = dict[str, Any]
 

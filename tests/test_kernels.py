@@ -13,13 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests import strategies
-from tests.covers import covers
-from tests.expansion import LEARNED, batched
-from tests.parity import Array, Errors, flat, nudge, numpy, tensor
-from tests.precision import PRECISIONS
-from tests.strategies import DynamicCase, OperatorCase, StaticCase
-from tests.tolerances import assert_close, scale
+from benchmarks.verify import strategies
+from benchmarks.verify.rounding import PRECISIONS
+from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
+from benchmarks.verify.tolerances import assert_close, scale
+from tests.support.covers import covers
+from tests.support.expansion import LEARNED, batched
+from tests.support.parity import (
+    Array,
+    Errors,
+    flat,
+    nudge,
+    numpy,
+    tensor,
+)
 
 pytest.importorskip("triton")
 

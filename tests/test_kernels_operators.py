@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.parity import flat
-from tests.tolerances import assert_close
+from benchmarks.verify.tolerances import assert_close
+from tests.support.parity import flat
 
 pytest.importorskip("triton")
 

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify.strategies import fill, generators, masks
+from benchmarks.verify.tolerances import assert_close
 from reference import middle_out as oracle
-from tests.covers import covers
-from tests.middle_out import (
+from tests.support.covers import covers
+from tests.support.middle_out import (
     KINDS,
     PAD,
     Captions,
@@ -25,11 +27,16 @@ from tests.middle_out import (
     torch_lstm,
     turned,
 )
-from tests.parity import Array, flat, gradients, numpy, tensor
-from tests.strategies import fill, generators, masks
-from tests.tolerances import assert_close
-from torch_impl import checkpoints, decoding
-from torch_impl.middle_out import (
+from tests.support.parity import (
+    Array,
+    flat,
+    gradients,
+    numpy,
+    tensor,
+)
+from torch_impl.checkpoints import files as checkpoints
+from torch_impl.decoding import search as decoding
+from torch_impl.middle_out.operator import (
     SELF_ATTENTION,
     Weights,
     commonest,
@@ -47,7 +54,7 @@ from torch_impl.models import (
     middle_out_captioner,
     sequence_to_sequence,
 )
-from torch_impl.objectives import cross_entropy
+from torch_impl.training.objectives import cross_entropy
 
 
 @dataclass(frozen=True)

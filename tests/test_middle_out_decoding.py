@@ -11,12 +11,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify.tolerances import assert_close
 from reference import middle_out_decoding as oracle
-from tests.covers import covers
-from tests.middle_out import Captions, captions, encoded, sides, turned
-from tests.tolerances import assert_close
-from torch_impl.middle_out import interleave
-from torch_impl.middle_out_decoding import Halves, middle_out_beam_search
+from tests.support.covers import covers
+from tests.support.middle_out import (
+    Captions,
+    captions,
+    encoded,
+    sides,
+    turned,
+)
+from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
+from torch_impl.middle_out.operator import interleave
 from torch_impl.models import (
     MiddleOutCaptioner,
     MiddleOutConfiguration,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.datasets import CaptionData, Split
-from benchmarks.datasets.features import ArrayFeatures
-from benchmarks.datasets.middle_words import MiddleWords, WithWord, choose
-from benchmarks.datasets.vocabulary import END_ID, PAD_ID, Vocabulary
+from benchmarks.data import CaptionData, Split
+from benchmarks.data.features import ArrayFeatures
+from benchmarks.data.middle_words import MiddleWords, WithWord, choose
+from benchmarks.data.vocabulary import END_ID, PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 
 WORDS = st.sampled_from(["a", "dog", "running", "sitting", "ring", "and"])

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import transformer as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.parity import (
+from tests.support.covers import covers
+from tests.support.parity import (
     Array,
     Errors,
     assert_gradients,
@@ -29,7 +30,6 @@ from tests.parity import (
     numpy,
     tensor,
 )
-from tests.tolerances import assert_close
 from torch_impl import models
 from torch_impl.models import Captioner, Configuration, ExpansionNet
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify.strategies import SEEDS
+from benchmarks.verify.tolerances import assert_close, assert_derivative
 from reference import objectives as oracle
-from tests.covers import covers
-from tests.strategies import SEEDS
-from tests.tolerances import assert_close, assert_derivative
-from torch_impl import objectives
+from tests.support.covers import covers
+from torch_impl.training import objectives
 
 PAD = 0
 Baseline = Literal["leave_one_out", "printed"]

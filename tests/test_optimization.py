@@ -13,11 +13,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify.tolerances import assert_close
 from reference import optimization as oracle
-from tests.covers import covers
-from tests.tolerances import assert_close
-from torch_impl import optimization
-from torch_impl.optimization import RECIPES, SCHEDULES, RAdam, Recipe
+from tests.support.covers import covers
+from torch_impl.training import optimization
+from torch_impl.training.optimization import (
+    RECIPES,
+    SCHEDULES,
+    RAdam,
+    Recipe,
+)
 
 Run = tuple[list[np.ndarray], list[list[np.ndarray]], list[float]]
 

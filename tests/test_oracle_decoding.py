@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
+from benchmarks.verify.tolerances import SUMS
 from reference import decoding
 from reference.grid_beam import grid_beam_search
-from tests.covers import covers
-from tests.strategies import SEEDS
-from tests.tables import END, START, plain, table_oracle
-from tests.tolerances import SUMS
+from tests.support.covers import covers
+from tests.support.tables import (
+    END,
+    START,
+    plain,
+    table_oracle,
+)
 
 BEAMS = st.integers(1, 5)
 MAX_LENGTHS = st.integers(2, 6)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
+from benchmarks.verify.tolerances import assert_close, assert_derivative
 from reference import optimization, recurrent
-from tests.covers import covers
-from tests.parameters import read_only_map, state
-from tests.strategies import SEEDS
-from tests.tolerances import assert_close, assert_derivative
+from tests.support.covers import covers
+from tests.support.parameters import read_only_map, state
 
 SIZES = st.integers(1, 4)
 STEP = 1e-3

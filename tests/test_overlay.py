@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks.captioning import overlay
-from tests import strategies
-from tests.tolerances import assert_close
+from benchmarks.scoring import overlay
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from torch_impl.models import Captioner, Configuration
 
 

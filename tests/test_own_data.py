@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks.captioning.caption import caption
-from benchmarks.datasets import caption_files, karpathy, own_data
-from benchmarks.datasets.features import ShardWriter
-from benchmarks.datasets.photographs import Photographs
-from benchmarks.datasets.vocabulary import tokenise
+from benchmarks.data import caption_files, karpathy, own_data
+from benchmarks.data.features import ShardWriter
+from benchmarks.data.photographs import Photographs
+from benchmarks.data.vocabulary import tokenise
 from benchmarks.errors import InputError
 from benchmarks.run_folder import load_captioner
-from benchmarks.scores import java, quality
-from tests import tolerances
-from tests.runs import main
+from benchmarks.scoring import java, quality
+from benchmarks.scoring.caption import caption
+from benchmarks.verify import tolerances
+from tests.support.runs import main
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=20

@@ -46,7 +46,7 @@ def test_the_implementations_import_neither_the_harness_nor_tests():
 
 def test_no_test_imports_another():
     names = {name for names in by_file("tests").values() for name in names}
-    assert "tests.strategies" in names
+    assert "benchmarks.verify.strategies" in names
     assert not [name for name in names if name.startswith("tests.test_")]
 
 

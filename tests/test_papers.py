@@ -7,10 +7,10 @@ import re
 import pytest
 
 from benchmarks import papers
+from benchmarks.cli.reproduce import EXPERIMENTS
 from benchmarks.errors import InputError
-from benchmarks.experiments.command import EXPERIMENTS
 from reference.equations import PAPERS
-from torch_impl.transformer import Mixer
+from torch_impl.layers.transformer import Mixer
 
 SHAPES = {
     "expansionnet_v1": {

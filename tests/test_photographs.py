@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.cli import main
-from benchmarks.datasets import karpathy
-from benchmarks.datasets.extract_features import in_parallel
-from benchmarks.datasets.features import ShardedFeatures, ShardWriter
-from benchmarks.datasets.photographs import Photographs
+from benchmarks.cli.main import main
+from benchmarks.data import karpathy
+from benchmarks.data.extract_features import in_parallel
+from benchmarks.data.features import ShardedFeatures, ShardWriter
+from benchmarks.data.photographs import Photographs
 from benchmarks.errors import InputError
-from tests.pictures import encoded, layout, picture
+from tests.support.pictures import encoded, layout, picture
 
 
 @pytest.fixture

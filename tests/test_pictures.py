@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks.datasets import pictures
+from benchmarks.data import pictures
 from benchmarks.errors import InputError
-from tests import strategies, tolerances
-from tests.pictures import encoded, huge
+from benchmarks.verify import strategies, tolerances
+from tests.support.pictures import encoded, huge
 
 LOSSLESS = ("png", "bmp", "tiff", "ppm")
 FILE = "some/where.png"

@@ -7,12 +7,17 @@ from typing import Any
 
 import torch
 
-from benchmarks.datasets import pixels, scenes
-from benchmarks.datasets.batches import padded_features
+from benchmarks.data import pixels, scenes
+from benchmarks.data.batches import padded_features
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import train_recipe
-from tests.runs import RATES, SHORT, SIZES, main
-from tests.tolerances import SAME_WORK, assert_low_precision
+from benchmarks.verify.tolerances import SAME_WORK, assert_low_precision
+from tests.support.runs import (
+    RATES,
+    SHORT,
+    SIZES,
+    main,
+)
 from torch_impl.models import EndToEnd
 
 

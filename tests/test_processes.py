@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import alone
-from benchmarks.processes import Job, named_lines, run_all
+from benchmarks.workers import Job, named_lines, run_all
 
 
 @pytest.fixture(scope="module")

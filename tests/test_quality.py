@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pycocoevalcap.meteor.meteor import Meteor
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-from benchmarks.datasets.vocabulary import tokenise
+from benchmarks.data.vocabulary import tokenise
 from benchmarks.errors import InputError
-from benchmarks.scores import java, quality
+from benchmarks.scoring import java, quality
+from benchmarks.verify.tolerances import METRIC, error
 from reference import cider, metrics
-from tests.tolerances import METRIC, error
 
 HAS_JAVA = java.has_java()
 NEEDS_JAVA = "needs Java, and no java is on the PATH or in JAVA_HOME"

@@ -11,10 +11,11 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import cli, records
-from tests.pictures import encoded, layout, picture
-from tests.runs import SIZES
-from tests.speed import QUICK
+from benchmarks import records
+from benchmarks.cli import main as cli
+from tests.support.pictures import encoded, layout, picture
+from tests.support.runs import SIZES
+from tests.support.speed import QUICK
 
 SHORT = ["--epochs", "1", "--batch-size", "10", *SIZES]
 SCENES = ["--scenes", "6,2,2"]

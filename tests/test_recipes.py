@@ -15,20 +15,30 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli, run_folder
-from benchmarks.datasets import Split, scenes
-from benchmarks.datasets.features import ArrayFeatures
-from benchmarks.datasets.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
+from benchmarks import run_folder
+from benchmarks.cli import main as cli
+from benchmarks.data import Split, scenes
+from benchmarks.data.features import ArrayFeatures
+from benchmarks.data.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.training import fit, setup, train_recipe
 from benchmarks.training.presets import configuration
 from benchmarks.training.recipes import RECIPES
 from benchmarks.training.setup import cider_d
+from benchmarks.verify.tolerances import assert_close
 from reference import cider
-from tests.runs import RATES, SHORT, SIZES, CtrlC, assert_same, log_of, main
-from tests.tolerances import assert_close
-from torch_impl import models, training_loop
+from tests.support.runs import (
+    RATES,
+    SHORT,
+    SIZES,
+    CtrlC,
+    assert_same,
+    log_of,
+    main,
+)
+from torch_impl import models
 from torch_impl.models import EndToEnd
+from torch_impl.training import loop as training_loop
 
 DATA = ["--scenes", "8,3,1"]
 TRAIN = ["train", "--recipe", "expansionnet_v2", *DATA, *SIZES, *SHORT, *RATES]

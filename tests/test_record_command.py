@@ -15,15 +15,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import publish, records
-from benchmarks.cli import main
+from benchmarks import records
+from benchmarks.cli import publish
+from benchmarks.cli import record as command
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.hardware.descriptions import named
-from benchmarks.recording import archive, command, stages
-from benchmarks.scaling.ladders import LADDERS
-from benchmarks.speed import run, suites, threads
-from benchmarks.speed.subjects import SUBJECTS
-from tests.speed import STATIC, record
+from benchmarks.perf import run, threads
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.recording import archive, stages
+from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.scaling.ladders import LADDERS
+from tests.support.speed import STATIC, record
 
 ROW = {
     "operator": "static_expansion", "what": "output", "implementation": "literal",

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.verify import strategies, tolerances
+from benchmarks.verify.tolerances import assert_close
 from reference import recurrent as oracle
-from tests import strategies, tolerances
-from tests.covers import covers
-from tests.parity import (
+from tests.support.covers import covers
+from tests.support.parity import (
     Array,
     Errors,
     assert_gradients,
@@ -29,8 +30,7 @@ from tests.parity import (
     numpy,
     tensor,
 )
-from tests.recurrent_parity import gates_map, through_the_oracle
-from tests.tolerances import assert_close
+from tests.support.recurrent_parity import gates_map, through_the_oracle
 from torch_impl.recurrent import (
     DROPPED,
     LSTM,

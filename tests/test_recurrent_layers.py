@@ -10,13 +10,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle_attention
 from reference import recurrent as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.parity import Array, flat, gradients, load, numpy, tensor
-from tests.recurrent_parity import attentive_map, gates_map, score_map
-from tests.tolerances import assert_close
+from tests.support.covers import covers
+from tests.support.parity import (
+    Array,
+    flat,
+    gradients,
+    load,
+    numpy,
+    tensor,
+)
+from tests.support.recurrent_parity import attentive_map, gates_map, score_map
 from torch_impl.models import attentive_nic
 from torch_impl.recurrent import AttentiveLSTM, BidirectionalLSTM, State
 

@@ -14,26 +14,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle_attention
 from reference import decoding as oracle_decoding
 from reference import neural_image_caption, recurrent
 from reference.primitives import linear, log_softmax, select
-from tests import strategies
-from tests.captioners import Whole
-from tests.covers import covers
-from tests.parity import Array, flat, gradients, load, numpy, tensor
-from tests.recurrent_parity import (
+from tests.support.captioners import Whole
+from tests.support.covers import covers
+from tests.support.parity import (
+    Array,
+    flat,
+    gradients,
+    load,
+    numpy,
+    tensor,
+)
+from tests.support.recurrent_parity import (
     attentive_map,
     gates_map,
     printed_map,
     score_map,
     through_the_oracle,
 )
-from tests.tolerances import assert_close
-from torch_impl import checkpoints, decoding, models
+from torch_impl import models
+from torch_impl.checkpoints import files as checkpoints
+from torch_impl.decoding import search as decoding
 from torch_impl.models import RecurrentCaptioner, RecurrentConfiguration, SequenceClassifier
 from torch_impl.recurrent import LSTM, AttentiveLSTM
-from torch_impl.scheduled_sampling import sampled_inputs
+from torch_impl.training.scheduled_sampling import sampled_inputs
 
 Fields = dict[str, Any]
 SMALL: Fields = {"vocabulary_size": 11, "d_feature": 5, "d_embedding": 6, "hidden_size": 6}

@@ -13,6 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies, tolerances
+from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
 from reference import expansion
 from reference.attention import heads_concatenated
@@ -25,13 +27,23 @@ from reference.primitives import (
     select,
     word_vectors,
 )
-from tests import strategies, tolerances
-from tests.parity import Array, assert_gradients, numpy, tensor
-from tests.released_weights import IDS, Released, cases, end_to_end, inputs, released
-from tests.tolerances import assert_close
-from torch_impl import checkpoints
-from torch_impl.checkpoints import load_released
-from torch_impl.decoding import beam_search
+from tests.support.parity import (
+    Array,
+    assert_gradients,
+    numpy,
+    tensor,
+)
+from tests.support.released_weights import (
+    IDS,
+    Released,
+    cases,
+    end_to_end,
+    inputs,
+    released,
+)
+from torch_impl.checkpoints import files as checkpoints
+from torch_impl.checkpoints.files import load_released
+from torch_impl.decoding.search import beam_search
 from torch_impl.models import EndToEnd, ExpansionNet
 
 # the papers' equations, on the authors' names

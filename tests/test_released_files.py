@@ -15,11 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests import strategies
-from tests.parity import tensor
-from tests.released_weights import Released, cases, end_to_end, inputs, released
-from torch_impl import checkpoints
-from torch_impl.checkpoints import CheckpointError, load_released
+from benchmarks.verify import strategies
+from tests.support.parity import tensor
+from tests.support.released_weights import (
+    Released,
+    cases,
+    end_to_end,
+    inputs,
+    released,
+)
+from torch_impl.checkpoints import files as checkpoints
+from torch_impl.checkpoints.files import CheckpointError, load_released
 
 
 @settings(max_examples=10)

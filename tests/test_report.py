@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import equations, papers, publish, records
-from benchmarks.cli import main
-from benchmarks.experiments import arnet, middle_out, read_only
-from benchmarks.report import ablation, build, html, jobs, markdown
+from benchmarks import equations, papers, records
+from benchmarks.cli import publish
+from benchmarks.cli.main import main
+from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.lstm_readonly import read_only
+from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.report import (
+    ablation,
+    build,
+    html,
+    jobs,
+    markdown,
+)
 from benchmarks.report.document import Document, Section, Table
 from benchmarks.report.sections.paired import RULE
-from benchmarks.scores import java, quality
+from benchmarks.scoring import java, quality
 from benchmarks.statistics import SEEDS
 from benchmarks.training import fit
 from torch_impl.models import build as build_model

@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
-from benchmarks.experiments import digits, hidden_states, reconstruction_weight
-from benchmarks.experiments.arnet import ADDED, BASELINES
+from benchmarks.papers.arnet import digits, hidden_states, reconstruction_weight
+from benchmarks.papers.arnet.captions import ADDED, BASELINES
 from benchmarks.records import Record
-from benchmarks.report.document import Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections import arnet as section
 from benchmarks.report.sections import paired
 from benchmarks.statistics import SEEDS

@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.captioning import overlay
-from benchmarks.datasets import scenes
-from benchmarks.datasets.scene_layout import CANVAS
+from benchmarks.data import scenes
+from benchmarks.data.scene_layout import CANVAS
 from benchmarks.report import ablation
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 from benchmarks.report.sections import attention as section
 from benchmarks.report.sections.ablation import ablation as page
+from benchmarks.scoring import overlay
 from benchmarks.training import presets
-from tests.tolerances import assert_close
+from benchmarks.verify.tolerances import assert_close
 from torch_impl.models import build
 
 DATA = scenes.make(seed=0, train=12, val=2, test=2)

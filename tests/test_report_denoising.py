@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.experiments.denoising import MODELS, RATIOS, TABLE
+from benchmarks.papers.middle_out.denoising import MODELS, RATIOS, TABLE
 from benchmarks.report.document import Figure, Table
 from benchmarks.report.sections.denoising import MEASURES, denoising, example
 

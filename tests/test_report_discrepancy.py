@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.experiments.discrepancy import ARNET, REGULARISED, TABLE
+from benchmarks.papers.arnet.discrepancy import ARNET, REGULARISED, TABLE
 from benchmarks.report.document import Paragraph, Table
 from benchmarks.report.sections import discrepancy as section
 from benchmarks.report.sections.paired import RULE
-from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS
+from benchmarks.scoring.discrepancy import CENTROID, IMAGES, POINTS
 from benchmarks.statistics import SEEDS
 
 ROW = REGULARISED[0]

@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
-from benchmarks.experiments.expansion import BASELINE, BOTH, OF_VALUES, OF_VECTORS, TABLES, V1, V2
+from benchmarks.papers.expansionnet_v2.ablation import (
+    BASELINE,
+    BOTH,
+    OF_VALUES,
+    OF_VECTORS,
+    TABLES,
+    V1,
+    V2,
+)
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion import expansion as section

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.experiments.expansion_rewards import V1, V2
+from benchmarks.papers.expansionnet_v2.rewards import V1, V2
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion_rewards import BASE

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.report import markdown, pictures
-from benchmarks.report.document import Document, Paragraph, Photographs, Table
+from benchmarks.report.document import (
+    Document,
+    Paragraph,
+    Photographs,
+    Table,
+)
 from benchmarks.report.sections import middle_out as section
 from benchmarks.report.sections.middle_out import (
     AGAINST,

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.report.sections import paired
 from benchmarks.report.sections.examples import of_one_seed
-from benchmarks.statistics import SEEDS, Interval, difference_of_seeds, paired_difference
-from tests.tolerances import assert_close
+from benchmarks.statistics import (
+    SEEDS,
+    Interval,
+    difference_of_seeds,
+    paired_difference,
+)
+from benchmarks.verify.tolerances import assert_close
 
 IMAGES = 4
 WORDS = ("worse", "better")

@@ -7,9 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
-from benchmarks.experiments.read_only import PAPER, ROWS
+from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
 from benchmarks.report import build, markdown
-from benchmarks.report.document import Document, Figure, Photographs, Table
+from benchmarks.report.document import (
+    Document,
+    Figure,
+    Photographs,
+    Table,
+)
 from benchmarks.report.sections import paired
 from benchmarks.report.sections import read_only as section
 from benchmarks.statistics import SEEDS, difference_of_seeds

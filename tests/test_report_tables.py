@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
-from benchmarks.experiments import expansion as expansion_experiment
-from benchmarks.experiments import middle_out as middle_out_experiment
-from benchmarks.experiments import reconstruction_weight
-from benchmarks.experiments.expansion import BASELINE, BOTH
-from benchmarks.experiments.read_only import ROWS
+from benchmarks.papers.arnet import reconstruction_weight
+from benchmarks.papers.expansionnet_v2 import ablation as expansion_experiment
+from benchmarks.papers.expansionnet_v2.ablation import BASELINE, BOTH
+from benchmarks.papers.lstm_readonly.read_only import ROWS
+from benchmarks.papers.middle_out import captions as middle_out_experiment
 from benchmarks.records import Record
 from benchmarks.report.document import Table
 from benchmarks.report.sections import middle_out, tables

@@ -1,8 +1,8 @@
 """The page of how often words occur: the paper's share beside ours, and both figures."""
 
 from benchmarks import papers, records
-from benchmarks.experiments import words
-from benchmarks.experiments.words import OF_ALL, OF_COUNTED, SOURCES
+from benchmarks.papers.lstm_readonly import words
+from benchmarks.papers.lstm_readonly.words import OF_ALL, OF_COUNTED, SOURCES
 from benchmarks.report.document import Figure, Paragraph, Table
 from benchmarks.report.sections import words as section
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from benchmarks import records
-from benchmarks.cli import main
-from benchmarks.experiments import digits
-from benchmarks.experiments.command import EXPERIMENTS
+from benchmarks.cli.main import main
+from benchmarks.cli.reproduce import EXPERIMENTS
+from benchmarks.papers.arnet import digits
 
 FAST = digits.Form(None, True, (2, 1))
 

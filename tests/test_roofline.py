@@ -9,19 +9,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.hardware.descriptions import named
-from benchmarks.hardware.roofline import BOUNDS, predict
-from benchmarks.hardware.self_critical import SUBJECT as SELF_CRITICAL
-from benchmarks.operations.closed_forms import (
+from benchmarks.perf import resources
+from benchmarks.perf.cases.case import (
+    Case,
+    Sizes,
+    Subject,
+    Work,
+)
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.flops.closed_forms import (
     Length,
     dynamic_literal,
     dynamic_split,
     static_literal,
 )
-from benchmarks.speed import resources
-from benchmarks.speed.case import Case, Sizes, Subject, Work
-from benchmarks.speed.kernels import Kernel, dispatched
-from benchmarks.speed.subjects import SUBJECTS
+from benchmarks.perf.kernels import Kernel, dispatched
+from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.roofline import BOUNDS, predict
+from benchmarks.perf.roofline.self_critical import SUBJECT as SELF_CRITICAL
 
 CPU = torch.device("cpu")
 GPU = named("A100")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import decoding as oracle
-from tests.tables import (
+from tests.support.tables import (
     END,
     START,
     Options,
@@ -22,7 +22,7 @@ from tests.tables import (
     sizes,
     tables,
 )
-from torch_impl import decoding
+from torch_impl.decoding import search as decoding
 
 
 @given(tables(), sizes, max_lengths, st.integers(0, 2**32 - 1))

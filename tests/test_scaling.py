@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import EXIT_INTERRUPTED, main
-from benchmarks.hardware.descriptions import named
-from benchmarks.hardware.roofline import Prediction
-from benchmarks.report import markdown
-from benchmarks.report.document import Document
-from benchmarks.report.sections import scaling as section
-from benchmarks.scaling import command, fit, run, saved
-from benchmarks.scaling.ladders import (
+from benchmarks.cli import scale as command
+from benchmarks.cli.main import EXIT_INTERRUPTED, main
+from benchmarks.perf import resources
+from benchmarks.perf.cases.case import Case, Sizes
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.kernels import dispatched
+from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.roofline import Prediction
+from benchmarks.perf.scaling import fit, run, saved
+from benchmarks.perf.scaling.ladders import (
     ALONG,
     DYNAMIC,
     FORMS,
@@ -31,12 +33,11 @@ from benchmarks.scaling.ladders import (
     lstm_macs,
     static_macs,
 )
-from benchmarks.scaling.run import Growth
-from benchmarks.speed import resources
-from benchmarks.speed.case import Case, Sizes
-from benchmarks.speed.kernels import dispatched
-from benchmarks.speed.subjects import SUBJECTS
-from tests.tolerances import EXPONENTS
+from benchmarks.perf.scaling.run import Growth
+from benchmarks.report import markdown
+from benchmarks.report.document import Document
+from benchmarks.report.sections import scaling as section
+from benchmarks.verify.tolerances import EXPONENTS
 
 ladders = st.lists(st.integers(1, 10**5), min_size=2, max_size=7, unique=True).map(sorted)
 powers = st.floats(-3, 3)

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.datasets import scene_motion
-from benchmarks.datasets.scene_layout import COLOURS, Draw
-from benchmarks.datasets.scenes import FIRST_ID
+from benchmarks.data import scene_motion
+from benchmarks.data.scene_layout import COLOURS, Draw
+from benchmarks.data.scenes import FIRST_ID
 from benchmarks.errors import InputError
 
 FINGERPRINT = "c7b6e9b130b857c9f3116693ec141493c6bf3acc33b2ef6f5cdeb31d16e5b8ff"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.datasets import scenes
-from benchmarks.datasets.scene_layout import (
+from benchmarks.data import scenes
+from benchmarks.data.scene_layout import (
     CANVAS,
     COLOURS,
     PLACES,
@@ -20,7 +20,7 @@ from benchmarks.datasets.scene_layout import (
     Scene,
     Thing,
 )
-from benchmarks.datasets.scene_pictures import GROUNDS, PALETTE
+from benchmarks.data.scene_pictures import GROUNDS, PALETTE
 from benchmarks.errors import InputError
 
 FINGERPRINT = "f95a926350e218666653964c22d07b4062608d5e3d3e8be31328a6303074b5b9"
@@ -168,9 +168,7 @@ def test_the_data_are_those_that_were_recorded(data):
 
 
 def test_another_process_makes_the_same_data_whatever_its_hash_seed(data):
-    program = (
-        "from benchmarks.datasets import scenes; print(scenes.make(0, 40, 10, 10).fingerprint)"
-    )
+    program = "from benchmarks.data import scenes; print(scenes.make(0, 40, 10, 10).fingerprint)"
     output = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONHASHSEED": "123", "OMP_NUM_THREADS": "1"},

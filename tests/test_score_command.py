@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cli import main
-from benchmarks.scores import java
-from tests.tolerances import PERCENT
+from benchmarks.cli.main import main
+from benchmarks.scoring import java
+from benchmarks.verify.tolerances import PERCENT
 
 HAS_JAVA = java.has_java()
 COLUMNS = ["B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE"]

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import cider, objectives
-from tests import strategies
-from tests.parity import load, numpy, tensor
-from tests.tolerances import assert_close
+from tests.support.parity import load, numpy, tensor
 from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration
-from torch_impl.optimization import RECIPES
-from torch_impl.self_critical import SelfCritical, self_critical
-from torch_impl.training import Images, SelfCriticalTraining
+from torch_impl.training.objective_training import Images, SelfCriticalTraining
+from torch_impl.training.optimization import RECIPES
+from torch_impl.training.self_critical import SelfCritical, self_critical
 
 
 @st.composite

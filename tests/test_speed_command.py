@@ -13,17 +13,31 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import cli, records
-from benchmarks.cli import main
+from benchmarks import records
+from benchmarks.cli import main as cli
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
+from benchmarks.perf import (
+    options,
+    plot,
+    run,
+    threads,
+)
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.case import eager
+from benchmarks.perf.cases.ceilings import COPY, PRODUCT
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.session import Session
+from benchmarks.perf.timing import Budget, measure
 from benchmarks.report import build, markdown
-from benchmarks.speed import options, plot, run, suites, threads
-from benchmarks.speed.case import eager
-from benchmarks.speed.ceilings import COPY, PRODUCT
-from benchmarks.speed.session import Session
-from benchmarks.speed.subjects import SUBJECTS
-from benchmarks.timing import Budget, measure
-from tests.speed import CPU, QUICK, STATIC, record, timed, tiny
+from tests.support.speed import (
+    CPU,
+    QUICK,
+    STATIC,
+    record,
+    timed,
+    tiny,
+)
 
 
 def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsys, monkeypatch):

@@ -11,12 +11,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import timing
-from benchmarks.speed import drawn, run, suites
-from benchmarks.speed.case import HALVES, PRECISIONS, Case, Sizes, eager
-from benchmarks.speed.subjects import SUBJECTS
-from tests.speed import CPU, tiny
-from tests.tolerances import COUNTED, SAME_WORK, error
+from benchmarks.perf import run, timing
+from benchmarks.perf.cases import drawn, suites
+from benchmarks.perf.cases.case import (
+    HALVES,
+    PRECISIONS,
+    Case,
+    Sizes,
+    eager,
+)
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.verify.tolerances import COUNTED, SAME_WORK, error
+from tests.support.speed import CPU, tiny
 from torch_impl.kernels.support import interpreted
 
 

@@ -8,12 +8,23 @@ import pytest
 import torch
 
 from benchmarks import records
+from benchmarks.cli import report
+from benchmarks.perf import targets
+from benchmarks.perf.cases import drawn, layers, suites
+from benchmarks.perf.cases.ceilings import COPY, PRODUCT
+from benchmarks.perf.targets import (
+    BEST,
+    TARGETS,
+    Target,
+    judge,
+)
 from benchmarks.report import build, markdown
-from benchmarks.report import command as report
-from benchmarks.speed import drawn, layers, suites, targets
-from benchmarks.speed.ceilings import COPY, PRODUCT
-from benchmarks.speed.targets import BEST, TARGETS, Target, judge
-from tests.speed import GPU, STATIC, record, timed
+from tests.support.speed import (
+    GPU,
+    STATIC,
+    record,
+    timed,
+)
 
 
 def test_every_target_is_in_its_suite():

@@ -15,7 +15,7 @@ from benchmarks.statistics import (
     paired_difference,
     student_t,
 )
-from tests import tolerances
+from benchmarks.verify import tolerances
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 30))
 

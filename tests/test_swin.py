@@ -15,11 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import fill
+from benchmarks.verify.tolerances import assert_close, error, literal_bound
 from reference.attention import multi_head_attention
-from reference.primitives import Parameters, layer_norm, linear, select, softmax
-from tests import strategies
-from tests.covers import covers
-from tests.parity import (
+from reference.primitives import (
+    Parameters,
+    layer_norm,
+    linear,
+    select,
+    softmax,
+)
+from tests.support.covers import covers
+from tests.support.parity import (
     Array,
     Errors,
     assert_gradients,
@@ -29,10 +37,9 @@ from tests.parity import (
     numpy,
     tensor,
 )
-from tests.strategies import fill
-from tests.tolerances import assert_close, error, literal_bound
-from torch_impl import swin, vision
-from torch_impl.swin import SwinConfiguration, SwinTransformer
+from torch_impl.layers import swin
+from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
+from torch_impl.models import vision
 
 
 @st.composite

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.experiments import t_sne
-from tests.strategies import generators
-from tests.tolerances import assert_close, assert_derivative
+from benchmarks.papers.arnet import t_sne
+from benchmarks.verify.strategies import generators
+from benchmarks.verify.tolerances import assert_close, assert_derivative
 
 sizes = st.tuples(st.integers(6, 20), st.integers(1, 6))
 

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import cli, papers, records, tables
+from benchmarks import papers, records
+from benchmarks.cli import main as cli
+from benchmarks.cli import tables
 from benchmarks.errors import InputError
-from benchmarks.operations import parameters
-from tests.tolerances import PRINTED_FLOPS
+from benchmarks.perf.flops import parameters
+from benchmarks.verify.tolerances import PRINTED_FLOPS
 from torch_impl.models import ExpansionNet
 
 BASELINE = "attention | attention"

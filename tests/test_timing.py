@@ -14,10 +14,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import clock, timing
 from benchmarks.errors import InputError
-from benchmarks.speed import resources, run
-from benchmarks.timing import Budget, Estimate, measure, median, paired_ratio, verdict
+from benchmarks.perf import clock, resources, run, timing
+from benchmarks.perf.timing import (
+    Budget,
+    Estimate,
+    measure,
+    median,
+    paired_ratio,
+    verdict,
+)
 
 seeds = st.integers(0, 10_000)
 times = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12)

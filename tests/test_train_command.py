@@ -16,17 +16,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import cli
-from benchmarks.captioning.caption import caption
-from benchmarks.datasets import scenes
-from benchmarks.datasets.captions import read_predictions
+from benchmarks.cli import main as cli
+from benchmarks.data import scenes
+from benchmarks.data.captions import read_predictions
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
-from benchmarks.scores import quality
+from benchmarks.scoring import quality
+from benchmarks.scoring.caption import caption
 from benchmarks.training.fit import fit
 from benchmarks.training.presets import PRESETS, configuration
-from tests.runs import SIZES, CtrlC, assert_same, log_of, main
-from torch_impl import checkpoints, training
+from tests.support.runs import (
+    SIZES,
+    CtrlC,
+    assert_same,
+    log_of,
+    main,
+)
+from torch_impl.checkpoints import files as checkpoints
+from torch_impl.training import objective_training as training
 
 DATA = ["--scenes", "12,4,3"]
 SHORT = ["--epochs", 3, "--batch-size", 20, "--warm-up", 4, "--log-every", 2]

@@ -8,17 +8,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tolerances import assert_close
-from tests.training import CONFIGURATION, RECIPE, RandomBatches, numbers
-from torch_impl.checkpoints import CheckpointError, load, save
+from benchmarks.verify.tolerances import assert_close
+from tests.support.training import (
+    CONFIGURATION,
+    RECIPE,
+    RandomBatches,
+    numbers,
+)
+from torch_impl.checkpoints.files import CheckpointError, load, save
 from torch_impl.models import Captioner
-from torch_impl.optimization import ALGORITHMS
-from torch_impl.training import (
+from torch_impl.training.objective_training import (
     Batch,
     CrossEntropyTraining,
     NonFiniteError,
     data_generator,
 )
+from torch_impl.training.optimization import ALGORITHMS
 
 
 def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURATION):

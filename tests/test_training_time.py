@@ -10,18 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import papers, records, tables
-from benchmarks.cli import main
-from benchmarks.hardware import training_time
-from benchmarks.hardware.descriptions import named
-from benchmarks.hardware.training_time import DEVICES, Stage, at_batch, make_records
+from benchmarks import papers, records
+from benchmarks.cli import tables
+from benchmarks.cli.main import main
+from benchmarks.perf.cases.case import Case, Sizes
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.kernels import Kernel, dispatched
+from benchmarks.perf.roofline import training_time
+from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.training_time import (
+    DEVICES,
+    Stage,
+    at_batch,
+    make_records,
+)
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import training_time as section
-from benchmarks.speed.case import Case, Sizes
-from benchmarks.speed.kernels import Kernel, dispatched
-from benchmarks.speed.subjects import SUBJECTS
-from tests.tolerances import SCHEDULED, SCHEDULED_TWICE
+from benchmarks.verify.tolerances import SCHEDULED, SCHEDULED_TWICE
 
 DATA = training_time.content()["data"]
 PAPERS = training_time.tables()

@@ -11,13 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import primitives
 from reference import transformer as oracle
-from tests import strategies
-from tests.covers import covers
-from tests.parity import assert_gradients, flat, gradients, load, numpy, tensor
-from tests.tolerances import assert_close
-from torch_impl.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Mixer
+from tests.support.covers import covers
+from tests.support.parity import (
+    assert_gradients,
+    flat,
+    gradients,
+    load,
+    numpy,
+    tensor,
+)
+from torch_impl.layers.transformer import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    Mixer,
+)
 
 
 @st.composite

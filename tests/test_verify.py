@@ -9,17 +9,27 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.verify import properties
-from benchmarks.verify.candidate import Candidate, CandidateError, load, to_numpy, to_torch
+from benchmarks.verify import properties, tolerances
+from benchmarks.verify.candidate import (
+    Candidate,
+    CandidateError,
+    load,
+    to_numpy,
+    to_torch,
+)
 from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.hold import resolve
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.search import OracleError, attempt, drawn, search
+from benchmarks.verify.search import (
+    OracleError,
+    attempt,
+    drawn,
+    search,
+)
 from benchmarks.verify.snippet import literal
-from tests import tolerances
-from tests.strangers import failed, verdicts, written
+from tests.support.strangers import failed, verdicts, written
 
 RIGHT, WRONG = "tests/candidates/right.py", "tests/candidates/wrong.py"
 

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.cli import main
+from benchmarks.cli.main import main
 from benchmarks.verify.candidate import load, to_torch
 from benchmarks.verify.hold import Verdict, clearest, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.properties import float_arrays, get
-from benchmarks.verify.search import SIMPLIFICATIONS, Failure, attempt, drawn, simplify
+from benchmarks.verify.search import (
+    SIMPLIFICATIONS,
+    Failure,
+    attempt,
+    drawn,
+    simplify,
+)
 from benchmarks.verify.smaller import AXES, smaller
-from tests.strangers import failed, verdicts
-from tests.tolerances import OutOfToleranceError
+from benchmarks.verify.tolerances import OutOfToleranceError
+from tests.support.strangers import failed, verdicts
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -8,15 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks.cli import main
-from benchmarks.verify import properties, table
+from benchmarks.cli.main import main
+from benchmarks.verify import properties, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.own import implementations
 from benchmarks.verify.precision import literal_errors, literal_limit, relative_error
 from benchmarks.verify.search import drawn
 from reference.equations import PAPERS
-from tests import tolerances
 
 
 def test_the_literal_form_gives_the_limit_of_a_precision():

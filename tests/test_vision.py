@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests import tolerances
-from torch_impl.vision import BACKBONES, EfficientNetLite0
+from benchmarks.verify import tolerances
+from torch_impl.models.vision import BACKBONES, EfficientNetLite0
 
 EPSILON = torch.finfo(torch.float32).eps
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.datasets.vocabulary import (
+from benchmarks.data.vocabulary import (
     END_ID,
     PAD_ID,
     SPECIAL_TOKENS,

@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import records, tables
-from benchmarks.cli import main
-from benchmarks.experiments import words
-from benchmarks.experiments.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
+from benchmarks import records
+from benchmarks.cli import tables
+from benchmarks.cli.main import main
+from benchmarks.papers.lstm_readonly import words
+from benchmarks.papers.lstm_readonly.words import (
+    LEFT_OUT,
+    MIN_COUNT,
+    OF_ALL,
+    OF_COUNTED,
+    SOURCES,
+)
 from benchmarks.treemap import treemap
-from tests import tolerances
+from benchmarks.verify import tolerances
 
 CAPTIONS = st.lists(
     st.lists(st.sampled_from(["dog", "cat", "man", "runs", *sorted(LEFT_OUT)[:4]]), max_size=8).map(

@@ -151,7 +151,7 @@ class PaperTables:
 
 def names() -> tuple[str, ...]:
     """The papers that have a file here."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+    return tuple(sorted(path.parent.name for path in FOLDER.glob("*/tables.json")))
 
 
 def load(paper: str) -> PaperTables:
@@ -163,7 +163,7 @@ def load(paper: str) -> PaperTables:
     """
     if paper not in names():
         raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(names())}")
-    path = FOLDER / f"{paper}.json"
+    path = FOLDER / paper / "tables.json"
     content = read_json(path, "the tables of a paper")
     try:
         return PaperTables(

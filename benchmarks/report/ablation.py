@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from benchmarks import records
-from benchmarks.captioning import overlay
-from benchmarks.datasets import CaptionData, scenes
+from benchmarks.data import CaptionData, scenes
 from benchmarks.records import Record
-from benchmarks.scores.evaluate import evaluate, row_name
+from benchmarks.scoring import overlay
+from benchmarks.scoring.evaluate import evaluate, row_name
 from benchmarks.training.fit import fit
 from benchmarks.training.presets import PRESETS, Settings, configuration
 from torch_impl.models import Captioner

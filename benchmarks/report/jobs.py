@@ -13,24 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import equations, records
-from benchmarks.datasets import captions
-from benchmarks.experiments import (
-    arnet,
-    hidden_states,
-    middle_out,
-    read_only,
-    reconstruction_weight,
-)
-from benchmarks.experiments.experiment import Experiment, Place, Run
+from benchmarks.cli.verify import EXAMPLES, QUICK
+from benchmarks.data import captions
 from benchmarks.files import sha256
-from benchmarks.hardware import training_time
-from benchmarks.operations import table_vi
-from benchmarks.processes import Job
+from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.arnet import hidden_states, reconstruction_weight
+from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.papers.lstm_readonly import read_only
+from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.perf.flops import table_vi
+from benchmarks.perf.roofline import training_time
 from benchmarks.records import Record
 from benchmarks.report import ablation
-from benchmarks.scores import java, quality
+from benchmarks.scoring import java, quality
 from benchmarks.verify import table
-from benchmarks.verify.command import EXAMPLES, QUICK
+from benchmarks.workers import Job
 from reference.equations import PAPERS
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from benchmarks.datasets import karpathy
-from benchmarks.datasets.photographs import Photographs
+from benchmarks.data import karpathy
+from benchmarks.data.photographs import Photographs
 from benchmarks.records import Record
 
 SIZE = 224

@@ -15,18 +15,23 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks import run_folder
-from benchmarks.captioning.caption import caption
-from benchmarks.datasets import CaptionData, Split, data_options
+from benchmarks.data import CaptionData, Split, data_options
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder
-from benchmarks.scores import quality
+from benchmarks.scoring import quality
+from benchmarks.scoring.caption import caption
 from benchmarks.training import setup
 from benchmarks.training.presets import Settings
-from torch_impl.computation import Computation
-from torch_impl.distributed import Processes
-from torch_impl.models import AnyCaptioner, AnyConfiguration, Configuration, build
-from torch_impl.training import NonFiniteError, Step
-from torch_impl.weights import CheckpointError, fingerprint, load_weights
+from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
+from torch_impl.models import (
+    AnyCaptioner,
+    AnyConfiguration,
+    Configuration,
+    build,
+)
+from torch_impl.training.computation import Computation
+from torch_impl.training.distributed import Processes
+from torch_impl.training.objective_training import NonFiniteError, Step
 
 NAMED = 8
 """Images of a batch whose loss is not finite that are named."""

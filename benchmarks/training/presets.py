@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.datasets import CaptionData
-from benchmarks.datasets.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.data import CaptionData
+from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.errors import InputError
+from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Configuration
-from torch_impl.objectives import BASELINES
-from torch_impl.optimization import RECIPES, Recipe
-from torch_impl.transformer import Mixer
+from torch_impl.training.objectives import BASELINES
+from torch_impl.training.optimization import RECIPES, Recipe
 
 OBJECTIVES = ("cross_entropy", "self_critical")
 

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.training.presets import PRESETS, SMALL, Settings
-from torch_impl.optimization import RECIPES as FIRST_STEPS
-from torch_impl.optimization import Recipe
+from torch_impl.training.optimization import RECIPES as FIRST_STEPS
+from torch_impl.training.optimization import Recipe
 
 
 @dataclass(frozen=True)

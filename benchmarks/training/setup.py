@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.datasets import CaptionData, Split
-from benchmarks.datasets.batches import CaptionBatches, ImageBatches, captioned
-from benchmarks.datasets.vocabulary import UNKNOWN_ID, Vocabulary
+from benchmarks.data import CaptionData, Split
+from benchmarks.data.batches import CaptionBatches, ImageBatches, captioned
+from benchmarks.data.vocabulary import UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.training.presets import Settings
-from torch_impl.auto_reconstructor import AutoReconstructor
 from torch_impl.cider import CiderD
-from torch_impl.computation import Computation
-from torch_impl.distributed import Processes
 from torch_impl.models import AnyCaptioner
-from torch_impl.training import CrossEntropyTraining, SelfCriticalTraining
+from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
+from torch_impl.training.computation import Computation
+from torch_impl.training.distributed import Processes
+from torch_impl.training.objective_training import CrossEntropyTraining, SelfCriticalTraining
 
 AnyTraining = CrossEntropyTraining | SelfCriticalTraining
 

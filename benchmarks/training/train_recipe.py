@@ -9,16 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmarks.datasets import CaptionData
-from benchmarks.datasets.pixels import Pictures, encoded, unencoded
+from benchmarks.data import CaptionData
+from benchmarks.data.pixels import Pictures, encoded, unencoded
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.training import setup
 from benchmarks.training.fit import Result, fit
 from benchmarks.training.presets import configuration
 from benchmarks.training.recipes import RecipePreset
-from torch_impl.checkpoints import CheckpointError
-from torch_impl.distributed import Processes
+from torch_impl.checkpoints.files import CheckpointError
+from torch_impl.checkpoints.released import load_swin
+from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import (
     AnyCaptioner,
     AnyConfiguration,
@@ -26,8 +27,7 @@ from torch_impl.models import (
     EndToEnd,
     EndToEndConfiguration,
 )
-from torch_impl.released import load_swin
-from torch_impl.swin import SwinConfiguration, SwinTransformer
+from torch_impl.training.distributed import Processes
 
 TINY = SwinConfiguration(
     image_size=32, embed_dim=8, depths=(2, 2), num_heads=(1, 2), window_size=4, mlp_ratio=2

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from reference.primitives import Array
-from tests import strategies
 
 Case = tuple[Any, ...]
 Cases = st.SearchStrategy[Case]

@@ -7,8 +7,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reference import attention, decoding, objectives, transformer
-from reference.primitives import Array, Integers, Mask, Parameters
+from reference import (
+    attention,
+    decoding,
+    objectives,
+    transformer,
+)
+from reference.primitives import (
+    Array,
+    Integers,
+    Mask,
+    Parameters,
+)
 
 
 def multi_head_attention(

@@ -14,10 +14,15 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from benchmarks.captioning import captioners
-from benchmarks.captioning.onnx_captioner import CONFIG, DECODER, ENCODER, OnnxCaptioner
 from benchmarks.errors import InputError
 from benchmarks.files import read_json, sha256_of_arrays
+from benchmarks.scoring import captioners
+from benchmarks.scoring.onnx_captioner import (
+    CONFIG,
+    DECODER,
+    ENCODER,
+    OnnxCaptioner,
+)
 from benchmarks.verify import cases, contracts, properties
 from benchmarks.verify.cases import Cases, Numbers
 from benchmarks.verify.operators import Operator, Property

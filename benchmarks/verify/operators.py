@@ -8,10 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from benchmarks.verify import cases, contracts, properties
+from benchmarks.verify import cases, contracts, properties, strategies
 from benchmarks.verify.cases import Cases
-from reference import cider, expansion, metrics, primitives, transformer
-from tests import strategies
+from reference import (
+    cider,
+    expansion,
+    metrics,
+    primitives,
+    transformer,
+)
 
 NORMAL_RANGE = ("float64", "float32", "bfloat16")
 """Dtypes that hold Psi's epsilon: in float16 a layer with an expansion has no literal form."""
@@ -226,7 +231,8 @@ def _layer(decodes: bool) -> Operator:
         (*arguments, "parameters", "mixer", "num_heads"),
         "(T, d)" if decodes else "(L, d)",
         f"A pre-norm layer. X: ({'T' if decodes else 'L'}, d). {where}parameters: named as "
-        f"torch_impl.transformer.{'Decoder' if decodes else 'Encoder'}Layer's state_dict. mixer: "
+        f"torch_impl.layers.transformer.{'Decoder' if decodes else 'Encoder'}Layer's state_dict. "
+        f"mixer: "
         f"attention, aoa, {'' if decodes else 'static:N,..., '}dynamic:N.",
         transformer.decoder_layer if decodes else transformer.encoder_layer,
         (

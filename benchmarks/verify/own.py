@@ -15,11 +15,17 @@ from torch.func import functional_call
 
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import NextLogProbs
-from torch_impl import decoding, objectives
-from torch_impl.attention import AttentionOnAttention, MultiHeadAttention
+from torch_impl.decoding import search as decoding
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, functional
+from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
+from torch_impl.layers.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    Mixer,
+)
 from torch_impl.models import Captioner, Configuration
-from torch_impl.transformer import DecoderLayer, EncoderLayer, FeedForward, Mixer
+from torch_impl.training import objectives
 
 Parameters = Mapping[str, Tensor]
 
@@ -53,7 +59,7 @@ def dynamic_expansion(
 def multi_head_attention(
     X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, lengths: Tensor
 ) -> Tensor:
-    """``torch_impl.attention.MultiHeadAttention``."""
+    """``torch_impl.layers.attention.MultiHeadAttention``."""
     module = partial(MultiHeadAttention, X.shape[-1], num_heads)
     return _call(module, parameters, X, Y, lengths, causal)
 
@@ -61,18 +67,18 @@ def multi_head_attention(
 def attention_on_attention(
     X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, lengths: Tensor
 ) -> Tensor:
-    """``torch_impl.attention.AttentionOnAttention``."""
+    """``torch_impl.layers.attention.AttentionOnAttention``."""
     module = partial(AttentionOnAttention, X.shape[-1], num_heads)
     return _call(module, parameters, X, Y, lengths, causal)
 
 
 def layer_norm(X: Tensor, parameters: Parameters) -> Tensor:
-    """The layer norm of ``torch_impl.transformer``, PyTorch's."""
+    """The layer norm of ``torch_impl.layers.transformer``, PyTorch's."""
     return _call(partial(nn.LayerNorm, X.shape[-1]), parameters, X)
 
 
 def feed_forward(X: Tensor, parameters: Parameters) -> Tensor:
-    """``torch_impl.transformer.FeedForward``."""
+    """``torch_impl.layers.transformer.FeedForward``."""
     d_ff, d = parameters["linear_1.weight"].shape
     return _call(partial(FeedForward, d, d_ff), parameters, X)
 
@@ -86,7 +92,7 @@ def _d_ff(parameters: Parameters) -> int:
 def encoder_layer(
     X: Tensor, parameters: Parameters, mixer: str, num_heads: int, lengths: Tensor
 ) -> Tensor:
-    """``torch_impl.transformer.EncoderLayer``."""
+    """``torch_impl.layers.transformer.EncoderLayer``."""
     sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
     module = partial(EncoderLayer, X.shape[-1], Mixer.parse(mixer), **sizes)
     return _call(module, parameters, X, lengths)
@@ -95,7 +101,7 @@ def encoder_layer(
 def decoder_layer(
     X: Tensor, memory: Tensor, parameters: Parameters, mixer: str, num_heads: int, lengths: Tensor
 ) -> Tensor:
-    """``torch_impl.transformer.DecoderLayer``."""
+    """``torch_impl.layers.transformer.DecoderLayer``."""
     sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
     module = partial(DecoderLayer, X.shape[-1], Mixer.parse(mixer, causal=True), **sizes)
     return _call(module, parameters, X, memory, None, lengths)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.verify.cases import Case
 from benchmarks.verify.properties import mapped, rounded
-from tests.tolerances import error, literal_bound, scale
+from benchmarks.verify.tolerances import error, literal_bound, scale
 
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """The spacing of numbers above 1."""
@@ -35,7 +35,7 @@ def literally(case: Case, dtype: str) -> Case:
     """The case as the oracle takes it to compute the literal form in ``dtype``."""
     if dtype == "float32":
         return rounded(case, dtype)
-    from tests.precision import literal
+    from benchmarks.verify.rounding import literal
 
     return mapped(case, lambda array: literal(array, dtype))
 

@@ -16,8 +16,7 @@ import torch
 from hypothesis.errors import UnsatisfiedAssumption
 
 from benchmarks.verify.candidate import Candidate
-from reference.primitives import Array
-from tests.tolerances import (
+from benchmarks.verify.tolerances import (
     DIFFERENCES,
     OutOfToleranceError,
     assert_close,
@@ -27,6 +26,7 @@ from tests.tolerances import (
     float64_bound,
     scale,
 )
+from reference.primitives import Array
 
 Function = Callable[..., Any]
 Place = tuple[int, str | None]

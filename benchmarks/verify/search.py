@@ -16,8 +16,8 @@ from hypothesis.errors import HypothesisException, NoSuchExample, UnsatisfiedAss
 from benchmarks.verify.candidate import CandidateError
 from benchmarks.verify.cases import Case, Cases
 from benchmarks.verify.properties import float_arrays, get, replaced
+from benchmarks.verify.tolerances import OutOfToleranceError
 from reference.primitives import Array
-from tests.tolerances import OutOfToleranceError
 
 SIMPLIFICATIONS = 2000
 """The most calls that are spent on simplifying a failing case's sizes and numbers."""

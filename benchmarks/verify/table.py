@@ -11,14 +11,24 @@ import numpy as np
 from hypothesis.errors import UnsatisfiedAssumption
 
 from benchmarks.verify import properties
-from benchmarks.verify.candidate import Candidate, CandidateError, one_sequence, takes_lengths
+from benchmarks.verify.candidate import (
+    Candidate,
+    CandidateError,
+    one_sequence,
+    takes_lengths,
+)
 from benchmarks.verify.cases import Case
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.own import implementations
-from benchmarks.verify.precision import available, literal_errors, literal_limit, relative_error
+from benchmarks.verify.precision import (
+    available,
+    literal_errors,
+    literal_limit,
+    relative_error,
+)
 from benchmarks.verify.properties import rounded
 from benchmarks.verify.search import drawn
-from tests.tolerances import DIFFERENCES, FLOAT64
+from benchmarks.verify.tolerances import DIFFERENCES, FLOAT64
 
 COMPARED = properties.equals_oracle, properties.equals_at_scale, properties.same_hypotheses
 """The checks against the oracle's result; ours are held to the scale of that in all of them."""

@@ -20,7 +20,7 @@ TRANSFORMER = (
     Fault(
         "attention scale",
         "heads are scaled by sqrt(d) instead of sqrt(d_k)",
-        "torch_impl.attention:multi_head",
+        "torch_impl.layers.attention:multi_head",
         "Q, K, V, is_causal=causal",
         "Q, K, V, is_causal=causal, scale=queries.shape[-1] ** -0.5",
         "test_models.py::test_a_padded_batch_is_each_image_through_the_oracle",
@@ -28,7 +28,7 @@ TRANSFORMER = (
     Fault(
         "padded keys attended",
         "a padded key is hidden by a zero, which a softmax still weighs",
-        "torch_impl.attention:multi_head",
+        "torch_impl.layers.attention:multi_head",
         "attn_mask=visible | blind",
         "attn_mask=(visible | blind).to(Q)",
         "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",
@@ -36,7 +36,7 @@ TRANSFORMER = (
     Fault(
         "attention gate from the query alone",
         "the AoA gate is not applied",
-        "torch_impl.attention:AttentionOnAttention.close",
+        "torch_impl.layers.attention:AttentionOnAttention.close",
         "self.information(both) * self.gate(both).sigmoid()",
         "self.information(both)",
         "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",
@@ -44,7 +44,7 @@ TRANSFORMER = (
     Fault(
         "attention weights of no head",
         "the weights that are shown take keys for heads and heads for keys",
-        "torch_impl.attention:attention_weights",
+        "torch_impl.layers.attention:attention_weights",
         "weights.unflatten(2, (num_heads, L)).transpose(1, 2)",
         "weights.unflatten(2, (L, num_heads)).permute(0, 3, 1, 2)",
         "test_attention.py::test_weights_sum_to_one_over_what_is_seen_and_make_the_output",
@@ -52,7 +52,7 @@ TRANSFORMER = (
     Fault(
         "missing residual",
         "the mixer replaces its input instead of adding to it",
-        "torch_impl.transformer:EncoderLayer.forward",
+        "torch_impl.layers.transformer:EncoderLayer.forward",
         "x = x + self.dropout(mixed)",
         "x = self.dropout(mixed)",
         ENCODER,
@@ -60,7 +60,7 @@ TRANSFORMER = (
     Fault(
         "norm after",
         "layer norm after the feed-forward instead of before it",
-        "torch_impl.transformer:EncoderLayer.forward",
+        "torch_impl.layers.transformer:EncoderLayer.forward",
         "x = x + self.dropout(self.feed_forward(self.norm_2(x)))",
         "x = self.norm_2(x + self.dropout(self.feed_forward(x)))",
         ENCODER,
@@ -68,7 +68,7 @@ TRANSFORMER = (
     Fault(
         "cross-attention without norm",
         "the decoder's cross-attention asks with words that are not normalised",
-        "torch_impl.transformer:DecoderLayer.forward",
+        "torch_impl.layers.transformer:DecoderLayer.forward",
         "self.cross_attention(self.norm_2(x), memory",
         "self.cross_attention(x, memory",
         DECODER,
@@ -76,7 +76,7 @@ TRANSFORMER = (
     Fault(
         "reduction without the last layer",
         "the linear reduction replaces the last layer's output instead of adding to it",
-        "torch_impl.transformer:Reduction.close",
+        "torch_impl.layers.transformer:Reduction.close",
         "x = x + self.dropout(",
         "x = self.dropout(",
         "test_transformer.py::test_stacks_reduce_their_layers_as_the_oracle_s",
@@ -119,7 +119,7 @@ DECODING = (
     Fault(
         "finished hypothesis grows",
         "a hypothesis goes on after its end token",
-        "torch_impl.beams:Beams.advance",
+        "torch_impl.decoding.beams:Beams.advance",
         "scores.masked_fill_(self.finished.unsqueeze(-1), -torch.inf)",
         "",
         BEAM,
@@ -135,7 +135,7 @@ DECODING = (
     Fault(
         "tie order",
         "of equal continuations the last one wins",
-        "torch_impl.beams:largest",
+        "torch_impl.decoding.beams:largest",
         "index = scores.argmax(-1, keepdim=True)",
         "index = scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, keepdim=True)",
         BEAM,
@@ -151,7 +151,7 @@ DECODING = (
     Fault(
         "stops too early",
         "the search ends when the best hypothesis ends",
-        "torch_impl.beams:Beams.settled",
+        "torch_impl.decoding.beams:Beams.settled",
         "safe | (unfinished == -torch.inf)",
         "self.finished[:, :1]",
         BEAM,
@@ -159,7 +159,7 @@ DECODING = (
     Fault(
         "graphs of the first batch",
         "a replayed search reads the features that were captured",
-        "torch_impl.graphed_search:GraphedBeamSearch.__call__",
+        "torch_impl.decoding.graphs:GraphedBeamSearch.__call__",
         "self._features.copy_(features)",
         "",
         "test_graphed_search.py::test_replayed_steps_are_the_search",
@@ -178,7 +178,7 @@ TRAINING = (
     Fault(
         "smoothing over V",
         "the smoothed mass is shared by all words, the target included",
-        "torch_impl.objectives:cross_entropy",
+        "torch_impl.training.objectives:cross_entropy",
         "max(log_probs.shape[-1] - 1, 1)",
         "log_probs.shape[-1]",
         XE,
@@ -186,7 +186,7 @@ TRAINING = (
     Fault(
         "padding counted",
         "the mean is over padded words too",
-        "torch_impl.objectives:cross_entropy",
+        "torch_impl.training.objectives:cross_entropy",
         "valid.sum().clamp(min=1)",
         "valid.numel()",
         XE,
@@ -194,7 +194,7 @@ TRAINING = (
     Fault(
         "leave-one-out over K",
         "the mean of the others divides by K",
-        "torch_impl.objectives:baselines",
+        "torch_impl.training.objectives:baselines",
         'K if baseline == "printed" else K - 1',
         "K",
         "test_objectives.py::test_baselines_are_the_oracles",
@@ -202,7 +202,7 @@ TRAINING = (
     Fault(
         "baseline with itself",
         "a sample's own reward is in its baseline",
-        "torch_impl.objectives:baselines",
+        "torch_impl.training.objectives:baselines",
         "rewards.sum(-1, keepdim=True) - rewards",
         "rewards.sum(-1, keepdim=True) + 0 * rewards",
         "test_objectives.py::test_baselines_are_the_oracles",
@@ -210,7 +210,7 @@ TRAINING = (
     Fault(
         "reward's sign",
         "the self-critical loss rewards what it should punish",
-        "torch_impl.objectives:self_critical",
+        "torch_impl.training.objectives:self_critical",
         "return -(advantages",
         "return (advantages",
         "test_objectives.py::test_self_critical_loss_is_the_mean_of_the_oracles",
@@ -218,7 +218,7 @@ TRAINING = (
     Fault(
         "RAdam moves at once",
         "parameters move on steps 1 to 5, by momentum",
-        "torch_impl.optimization:RAdam._update",
+        "torch_impl.training.optimization:RAdam._update",
         "if r is not None:",
         "r = 1.0 if r is None else r\n    if True:",
         "test_optimization.py::test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does",
@@ -226,7 +226,7 @@ TRAINING = (
     Fault(
         "linear warm-up",
         "the warm-up as run rises linearly",
-        "torch_impl.optimization:hyperbolic_warmup",
+        "torch_impl.training.optimization:hyperbolic_warmup",
         "lr / max(warmup - iteration, 1)",
         "lr * min((iteration + 1) / max(warmup, 1), 1.0)",
         "test_optimization.py::test_schedules_are_the_oracles",
@@ -253,7 +253,7 @@ METRICS = (
     Fault(
         "reward without end",
         "the captions that are rewarded have lost their end token",
-        "torch_impl.self_critical:self_critical",
+        "torch_impl.training.self_critical:self_critical",
         "masked_fill(~samples.mask, PAD)",
         "masked_fill(~samples.mask | (samples.tokens[..., 1:] == model.end_id), PAD)",
         "test_self_critical.py::test_a_step_is_the_oracle_s_from_the_samples_to_the_gradient",

@@ -175,7 +175,7 @@ EXPANSION = (
     Fault(
         "one step: rows of other hypotheses",
         "what a hypothesis reads back does not follow its path",
-        "torch_impl.incremental:_ExpansionPast.mix",
+        "torch_impl.layers.cache:_ExpansionPast.mix",
         ".gather(3, onto)[..., None]",
         "[..., :: path.shape[1], None]",
         STEP,
@@ -183,7 +183,7 @@ EXPANSION = (
     Fault(
         "one step: rows without their condition",
         "the query of the new token's rows leaves its condition out",
-        "torch_impl.incremental:_ExpansionPast.mix",
+        "torch_impl.layers.cache:_ExpansionPast.mix",
         "[A[:, 0] + P,",
         "[0 * A[:, 0] + P,",
         STEP,

@@ -10,7 +10,7 @@ EXPORT = (
     Fault(
         "ensemble of logarithms",
         "the members' log-probabilities are averaged, not their probabilities",
-        "torch_impl.ensemble:_mean",
+        "torch_impl.decoding.ensemble:_mean",
         "torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))",
         "torch.stack(list(log_probs)).mean(0)",
         "test_ensemble.py::test_the_members_decode_together",
@@ -18,7 +18,7 @@ EXPORT = (
     Fault(
         "middle-out from the left",
         "a captioner of two sides is searched as if it had one",
-        "benchmarks.captioning.captioners:search",
+        "benchmarks.scoring.captioners:search",
         "model.configuration.middle_out",
         "not model.configuration.middle_out",
         "test_evaluate_command.py::"
@@ -27,7 +27,7 @@ EXPORT = (
     Fault(
         "exported scalars",
         "the exporter's own translation rounds scalars to 32 bits",
-        "torch_impl.export:_graph",
+        "torch_impl.checkpoints.export:_graph",
         "custom_translation_table=TRANSLATIONS",
         "custom_translation_table=None",
         BEAMS,
@@ -35,7 +35,7 @@ EXPORT = (
     Fault(
         "exported without epsilon",
         "the exporter's rules take adding Psi's epsilon for adding zero",
-        "torch_impl.export:_graph",
+        "torch_impl.checkpoints.export:_graph",
         "optimize=False",
         "optimize=True",
         "test_export.py::test_verify_holds_the_graphs_to_the_oracle",
@@ -43,7 +43,7 @@ EXPORT = (
     Fault(
         "exported paths",
         "a step goes on from the hypothesis in its own place, whichever is named",
-        "torch_impl.export:_Decoder.forward",
+        "torch_impl.checkpoints.export:_Decoder.forward",
         "path.gather(1, hypotheses[..., None].expand(B, K, t))",
         "path + 0 * hypotheses[..., None]",
         "test_export.py::test_steps_go_on_from_whichever_hypothesis_is_named",
@@ -51,7 +51,7 @@ EXPORT = (
     Fault(
         "driver: what is finished goes on",
         "a finished hypothesis has continuations beside itself",
-        "benchmarks.captioning.onnx_captioner:OnnxCaptioner.beam_search",
+        "benchmarks.scoring.onnx_captioner:OnnxCaptioner.beam_search",
         "scores[finished] = -np.inf",
         "scores[finished] -= 0",
         BEAMS,

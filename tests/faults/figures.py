@@ -8,7 +8,7 @@ FIGURES = (
     Fault(
         "rare words counted",
         "words that occur once stand among those that the paper counts",
-        "benchmarks.experiments.words:count",
+        "benchmarks.papers.lstm_readonly.words:count",
         "if times < MIN_COUNT",
         "if times < 1",
         "test_words.py::test_every_word_is_counted_or_left_out_for_one_reason",

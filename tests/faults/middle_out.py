@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-LOOP, SCAN = "torch_impl.middle_out", "torch_impl.middle_out_scan"
-MODEL, SEARCH = "torch_impl.models.middle_out", "torch_impl.middle_out_decoding"
-DENOISING = "torch_impl.denoising"
+LOOP, SCAN = "torch_impl.middle_out", "torch_impl.middle_out.sequence"
+MODEL, SEARCH = "torch_impl.models.middle_out", "torch_impl.decoding.middle_out"
+DENOISING = "torch_impl.models.denoising"
 BY_HAND = "test_middle_out.py::test_the_scan_is_the_steps_forward_and_gradients"
 ENDED = "test_middle_out.py::test_sequences_that_have_ended_are_left_out_of_the_scan"
 HALVES = "test_middle_out.py::test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle"
@@ -123,7 +123,7 @@ MIDDLE_OUT = (
     Fault(
         "the caption's own word first",
         "a caption begins with its own commonest word although it has its image's",
-        "benchmarks.datasets.middle_words:MiddleWords.encode",
+        "benchmarks.data.middle_words:MiddleWords.encode",
         "if middle not in words:",
         "if True:",
         "test_middle_words.py::test_a_caption_to_learn_is_the_caption_from_its_middle",
@@ -131,7 +131,7 @@ MIDDLE_OUT = (
     Fault(
         "oracle and classifier exchanged",
         "the share of Table 3 is of the images with their own word",
-        "benchmarks.experiments.middle_out_scores:mixed",
+        "benchmarks.papers.middle_out.scores:mixed",
         "predicted[i] if u < share else own[i]",
         "own[i] if u < share else predicted[i]",
         "test_experiments_middle_out.py::test_mixed_words_are_the_classifier_s_or_the_image_s_own",
@@ -139,7 +139,7 @@ MIDDLE_OUT = (
     Fault(
         "a word taken twice",
         "in the grid the same tokens come by generating and by taking the word",
-        "torch_impl.grid_beam:grid_beam_search",
+        "torch_impl.decoding.grid_beam:grid_beam_search",
         "taking.masked_fill((same & alive).any(-1), -torch.inf)",
         "taking",
         GRID,
@@ -147,7 +147,7 @@ MIDDLE_OUT = (
     Fault(
         "an end without the word",
         "in the grid a hypothesis ends before it has its word",
-        "torch_impl.grid_beam:grid_beam_search",
+        "torch_impl.decoding.grid_beam:grid_beam_search",
         "without[..., model.end_id] = -torch.inf",
         "pass",
         GRID,

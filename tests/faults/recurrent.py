@@ -199,7 +199,7 @@ RECURRENT = (
     Fault(
         "reconstructs the present",
         "h_t is reconstructed from itself",
-        "torch_impl.auto_reconstructor:AutoReconstructor.forward",
+        "torch_impl.recurrent.auto_reconstructor:AutoReconstructor.forward",
         "hs.transpose(0, 1)[:-1]",
         "hs.transpose(0, 1)[1:]",
         ERRORS,
@@ -207,7 +207,7 @@ RECURRENT = (
     Fault(
         "distance instead of its square",
         "the error is the Euclidean distance itself",
-        "torch_impl.auto_reconstructor:AutoReconstructor.forward",
+        "torch_impl.recurrent.auto_reconstructor:AutoReconstructor.forward",
         ".square().sum(-1).T",
         ".square().sum(-1).sqrt().T",
         ERRORS,
@@ -215,7 +215,7 @@ RECURRENT = (
     Fault(
         "errors averaged over steps",
         "the joint loss takes the mean of the errors, not their sum",
-        "torch_impl.auto_reconstructor:joint_loss",
+        "torch_impl.recurrent.auto_reconstructor:joint_loss",
         "errors.sum(-1)",
         "errors.mean(-1)",
         "test_auto_reconstructor.py::test_the_joint_loss_is_the_oracle_s",
@@ -231,7 +231,7 @@ RECURRENT = (
     Fault(
         "centroids point by point",
         "d_mc is the mean of the distances",
-        "torch_impl.auto_reconstructor:mean_centroid_distance",
+        "torch_impl.recurrent.auto_reconstructor:mean_centroid_distance",
         "cosine_distance(U.mean(0), V.mean(0))",
         "cosine_distance(U, V).mean()",
         "test_auto_reconstructor.py::test_distances_are_the_oracle_s",
@@ -239,7 +239,7 @@ RECURRENT = (
     Fault(
         "last state one late",
         "the last state is that which has read the last token",
-        "torch_impl.auto_reconstructor:last_states",
+        "torch_impl.recurrent.auto_reconstructor:last_states",
         "sizes.to(tokens.device)[:, None] - 1",
         "sizes.to(tokens.device)[:, None]",
         "test_auto_reconstructor.py::test_last_states_are_those_that_emit_the_last_token",
@@ -247,7 +247,7 @@ RECURRENT = (
     Fault(
         "last state of a side that is through",
         "a side's last state is that of its last turn, which gave no word",
-        "torch_impl.auto_reconstructor:last_states",
+        "torch_impl.recurrent.auto_reconstructor:last_states",
         "tokens[:, 1:] != model.pad_id",
         "tokens[:, 1:] >= model.pad_id",
         "test_discrepancy.py::test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone",
@@ -255,7 +255,7 @@ RECURRENT = (
     Fault(
         "sampled after the truth",
         "the model samples a word having read the true words before it",
-        "torch_impl.scheduled_sampling:sampled_inputs",
+        "torch_impl.training.scheduled_sampling:sampled_inputs",
         "state.step(read[-1][:, None])",
         "state.step(tokens[:, t - 1, None])",
         "test_recurrent_models.py::test_words_are_sampled_as_the_oracle_says",
@@ -263,7 +263,7 @@ RECURRENT = (
     Fault(
         "lambda ignored",
         "every weight of the reconstruction trains with Table 1's",
-        "benchmarks.experiments.arnet:stages",
+        "benchmarks.papers.arnet.captions:stages",
         "lambda_=weight",
         "lambda_=LAMBDA",
         "test_experiments.py::test_weights_of_the_reconstruction_share_table_1_s_trainings",
@@ -271,7 +271,7 @@ RECURRENT = (
     Fault(
         "SNE in the plane",
         "points are drawn as by normal distributions, without Student's",
-        "benchmarks.experiments.t_sne:gradient",
+        "benchmarks.papers.arnet.t_sne:gradient",
         "(p - q) * near",
         "p - q",
         "test_t_sne.py::test_the_gradient_is_the_cost_s_by_central_differences",
@@ -279,7 +279,7 @@ RECURRENT = (
     Fault(
         "perplexity by bits",
         "an entropy in nats is held against bits",
-        "benchmarks.experiments.t_sne:conditional",
+        "benchmarks.papers.arnet.t_sne:conditional",
         "np.log(perplexity)",
         "np.log2(perplexity)",
         "test_t_sne.py::test_every_point_has_the_perplexity_that_is_asked_for",

@@ -11,7 +11,7 @@ RELEASED = (
     Fault(
         "class a and class b",
         "the released class a is taken for the stream of -M",
-        "torch_impl.released:_expansion",
+        "torch_impl.checkpoints.released:_expansion",
         '"class_a_embed": "value_1", "class_b_embed": "value_2"',
         '"class_a_embed": "value_2", "class_b_embed": "value_1"',
         NAMES,
@@ -19,7 +19,7 @@ RELEASED = (
     Fault(
         "code executed",
         "a released file is read with whatever code is in it",
-        "torch_impl.released:_read",
+        "torch_impl.checkpoints.released:_read",
         "weights_only=True",
         "weights_only=False",
         "test_released_files.py::test_code_in_a_file_is_refused_and_not_executed",
@@ -27,7 +27,7 @@ RELEASED = (
     Fault(
         "last norm dropped",
         "the backbone's features are those before its last norm",
-        "torch_impl.swin:SwinTransformer.forward",
+        "torch_impl.layers.swin:SwinTransformer.forward",
         "self.norm(x.flatten(1, 2))",
         "x.flatten(1, 2)",
         SWIN,
@@ -35,7 +35,7 @@ RELEASED = (
     Fault(
         "order of heads",
         "a head's channels are taken for the channels of every head",
-        "torch_impl.swin:WindowAttention.forward",
+        "torch_impl.layers.swin:WindowAttention.forward",
         ".unflatten(-1, (3, self.num_heads, -1))",
         ".unflatten(-1, (3, -1, self.num_heads)).transpose(-1, -2)",
         SWIN,
@@ -43,7 +43,7 @@ RELEASED = (
     Fault(
         "order of neighbours",
         "of four tokens that become one the column varies before the row",
-        "torch_impl.swin:PatchMerging.forward",
+        "torch_impl.layers.swin:PatchMerging.forward",
         "for column in (0, 1) for row in (0, 1)",
         "for row in (0, 1) for column in (0, 1)",
         SWIN,
@@ -51,7 +51,7 @@ RELEASED = (
     Fault(
         "edges meet",
         "shifted windows let tokens of two edges of the image see each other in columns",
-        "torch_impl.swin:shift_mask",
+        "torch_impl.layers.swin:shift_mask",
         "2 * came_round[:, None] + came_round",
         "came_round[:, None] + 0 * came_round",
         SWIN,

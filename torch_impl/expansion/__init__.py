@@ -8,9 +8,17 @@ One function, several implementations of it: ``literal``, the papers' order of o
 ``factored``, the same numbers by fewer operations and bytes; ``functional`` chooses.
 """
 
-from torch_impl.expansion.functional import dynamic_expansion, positive, static_expansion
+from torch_impl.expansion.functional import (
+    dynamic_expansion,
+    static_expansion,
+)
 from torch_impl.expansion.layers import DynamicExpansion, StaticExpansion
-from torch_impl.expansion.literal import EPSILON, broad_sum, length_transformation, normalise
+from torch_impl.expansion.literal import (
+    EPSILON,
+    broad_sum,
+    length_transformation,
+    normalise,
+)
 
 __all__ = [
     "EPSILON",

@@ -20,9 +20,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.autocast import without_autocast
-from torch_impl.dropout import keep, scale
-from torch_impl.expansion.stream import Biases, Expanding, Mixing, Rows, Stream
+from torch_impl.common.autocast import without_autocast
+from torch_impl.common.dropout import keep, scale
+from torch_impl.expansion.stream import (
+    Biases,
+    Expanding,
+    Mixing,
+    Rows,
+    Stream,
+)
 
 _CACHED = 2**19
 """Entries of M that a thread works on at a time on a CPU, whose caches hold a few times as many."""

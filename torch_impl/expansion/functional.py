@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_impl import kernels
+from torch_impl.common.checks import positive
 from torch_impl.expansion import factored, literal
 
 IMPLEMENTATIONS = ("auto", "literal", "factored", "fused")
@@ -191,14 +191,6 @@ def check_dropout(dropout: float, dropout_of: str) -> None:
     _one_of("dropout_of", dropout_of, DROPOUTS)
     if not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}, expected in [0, 1]")
-
-
-def positive(value: int, what: str) -> int:
-    """``value`` as an int above 0, else ValueError naming ``what``."""
-    number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"{what} must be at least 1, not {number}")
-    return number
 
 
 def coefficients(groups: Sequence[int]) -> tuple[int, ...]:

@@ -7,15 +7,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from torch_impl.common.checks import positive
+from torch_impl.common.padding import (
+    Lengths,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
 from torch_impl.expansion.functional import (
     check_dropout,
     choose,
     coefficients,
     dynamic_expansion,
-    positive,
     static_expansion,
 )
-from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
 
 
 class StaticExpansion(nn.Module):

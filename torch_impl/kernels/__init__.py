@@ -62,7 +62,12 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from torch_impl.kernels import dynamic, static
-from torch_impl.kernels.support import interpreted, kept, prepared, unsupported
+from torch_impl.kernels.support import (
+    interpreted,
+    kept,
+    prepared,
+    unsupported,
+)
 
 __all__ = ["dynamic_expansion", "interpreted", "static_expansion", "unsupported"]
 

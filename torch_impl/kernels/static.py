@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from torch_impl.kernels.launch import FLAT, Launches, accumulator, blocks, row_tiles
+from torch_impl.kernels.launch import (
+    FLAT,
+    Launches,
+    accumulator,
+    blocks,
+    row_tiles,
+)
 
 PROGRAMS = 512
 """A few for every multiprocessor: an A100 has 108, an H100 132."""

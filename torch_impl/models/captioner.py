@@ -12,13 +12,22 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torch_impl.dropout import Dropout
-from torch_impl.expansion import DynamicExpansion, StaticExpansion, positive
+from torch_impl.common.checks import positive
+from torch_impl.common.dropout import Dropout
+from torch_impl.common.padding import (
+    Lengths,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
+from torch_impl.expansion import (
+    DynamicExpansion,
+    StaticExpansion,
+)
 from torch_impl.expansion.functional import check_dropout, choose
-from torch_impl.incremental import Incremental
+from torch_impl.layers.cache import Incremental
+from torch_impl.layers.transformer import Decoder, Encoder, Mixer
 from torch_impl.models.common import Fields, check_words, log_probabilities
-from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
-from torch_impl.transformer import Decoder, Encoder, Mixer
 
 
 @dataclass(frozen=True)

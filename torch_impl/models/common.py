@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.padding import can_check_values
+from torch_impl.common.padding import can_check_values
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from torch_impl.incremental import Incremental
+from torch_impl.common.padding import Lengths
+from torch_impl.layers.cache import Incremental
+from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models.captioner import Captioner, Configuration
-from torch_impl.padding import Lengths
-from torch_impl.swin import SwinConfiguration, SwinTransformer
 
 
 @dataclass(frozen=True)

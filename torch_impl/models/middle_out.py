@@ -16,12 +16,29 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.decoding import check_hypotheses, check_step
-from torch_impl.expansion import positive
-from torch_impl.middle_out import Weights, input_entry, run, run_by_steps, step, weight_sizes
-from torch_impl.models.common import Fields, check_rows, check_words, log_probabilities
+from torch_impl.common.checks import check_hypotheses, check_step, positive
+from torch_impl.common.padding import (
+    Lengths,
+    can_check_values,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
+from torch_impl.middle_out.operator import (
+    Weights,
+    input_entry,
+    run,
+    run_by_steps,
+    step,
+    weight_sizes,
+)
+from torch_impl.models.common import (
+    Fields,
+    check_rows,
+    check_words,
+    log_probabilities,
+)
 from torch_impl.models.recurrent import SequenceClassifier
-from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
 from torch_impl.recurrent import LSTM, BidirectionalLSTM
 
 _DECODER = "decoder_"

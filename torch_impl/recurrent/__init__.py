@@ -6,7 +6,13 @@ the same equations.
 """
 
 from torch_impl.recurrent.attentive import AttentiveLSTM, SoftAttention
-from torch_impl.recurrent.cell import DROPPED, READINGS, Masks, State, read_only_inputs
+from torch_impl.recurrent.cell import (
+    DROPPED,
+    READINGS,
+    Masks,
+    State,
+    read_only_inputs,
+)
 from torch_impl.recurrent.lstm import IMPLEMENTATIONS, LSTM, BidirectionalLSTM
 
 __all__ = [

@@ -8,8 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_impl.expansion import positive
-from torch_impl.padding import Lengths, check_tokens, padding_mask, zero_padding
+from torch_impl.common.checks import positive
+from torch_impl.common.padding import (
+    Lengths,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
 from torch_impl.recurrent.attentive_scan import attentive_scan
 from torch_impl.recurrent.cell import Masks, State
 from torch_impl.recurrent.lstm import LSTM

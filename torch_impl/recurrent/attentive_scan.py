@@ -13,9 +13,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torch_impl.autocast import without_autocast
+from torch_impl.common.autocast import without_autocast
 from torch_impl.recurrent.cell import Masks, State
-from torch_impl.recurrent.scan import Beside, cell_backward, cell_forward, views
+from torch_impl.recurrent.scan import (
+    Beside,
+    cell_backward,
+    cell_forward,
+    views,
+)
 
 
 def attentive_scan(

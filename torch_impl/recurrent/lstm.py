@@ -8,10 +8,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from torch_impl.dropout import keep, scale
-from torch_impl.expansion import positive
-from torch_impl.padding import Lengths, can_check_values, check_tokens, padding_mask, zero_padding
-from torch_impl.recurrent.cell import DROPPED, Masks, State, cell, unroll
+from torch_impl.common.checks import positive
+from torch_impl.common.dropout import keep, scale
+from torch_impl.common.padding import (
+    Lengths,
+    can_check_values,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
+from torch_impl.recurrent.cell import (
+    DROPPED,
+    Masks,
+    State,
+    cell,
+    unroll,
+)
 from torch_impl.recurrent.scan import lstm_scan
 
 IMPLEMENTATIONS = ("auto", "literal", "scan", "library")

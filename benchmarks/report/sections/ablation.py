@@ -25,7 +25,7 @@ from benchmarks.report.sections.paired import (
     mean_and_spread,
     verdict,
 )
-from benchmarks.scores.quality import METRICS
+from benchmarks.scoring.quality import METRICS
 
 
 def ablation(records: Sequence[Record]) -> Section:

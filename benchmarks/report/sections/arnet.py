@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks import figures, papers
-from benchmarks.experiments.arnet import ADDED, BASELINES, PAPER, ROWS
-from benchmarks.experiments.digits import PLAIN
-from benchmarks.experiments.digits import ROWS as DIGITS
-from benchmarks.experiments.hidden_states import MODES
-from benchmarks.experiments.hidden_states import ROWS as SHOWN
-from benchmarks.experiments.hidden_states import TABLE as STATES
-from benchmarks.experiments.reconstruction_weight import ROWS as WEIGHTS
-from benchmarks.experiments.reconstruction_weight import TABLE as WEIGHT
 from benchmarks.files import slug
+from benchmarks.papers.arnet.captions import (
+    ADDED,
+    BASELINES,
+    PAPER,
+    ROWS,
+)
+from benchmarks.papers.arnet.digits import PLAIN
+from benchmarks.papers.arnet.digits import ROWS as DIGITS
+from benchmarks.papers.arnet.hidden_states import MODES
+from benchmarks.papers.arnet.hidden_states import ROWS as SHOWN
+from benchmarks.papers.arnet.hidden_states import TABLE as STATES
+from benchmarks.papers.arnet.reconstruction_weight import ROWS as WEIGHTS
+from benchmarks.papers.arnet.reconstruction_weight import TABLE as WEIGHT
 from benchmarks.records import Record
 from benchmarks.report.document import (
     Block,
@@ -41,8 +46,8 @@ from benchmarks.report.sections.paired import (
     value,
     verdict,
 )
-from benchmarks.scores.discrepancy import CENTROID, POINTS
-from benchmarks.scores.quality import METRICS
+from benchmarks.scoring.discrepancy import CENTROID, POINTS
+from benchmarks.scoring.quality import METRICS
 
 TITLE = "ARNet: scores, and training against inference"
 OF_IMAGES, OF_CODE = "CIDEr-D", "B4"

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import figures
-from benchmarks.datasets import scenes
-from benchmarks.datasets.scene_features import Box
-from benchmarks.datasets.scene_layout import CANVAS, Draw
+from benchmarks.data import scenes
+from benchmarks.data.scene_features import Box
+from benchmarks.data.scene_layout import CANVAS, Draw
 from benchmarks.records import Record
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure

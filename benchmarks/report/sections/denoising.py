@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import papers
-from benchmarks.experiments.denoising import MODELS_OF, PAPER, RATIOS, TABLE
+from benchmarks.cli.tables import number
 from benchmarks.figures import Panel, panels, sequences
+from benchmarks.papers.middle_out.denoising import (
+    MODELS_OF,
+    PAPER,
+    RATIOS,
+    TABLE,
+)
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
-from benchmarks.tables import number
 
 TITLE = "De-noising, from the middle and from the left"
 MEASURES = ("MSE", "symmetric MSE")

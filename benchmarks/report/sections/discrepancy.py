@@ -6,9 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.experiments.discrepancy import ARNET, ROWS, TABLE
+from benchmarks.papers.arnet.discrepancy import ARNET, ROWS, TABLE
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.paired import (
     RULE,
@@ -18,7 +24,12 @@ from benchmarks.report.sections.paired import (
     difference,
     verdict,
 )
-from benchmarks.scores.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
+from benchmarks.scoring.discrepancy import (
+    CENTROID,
+    IMAGES,
+    POINTS,
+    REFERENCES,
+)
 from benchmarks.statistics import Interval, paired_difference
 
 TITLE = "Discrepancy between training and inference"

@@ -15,9 +15,14 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.verify.tolerances import (
+    DIFFERENCES,
+    FLOAT64,
+    LITERAL_FACTOR,
+    ULPS,
+)
 from reference.equations import PAPERS
 from reference.errata import ERRATA
-from tests.tolerances import DIFFERENCES, FLOAT64, LITERAL_FACTOR, ULPS
 
 
 def coverage(records: Sequence[Record]) -> Section:

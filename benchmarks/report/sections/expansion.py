@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks import figures, papers
-from benchmarks.experiments.expansion import (
+from benchmarks.files import slug
+from benchmarks.papers.expansionnet_v2.ablation import (
     BASELINE,
     BOTH,
     FORMS,
@@ -15,7 +16,6 @@ from benchmarks.experiments.expansion import (
     V1,
     V2,
 )
-from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report.document import (
     Block,
@@ -39,7 +39,7 @@ from benchmarks.report.sections.paired import (
     ordered_pairs,
     verdict,
 )
-from benchmarks.scores.quality import METRICS
+from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import SEEDS, kendall_tau
 
 TITLE = "The expansion papers' ablations on Flickr8k"

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import papers
-from benchmarks.experiments.expansion import FORMS
-from benchmarks.experiments.expansion_rewards import MODELS, TABLES, Model
+from benchmarks.papers.expansionnet_v2.ablation import FORMS
+from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, Model
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.paired import (
     RULE,
@@ -20,7 +26,7 @@ from benchmarks.report.sections.paired import (
     mean_and_spread,
     verdict,
 )
-from benchmarks.scores.quality import METRICS
+from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import Interval, paired_difference
 
 TITLE = "Cross-entropy, then self-critical training, on Flickr8k"

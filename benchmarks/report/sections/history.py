@@ -6,12 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.files import slug
+from benchmarks.perf.revisions.history import COLUMNS, cells, drawing
+from benchmarks.perf.revisions.series import is_test, series
+from benchmarks.perf.targets import device_name
 from benchmarks.records import Record
-from benchmarks.regressions.history import COLUMNS, cells, drawing
-from benchmarks.regressions.series import is_test, series
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import of, provenance
-from benchmarks.speed.targets import device_name
 
 VERDICTS = ("slower", "faster", "same", "not settled")
 TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)

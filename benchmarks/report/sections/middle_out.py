@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
-from benchmarks.experiments.middle_out import FORMS
-from benchmarks.experiments.middle_out_scores import BASELINE, MIDDLE_OUT, PAPER, WITH_WORD
+from benchmarks.papers.middle_out.captions import FORMS
+from benchmarks.papers.middle_out.scores import (
+    BASELINE,
+    MIDDLE_OUT,
+    PAPER,
+    WITH_WORD,
+)
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Photographs, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Paragraph,
+    Photographs,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import of_one_seed, side_by_side
 from benchmarks.report.sections.paired import (

@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.records import Record
-from benchmarks.statistics import SEEDS, Interval, Pair, difference_of_seeds, paired_difference
+from benchmarks.statistics import (
+    SEEDS,
+    Interval,
+    Pair,
+    difference_of_seeds,
+    paired_difference,
+)
 
 Rows = Mapping[str, Sequence[Record]]
 """By row, its records, one a seed."""

@@ -20,7 +20,7 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.paired import verdict
-from benchmarks.scores.quality import METRICS
+from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import paired_difference
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks import figures, papers
-from benchmarks.experiments.read_only import PAPER, ROWS
 from benchmarks.files import slug
+from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
 from benchmarks.records import Record
 from benchmarks.report.document import (
     Block,
@@ -20,7 +20,13 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, of, provenance
 from benchmarks.report.sections.examples import side_by_side
-from benchmarks.report.sections.paired import RULE, by_row, difference, value, verdict
+from benchmarks.report.sections.paired import (
+    RULE,
+    by_row,
+    difference,
+    value,
+    verdict,
+)
 from benchmarks.report.sections.words import words
 
 TITLE = "The LSTM with a read-only unit"

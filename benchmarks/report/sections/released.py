@@ -14,7 +14,7 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.evidence import not_run, of, provenance
-from benchmarks.scores.quality import METRICS
+from benchmarks.scoring.quality import METRICS
 from reference.equations import PAPERS
 
 REMARKS = {

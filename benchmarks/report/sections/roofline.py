@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.hardware.descriptions import described
-from benchmarks.hardware.prediction import TABLE, Beside, beside
-from benchmarks.hardware.roofline import BOUNDS
+from benchmarks.perf.roofline.descriptions import described
+from benchmarks.perf.roofline.prediction import TABLE, Beside, beside
+from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 
 TITLE = "Devices and the roofline"

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.files import slug
+from benchmarks.perf.scaling import plot
+from benchmarks.perf.targets import device_name
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
-from benchmarks.scaling import plot
-from benchmarks.speed.targets import device_name
 
 TITLE = "Scale"
 COLUMNS = (

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.perf import plot
+from benchmarks.perf.targets import device_name, judge, roofline
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
-from benchmarks.speed import plot
-from benchmarks.speed.targets import device_name, judge, roofline
 
 TIMED = (
     "of",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from benchmarks import papers
-from benchmarks import tables as tables_command
+from benchmarks.cli import tables as tables_command
 from benchmarks.files import slug
 from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report.document import (

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import papers
-from benchmarks.hardware import training_time as predicted
 from benchmarks.papers import Value
+from benchmarks.perf.roofline import training_time as predicted
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Paragraph,
+    Section,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 
 TITLE = "Training time, predicted"

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import figures, papers
-from benchmarks.experiments.words import NAMES, OF_ALL, OF_COUNTED, PAPER, TABLE
 from benchmarks.files import slug
+from benchmarks.papers.lstm_readonly.words import (
+    NAMES,
+    OF_ALL,
+    OF_COUNTED,
+    PAPER,
+    TABLE,
+)
 from benchmarks.records import Record
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Table
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Table,
+)
 from benchmarks.report.sections.evidence import not_run, of, provenance
 
 BARS = 40

@@ -1,1 +1,0 @@
-"""From a checkpoint to captions: of pictures or a split, by PyTorch or by what was exported."""

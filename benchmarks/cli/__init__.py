@@ -1,0 +1,1 @@
+"""The command ``captionbench``: one module a subcommand."""

@@ -1,0 +1,150 @@
+"""``captionbench predict``: what a device is predicted to take, beside what was measured on it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.perf import options, threads
+from benchmarks.perf.cases.case import COMPILED, Case
+from benchmarks.perf.roofline import prediction
+from benchmarks.perf.roofline.at_hand import at_hand
+from benchmarks.perf.roofline.descriptions import (
+    CPU,
+    Device,
+    described,
+    named,
+)
+from benchmarks.perf.roofline.roofline import BOUNDS
+from benchmarks.records import Record
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--device", help=f"{CPU} (default), as measured here, or {', '.join(described())}"
+    )
+    parser.add_argument("--threads", default="1", help="of the CPU: a number or all (default: 1)")
+    options.configure(parser)
+    parser.set_defaults(suite=None)  # the device's
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the records, not tables")
+    parser.add_argument("--list", action="store_true", help="print the devices and their sources")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Predict what has no record yet, and print it beside what records say was measured."""
+    if arguments.list:
+        _print_devices()
+        return 0
+    kept = None if arguments.tiny else records.LOCAL / "prediction.jsonl"
+    path: Path | None = arguments.out or kept
+    if path is not None and path.is_dir():
+        raise InputError(f"--out {path}: is a folder, expected a file of records")
+    known = records.load(records.PUBLISHED, records.LOCAL)
+    if path is not None and path.exists():
+        known += records.read(path)
+    on_cpu = arguments.device is None or arguments.device.casefold() == CPU
+    if on_cpu:
+        (count,) = threads.parse([arguments.threads])
+        device = at_hand(torch.device(CPU), count, known)
+    else:
+        device = named(arguments.device)
+    arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
+    made: list[Record] = []
+    lines: list[str] = []
+    for case in tqdm(_cases(arguments, device), unit="case", file=sys.stderr, disable=None):
+        key = prediction.key(case, device)
+        found = [record for record in known if record["key"] == key]
+        unavailable: dict[str, str] = {}
+        if not found:
+            found, unavailable = prediction.make_records(case, device)
+            if path:
+                records.append(found, path)
+        made += found
+        lines += _lines(case, found, unavailable, known)
+    if arguments.json:
+        print(json.dumps([_with_measured(record, known) for record in made], indent=2))
+        return 0
+    print(f"{device.name}: {device.source}")
+    print(f"launch {1e6 * device.launch:.3g} us: {device.launch_source}")
+    print("\n".join(lines))
+    print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
+    return 0
+
+
+def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
+    """The suite's cases that are timed, in precisions that the device has a peak in."""
+    for dtype in arguments.dtype or ():
+        try:
+            device.peak_of(dtype)
+        except ValueError as error:
+            raise InputError(f"--dtype {dtype}: {error}") from None
+    chosen = options.chosen(arguments, torch.device(CPU if device.threads else "cuda"))
+    names: dict[Case, dict[str, None]] = {}
+    for case in chosen:
+        if case.subject.make and case.precision in device.peak:
+            eager = [name for name in case.implementations if not name.endswith(COMPILED)]
+            names.setdefault(replace(case, implementations=()), {}).update(dict.fromkeys(eager))
+    cases = [replace(case, implementations=tuple(of)) for case, of in names.items() if of]
+    if not cases:
+        raise InputError(
+            f"no case is left that is timed, is not compiled and has a peak on {device.name}"
+        )
+    return cases
+
+
+def _with_measured(record: Record, known: Sequence[Record]) -> Record:
+    found = prediction.beside(record, known)
+    if found is None:
+        return {**record, "measured": None}
+    measured_here = {
+        "seconds": found.measured["values"]["seconds"],
+        "key": found.measured["key"],
+        "error_percent": found.error_percent,
+    }
+    return {**record, "measured": measured_here}
+
+
+def _lines(
+    case: Case, found: Sequence[Record], unavailable: Mapping[str, str], known: Sequence[Record]
+) -> list[str]:
+    """A case's predictions as lines of a table."""
+    lines = [f"\n{case.row}"]
+    for record in found:
+        numbers = record["values"]
+        shares = ", ".join(f"{bound} {100 * numbers[f'{bound} share']:.0f} %" for bound in BOUNDS)
+        measured_here = prediction.beside(record, known)
+        said = "not run"
+        if measured_here:
+            seconds = measured_here.measured["values"]["seconds"]
+            error = measured_here.error_percent
+            said = f"measured {1000 * seconds:.4g} ms, prediction {error:+.0f} %"
+        lines.append(
+            f"  {record['details']['implementation']:12}predicted "
+            f"{1000 * numbers['seconds']:.4g} ms  {shares}  {numbers['launches']:.0f} launches  "
+            f"{numbers['flops'] / 1e9:.4g} GFLOP  {numbers['bytes'] / 1e9:.4g} GB  {said}"
+        )
+    return lines + [f"  {name}: not predicted ({why})" for name, why in unavailable.items()]
+
+
+def _print_devices() -> None:
+    for device in described().values():
+        peaks = ", ".join(f"{name} {peak / 1e12:.4g}" for name, peak in device.peak.items())
+        print(
+            f"{device.name:10}{device.year}  {device.bandwidth / 1e9:.4g} GB/s  "
+            f"{(device.memory or 0) / 1e9:.4g} GB  TFLOP/s: {peaks}\n{'':10}{device.source}"
+        )
+    launch = next(iter(described().values()))
+    print(f"launch {1e6 * launch.launch:.3g} us: {launch.launch_source}")

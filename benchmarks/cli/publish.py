@@ -1,0 +1,65 @@
+"""``captionbench import``: publish records into ``reports/``, on purpose, and rewrite its pages.
+
+Of a run's own records (JSON lines) or of a device record that somebody sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks import records
+from benchmarks.cli.report import REPORTS
+from benchmarks.errors import InputError
+from benchmarks.perf.recording import archive
+from benchmarks.records import PUBLISHED, Record
+from benchmarks.report import build
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="records to publish: JSON lines, or the file of `captionbench record`",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check every file, then append what is new and newest, then rewrite the pages.
+
+    What is published already is skipped, and so is what a newer record of the same slot replaces.
+
+    Raises:
+        InputError: a file that is cut, changed or foreign, or whose records lack what the pages
+            show; nothing is published then.
+    """
+    read = [record for path in arguments.files for record in archive.read(path)]
+    published = records.load(PUBLISHED)
+    new, known = [], {_text(record) for record in published}
+    for record in read:
+        if _text(record) not in known:
+            known.add(_text(record))
+            new.append(record)
+    newest = records.newest(new)
+    try:
+        report = build.document([*published, *newest])
+    except Exception as error:  # whatever the pages miss in a foreign record
+        said = f"{type(error).__name__}: {error}"
+        names = ", ".join(map(str, arguments.files))
+        raise InputError(f"{names}: no report can be made of these records ({said})") from error
+    for kind in records.KINDS:
+        records.append([r for r in newest if r["kind"] == kind], PUBLISHED / f"{kind}.jsonl")
+    build.write_markdown(report, REPORTS)
+    print(
+        f"{len(newest)} of {len(read)} records published, {len(read) - len(new)} were already, "
+        f"{len(new) - len(newest)} are replaced by newer ones; reports/ rewritten"
+    )
+    return 0
+
+
+def _text(record: Record) -> str:
+    return json.dumps(record, sort_keys=True)

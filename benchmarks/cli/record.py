@@ -1,0 +1,101 @@
+"""``captionbench record``: measure everything of a device, and pack it into one file to send."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from benchmarks.cli import time as timing
+from benchmarks.devices import check_device
+from benchmarks.errors import InputError
+from benchmarks.perf import run as running
+from benchmarks.perf.recording import archive
+from benchmarks.perf.recording.stages import stages
+
+DEVICES = {"cpu": "cpu", "gpu": "cuda"}
+"""Of each suite."""
+THREADS = {"cpu": ["1", "all"], "gpu": ["1"]}
+RECORDS = "records.jsonl"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument("--suite", choices=DEVICES, required=True, help="of what kind of device")
+    parser.add_argument("--device", help="which one (default: cpu, or cuda for --suite gpu)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the records and of the file to send; run again to go on there",
+    )
+    parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
+    timing.configure_measuring(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Verify, measure what has no record yet, pack; 1 if an implementation is not right."""
+    kind = DEVICES[arguments.suite]
+    asked = None if arguments.device else f"--suite {arguments.suite}"
+    device = torch.device(check_device(arguments.device or kind, asked))
+    if device.type != kind:
+        raise InputError(f"--device {device}: expected one of kind {kind} for this suite (--suite)")
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise InputError(f"--out {arguments.out}: is a file, expected a folder")
+    path = arguments.out / RECORDS
+    session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
+    with _alone(arguments.out):
+        if not session.verify():
+            print("not every implementation is right here: nothing is timed", file=sys.stderr)
+            return 1
+        done = {}
+        for stage in stages(arguments.suite):
+            if not session.time_is_up:
+                print(f"\n{stage.name}: {stage.about}")
+            before = session.left
+            stage.run(session, arguments.tiny)
+            done[stage.name] = session.left == before
+        described = running.describe(device, session.threads[-1])
+        packed = arguments.out / archive.name(described)
+        data = archive.pack(
+            session.made,
+            suite=arguments.suite,
+            device=described,
+            stages=done,
+            failed=session.failed,
+            tiny=arguments.tiny,
+        )
+        archive.write(data, packed)
+    print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB", end=", ")
+    if session.left:
+        left = ", ".join(name for name, whole in done.items() if not whole)
+        print(f"what there is so far: {session.left} cases are left ({left}), run again")
+    else:
+        print("the file to send")
+    return 0
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two recordings at a time would be timing each other.
+
+    Raises:
+        InputError: another one is at work in the folder, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / f".{RECORDS}.lock").open("w")
+    except OSError as error:
+        raise InputError(f"--out {folder}: cannot be written ({error.strerror})") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"--out {folder}: another recording is at work there") from None
+        yield

@@ -1,0 +1,112 @@
+"""``captionbench report``: run the main job, then write the report from its records."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.records import PUBLISHED, ROOT, Record
+from benchmarks.report import build, jobs, pictures
+from benchmarks.workers import Job, run_all
+
+REPORTS = ROOT / "reports"
+QUICK = REPORTS / "local" / "quick"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("CAPTIONBENCH_DATA"),
+        metavar="DIR",
+        help="folder of real data (default: $CAPTIONBENCH_DATA); without it, released captions "
+        "are not scored",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a short form in a minute or two, kept apart under reports/local/quick",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run nothing: exit 1 if the published pages are not what the published records give",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what has no record yet, write the pages, and print where they are; 1 if a check fails.
+
+    Raises:
+        InputError: the data folder is not there or not what is expected.
+    """
+    if arguments.check:
+        return check()
+    data = Path(arguments.data) if arguments.data else None
+    if data is not None and not data.is_dir():
+        raise InputError(f"{data}: no such folder, expected the data folder (--data)")
+    began = time.perf_counter()
+    if arguments.quick:
+        folder, page, kept = QUICK, QUICK / "index.html", []
+    else:
+        folder, page, kept = REPORTS / "local", REPORTS / "index.html", records.load(PUBLISHED)
+    local = measure(jobs.plan(data, arguments.quick), folder / "records")
+    made = [*kept, *local]
+    report = build.document(made, pictures.jpegs(data, pictures.shown(made)), quick=arguments.quick)
+    build.write_markdown(report, folder)
+    build.write_html(report, page)
+    print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
+    print(f"{folder / 'README.md'}: the same as Markdown, with tables/ and figures/")
+    failed = [
+        row
+        for record in local
+        if record["kind"] == "verification"
+        for row in record["details"]["rows"]
+        if not row["passed"]
+    ]
+    for row in failed:
+        print(f"FAILED: {row['operator']} {row['what']} in {row['dtype']}: {row['worst']:.2g}")
+    return int(bool(failed))
+
+
+def measure(planned: list[Job], folder: Path) -> list[Record]:
+    """Run the planned jobs that have no record under ``folder`` yet; the records to report.
+
+    Those are the planned jobs', and those of commands of their own (training, timing) kept there.
+    """
+    known = {record["key"] for record in records.load(folder)}
+    missing = [job for job in planned if not job.gives() <= known]
+    if len(missing) < len(planned):
+        print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
+    path = folder / "report.jsonl"
+    bar = tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr)
+    with bar, closing(run_all(missing, path)) as running:
+        for job, _ in running:
+            bar.write(job.name, file=sys.stderr)
+            bar.update()
+    keys = {key for job in planned for key in job.gives()}
+    return [r for r in records.load(folder) if r["key"] in keys or _of_its_own(r)]
+
+
+def _of_its_own(record: Record) -> bool:
+    """Whether another command made it: `evaluate`, `track`, or `time`, which verifies too."""
+    elsewhere = record["kind"] == "verification" and record["device"]["kind"] != "cpu"
+    own = ("training", "denoising", "words", "timing", "comparison")
+    return elsewhere or record["kind"] in own
+
+
+def check() -> int:
+    """Compare the published pages with what the published records give."""
+    names = build.stale(records.load(PUBLISHED), REPORTS)
+    for name in names:
+        print(f"reports/{name}: stale, expected what reports/records gives (captionbench import)")
+    return 1 if names else 0

@@ -1,0 +1,130 @@
+"""``captionbench scale``: exponents of time and memory, against the closed form."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.devices import check_device
+from benchmarks.errors import InputError
+from benchmarks.files import write_atomically
+from benchmarks.perf import threads
+from benchmarks.perf.roofline.at_hand import at_hand
+from benchmarks.perf.run import describe
+from benchmarks.perf.scaling import plot
+from benchmarks.perf.scaling import run as running
+from benchmarks.perf.scaling.ladders import LADDERS, Ladder
+from benchmarks.perf.timing import Budget
+from benchmarks.records import Record
+
+SECONDS = 5.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help=f"ladders whose names begin so: {', '.join(LADDERS)}",
+    )
+    parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
+    parser.add_argument("--threads", default="1", help="of the CPU: a number or all (default: 1)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help=f"for an implementation's rounds over all sizes (default: {SECONDS:g})",
+    )
+    parser.add_argument("--tiny", action="store_true", help="smallest widths, to try the command")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="draw time over size, a panel a ladder"
+    )
+    parser.add_argument("--json", action="store_true", help="print the records, not a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure the ladders that have no record yet, and print all of them."""
+    ladders = _chosen(arguments.only)
+    device = torch.device(check_device(arguments.device))
+    (count,) = threads.parse([arguments.threads])
+    try:
+        budget = Budget(seconds=arguments.seconds)
+    except ValueError as error:
+        raise InputError(f"--seconds: {error}") from None
+    kept = None if arguments.tiny else records.LOCAL / "scaling.jsonl"
+    path: Path | None = arguments.out or kept
+    if path is not None and path.is_dir():
+        raise InputError(f"--out {path}: is a folder, expected a file of records")
+    if arguments.plot and arguments.plot.is_dir():
+        raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
+    known = records.read(path) if path is not None and path.exists() else []
+    described = describe(device, count, pinned=True)
+    best = at_hand(device, count, records.load(records.PUBLISHED, records.LOCAL))
+    made: list[Record] = []
+    for ladder in tqdm(ladders, unit="ladder", file=sys.stderr, disable=None):
+        key = running.key(ladder, budget, described, arguments.tiny)
+        found = [record for record in known if record["key"] == key]
+        if not found:
+            sizes = f"{ladder.symbol} = {ladder.sizes[0]} to {ladder.sizes[-1]}"
+            tqdm.write(f"{ladder.name}, {sizes} ...", file=sys.stderr)
+            found = running.climb(ladder, device, count, budget, best, tiny=arguments.tiny)
+            if path:
+                records.append(found, path)
+        made += found
+        if not arguments.json:
+            tqdm.write("\n".join(line for record in found for line in _lines(record)))
+            sys.stdout.flush()
+    if arguments.plot:
+        with write_atomically(arguments.plot) as file:
+            file.write(plot.draw(made))
+    if arguments.json:
+        print(json.dumps(made, indent=2, sort_keys=True))
+        return 0
+    print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
+    if arguments.plot:
+        print(f"{arguments.plot}: time over size")
+    return 0
+
+
+def _chosen(beginnings: Sequence[str] | None) -> list[Ladder]:
+    for beginning in beginnings or ():
+        if not beginning or not any(name.startswith(beginning) for name in LADDERS):
+            raise InputError(
+                f"--only {beginning or '(empty)'}: no such ladder, expected the beginning of one "
+                f"of {', '.join(LADDERS)}"
+            )
+    return [
+        ladder
+        for name, ladder in LADDERS.items()
+        if not beginnings or any(name.startswith(beginning) for beginning in beginnings)
+    ]
+
+
+def _lines(record: Record) -> list[str]:
+    values, details = record["values"], record["details"]
+    sizes = ", ".join(map(str, details["sizes"]))
+    memory = ", ".join(
+        f"{name} ^{values[name]:.2f}" for name in ("saved bytes", "peak bytes") if name in values
+    )
+    form = details["saved form"]
+    closed = f"; saved bytes are {form}" if form else ""
+    return [
+        f"{record['what']['row']} over {details['symbol']} = {sizes}",
+        f"  time ^{values['exponent']:.2f} [{values['exponent low']:.2f}, "
+        f"{values['exponent high']:.2f}], expected ^{values['expected']:.2f}, roofline "
+        f"^{values['roofline']:.2f}; between the last two ^{values['last']:.2f}, expected "
+        f"^{values['expected last']:.2f}",
+        f"  counted: {memory}{closed}",
+        f"  {details['why']}",
+    ]

@@ -1,0 +1,68 @@
+"""What a captioning data set is: splits of images, their references, and a store of features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.data.vocabulary import Vocabulary
+
+Features = npt.NDArray[np.float32]
+"""Of an image, (L, d_feature)."""
+Ids = npt.NDArray[np.int64]
+"""Of a text that is captioned, the ids (L,) of its tokens."""
+
+
+class FeatureStore(Protocol):
+    """The features of a set of images, or what else is captioned: L of each, free to vary."""
+
+    @property
+    def d_feature(self) -> int:
+        """The width of a feature row; of tokens, how many ids there are."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the features and of how they were made."""
+
+    @property
+    def image_ids(self) -> Sequence[int]:
+        """The images that the store holds, in its order."""
+
+    def __len__(self) -> int:
+        """How many images the store holds."""
+
+    def features(self, image_id: int) -> Features | Ids:
+        """One image's features.
+
+        Raises:
+            InputError: the store has no such image, or its features are damaged.
+        """
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images that are trained on, chosen by or tested on together; references are raw text."""
+
+    image_ids: list[int]
+    references: dict[int, list[str]]
+    features: FeatureStore
+    learned: Mapping[int, list[list[int]]] | None = None
+    """The token ids that are learned of each image, if not those of its references in order."""
+    cut: Mapping[str, int] = field(default_factory=dict)
+    """How many "captions" and "sources" were longer than what is kept of them."""
+
+
+@dataclass(frozen=True)
+class CaptionData:
+    """A data set: ``splits`` by name ("train", "val", "test"), words by the train split."""
+
+    name: str
+    fingerprint: str
+    vocabulary: Vocabulary
+    splits: dict[str, Split]
+    backbone: Mapping[str, str] = field(default_factory=dict)
+    """The signature of the backbone that made the features out of pictures; empty if none did."""

@@ -1,0 +1,310 @@
+"""Batches of (image, caption) pairs: sampled, bucketed by length, padded, fetched ahead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.data import (
+    CaptionData,
+    Features,
+    FeatureStore,
+    Split,
+)
+from benchmarks.data.pixels import Pixels
+from benchmarks.data.vocabulary import PAD_ID, Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.files import sha256
+from torch_impl.training.distributed import Processes
+from torch_impl.training.objective_training import Batch, Images, data_generator
+
+Item = TypeVar("Item")
+Group = tuple[int, list[list[int]]]
+"""An image and some of its captions, as token ids."""
+
+
+class CaptionBatches:
+    """The training batches of a split, a function of (seed, epoch, number of the batch).
+
+    An epoch holds every caption once. Captions are drawn in groups of one image (of
+    ``captions_per_image`` at most), so that an image's encoding serves its whole group; 1 gives
+    the papers' independent pairs. Groups are shuffled, and within windows of ``window`` batches
+    sorted by length, so that a batch's captions are of one length or nearly; then the batches
+    are shuffled.
+
+    Args:
+        split: images, references, features.
+        vocabulary: the ids of the words.
+        batch_size: captions a batch, within ``captions_per_image`` - 1 of it.
+        captions_per_image: captions of one image that are kept together.
+        max_length: the longest caption that the model can be taught, its start included, its end
+            not; longer ones are cut.
+        seed: of the order.
+        window: batches that are sorted together; 1 sorts nothing.
+        processes: those that share each batch; all else is the same whatever their number.
+
+    Raises:
+        InputError: the split has no captions, or a size is below 1.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        vocabulary: Vocabulary,
+        batch_size: int,
+        *,
+        captions_per_image: int = 1,
+        max_length: int,
+        seed: int = 0,
+        window: int = 20,
+        processes: Processes = Processes(),  # noqa: B008 - alone
+    ) -> None:
+        """Tokenise every caption once, unless the split has the tokens that are learned."""
+        for name, value in (
+            ("batch size", batch_size),
+            ("captions per image", captions_per_image),
+            ("window", window),
+        ):
+            if value < 1:
+                raise InputError(f"{name} is {value}, expected at least 1")
+        self.split = split
+        self.seed = seed
+        self._groups_per_batch = max(1, batch_size // captions_per_image)
+        self._captions_per_image = captions_per_image
+        self._window = window
+        self._processes = processes
+        self._tokens = {
+            image: split.learned[image]
+            if split.learned is not None
+            else [vocabulary.encode(vocabulary.tokenise(text)) for text in texts]
+            for image in split.image_ids
+            if (texts := split.references.get(image))
+        }
+        self.cut = Counter(split.cut)
+        """How many "captions" and "sources" are longer than what is kept of them."""
+        if split.learned is None:
+            lengths = (len(ids) for captions in self._tokens.values() for ids in captions)
+            self.cut["captions"] += sum(length > max_length + 1 for length in lengths)
+            self._tokens = {
+                image: [ids[: max_length + 1] for ids in captions]
+                for image, captions in self._tokens.items()
+            }
+        self.captions = sum(map(len, self._tokens.values()))
+        if not self.captions:
+            raise InputError("the split to train on has no captions")
+        sizes = map(len, self._tokens.values())
+        groups = sum(-(-size // captions_per_image) for size in sizes)
+        self._length = -(-groups // self._groups_per_batch)
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return self._length
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """This process's share of each batch of ``epoch`` from number ``start`` on.
+
+        One is made ahead in a thread; a share may have no images.
+
+        Raises:
+            InputError: an image has no features, or damaged ones.
+        """
+        return fetched_ahead(map(self._collate, self._plan(epoch)[start:]))
+
+    def image_ids(self, epoch: int, position: int) -> list[int]:
+        """The images of one batch, of all processes."""
+        return [image for image, _ in self._plan(epoch)[position]]
+
+    def _plan(self, epoch: int) -> list[list[Group]]:
+        random = data_generator(self.seed, epoch)
+        size = self._captions_per_image
+        groups: list[Group] = []
+        for image, captions in self._tokens.items():
+            shuffled = [captions[i] for i in random.permutation(len(captions))]
+            groups += [(image, shuffled[i : i + size]) for i in range(0, len(shuffled), size)]
+        groups = [groups[i] for i in random.permutation(len(groups))]
+        batches = [
+            batch
+            for window in chunks(groups, self._window * self._groups_per_batch)
+            for batch in chunks(sorted(window, key=_longest), self._groups_per_batch)
+        ]
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def _collate(self, batch: list[Group]) -> Batch:
+        groups = self._processes.share(batch)
+        if not groups:
+            return Batch(*(torch.empty(0) for _ in Batch._fields))
+        features, lengths = padded_features(self.split.features, [image for image, _ in groups])
+        captions = [caption for _, group in groups for caption in group]
+        images = [i for i, (_, group) in enumerate(groups) for _ in group]
+        return Batch(features, lengths, padded_tokens(captions), torch.tensor(images))
+
+
+def _longest(group: Group) -> int:
+    return max(map(len, group[1]))
+
+
+class ImageBatches:
+    """The images of a split with references, a batch at a time: a function as `CaptionBatches` is.
+
+    An epoch holds every image once; a batch knows it by its place in ``captioned``.
+
+    Args:
+        split: images, references, features.
+        batch_size: images a batch.
+        seed: of the order.
+        processes: as of `CaptionBatches`.
+
+    Raises:
+        InputError: the split has no captions, or the size is below 1.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        processes: Processes = Processes(),  # noqa: B008 - alone
+    ) -> None:
+        """Find the images."""
+        if batch_size < 1:
+            raise InputError(f"batch size is {batch_size}, expected at least 1")
+        self.cut = Counter(split.cut)
+        """As of `CaptionBatches`; the references that samples are rewarded by are whole."""
+        self.split = split
+        self.seed = seed
+        self._batch_size = batch_size
+        self._processes = processes
+        self.captioned = captioned(split)
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return -(-len(self.captioned) // self._batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Images]:
+        """This process's share of each batch of ``epoch`` from number ``start`` on.
+
+        One is made ahead in a thread; a share may have no images.
+
+        Raises:
+            InputError: an image has no features, or damaged ones.
+        """
+        return fetched_ahead(map(self._collate, self._plan(epoch)[start:]))
+
+    def image_ids(self, epoch: int, position: int) -> list[int]:
+        """The images of one batch, of all processes."""
+        return [self.captioned[place] for place in self._plan(epoch)[position]]
+
+    def _plan(self, epoch: int) -> list[Sequence[int]]:
+        order = data_generator(self.seed, epoch).permutation(len(self.captioned))
+        return list(chunks(order.tolist(), self._batch_size))
+
+    def _collate(self, batch: Sequence[int]) -> Images:
+        places = self._processes.share(batch)
+        if not places:
+            return Images(*(torch.empty(0) for _ in Images._fields))
+        image_ids = [self.captioned[place] for place in places]
+        return Images(*padded_features(self.split.features, image_ids), torch.tensor(places))
+
+
+def captioned(split: Split) -> list[int]:
+    """The split's images that have references, in its order.
+
+    Raises:
+        InputError: none has.
+    """
+    image_ids = [image_id for image_id in split.image_ids if split.references.get(image_id)]
+    if not image_ids:
+        raise InputError("the split to train on has no captions")
+    return image_ids
+
+
+def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """``items`` in runs of ``size``, the last one shorter where they do not divide."""
+    return (items[i : i + size] for i in range(0, len(items), size))
+
+
+def padded_features(store: FeatureStore, image_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The features (B, L, ...) of some images, zeros after each one's length, and lengths.
+
+    Of pictures that a captioner encodes itself the pixels, and the lengths of what it makes.
+
+    Raises:
+        InputError: an image is not in the store, or its features are damaged.
+    """
+    rows = [store.features(image_id) for image_id in image_ids]
+    if isinstance(store, Pixels):
+        return torch.from_numpy(np.stack(rows)), torch.full((len(rows),), store.num_features)
+    lengths = [len(row) for row in rows]
+    features = np.zeros((len(rows), max(lengths), *rows[0].shape[1:]), rows[0].dtype)
+    for row, target in zip(rows, features, strict=True):
+        target[: len(row)] = row
+    return torch.from_numpy(features), torch.tensor(lengths)
+
+
+def padded_tokens(captions: Sequence[Sequence[int]]) -> Tensor:
+    """Token ids (P, T), pad after each caption's end."""
+    tokens = np.full((len(captions), max(map(len, captions))), PAD_ID, np.int64)
+    for caption, target in zip(captions, tokens, strict=True):
+        target[: len(caption)] = caption
+    return torch.from_numpy(tokens)
+
+
+def fetched_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """``items``, the next one made in a thread while the caller works on this one."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as thread:
+        pending = thread.submit(next, iterator, None)
+        while (item := pending.result()) is not None:
+            pending = thread.submit(next, iterator, None)
+            yield item
+
+
+class MeanFeatures:
+    """A store that gives every image the same one row: the mean over some images' rows.
+
+    A model trained on it captions without seeing, and is what one that sees must beat.
+    """
+
+    def __init__(self, store: FeatureStore, image_ids: Sequence[int]) -> None:
+        """Average the rows of ``image_ids`` in ``store``, in double precision."""
+        total = np.zeros(store.d_feature)
+        rows = 0
+        for image_id in image_ids:
+            features = store.features(image_id)
+            total += features.sum(axis=0, dtype=np.float64)
+            rows += len(features)
+        self._mean = (total / rows).astype(np.float32)[np.newaxis]
+        self.d_feature = store.d_feature
+        self.image_ids = store.image_ids
+        self.fingerprint = sha256(self._mean.tobytes())
+
+    def __len__(self) -> int:
+        """How many images the store stands for."""
+        return len(self.image_ids)
+
+    def features(self, image_id: int) -> Features:
+        """The mean row, (1, d_feature), whichever the image."""
+        return self._mean
+
+
+def without_images(data: CaptionData) -> CaptionData:
+    """``data`` with every image's features replaced by the mean row of the training images."""
+    train = data.splits["train"]
+    mean = MeanFeatures(train.features, train.image_ids)
+    splits = {name: replace(split, features=mean) for name, split in data.splits.items()}
+    fingerprint = sha256(f"{data.fingerprint} {mean.fingerprint}".encode())
+    return replace(
+        data,
+        name=f"{data.name}, mean features",
+        fingerprint=fingerprint,
+        splits=splits,
+        backbone={},
+    )

@@ -1,0 +1,124 @@
+"""HabeasCorpus: Java files, each with the comment that says what it is for (ARNet section 5.2.1).
+
+A folder holds ``train``, ``dev`` and ``test.dat.xz``: a line a file, its code tokens, a tab, the
+words of its comment. The "features" of a file are the ids of its code tokens.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.data import CaptionData, Ids, Split
+from benchmarks.data.vocabulary import Vocabulary, tokenise
+from benchmarks.errors import InputError
+from benchmarks.files import read_bytes, sha256
+
+FILES = {"train": "train.dat.xz", "val": "dev.dat.xz", "test": "test.dat.xz"}
+LAYOUT = "HabeasCorpus: a line a file, code tokens, a tab, comment words (xz)"
+LENGTH = 300
+"""Of a file's code and of its comment, in tokens: what is longer is cut, as the paper does."""
+UNKNOWN = 0
+"""The id of a code token that no training file has; the others follow by falling frequency."""
+
+
+class CodeTokens:
+    """A store of code: of each file the ids (L,) of its tokens, below ``d_feature``."""
+
+    def __init__(self, sequences: Mapping[int, Ids], d_feature: int) -> None:
+        """Keep the sequences of ids, each at least one long."""
+        self._sequences, self.d_feature = sequences, d_feature
+        self.image_ids: Sequence[int] = list(sequences)
+        self.fingerprint = sha256(b"".join(ids.tobytes() + b"\n" for ids in sequences.values()))
+
+    def __len__(self) -> int:
+        """How many files the store holds."""
+        return len(self._sequences)
+
+    def features(self, image_id: int) -> Ids:
+        """One file's ids, (L,).
+
+        Raises:
+            InputError: there is no such file.
+        """
+        if image_id not in self._sequences:
+            raise InputError(f"no file {image_id} in the store of code")
+        return self._sequences[image_id]
+
+
+def load(
+    folder: Path, length: int = LENGTH, words: int = LENGTH, min_count: int = 1
+) -> CaptionData:
+    """The corpus of ``folder``, code cut to ``length`` tokens and comments to ``words``.
+
+    The words are those of the whole comments of all splits that occur ``min_count`` times: of once
+    there are 12,858, and with a start and an end they are the 12,860 of the paper's vocabulary. The
+    code tokens are those of the training files.
+
+    Raises:
+        InputError: a file is missing, damaged, or of another layout; a line without code or
+            without comment, by its number.
+    """
+    for name, given in (("length", length), ("words", words), ("min_count", min_count)):
+        if given < 1:
+            raise InputError(f"{name} is {given}, expected at least 1")
+    lines: dict[str, list[tuple[list[str], list[str]]]] = {}
+    digests = []
+    for split, name in FILES.items():
+        data = read_bytes(Path(folder) / name, LAYOUT)
+        digests.append(sha256(data))
+        lines[split] = _parse(data, Path(folder) / name)
+    counts = Counter(token for code, _ in lines["train"] for token in code[:length])
+    known = sorted(counts, key=lambda token: (-counts[token], token))
+    ids = {token: i for i, token in enumerate(known, start=UNKNOWN + 1)}
+    sequences: dict[int, Ids] = {}
+    references: dict[str, dict[int, list[str]]] = {}
+    for split, pairs in lines.items():
+        start = len(sequences)
+        for i, (code, _) in enumerate(pairs, start):
+            sequences[i] = np.array([ids.get(token, UNKNOWN) for token in code[:length]], np.int64)
+        references[split] = {
+            i: [" ".join(comment[:words])] for i, (_, comment) in enumerate(pairs, start)
+        }
+    store = CodeTokens(sequences, len(ids) + 1)
+    comments = (" ".join(comment) for pairs in lines.values() for _, comment in pairs)
+    sizes = length, words, min_count
+    cut = "" if sizes == (LENGTH, LENGTH, 1) else f", {length} tokens, {words} words"
+    return CaptionData(
+        name=f"habeascorpus{cut}",
+        fingerprint=sha256(f"{' '.join(digests)} {sizes}".encode()),
+        vocabulary=Vocabulary.from_captions(comments, min_count=min_count),
+        splits={
+            name: Split(list(texts), texts, store, cut=_cut(lines[name], length, words))
+            for name, texts in references.items()
+        },
+    )
+
+
+def _cut(pairs: list[tuple[list[str], list[str]]], length: int, words: int) -> dict[str, int]:
+    return {
+        "sources": sum(len(code) > length for code, _ in pairs),
+        "captions": sum(len(comment) > words for _, comment in pairs),
+    }
+
+
+def _parse(data: bytes, path: Path) -> list[tuple[list[str], list[str]]]:
+    """The code tokens and the comment's words of every line."""
+    try:
+        text = lzma.decompress(data).decode("utf-8")
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}), expected {LAYOUT}") from None
+    pairs = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        code, tab, comment = line.partition("\t")
+        tokens, words = code.split(), tokenise(comment)
+        if not (tab and tokens and words):
+            raise InputError(f"{path}: line {number} lacks code or comment, expected {LAYOUT}")
+        pairs.append((tokens, words))
+    if not pairs:
+        raise InputError(f"{path}: no files, expected {LAYOUT}")
+    return pairs

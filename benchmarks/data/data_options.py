@@ -1,0 +1,125 @@
+"""The options that say which data set a command reads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.data import (
+    CaptionData,
+    Split,
+    karpathy,
+    scene_motion,
+    scenes,
+)
+from benchmarks.data.batches import without_images
+from benchmarks.data.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+
+
+def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add the options; a data set need not be named unless ``required``."""
+    data = parser.add_argument_group("data")
+    source = data.add_mutually_exclusive_group(required=required)
+    source.add_argument(
+        "--scenes",
+        nargs="?",
+        const=(2000, 250, 250),
+        type=_images,
+        metavar="TRAIN,VAL,TEST",
+        help="the embedded, generated scenes (default: 2000,250,250)",
+    )
+    data.add_argument(
+        "--moving", action="store_true", help="of --scenes: moving ones, each a few frames"
+    )
+    source.add_argument(
+        "--karpathy", type=Path, metavar="JSON", help="captions and splits in Karpathy's layout"
+    )
+    data.add_argument(
+        "--features", type=Path, metavar="DIR", help="its features (captionbench features)"
+    )
+    data.add_argument(
+        "--mean-features",
+        action="store_true",
+        help="give every image the mean of the training images: a baseline that does not see",
+    )
+
+
+def _images(text: str) -> tuple[int, int, int]:
+    try:
+        train, val, test = map(int, text.split(","))
+    except ValueError:
+        message = f"{text!r}, expected three numbers of images, as 2000,250,250"
+        raise argparse.ArgumentTypeError(message) from None
+    return train, val, test
+
+
+def load(arguments: argparse.Namespace) -> CaptionData:
+    """The data set that the options name.
+
+    Raises:
+        InputError: options that do not go together, or bad files.
+    """
+    if arguments.scenes:
+        if arguments.features:
+            raise InputError("--features goes with --karpathy; the scenes bring their own")
+        train, val, test = arguments.scenes
+        kind = scene_motion if arguments.moving else scenes
+        data = kind.make(train=train, val=val, test=test)
+    elif arguments.moving:
+        raise InputError("--moving goes with --scenes")
+    else:
+        if not arguments.features:
+            raise InputError("--karpathy needs --features DIR (see captionbench features)")
+        data = karpathy.load(arguments.karpathy, arguments.features)
+    return without_images(data) if arguments.mean_features else data
+
+
+def split(data: CaptionData, name: str) -> Split:
+    """One split of ``data``.
+
+    Raises:
+        InputError: there is no such split, or it has no images.
+    """
+    if name not in data.splits:
+        raise InputError(f"{data.name}: no split {name!r}, expected {', '.join(data.splits)}")
+    if not data.splits[name].image_ids:
+        raise InputError(f"{data.name}: the split {name!r} has no images")
+    return data.splits[name]
+
+
+def check_tokens(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> None:
+    """Hold the tokens of a run to those of ``data``.
+
+    Raises:
+        InputError: words are not characters.
+    """
+    if vocabulary.tokeniser != data.vocabulary.tokeniser:
+        raise InputError(
+            f"{checkpoint}: a vocabulary of {vocabulary.tokeniser}, "
+            f"but {data.name} is captioned in {data.vocabulary.tokeniser}"
+        )
+
+
+def with_words_of(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
+    """``data`` in the words of a run, and a line on stderr on what its vocabulary does not know.
+
+    Raises:
+        InputError: its tokens are not the data's, or it knows none of them.
+    """
+    check_tokens(data, vocabulary, checkpoint)
+    texts = [text for texts in data.splits["train"].references.values() for text in texts]
+    total = sum(len(vocabulary.tokenise(text)) for text in texts)
+    unknown = vocabulary.unknown(texts)
+    if unknown.total() == total:
+        raise InputError(f"{checkpoint}: its vocabulary has none of the words of {data.name}")
+    if unknown:
+        often = ", ".join(word for word, _ in unknown.most_common(5))
+        print(
+            f"captionbench: {checkpoint} does not know {unknown.total():,} of {total:,} words to "
+            f"train on, {len(unknown):,} different, most often {often}",
+            file=sys.stderr,
+        )
+    return replace(data, vocabulary=vocabulary)

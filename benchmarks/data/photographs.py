@@ -1,0 +1,109 @@
+"""Photographs by file name, out of zip files and folders."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from benchmarks.data import pictures
+from benchmarks.errors import InputError
+from benchmarks.files import read_bytes
+
+
+class Photographs:
+    """The image files in some zip files and folders, found by name wherever they lie in them.
+
+    Args:
+        places: zip files and folders.
+
+    Raises:
+        InputError: a place is missing or no zip file; a name stands twice; no images at all.
+    """
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        """List the names; no image is read yet."""
+        self._places: dict[str, tuple[Path | zipfile.ZipFile, str]] = {}
+        for place in map(Path, places):
+            source = place if place.is_dir() else _open_zip(place)
+            for member in _members(source):
+                name = PurePosixPath(member).name
+                if name in self._places:
+                    raise InputError(f"{place}: {name} stands twice among the photographs")
+                self._places[name] = source, member
+        if not self._places:
+            listed = ", ".join(map(str, places))
+            raise InputError(f"{listed}: no photographs, expected zip files or folders of them")
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._places)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a photograph of that name."""
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """Their names."""
+        return iter(self._places)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Check that every one of ``names`` is there.
+
+        Raises:
+            InputError: how many are missing, and the first of them.
+        """
+        missing = [name for name in names if name not in self._places]
+        if missing:
+            raise InputError(f"{len(missing)} photographs are missing, first {missing[0]}")
+
+    def read(self, name: str, size: int) -> npt.NDArray[np.uint8]:
+        """(size, size, 3) RGB: the whole picture, squeezed to a square by bicubic interpolation.
+
+        Raises:
+            InputError: there is no such photograph, or it is damaged.
+        """
+        return pictures.squeeze(self.open(name), size)
+
+    def open(self, name: str) -> Image.Image:
+        """The picture as RGB.
+
+        Raises:
+            InputError: there is no such photograph, or it is damaged.
+        """
+        self.require([name])
+        source, member = self._places[name]
+        if isinstance(source, Path):
+            data, where = read_bytes(source / member, "a photograph"), source / member
+        else:
+            where = Path(source.filename or "") / member
+            try:
+                data = source.read(member)
+            except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+                raise InputError(f"{where}: cannot be read ({error})") from error
+        return pictures.decode(data, where)
+
+
+def _open_zip(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file, expected a zip file or a folder") from None
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a whole zip file of photographs ({error})") from error
+
+
+def images_beside(path: Path) -> list[Path]:
+    """The zip files in the folder of ``path``, or else the folder."""
+    return sorted(path.parent.glob("*.zip")) or [path.parent]
+
+
+def _members(source: Path | zipfile.ZipFile) -> list[str]:
+    if isinstance(source, Path):
+        return pictures.named_as_pictures(source)
+    return pictures.by_suffix(source.namelist())

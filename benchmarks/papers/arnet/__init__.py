@@ -1,0 +1,1 @@
+"""ARNet: its tables and experiments."""

@@ -1,0 +1,1 @@
+"""The LSTM with a read-only unit: its tables and experiments."""

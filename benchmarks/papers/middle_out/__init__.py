@@ -1,0 +1,1 @@
+"""Middle-Out decoding: its tables and experiments."""

@@ -1,0 +1,378 @@
+"""Middle-Out Table 1: the errors on eq. 8's data of regressors that are trained as printed.
+
+Every seed has its own sequences, initial weights and order; all seeds of a model train side by side
+as one batched computation. The folder of a form and a number of seeds has ``config.json`` and a
+checkpoint a model, so that an interrupted run goes on where it was and a row that compares two
+models finds them trained.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.files import (
+    alone,
+    read_bytes,
+    read_json,
+    sha256,
+    write_atomically,
+)
+from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.records import Record
+from torch_impl.models.denoising import (
+    Denoiser,
+    Sequences,
+    draw_sequences,
+    mse,
+    orders,
+    symmetric_mse,
+)
+
+PAPER, TABLE = "middle_out", "1"
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "seq2seq": (
+        "Sequence-to-Sequence with Attention",
+        {"middle_out": False, "self_attention": "none"},
+    ),
+    "middle-out-dual": (
+        "Middle-Out with Self-Attention",
+        {"middle_out": True, "self_attention": "dual"},
+    ),
+    "middle-out": (
+        "Middle-Out without Self-Attention",
+        {"middle_out": True, "self_attention": "none"},
+    ),
+    "seq2seq-dual": (
+        "Sequence-to-Sequence with Self-Attention",
+        {"middle_out": False, "self_attention": "dual"},
+    ),
+}
+"""The row of the table and the regressor: both readings of section 4.1, for both decoders."""
+
+RATIOS: dict[str, tuple[str, str]] = {
+    "Times smaller": ("seq2seq", "middle-out-dual"),
+    "Times smaller, neither with Self-Attention": ("seq2seq", "middle-out"),
+    "Times smaller, both with Self-Attention": ("seq2seq-dual", "middle-out-dual"),
+}
+"""The rows that compare: the first model's error over the second's."""
+
+MODELS_OF: dict[str, tuple[str, ...]] = {
+    **{row: (model,) for model, (row, _) in MODELS.items()},
+    **RATIOS,
+}
+"""What each row needs trained."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A training of section 4.1; the defaults are what is printed.
+
+    Raises:
+        InputError: a number out of its range.
+    """
+
+    steps: int = 20_000
+    batch_size: int = 32
+    learning_rate: float = 1e-4
+    hidden_size: int = 100
+    training_sequences: int = 1000
+    test_sequences: int = 100
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0 or value == float("inf"):
+                raise InputError(f"{name} is {value}, expected more than 0")
+        if self.hidden_size % 2:
+            raise InputError(f"hidden_size is {self.hidden_size}, expected even: half a direction")
+
+
+class Training:
+    """One model in S seeds: its data, weights, optimiser and order, all from the seeds."""
+
+    def __init__(
+        self, model: str, seeds: Sequence[int], settings: Settings, device: str = "cpu"
+    ) -> None:
+        """Draw everything; of a seed the same, whichever others train beside it.
+
+        Args:
+            model: one of ``MODELS``.
+            seeds: at least one.
+            settings: the training.
+            device: where it runs; data and weights are drawn on the CPU.
+        """
+        self.seeds, self.settings = tuple(seeds), settings
+        self.model = Denoiser(seeds, hidden_size=settings.hidden_size, **MODELS[model][1])
+        self.model.to(device)
+        # apart from the weights' generators, whose seeds are below 2^32
+        generators = [torch.Generator().manual_seed(2**32 + seed) for seed in seeds]
+        self.data, self.test = (
+            _on(Sequences.stack([draw_sequences(count, one) for one in generators]), device)
+            for count in (settings.training_sequences, settings.test_sequences)
+        )
+        counts = settings.training_sequences, settings.steps, settings.batch_size
+        self.order = torch.stack([orders(*counts, one) for one in generators], 1).to(device)
+        parameters = self.model.parameters()
+        self.optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
+        self.done = 0
+        self.seconds = 0.0
+        self.history: list[dict[str, Any]] = []
+
+    def step(self) -> torch.Tensor:
+        """One step of every seed; the losses (S,).
+
+        Each seed's is the mean over its sequences of each one's mean squared error: the seeds'
+        gradients do not meet.
+        """
+        chosen = self.order[self.done]
+        batch = self.data[torch.arange(len(self.seeds)).unsqueeze(1), chosen]
+        y_hat = self.model(batch.x, batch.lengths, batch.y)
+        losses = mse(y_hat, batch.y, batch.lengths).mean(1)
+        self.optimizer.zero_grad()
+        losses.sum().backward()
+        self.optimizer.step()
+        self.done += 1
+        return losses.detach()
+
+    def evaluate(self) -> dict[str, list[float]]:
+        """The errors on the test sequences, each model fed its own output, for each seed."""
+        y_hat, test = self.model.generate(self.test.x, self.test.lengths), self.test
+        return {
+            "MSE": mse(y_hat, test.y, test.lengths).mean(1).tolist(),
+            "symmetric MSE": symmetric_mse(y_hat, test.lengths).mean(1).tolist(),
+        }
+
+    def example(self) -> dict[str, list[float]]:
+        """The first seed's first test sequence: ``x``, ``y`` and what the model makes of it."""
+        y_hat, test = self.model.generate(self.test.x, self.test.lengths), self.test
+        length = int(test.lengths[0, 0])
+        arrays = {"x": test.x, "y": test.y, "y_hat": y_hat}
+        return {name: array[0, 0, :length].tolist() for name, array in arrays.items()}
+
+    def fingerprint(self) -> str:
+        """A hash of the training and test sequences."""
+        arrays = (a for data in (self.data, self.test) for a in (data.x, data.y, data.lengths))
+        return sha256(b"".join(a.cpu().numpy().tobytes() for a in arrays))[:16]
+
+    def save(self, path: Path) -> None:
+        """Write what the training goes on from, whole or not at all."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "done": self.done,
+            "seconds": self.seconds,
+            "history": self.history,
+        }
+        with write_atomically(path, "wb") as file:
+            torch.save(state, file)
+
+    def load(self, path: Path) -> None:
+        """Go on from ``save``.
+
+        Raises:
+            InputError: the file is damaged, or of another training.
+        """
+        content = read_bytes(path, "the checkpoint of a de-noising run")
+        try:
+            state = torch.load(BytesIO(content), weights_only=True, map_location="cpu")
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.done, self.seconds = int(state["done"]), float(state["seconds"])
+            self.history = list(state["history"])
+        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.PickleError):
+            raise InputError(
+                f"{path}: not a checkpoint of this de-noising run, or damaged"
+            ) from None
+
+
+def _on(data: Sequences, device: str) -> Sequences:
+    """In single precision, on the device."""
+    return Sequences(data.x.float().to(device), data.y.float().to(device), data.lengths.to(device))
+
+
+def train(
+    training: Training,
+    path: Path,
+    *,
+    evaluate_every: int = 1000,
+    checkpoint_seconds: float = 60,
+    progress: bool = False,
+    name: str = "",
+) -> None:
+    """Train to the end from wherever ``training`` is, with checkpoints at ``path``.
+
+    Raises:
+        InputError: the folder cannot be written, or a loss is not finite.
+    """
+    steps = training.settings.steps
+    interval = 0.5 if sys.stderr.isatty() else 20
+    bar = tqdm(
+        total=steps,
+        initial=training.done,
+        desc=name,
+        unit="step",
+        mininterval=interval,
+        disable=not progress,
+    )
+    began = saved = time.perf_counter() - training.seconds
+    with bar:
+        while training.done < steps:
+            losses = training.step()
+            bar.update()
+            last = training.done == steps
+            if last or training.done % evaluate_every == 0:
+                if not bool(losses.isfinite().all()):
+                    raise InputError(f"step {training.done}: the loss is {losses.tolist()}")
+                entry = {"step": training.done, "loss": losses.tolist()} | training.evaluate()
+                training.history.append(entry)
+            now = time.perf_counter()
+            if last or now - saved >= checkpoint_seconds:
+                training.seconds, saved = now - began, now
+                training.save(path)
+
+
+def interval(values: npt.ArrayLike, baseline: npt.ArrayLike | None = None) -> tuple[float, float]:
+    """The 95 % bootstrap interval, over seeds, of the mean, or of the means' ratio to a baseline.
+
+    Args:
+        values: (seeds,).
+        baseline: (seeds,), the same seeds in the same order; its mean is divided by the values'.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    picked = np.random.default_rng(0).integers(len(x), size=(10_000, len(x)))
+    means = x[picked].mean(1)
+    if baseline is not None:
+        means = np.asarray(baseline, dtype=np.float64)[picked].mean(1) / means
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+FORMS = {"quick": Settings(steps=500), "full": Settings()}
+EVALUATIONS = 20
+"""How often a training is evaluated on its way."""
+
+
+def trained(name: str, seeds: range, settings: Settings, place: Place) -> Training:
+    """A model trained to the end, from wherever the folder of work has it.
+
+    Raises:
+        InputError: the folder holds another run or a damaged one, or cannot be written; a loss is
+            not finite.
+    """
+    training = Training(name, seeds, settings, place.device)
+    folder = place.work / f"denoising-{settings.steps}-steps-{len(seeds)}-seeds"
+    path = folder / f"{name}.pt"
+    with alone(folder):
+        prepare(folder, {"settings": asdict(settings), "seeds": len(seeds)})
+    with alone(path):
+        if path.exists():
+            training.load(path)
+        every = max(1, settings.steps // EVALUATIONS)
+        train(training, path, evaluate_every=every, progress=place.progress, name=name)
+    return training
+
+
+def prepare(folder: Path, config: Mapping[str, Any]) -> None:
+    """Make a run's folder, or check that what is in it is this run.
+
+    Raises:
+        InputError: the run is another, or the folder cannot be written.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        with write_atomically(path) as file:
+            json.dump(config, file, indent=1)
+        return
+    old = read_json(path, "the configuration of a de-noising run")
+    if old != config:
+        names = config.keys() if isinstance(old, dict) else ()
+        differing = ", ".join(name for name in names if old.get(name) != config[name])
+        raise InputError(f"{path}: another configuration: {differing or 'not one of ours'}")
+
+
+def record(row: str, trainings: Sequence[Training], key: str) -> Record:
+    """The record of a row: of one finished training its errors, of two their ratios."""
+    each = [training.evaluate() for training in trainings]
+    first, last, training = each[0], each[-1], trainings[-1]
+    if len(trainings) == 1:
+        values = {column: float(np.mean(found)) for column, found in last.items()}
+        intervals = {column: interval(found) for column, found in last.items()}
+        details: dict[str, Any] = {
+            "per_seed": last,
+            "history": training.history,
+            "example": training.example(),
+        }
+    else:
+        values = {c: float(np.mean(first[c]) / np.mean(last[c])) for c in first}
+        intervals = {c: interval(last[c], first[c]) for c in first}
+        details = dict(zip(("of", "over"), (MODELS[m][0] for m in MODELS_OF[row]), strict=True))
+    settings, seeds = training.settings, list(training.seeds)
+    shorter = "" if settings == Settings() else f" {settings.steps:,} steps,"
+    return records.make(
+        "denoising",
+        paper=PAPER,
+        table=TABLE,
+        row=row,
+        values=values,
+        status="same data" if settings == Settings() else "embedded",
+        key=key,
+        n=settings.test_sequences,
+        seeds=seeds,
+        data={
+            "name": f"equation 8,{shorter} {len(seeds)} seeds",
+            "fingerprint": training.fingerprint(),
+            "split": "test",
+        },
+        details={"settings": asdict(settings), "interval": intervals, **details},
+        wall_s=sum(training.seconds for training in trainings),
+    )
+
+
+def _run(form: str, place: Place, row: str, seeds: range, key: str) -> list[Record]:
+    trainings = [trained(name, seeds, FORMS[form], place) for name in MODELS_OF[row]]
+    return [record(row, trainings, key)]
+
+
+def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+    """Every row with all seeds at once, the models before what compares them.
+
+    Self-attention, which takes longer, comes first, so that two processes end together.
+    """
+    together = range(seeds[0], seeds[-1] + 1)
+    plain = [row for row, options in MODELS.values() if options["self_attention"] == "none"]
+    with_attention = [row for row, _ in MODELS.values() if row not in plain]
+    found = []
+    for row in (*with_attention, *plain, *RATIOS):
+        key = records.key_of("denoising", row, asdict(FORMS[form]), list(together))
+        make = partial(_run, form, place, row, together, key)
+        found.append(Run(row, together, key, make))
+    return found
+
+
+EXPERIMENT = Experiment(
+    PAPER,
+    (TABLE,),
+    tuple(FORMS),
+    {
+        "quick": "eq. 8's data, 500 steps of 20,000: to try it",
+        "full": "as printed, 20,000 steps, all seeds side by side: an hour with --processes 2",
+    },
+    5,
+    _runs,
+)

@@ -1,0 +1,125 @@
+"""The middle-word classifier (Middle-Out, sections 3.3 and 4.2): an LSTM and a softmax.
+
+It learns the commonest verb of each image, and is trained by itself, before the decoders and
+whichever they are: the weights of its most accurate epoch on the validation split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.data import Split
+from benchmarks.data.batches import chunks, padded_features
+from benchmarks.data.middle_words import MiddleWords
+from benchmarks.files import write_atomically
+from benchmarks.papers.experiment import Place
+from torch_impl.models import SequenceClassifier
+
+BATCH = 32
+_EVALUATED = 100
+"""Images at a time where nothing is learned."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a classifier is trained, by Adam."""
+
+    lr: float
+    epochs: int
+
+
+def trained(
+    words: MiddleWords, hidden_size: int, schedule: Schedule, seed: int, place: Place
+) -> SequenceClassifier:
+    """The classifier of ``words.candidates``, a function of the arguments but the place.
+
+    Training images whose word is no candidate are not learned from. A killed run goes on.
+    """
+    train, known = words.data.splits["train"], set(words.candidates)
+    ids = [image_id for image_id in train.image_ids if words.of_image[image_id] in known]
+    classes = {word: i for i, word in enumerate(words.candidates)}
+    with _seeded(seed):
+        model = SequenceClassifier(train.features.d_feature, hidden_size, len(classes))
+    model.to(place.device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=schedule.lr)
+    key = records.key_of(
+        "middle words", words.data.fingerprint, words.candidates, hidden_size, schedule, seed
+    )
+    path = place.work / f"middle-words-{key}.pt"
+    done, best, weights = 0, -1.0, model.state_dict()
+    if path.exists():
+        kept = torch.load(path, weights_only=True, map_location=place.device)
+        done, best, weights = kept["done"], kept["best"], kept["weights"]
+        model.load_state_dict(kept["model"])
+        optimiser.load_state_dict(kept["optimiser"])
+    epochs = range(done, schedule.epochs)
+    for epoch in tqdm(epochs, "middle words", disable=not place.progress, leave=False):
+        order = np.random.default_rng((seed, epoch)).permutation(len(ids))
+        model.train()
+        for batch in chunks([ids[i] for i in order], BATCH):
+            expected = torch.tensor([classes[words.of_image[image_id]] for image_id in batch])
+            loss = F.nll_loss(_log_probs(model, train, batch), expected.to(place.device))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        right = accuracy(words, predicted(model, words, "val"))
+        if right > best:
+            best = right
+            weights = {name: x.detach().clone() for name, x in model.state_dict().items()}
+        state = {
+            "done": epoch + 1,
+            "best": best,
+            "weights": weights,
+            "model": model.state_dict(),
+            "optimiser": optimiser.state_dict(),
+        }
+        _save(state, path)
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+@torch.no_grad()
+def predicted(model: SequenceClassifier, words: MiddleWords, split: str) -> dict[int, str]:
+    """The word that the classifier gives each image of a split."""
+    model.eval()
+    part = words.data.splits[split]
+    found: dict[int, str] = {}
+    for image_ids in chunks(part.image_ids, _EVALUATED):
+        best = _log_probs(model, part, image_ids).argmax(-1).tolist()
+        found |= {i: words.candidates[place] for i, place in zip(image_ids, best, strict=True)}
+    return found
+
+
+def accuracy(words: MiddleWords, given: dict[int, str]) -> float:
+    """The share of images whose given word is their middle word."""
+    return sum(word == words.of_image[image_id] for image_id, word in given.items()) / len(given)
+
+
+def _log_probs(model: SequenceClassifier, part: Split, image_ids: Sequence[int]) -> Tensor:
+    device = next(model.parameters()).device
+    features, lengths = padded_features(part.features, image_ids)
+    found: Tensor = model(features.to(device), lengths.to(device))
+    return found
+
+
+def _save(state: dict[str, object], path: Path) -> None:
+    with write_atomically(path, "wb") as file:
+        torch.save(state, file)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Within, a CPU's random numbers are a function of the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

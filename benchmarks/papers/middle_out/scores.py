@@ -1,0 +1,349 @@
+"""What Middle-Out's Tables 2 to 7 measure of a trained model, each search made once.
+
+The oracle's middle word is the image's own. Table 3's accuracies are simulated as in the paper: a
+share of the images has the classifier's word, the others their own; the share is
+(1 - accuracy wanted) / (1 - the classifier's accuracy), so that a row below the classifier's own
+accuracy is not run. Table 6 in numbers: two images, one after the other, are one source, and a
+caption by the word of either is held against the references of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from benchmarks.data import Split
+from benchmarks.data.batches import chunks, padded_features
+from benchmarks.data.middle_words import MiddleWords, WithWord
+from benchmarks.papers.middle_out.middle_word_classifier import accuracy
+from benchmarks.records import Record
+from benchmarks.scoring import quality
+from benchmarks.scoring.diversity import self_scores
+from benchmarks.scoring.evaluate import evaluate
+from torch_impl.decoding.grid_beam import grid_beam_search
+from torch_impl.decoding.middle_out import middle_out_beam_search
+from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
+
+PAPER = "middle_out"
+BEAM = 8
+SPLIT = "test"
+BASELINE = "Seq2Seq + Attention"
+WITH_WORD = "Seq2Seq + Attention (M)"
+MIDDLE_OUT = "Middle-Out + Attention + Self-Attention"
+ACCURACIES = {"50 %": 0.5, "75 %": 0.75}
+"""The rows of Table 3 between the classifier and the oracle."""
+PAIRS = 50
+"""How many pairs of images Table 6 is measured on, at most."""
+SHOWN = 4
+"""How many beams a record of Table 4 holds."""
+SHOWN_PAIRS = 5
+"""How many pairs Table 10 has, whose first is Table 6's."""
+
+Words = Mapping[int, str]
+Sets = dict[int, list[str]]
+"""Of each image its captions, the best first."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, and all that its records say of it.
+
+    Args:
+        model: the captioner.
+        words: the data with middle words.
+        predicted: the classifier's word of each test image; None of one side.
+        row: what it is named for; and so on as ``evaluate`` takes them.
+    """
+
+    model: AnyCaptioner
+    words: MiddleWords
+    predicted: Words | None
+    row: str
+    seed: int
+    key: str
+    status: str
+    tokeniser: str
+    max_length: int
+    details: Mapping[str, Any]
+
+    @property
+    def split(self) -> Split:
+        """The test images."""
+        return self.words.data.splits[SPLIT]
+
+    @property
+    def own_words(self) -> Words:
+        """Each test image's own middle word: the oracle's."""
+        return {image_id: self.words.of_image[image_id] for image_id in self.split.image_ids}
+
+    def captions(
+        self, given: Words | None = None, split: Split | None = None, grid: bool = False
+    ) -> Sets:
+        """The beam of each image: from the ``given`` word if there are two sides, else from the
+        left; by the grid that has the word in it, or by a model that reads it, where one side is
+        given one."""
+        part, found = self.split if split is None else split, {}
+        model, vocabulary = self.model, self.words.data.vocabulary
+        assert isinstance(model, MiddleOutCaptioner)
+        device = next(model.eval().parameters()).device
+        ids = {} if given is None else {i: self.words.id_of(word) for i, word in given.items()}
+        store = part.features
+        if model.configuration.reads_middle_word:
+            store = WithWord(store, ids)
+        for image_ids in chunks(part.image_ids, 50):
+            features, lengths = (x.to(device) for x in padded_features(store, image_ids))
+            words = [ids[i] for i in image_ids] if ids else None
+            tokens = _search(model, features, lengths, words, grid, self.max_length)
+            for image_id, each in zip(image_ids, tokens, strict=True):
+                found[image_id] = [vocabulary.decode(one) for one in each]
+        return found
+
+    def record(
+        self,
+        table: str,
+        row: str,
+        captions: Sets,
+        values: Mapping[str, float] | None = None,
+        given: Words | None = None,
+    ) -> Record:
+        """The scores of the best captions, and further values, as a row of a table.
+
+        What it shows of an image has the word that was ``given``.
+        """
+        made = evaluate(
+            "training",
+            self.model,
+            self.words.data.vocabulary,
+            self.words.data,
+            row=row,
+            status=self.status,
+            key=self.key,
+            seed=self.seed,
+            paper=PAPER,
+            table=table,
+            split=SPLIT,
+            beam_size=BEAM,
+            max_length=self.max_length,
+            tokeniser=self.tokeniser,
+            captions={image_id: best for image_id, (best, *_) in captions.items()},
+            details=self.details,
+        )
+        shown = made["details"]["examples"]
+        if given is not None:
+            shown = [{**example, "word": given[example["image"]]} for example in shown]
+        return {
+            **made,
+            "values": {**made["values"], **(values or {})},
+            "details": {**made["details"], "examples": shown},
+        }
+
+
+def _search(
+    model: MiddleOutCaptioner,
+    features: Tensor,
+    lengths: Tensor,
+    words: Sequence[int] | None,
+    grid: bool,
+    max_length: int,
+) -> list[list[list[int]]]:
+    """The beams of a batch as token ids; what the grid finds is ordered by the same score."""
+    options = {"beam_size": BEAM, "num_return": BEAM, "max_length": max_length}
+    if grid:
+        assert words is not None
+        found = grid_beam_search(model, features, lengths, words=words, **options)
+        return [
+            [h.tokens for h in sorted(image, key=lambda h: -sum(h.log_probs) - len(h.tokens))]
+            for image in found
+        ]
+    middle = words if model.configuration.middle_out else None
+    beams = middle_out_beam_search(model, features, lengths, middle=middle, **options)
+    return [[halves.caption(model.end_id) for halves in image] for image in beams]
+
+
+def scored(trained: Trained, tables: Sequence[str]) -> list[Record]:
+    """The records of a model, for every one of ``tables`` that it is a row of."""
+    if "7" in tables:
+        return [trained.record("7", trained.row, trained.captions())]
+    special = {BASELINE: _baseline, WITH_WORD: _with_word, MIDDLE_OUT: _middle_out}
+    return list(special.get(trained.row, _plain)(trained))
+
+
+def _plain(trained: Trained) -> Iterator[Record]:
+    beams = trained.captions(trained.predicted)
+    yield trained.record("2", trained.row, beams, given=trained.predicted)
+
+
+def _baseline(trained: Trained) -> Iterator[Record]:
+    beams = trained.captions()
+    best = trained.record("2", trained.row, beams)
+    yield best
+    yield _diversity(trained, beams, best)
+    yield trained.record("5", f"{BASELINE} (G)", trained.captions(trained.own_words, grid=True))
+
+
+def _with_word(trained: Trained) -> Iterator[Record]:
+    given = trained.record("5", WITH_WORD, trained.captions(trained.own_words))
+    yield given
+    yield _as(given, "2", f"oracle: {BASELINE}")
+    grid = trained.captions(trained.own_words, grid=True)
+    yield trained.record("5", f"{WITH_WORD} (G)", grid)
+    yield control(trained, given, BASELINE)
+
+
+def _middle_out(trained: Trained) -> Iterator[Record]:
+    assert trained.predicted is not None
+    beams = trained.captions(trained.predicted)
+    own = trained.record("5", MIDDLE_OUT, trained.captions(trained.own_words))
+    best = trained.record("2", MIDDLE_OUT, beams, given=trained.predicted)
+    right = accuracy(trained.words, dict(trained.predicted))
+    yield best
+    yield _as(own, "2", f"oracle: {MIDDLE_OUT}")
+    yield own
+    classified = _as(best, "3", "classifier", {"sampling ratio": 100.0, "accuracy": 100 * right})
+    always = dict.fromkeys(trained.own_words, trained.words.candidates[0])
+    commonest = {"commonest": accuracy(trained.words, always)}
+    yield {**classified, "details": classified["details"] | commonest}
+    for row, wanted in ACCURACIES.items():
+        if wanted > right:
+            given, share = mixed(trained.predicted, trained.own_words, right, wanted, trained.seed)
+            reached = 100 * accuracy(trained.words, given)
+            values = {"sampling ratio": 100 * share, "accuracy": reached}
+            yield trained.record("3", row, trained.captions(given), values)
+    yield _as(own, "3", "100 %", {"sampling ratio": 0.0, "accuracy": 100.0})
+    yield _diversity(trained, beams, best)
+    yield control(trained, own, "Middle-Out + Self-Attention")
+
+
+def mixed(
+    predicted: Words, own: Words, right: float, wanted: float, seed: int
+) -> tuple[dict[int, str], float]:
+    """Words that are ``wanted`` right in the mean, and the share of images with predicted ones.
+
+    Args:
+        predicted: the classifier's word of each image.
+        own: each image's own.
+        right: the classifier's accuracy, below ``wanted``.
+        wanted: the accuracy to simulate.
+        seed: of the images that are drawn.
+    """
+    share = (1 - wanted) / (1 - right)
+    draws = np.random.default_rng((seed, 3)).random(len(own))
+    given = {i: predicted[i] if u < share else own[i] for i, u in zip(own, draws, strict=True)}
+    return given, share
+
+
+def _as(record: Record, table: str, row: str, values: Mapping[str, float] | None = None) -> Record:
+    """The same measurement as a row of another table."""
+    what = record["what"] | {"table": table, "row": row}
+    return {**record, "what": what, "values": record["values"] | (values or {})}
+
+
+def _diversity(trained: Trained, beams: Sets, record: Record) -> Record:
+    """Table 4: how alike the captions of a beam are."""
+    scores = self_scores(beams, tokeniser=trained.tokeniser)
+    names = {"METEOR": "self METEOR", "B4": "self B4"}
+    order = trained.split.image_ids
+    kept = {
+        **record["details"],
+        "missing": {names[metric]: why for metric, why in scores.missing.items()},
+        "self_b4": [round(scores.per_image["B4"][image_id], 6) for image_id in order],
+        "beams": [{"image": i, "captions": beams[i]} for i in order[:SHOWN]],
+    }
+    del kept["cider_d"], kept["examples"]
+    return {
+        **record,
+        "what": record["what"] | {"table": "4"},
+        "values": {names[metric]: 100 * value for metric, value in scores.values.items()},
+        "details": kept,
+        "signature": f"self-scores+{trained.tokeniser}",
+    }
+
+
+class Pairs:
+    """A store of two images' features, one after the other, by the first's id."""
+
+    def __init__(self, split: Split, pairs: Mapping[int, tuple[int, int]]) -> None:
+        """Join the features of every pair."""
+        self._store, self._pairs = split.features, pairs
+        self.d_feature, self.fingerprint = split.features.d_feature, split.features.fingerprint
+        self.image_ids: Sequence[int] = list(pairs)
+
+    def __len__(self) -> int:
+        """How many pairs there are."""
+        return len(self._pairs)
+
+    def features(self, image_id: int) -> Any:
+        """The features of a pair, (L, d_feature).
+
+        Raises:
+            InputError: there are none, or they are damaged.
+        """
+        return np.concatenate([self._store.features(i) for i in self._pairs[image_id]])
+
+
+def pairs_of(words: MiddleWords, split: Split, most: int = PAIRS) -> list[tuple[int, int]]:
+    """Pairs of neighbours in the split, each image in one at most, with different middle words."""
+    found: list[tuple[int, int]] = []
+    waiting: int | None = None
+    for image_id in split.image_ids:
+        if waiting is not None and words.of_image[waiting] != words.of_image[image_id]:
+            found.append((waiting, image_id))
+            waiting = None
+        elif waiting is None:
+            waiting = image_id
+    return found[:most]
+
+
+def control(trained: Trained, record: Record, row: str) -> Record:
+    """Table 6 in numbers, of the captions of two images in a row by the word of each.
+
+    "has the word": the share of captions with the word that was given; "follows the word": of those
+    that agree more, by CIDEr-D, with the image whose word it is than with the other, ties half.
+    """
+    words, split = trained.words, trained.split
+    pairs = pairs_of(words, split)
+    made: dict[int, str] = {}
+    for side in (0, 1):
+        # by the id of the image whose word is given
+        both = {pair[side]: pair for pair in pairs}
+        part = Split(list(both), {}, Pairs(split, both))
+        given = {image_id: words.of_image[image_id] for image_id in both}
+        made |= {image_id: best for image_id, (best, *_) in trained.captions(given, part).items()}
+    references = {i: split.references[i] for pair in pairs for i in pair}
+    other = {i: j for pair in pairs for i, j in (pair, pair[::-1])}
+    own, crossed = (
+        quality.score(
+            references, captions, tokeniser=trained.tokeniser, metrics=["CIDEr-D"]
+        ).per_image["CIDEr-D"]
+        for captions in (made, {other[i]: caption for i, caption in made.items()})
+    )
+    follows = [0.5 * (1 + np.sign(own[i] - crossed[other[i]])) for i in references]
+    tokenise = words.data.vocabulary.tokenise
+    has = [words.of_image[i] in tokenise(made[i]) for i in references]
+    kept = {
+        **record["details"],
+        "follows": follows,
+        "pairs": [
+            [
+                {"image": i, "word": words.of_image[i], "caption": made[i]}
+                | {"reference": split.references[i][0]}
+                for i in pair
+            ]
+            for pair in pairs[:SHOWN_PAIRS]
+        ],
+    }
+    del kept["cider_d"], kept["examples"]
+    return {
+        **record,
+        "what": record["what"] | {"table": "6", "row": row},
+        "values": {
+            "has the word": 100 * float(np.mean(has)),
+            "follows the word": 100 * float(np.mean(follows)),
+        },
+        "n": len(references),
+        "details": kept,
+    }

@@ -1,0 +1,153 @@
+"""What experiments on captions share: their data, training in stages, losses, beams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import records
+from benchmarks.data import CaptionData, karpathy, scenes
+from benchmarks.data.batches import CaptionBatches, padded_features
+from benchmarks.errors import InputError
+from benchmarks.files import alone, sha256
+from benchmarks.papers.experiment import Place
+from benchmarks.records import Record
+from benchmarks.scoring import captioners
+from benchmarks.training.fit import Result, fit
+from benchmarks.training.presets import Settings
+from torch_impl.models import AnyCaptioner, AnyConfiguration
+from torch_impl.training.objectives import cross_entropy
+from torch_impl.training.optimization import Recipe
+
+
+def folder_of(place: Place, what: str) -> Path:
+    """The folder of real data's part ``what``.
+
+    Raises:
+        InputError: there is no data folder.
+    """
+    if place.data is None:
+        raise InputError(f"no data folder, expected one with {what} (--data)")
+    return place.data / what
+
+
+def generated(_: Place) -> CaptionData:
+    """The embedded scenes, which need no place."""
+    return scenes.make(seed=0, train=2000, val=100, test=250)
+
+
+def flickr8k(place: Place) -> CaptionData:
+    """Flickr8k with its features, as `captionbench features` extracts them.
+
+    Raises:
+        InputError: there is no data folder, or no folder of features, or they do not fit.
+    """
+    folder = folder_of(place, "flickr8k")
+    if place.features is None:
+        raise InputError(
+            "no features, expected the folder that `captionbench features` made (--features)"
+        )
+    return karpathy.load(folder / "dataset_flickr8k.json", place.features)
+
+
+def flickr8k_reduced(place: Place) -> CaptionData:
+    """Flickr8k for small models: records say so in the data's name, so that forms never mix."""
+    data = flickr8k(place)
+    return replace(data, name=f"{data.name}, reduced sizes")
+
+
+def one_rate(lr: float, epochs: int, batch_size: int) -> Recipe:
+    """Adam at one rate without regularisers, as ARNet and Middle-Out train."""
+    return Recipe(
+        lr=lr,
+        warmup=0,
+        schedule="linear",
+        anneal=1.0,
+        anneal_every=1,
+        epochs=epochs,
+        batch_size=batch_size,
+        label_smoothing=0.0,
+        dropout=0.0,
+        algorithm="adam",
+    )
+
+
+def in_stages(
+    data: CaptionData,
+    configuration: AnyConfiguration,
+    stages: Sequence[Settings],
+    seed: int,
+    place: Place,
+    initial: Mapping[str, Tensor] | None = None,
+) -> list[Result]:
+    """Train by each of ``stages``, from the best weights of the one before.
+
+    The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is
+    kept in a folder of its own, which another row that begins alike goes on from, and a killed run
+    too. Of processes that are at the same stage one trains, and the others wait for it.
+    """
+    results: list[Result] = []
+    begun: list[Any] = [data.fingerprint, configuration.to_dict(), seed]
+    if initial is not None:
+        begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in initial.values())))
+    for settings in stages:
+        begun.append(settings)
+        folder = place.work / records.key_of("stage", *map(str, begun))
+        with alone(folder):
+            result = fit(
+                data,
+                configuration,
+                settings,
+                seed,
+                folder,
+                initial=results[-1].model.state_dict() if results else initial,
+                resume=(folder / "config.json").exists(),
+                device=place.device,
+                progress=place.progress,
+            )
+        results.append(result)
+    return results
+
+
+@torch.no_grad()
+def mean_loss(model: AnyCaptioner, data: CaptionData, split: str, batch_size: int = 100) -> float:
+    """The mean negative log-likelihood of a word of the split's captions, the end included."""
+    batches = CaptionBatches(
+        data.splits[split], data.vocabulary, batch_size, max_length=model.max_length
+    )
+    model.eval()
+    device = next(model.parameters()).device
+    total, words = 0.0, 0
+    for batch in batches.epoch(0):
+        features, lengths, tokens, images = (tensor.to(device) for tensor in batch)
+        memory = model.encode(features, lengths)[images]
+        log_probs = model.decode(tokens[:, :-1], memory, lengths[images])
+        count = int((tokens[:, 1:] != model.pad_id).sum())
+        total += count * cross_entropy(log_probs, tokens[:, 1:], model.pad_id).item()
+        words += count
+    return total / words
+
+
+def with_beams(
+    record: Record, model: AnyCaptioner, data: CaptionData, *, beam_size: int, max_length: int = 20
+) -> Record:
+    """``record`` with the whole beam of each image that it shows, the best caption first."""
+    examples, split = record["details"]["examples"], data.splits[record["data"]["split"]]
+    features, lengths = padded_features(split.features, [e["image"] for e in examples])
+    sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
+    found = captioners.search(model, features, lengths, **sizes)
+    shown = [
+        {**example, "beam": [data.vocabulary.decode(caption.tokens) for caption in beam]}
+        for example, beam in zip(examples, found, strict=True)
+    ]
+    return {**record, "details": {**record["details"], "examples": shown}}
+
+
+def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """What each image has in a distance, as records keep it."""
+    return {name: [round(share, 6) for share in of] for name, of in shares.items()}

@@ -1,0 +1,1 @@
+"""Measurements of speed, memory and operations: cases, timing, comparison, scaling, roofline."""

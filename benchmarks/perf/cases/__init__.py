@@ -1,0 +1,1 @@
+"""The cases that are measured: operators, layers, models, training steps, decoding, reward."""

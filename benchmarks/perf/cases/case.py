@@ -1,0 +1,223 @@
+"""A case: what is timed, at which sizes, in which precision, by which implementations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_impl.layers.transformer import Mixer
+
+Function = Callable[..., Any]
+
+COMPILED = "+compile"
+"""Behind an implementation's name: the same through ``torch.compile``."""
+GRAPHED = "+graphs"
+"""Likewise, as CUDA graphs."""
+UNAVAILABLE = (ValueError, ImportError)
+"""What an implementation raises that is not there, or cannot do what is asked of it."""
+V2 = "static:32,64,128,256,512"
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+PRECISIONS = ("float32", "tf32", *HALVES)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All numbers of a case; a subject says which of them matter to it. The defaults are v2's.
+
+    Args:
+        batch: images.
+        length: features of an image, L.
+        tokens: of a caption, start and end included, T.
+        d_model: d.
+        d_ff: width of the feed-forward layers.
+        heads: of attention.
+        layers: of each half of a model.
+        vocabulary: words.
+        d_feature: width of an image feature.
+        beam: hypotheses of an image.
+        candidates: captions to reward.
+        references: of each of them.
+        dropout: probability.
+        encoder: the encoder's mixer.
+        decoder: the decoder's mixer.
+        copied: bytes, to measure the bandwidth with.
+        product: rows and columns of the matrices, to measure products with.
+    """
+
+    batch: int = 48
+    length: int = 144
+    tokens: int = 20
+    d_model: int = 512
+    d_ff: int = 2048
+    heads: int = 8
+    layers: int = 3
+    vocabulary: int = 10_000
+    d_feature: int = 1536
+    beam: int = 5
+    candidates: int = 240
+    references: int = 5
+    dropout: float = 0.0
+    encoder: str = V2
+    decoder: str = "dynamic:16"
+    copied: int = 2**26
+    product: int = 1024
+
+    def tiny(self) -> Sizes:
+        """The same shrunk as far as it goes, to try the machinery out; its times mean nothing."""
+
+        def fewer(text: str) -> str:
+            mixer = Mixer.parse(text)
+            return str(replace(mixer, coefficients=tuple(-(-n // 64) for n in mixer.coefficients)))
+
+        return replace(
+            self,
+            batch=min(self.batch, 2),
+            length=min(self.length, 5),
+            tokens=min(self.tokens, 4),
+            d_model=8,
+            d_ff=8,
+            heads=2,
+            layers=1,
+            vocabulary=12,
+            d_feature=6,
+            beam=min(self.beam, 2),
+            candidates=min(self.candidates, 6),
+            references=min(self.references, 2),
+            encoder=fewer(self.encoder),
+            decoder=fewer(self.decoder),
+            copied=2**10,
+            product=8,
+        )
+
+
+SHORT = {
+    "batch": "B",
+    "length": "L",
+    "tokens": "T",
+    "d_model": "d",
+    "d_ff": "ff",
+    "beam": "beam",
+    "dropout": "dropout",
+    "candidates": "candidates",
+    "references": "references",
+    "copied": "bytes",
+    "product": "n",
+}
+"""What a row's name calls a size; mixers stand for themselves, other sizes only where not v2's."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one implementation does in a call.
+
+    Args:
+        call: the whole work, anew each time.
+        given: parameters and inputs: tensors that are there whether it is called or not.
+        trains: whether autograd records the call.
+    """
+
+    call: Callable[[], Any]
+    given: Sequence[Tensor] = ()
+    trains: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that can be timed, in several implementations.
+
+    Args:
+        name: as on the command line and in records.
+        about: one line.
+        sizes: the fields of `Sizes` that matter to it.
+        implementations: those it has; the first is what the others are compared with by default.
+        make: case, implementation, device -> the work to time; raises one of `UNAVAILABLE` where
+            it cannot be had.
+        count: in place of ``make`` where nothing is timed: the numbers themselves.
+        least_bytes: what any implementation must read and write, in closed form.
+        precisions: those that make a difference to it.
+    """
+
+    name: str
+    about: str
+    sizes: tuple[str, ...]
+    implementations: tuple[str, ...]
+    make: Callable[[Case, str, torch.device], Work] | None = None
+    count: Callable[[Case, str, torch.device], dict[str, float]] | None = None
+    least_bytes: Callable[[Case], int] | None = None
+    precisions: tuple[str, ...] = PRECISIONS
+
+
+@dataclass(frozen=True)
+class Case:
+    """Implementations of one thing that are timed against each other, the first the baseline."""
+
+    subject: Subject
+    implementations: tuple[str, ...]
+    sizes: Sizes = field(default_factory=Sizes)
+    precision: str = "float32"
+
+    @property
+    def row(self) -> str:
+        """Its name in records and tables: equal for equal work, whatever the implementations."""
+        return ", ".join([self.subject.name, *self._words(), self.precision])
+
+    def _words(self) -> Iterator[str]:
+        usual = Sizes()
+        for name in self.subject.sizes:
+            value = getattr(self.sizes, name)
+            if name in ("encoder", "decoder"):
+                yield value
+            elif name in SHORT and (name != "dropout" or value):
+                yield f"{SHORT[name]}={value}"
+            elif value != getattr(usual, name):
+                yield f"{name}={value}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that its numbers depend on, as JSON values."""
+        sizes = {name: getattr(self.sizes, name) for name in self.subject.sizes}
+        return {
+            "subject": self.subject.name,
+            "implementations": list(self.implementations),
+            "sizes": sizes,
+            "precision": self.precision,
+        }
+
+
+@contextmanager
+def settings(precision: str, threads: int) -> Iterator[None]:
+    """Within, PyTorch computes with ``threads`` and, for "tf32", in TensorFloat-32.
+
+    That is float32 whose matrix products may round their inputs to 10 bits; "float32" is float32
+    throughout. A half precision is `prepared`'s affair.
+    """
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.set_float32_matmul_precision(before[1])
+
+
+def eager(implementation: str) -> str:
+    """The implementation that another is compiled or captured of; itself, if it is neither."""
+    return implementation.removesuffix(COMPILED).removesuffix(GRAPHED)
+
+
+def prepared(function: Function, case: Case, implementation: str, device: torch.device) -> Function:
+    """The forward pass as the case has it: compiled by the implementation's name, and autocast.
+
+    A half precision is autocast over float32 parameters, as models are trained; what a caller then
+    does backward is outside of it.
+    """
+    if implementation.endswith(COMPILED):
+        function = torch.compile(function, dynamic=False)
+    if case.precision in HALVES:
+        function = torch.autocast(device.type, HALVES[case.precision])(function)
+    return function

@@ -1,0 +1,136 @@
+"""Captions from a model: prefixes read again at every token, against one token at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.perf.cases.case import (
+    COMPILED,
+    GRAPHED,
+    HALVES,
+    Case,
+    Subject,
+    Work,
+)
+from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.cases.models import MODEL, captioner, features
+from torch_impl.decoding import protocols
+from torch_impl.decoding import search as decoding
+from torch_impl.decoding.graphs import GraphedBeamSearch
+from torch_impl.layers.cache import Incremental
+from torch_impl.layers.transformer import Mixer
+from torch_impl.models import Captioner
+
+IMPLEMENTATIONS = (
+    "prefix",
+    "incremental",
+    "prefix-auto",
+    "incremental" + COMPILED,
+    "incremental" + GRAPHED,
+)
+"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
+token at a time, the encoder and the step through ``torch.compile``, or all of it as CUDA graphs."""
+
+
+class _Whole:
+    """A captioner that can only read whole prefixes."""
+
+    def __init__(self, model: Captioner) -> None:
+        self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
+        self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
+
+
+class _Compiled(_Whole):
+    """A captioner that reads a token at a time, by one compiled step for all lengths."""
+
+    draws = False
+
+    def __init__(self, model: Captioner) -> None:
+        super().__init__(model)
+        self.encode = torch.compile(model.encode, dynamic=False)
+        self._states = model.incremental
+        self._step = torch.compile(Incremental.step, dynamic=True)
+
+    def incremental(self, *arguments: Any) -> protocols.State:
+        state = self._states(*arguments)
+        return _CompiledState(partial(self._step, state), state.reorder)
+
+
+@dataclass(frozen=True)
+class _CompiledState:
+    step: Callable[[Tensor], Tensor]
+    reorder: Callable[[Tensor], None]
+
+
+def _precision(case: Case, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, HALVES.get(case.precision), enabled=case.precision in HALVES)
+
+
+def _decoding(
+    case: Case, implementation: str, device: torch.device, *, beam: bool, encoded: bool = False
+) -> Work:
+    sizes = case.sizes
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
+    form = "literal" if implementation == "prefix" else "auto"
+    if all(Mixer.parse(text).attends for text in (sizes.encoder, sizes.decoder)):
+        form = ATTENTION
+    model = captioner(case, form, device, training=False)
+    with torch.no_grad():
+        # no caption may end early: the most work, and the same whatever the weights
+        model.vocabulary.bias[model.end_id] = -1e4
+    images = features(case, device)
+    if encoded:
+        with torch.no_grad(), _precision(case, device):
+            memory = model.encode(images)
+        model.encode = lambda features, lengths=None: memory  # type: ignore[method-assign]
+    readers: dict[str, Callable[[Captioner], Any]] = {
+        "incremental": lambda model: model,
+        "incremental" + COMPILED: _Compiled,
+    }
+    reader = readers.get(implementation, _Whole)(model)
+    search: Callable[..., Any] = partial(decoding.greedy, reader, max_length=sizes.tokens)
+    found: dict[str, Any] = {"beam_size": sizes.beam if beam else 1, "max_length": sizes.tokens}
+    if implementation.endswith(GRAPHED):
+        if device.type != "cuda":
+            raise ValueError("CUDA graphs are of a GPU, expected --device cuda")
+        search = GraphedBeamSearch(model, **found)
+    elif beam:
+        search = partial(decoding.beam_search, reader, **found)
+
+    def decode() -> Any:
+        with _precision(case, device):
+            return search(images)
+
+    return Work(decode, [*model.parameters(), images])
+
+
+SUBJECTS = [
+    Subject(
+        "greedy",
+        "the most likely word at each step, to the full length",
+        ("batch", "length", "tokens", *MODEL),
+        IMPLEMENTATIONS,
+        make=partial(_decoding, beam=False),
+    ),
+    Subject(
+        "beam",
+        "beam search, to the full length",
+        ("batch", "beam", "length", "tokens", *MODEL),
+        IMPLEMENTATIONS,
+        make=partial(_decoding, beam=True),
+    ),
+    Subject(
+        "beam-encoded",
+        "beam search of images that are encoded already, to the full length",
+        ("batch", "beam", "length", "tokens", *MODEL),
+        IMPLEMENTATIONS,
+        make=partial(_decoding, beam=True, encoded=True),
+    ),
+]

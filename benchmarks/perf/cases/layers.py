@@ -1,0 +1,169 @@
+"""The expansions as operators, without their projections, and as layers, with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.perf import traffic
+from benchmarks.perf.cases.case import (
+    COMPILED,
+    HALVES,
+    UNAVAILABLE,
+    Case,
+    Subject,
+    Work,
+    prepared,
+)
+from torch_impl.common.dropout import Dropout
+from torch_impl.expansion import (
+    DynamicExpansion,
+    StaticExpansion,
+    dynamic_expansion,
+    static_expansion,
+)
+from torch_impl.layers.transformer import Mixer
+
+EXPANSIONS = ("literal", "factored", "fused", "auto")
+"""Every name that an expansion's implementation has or will have, the papers' order first."""
+ATTENTION = "attention"
+"""The one implementation where nothing is expanded."""
+
+
+def expansions(module: nn.Module, implementation: str) -> None:
+    """Let every expansion within ``module`` that can compute by ``implementation``, others "auto".
+
+    Dropout too: the literal one is PyTorch's own.
+
+    Raises:
+        ValueError: none of them can, and why not; or nothing in the module is an expansion.
+    """
+    name = implementation.removesuffix(COMPILED)
+    found = [m for m in module.modules() if isinstance(m, StaticExpansion | DynamicExpansion)]
+    if bool(found) == (name == ATTENTION):
+        raise ValueError(f"it has {'expansions' if found else 'no expansion'}")
+    refused: list[Exception] = []
+    for expansion in found:
+        weight = expansion.key.weight
+        expansion.implementation = name
+        try:
+            with torch.no_grad():
+                expansion(weight.new_zeros(1, 1, len(weight)))
+        except UNAVAILABLE as error:
+            refused.append(error)
+            expansion.implementation = "auto"
+    if refused and len(refused) == len(found):
+        raise refused[0]
+    for dropout in module.modules():
+        if isinstance(dropout, Dropout):
+            dropout.implementation = name
+
+
+def drawn(*shape: int, device: torch.device) -> Tensor:
+    """Normal numbers, the same on every device."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def work(
+    forward: Callable[..., Tensor],
+    arguments: Sequence[Tensor],
+    parameters: Sequence[Tensor],
+    backward: bool,
+) -> Work:
+    """A forward pass or, with gradients of floating arguments and parameters, both passes."""
+    given = [*arguments, *parameters]
+    if not backward:
+
+        def infer() -> Tensor:
+            with torch.no_grad():
+                return forward(*arguments)
+
+        return Work(infer, given)
+    with torch.no_grad():
+        upstream = torch.randn_like(forward(*arguments))
+    wanted = [x.requires_grad_() for x in given if x.is_floating_point()]
+
+    def train() -> None:
+        torch.autograd.backward(forward(*arguments), upstream)
+        for x in wanted:
+            x.grad = None
+
+    return Work(train, [*given, upstream], trains=True)
+
+
+def _layer(
+    case: Case, implementation: str, device: torch.device, *, half: str, backward: bool
+) -> Work:
+    sizes, decodes = case.sizes, half == "decoder"
+    mixer = Mixer.parse(getattr(sizes, half), causal=decodes)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = mixer.module(
+            sizes.d_model, sizes.heads, causal=decodes, dropout=sizes.dropout if backward else 0.0
+        )
+    layer = made.to(device).train(backward)
+    expansions(layer, implementation)
+    x = drawn(sizes.batch, sizes.tokens if decodes else sizes.length, sizes.d_model, device=device)
+
+    def mix(x: Tensor) -> Tensor:
+        mixed: Tensor = layer(x, x, None, decodes) if mixer.attends else layer(x)
+        return mixed
+
+    forward = prepared(mix, case, implementation, device)
+    return work(forward, [x], list(layer.parameters()), backward)
+
+
+def _operator(
+    case: Case, implementation: str, device: torch.device, *, half: str, backward: bool
+) -> Work:
+    sizes, decodes = case.sizes, half == "decoder"
+    mixer = Mixer.parse(getattr(sizes, half))
+    if mixer.attends:
+        raise ValueError(f"{case.subject.name}: {mixer} has no operator of its own")
+    name = implementation.removesuffix(COMPILED)
+    dtype = HALVES.get(case.precision, torch.float32)
+    tokens = sizes.tokens if decodes else sizes.length
+    count = 5 if decodes else 4
+    vectors = drawn(2, sum(mixer.coefficients), sizes.d_model, device=device).unbind()
+    activations = drawn(count, sizes.batch, tokens, sizes.d_model, device=device).to(dtype).unbind()
+    dropout = sizes.dropout if backward else 0.0
+    expansions(mixer.module(sizes.d_model, 1, causal=decodes, dropout=dropout).to(device), name)
+
+    def run(*tensors: Tensor) -> Tensor:
+        arguments: list[Any] = [*tensors] if decodes else [*tensors, mixer.coefficients]
+        form = dynamic_expansion if decodes else static_expansion
+        out: Tensor = form(*arguments, dropout=dropout, implementation=name)
+        return out
+
+    forward = prepared(run, case, implementation, device)
+    # leaves of their own, not views of one tensor
+    return work(forward, [x.clone() for x in (*vectors, *activations)], [], backward)
+
+
+def _subjects() -> list[Subject]:
+    made = []
+    for kind, half, length in (("static", "encoder", "length"), ("dynamic", "decoder", "tokens")):
+        for part, make, what in (
+            ("layer", _layer, "with its projections"),
+            ("operator", _operator, "without its projections"),
+        ):
+            for backward in (False, True):
+                passes = "forward+backward" if backward else "forward"
+                made.append(
+                    Subject(
+                        f"{kind}-{part} {passes}",
+                        f"{kind} expansion {what}, {'both passes' if backward else 'inference'}",
+                        ("batch", length, "d_model", half, *(["dropout"] if backward else [])),
+                        (*EXPANSIONS, *(name + COMPILED for name in EXPANSIONS)),
+                        make=partial(make, half=half, backward=backward),
+                        least_bytes=partial(traffic.least, half=half, part=part, backward=backward),
+                    )
+                )
+    return made
+
+
+SUBJECTS = _subjects()

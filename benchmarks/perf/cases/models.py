@@ -1,0 +1,161 @@
+"""A captioner's halves, and a whole step of its training by cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import repeat
+
+import torch
+from torch import Tensor
+
+from benchmarks.perf.cases.case import (
+    COMPILED,
+    Case,
+    Subject,
+    Work,
+    prepared,
+)
+from benchmarks.perf.cases.layers import (
+    ATTENTION,
+    EXPANSIONS,
+    drawn,
+    expansions,
+    work,
+)
+from benchmarks.training.presets import reduction
+from torch_impl.models import AnyCaptioner, Captioner, Configuration
+from torch_impl.training.objective_training import Batch, CrossEntropyTraining
+from torch_impl.training.optimization import RECIPES
+
+RECIPE = RECIPES["v2-as-run"]
+WIDTHS = ("d_model", "d_ff", "heads", "layers")
+MODEL = (*WIDTHS, "vocabulary", "d_feature", "encoder", "decoder")
+"""The sizes of a whole model."""
+IMPLEMENTATIONS = (*EXPANSIONS, *(name + COMPILED for name in EXPANSIONS), ATTENTION)
+
+
+def captioner(
+    case: Case, implementation: str, device: torch.device, *, training: bool
+) -> Captioner:
+    """The case's model, of the same weights on every device."""
+    sizes = case.sizes
+    configuration = Configuration(
+        vocabulary_size=sizes.vocabulary,
+        d_feature=sizes.d_feature,
+        encoder=sizes.encoder,
+        decoder=sizes.decoder,
+        encoder_reduction=reduction(sizes.encoder),
+        decoder_reduction=reduction(sizes.decoder),
+        d_model=sizes.d_model,
+        d_ff=sizes.d_ff,
+        num_heads=sizes.heads,
+        num_encoder_layers=sizes.layers,
+        num_decoder_layers=sizes.layers,
+        max_length=sizes.tokens,
+        dropout=sizes.dropout,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Captioner(configuration).to(device).train(training)
+    expansions(model, implementation)
+    return model
+
+
+def features(case: Case, device: torch.device) -> Tensor:
+    """Features of the case's images."""
+    return drawn(case.sizes.batch, case.sizes.length, case.sizes.d_feature, device=device)
+
+
+def captions(case: Case, device: torch.device) -> Tensor:
+    """Captions of the case's images, one each."""
+    sizes = case.sizes
+    generator = torch.Generator().manual_seed(0)
+    shape = sizes.batch, sizes.tokens
+    # none is a special token: captions as long as they can be
+    return torch.randint(3, sizes.vocabulary, shape, generator=generator).to(device)
+
+
+def _encoder(case: Case, implementation: str, device: torch.device, *, backward: bool) -> Work:
+    model = captioner(case, implementation, device, training=backward)
+    used = [*model.input.parameters(), *model.encoder.parameters()]
+    images = features(case, device)
+    forward = prepared(model.encode, case, implementation, device)
+    return work(partial(forward, images), [], used, backward)
+
+
+def _decoder(case: Case, implementation: str, device: torch.device, *, backward: bool) -> Work:
+    model = captioner(case, implementation, device, training=backward)
+    parts = (model.embedding, model.decoder, model.vocabulary)
+    used = [model.positions.weight, *(p for part in parts for p in part.parameters())]
+    memory = drawn(case.sizes.batch, case.sizes.length, case.sizes.d_model, device=device)
+    forward = prepared(model.decode, case, implementation, device)
+    return work(partial(forward, captions(case, device)), [memory], used, backward)
+
+
+class _Repeated:
+    """One batch, again and again."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return 10**6
+
+    def epoch(self, epoch: int, start: int) -> Iterator[Batch]:
+        return repeat(self.batch)
+
+
+def training_step(model: AnyCaptioner, images: Tensor, words: Tensor) -> Work:
+    """A whole step as run, on features (B, L, d_feature) and captions (B, T)."""
+    lengths = torch.full(images.shape[:1], images.shape[1], device=images.device)
+    own = torch.arange(len(images), device=images.device)
+    batch = Batch(images, lengths, words, own)
+    steps = CrossEntropyTraining(model, _Repeated(batch), RECIPE).run(1)
+
+    def step() -> None:
+        next(steps)
+        model.zero_grad()  # so that a step begins with as much memory as it ends with
+
+    return Work(step, [*model.parameters(), *batch], trains=True)
+
+
+def _step(case: Case, implementation: str, device: torch.device) -> Work:
+    model = captioner(case, implementation, device, training=True)
+    for name in ("encode", "states", "predict"):  # which training calls
+        setattr(model, name, prepared(getattr(model, name), case, implementation, device))
+    return training_step(model, features(case, device), captions(case, device))
+
+
+def _passes(
+    name: str, about: str, sizes: tuple[str, ...], make: Callable[..., Work]
+) -> list[Subject]:
+    inference, training = (partial(make, backward=backward) for backward in (False, True))
+    both, about_both = (*sizes, "dropout"), f"{about}, both passes"
+    return [
+        Subject(f"{name} forward", f"{about}, inference", sizes, IMPLEMENTATIONS, make=inference),
+        Subject(f"{name} forward+backward", about_both, both, IMPLEMENTATIONS, make=training),
+    ]
+
+
+SUBJECTS = [
+    *_passes(
+        "encoder",
+        "features to memory",
+        ("batch", "length", *WIDTHS, "d_feature", "encoder"),
+        _encoder,
+    ),
+    *_passes(
+        "decoder",
+        "words, teacher-forced, to log-probabilities",
+        ("batch", "length", "tokens", *WIDTHS, "vocabulary", "decoder"),
+        _decoder,
+    ),
+    Subject(
+        "xe-step",
+        "a step of training by cross-entropy: both passes and the update, as run",
+        ("batch", "length", "tokens", *MODEL, "dropout"),
+        IMPLEMENTATIONS,
+        make=_step,
+    ),
+]

@@ -1,0 +1,162 @@
+"""Which cases are measured together, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.perf.cases import drawn, recurrent
+from benchmarks.perf.cases.case import (
+    COMPILED,
+    GRAPHED,
+    V2,
+    Case,
+    Sizes,
+)
+from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.cases.models import RECIPE
+from benchmarks.perf.cases.subjects import SUBJECTS
+from torch_impl.layers.transformer import Mixer
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+"""Of the suite of a GPU; float16 is to be had by --dtype."""
+FORMS = ("literal", "factored")
+EAGER = (*FORMS, "fused")
+ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
+SCANS = ("literal", "scan")
+READERS = ("prefix", "incremental")
+READERS_ON_GPU = (*READERS, "incremental" + GRAPHED)
+READERS_COMPILED = (*READERS, "incremental" + COMPILED)
+ENCODERS = (
+    ATTENTION,
+    *(f"static:{n}" for n in (16, 64)),
+    *(f"static:{','.join([str(n)] * 5)}" for n in (128, 256, 512)),
+    V2,
+)
+"""The encoders of v2's ablation, Table I."""
+STEPS: dict[str, Any] = {"batch": 64, "tokens": 784, "d_model": 128}
+"""The sizes at which ARNet's Table 5 is trained."""
+WORDS: dict[str, Any] = {"batch": 48, "tokens": 20, "d_model": 512}
+"""Those of an LSTM that decodes captions."""
+FRAMES: dict[str, Any] = {"batch": 16, "length": 30, "tokens": 21}
+"""Of a Middle-Out step: 30 rows of features, halves of 10 words and the middle word."""
+DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
+
+
+def case(
+    subject: str, implementations: Sequence[str], precision: str = "float32", **sizes: Any
+) -> Case:
+    """A case by its subject's name; the sizes that are not given are v2's."""
+    return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)
+
+
+def cpu(seed: int = drawn.SEED) -> list[Case]:
+    """What the targets on a CPU need, and shapes drawn by ``seed``."""
+    return [
+        case("ceilings", ("device",)),
+        case("static-layer forward+backward", FORMS),
+        case("dynamic-operator forward", FORMS),
+        case("dynamic-operator forward+backward", FORMS),
+        case("dynamic-memory", FORMS),
+        case("reward", SUBJECTS["reward"].implementations),
+        case("xe-step", ("literal", "auto"), batch=16, dropout=RECIPE.dropout),
+        case("beam", READERS, batch=1),
+        case("beam", READERS, batch=8),
+        case("beam-encoded", READERS, batch=1),
+        case("beam-encoded", READERS, batch=8),
+        case("static-layer forward", FORMS),
+        case("dynamic-layer forward", FORMS),
+        case("dynamic-layer forward+backward", FORMS),
+        case("digits-step", ("literal", "auto"), **STEPS),
+        case("zoneout forward+backward", SCANS, **STEPS),
+        case("read-only forward+backward", SCANS, **WORDS),
+        case("attentive forward+backward", SCANS, length=49, **WORDS),
+        case("middle-out-step", SCANS, **FRAMES),
+        case("ceilings", ("device",)),
+        *drawn.cases(seed=seed),
+    ]
+
+
+def gpu(seed: int = drawn.SEED) -> list[Case]:
+    """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
+    large = {"copied": 2**30, "product": 8192}
+    needed, rest, compiled = [], [], []
+    for precision in recurrent.PRECISIONS:
+        needed.append(case("digits-step", ("literal", "scan", "auto"), precision, **STEPS))
+        needed.append(case("zoneout forward+backward", SCANS, precision, **STEPS))
+        rest.append(case("read-only forward+backward", SCANS, precision, **WORDS))
+        rest.append(case("attentive forward+backward", SCANS, precision, length=49, **WORDS))
+        rest.append(case("middle-out-step", SCANS, precision, **FRAMES))
+    for precision in PRECISIONS:
+        needed.append(case("ceilings", ("device",), precision, **large))
+        needed.append(case("static-layer forward+backward", EAGER, precision))
+        needed.append(case("static-operator forward+backward", EAGER, precision))
+        needed.append(case("xe-step", EAGER, precision, dropout=RECIPE.dropout))
+        needed.append(case("beam", READERS_ON_GPU, precision))
+        for subject in (
+            "static-layer forward",
+            "dynamic-layer forward",
+            "dynamic-layer forward+backward",
+            "encoder forward",
+            "encoder forward+backward",
+            "decoder forward",
+            "decoder forward+backward",
+        ):
+            rest.append(case(subject, EAGER, precision))
+            compiled.append(case(subject, ALL_COMPILED, precision))
+        rest.append(case("greedy", READERS_ON_GPU, precision))
+        for subject in ("static-layer forward+backward", "static-operator forward+backward"):
+            compiled.append(case(subject, ALL_COMPILED, precision))
+        compiled.append(case("xe-step", ALL_COMPILED, precision, dropout=RECIPE.dropout))
+        for subject in ("beam", "greedy"):
+            compiled.append(case(subject, READERS_COMPILED, precision))
+    reward = case("reward", SUBJECTS["reward"].implementations)
+    return [*needed, reward, *rest, *compiled]
+
+
+def grid(seed: int = drawn.SEED) -> list[Case]:
+    """Every expansion coefficient of the papers' ablations in encoder and decoder."""
+    halves = [case("encoder forward+backward", FORMS), case("decoder forward+backward", FORMS)]
+    whole = [case("xe-step", ("literal", "auto"), dropout=RECIPE.dropout), case("beam", READERS)]
+    return over([*halves, *whole], ENCODERS, DECODERS)
+
+
+def memory(seed: int = drawn.SEED) -> list[Case]:
+    """What memory grows with, for every encoder and decoder of the ablations."""
+    step = case("step-memory", EAGER, batch=4, dropout=RECIPE.dropout)
+    steps = over([step], ENCODERS, [Sizes().decoder])
+    vectors = [case("dynamic-memory", EAGER, decoder=mixer) for mixer in DECODERS[1:]]
+    return [*vectors, *steps]
+
+
+SUITES: dict[str, Callable[[int], list[Case]]] = {
+    "cpu": cpu,
+    "gpu": gpu,
+    "grid": grid,
+    "memory": memory,
+}
+"""Each draws by a seed what it draws, if anything."""
+
+
+def over(cases: Iterable[Case], encoders: Sequence[str], decoders: Sequence[str]) -> list[Case]:
+    """Each case with every pairing of the mixers; where one does not matter, once."""
+    found: dict[str, Case] = {}
+    for one in cases:
+        for encoder in encoders:
+            for decoder in decoders:
+                sizes = replace(one.sizes, encoder=encoder, decoder=decoder)
+                other = replace(one, sizes=sizes)
+                found.setdefault(f"{other.row} {other.implementations}", _attending(other))
+    return list(found.values())
+
+
+def _attending(one: Case) -> Case:
+    """The case itself or, where all mixers that matter to it attend, of one implementation."""
+    halves = [name for name in ("encoder", "decoder") if name in one.subject.sizes]
+    expands = any(not Mixer.parse(getattr(one.sizes, half)).attends for half in halves)
+    if expands or "literal" not in one.subject.implementations:
+        return one
+    # the model's other half, which does not matter, attends too
+    sizes = replace(one.sizes, encoder=ATTENTION, decoder=ATTENTION)
+    return replace(one, implementations=(ATTENTION,), sizes=sizes)

@@ -1,0 +1,129 @@
+"""``captionbench counts``: what needs no clock, held to a baseline that is committed.
+
+Operations and bytes kept for the backward pass follow from the formulas, so they are equal on every
+machine, and a difference is a difference in the code. How many operators are dispatched and how
+many bytes are held at the peak can change with PyTorch too: they are shown and not held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from benchmarks.files import read_json, write_atomically
+from benchmarks.perf import resources
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.case import Case, settings
+
+HELD = ("flops", "saved bytes")
+BASELINE = Path(__file__).with_name("counts.json")
+Counts = dict[str, dict[str, int]]
+
+_small = partial(
+    suites.case,
+    batch=2,
+    length=16,
+    tokens=8,
+    d_model=32,
+    d_ff=64,
+    heads=4,
+    layers=2,
+    vocabulary=50,
+    d_feature=24,
+    beam=3,
+    encoder="static:8,16,24",
+    decoder="dynamic:4",
+)
+FORMS, READERS = suites.FORMS, suites.READERS
+CASES = [
+    _small("static-operator forward+backward", FORMS),
+    _small("static-layer forward", FORMS),
+    _small("static-layer forward+backward", FORMS),
+    _small("dynamic-operator forward+backward", FORMS),
+    _small("dynamic-layer forward", FORMS),
+    _small("dynamic-layer forward+backward", FORMS),
+    _small("encoder forward+backward", FORMS),
+    _small("decoder forward+backward", FORMS),
+    _small("xe-step", ("literal", "auto"), dropout=0.3),
+    _small("greedy", READERS),
+    _small("beam", READERS),
+]
+"""Small, since what is counted is exact at every size."""
+
+
+def count(case: Case, implementation: str) -> dict[str, int]:
+    """What one call takes on a CPU, with one thread."""
+    device = torch.device("cpu")
+    assert case.subject.make is not None
+    with settings(case.precision, 1):
+        work = case.subject.make(case, implementation, device)
+        taken = resources.count(work.call, work.given, device)
+    if not work.trains:
+        del taken["saved bytes"]
+    return {name: int(value) for name, value in taken.items()}
+
+
+def counted() -> Counts:
+    """The counts of every case and implementation, by row."""
+    return {
+        f"{case.row}: {name}": count(case, name) for case in CASES for name in case.implementations
+    }
+
+
+def held(found: Counts) -> Counts:
+    """Of the counts, those that are held."""
+    return {
+        row: {name: counts[name] for name in HELD if name in counts}
+        for row, counts in found.items()
+    }
+
+
+def differences(found: Counts, baseline: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Where the counts that are held are not the baseline's, a line each."""
+    lines = [f"{row}: no longer counted" for row in baseline if row not in found]
+    for row, counts in held(found).items():
+        for name, now in counts.items():
+            before = baseline.get(row, {}).get(name)
+            if before is None:
+                lines.append(f"{row}: {name} {now}, not in the baseline")
+            elif before != now:
+                lines.append(
+                    f"{row}: {name} {'rose' if now > before else 'fell'}: {before} to {now}"
+                )
+    return lines
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--renew", action="store_true", help="write the baseline anew, to be committed"
+    )
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Count, and compare with the baseline or write it; 1 if a held count differs.
+
+    Raises:
+        InputError: the baseline is missing or no JSON, and is not to be written.
+    """
+    found = counted()
+    if arguments.renew:
+        with write_atomically(BASELINE) as file:
+            file.write(json.dumps(held(found), indent=1, sort_keys=True) + "\n")
+    if arguments.json:
+        print(json.dumps(found, indent=1, sort_keys=True))
+    else:
+        for row, counts in found.items():
+            print(f"{row}\n    " + ", ".join(f"{name} {value}" for name, value in counts.items()))
+    changed = differences(found, read_json(BASELINE, "counts (captionbench counts --renew)"))
+    if not arguments.json:
+        print("\n".join(changed) or f"all {len(found)} as in {BASELINE.name}")
+        if changed:
+            print("if that is meant, say why in the commit, and: captionbench counts --renew")
+    return int(bool(changed))

@@ -1,0 +1,50 @@
+"""The parameters of ExpansionNet v2 for v2's Table VII: counted of the model, without its numbers.
+
+The paper's 38 million are those of the captioner alone: its backbone has five times as many.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from benchmarks import records
+from benchmarks.perf.flops import table_vi
+from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
+from torch_impl.models import Captioner
+
+PAPER, TABLE, ROW = "expansionnet_v2", "VII", "ExpansionNet v2"
+
+
+def counted() -> dict[str, int]:
+    """The parameters of the "captioner" and of its "backbone", Swin-L."""
+    with torch.device("meta"):
+        captioner = Captioner(table_vi.configuration())
+        backbone = SwinTransformer(SwinConfiguration())
+    return {"captioner": _parameters(captioner), "backbone": _parameters(backbone)}
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def make_records() -> list[records.Record]:
+    """The record of the table's only row whose model is here; ratios are to that row."""
+    found = counted()
+    return [
+        records.make(
+            "flops",  # counted, as operations are
+            paper=PAPER,
+            table=TABLE,
+            row=ROW,
+            values={"parameters": found["captioner"], "parameters ratio": 1.0},
+            status="same data",
+            key=records.key_of("parameters", found),
+            details={
+                "assumptions": [
+                    f"parameters: a vocabulary of {table_vi.VOCABULARY:,} words, without the "
+                    f"backbone, Swin-L, which has {found['backbone']:,} more"
+                ]
+            },
+        )
+    ]

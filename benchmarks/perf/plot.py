@@ -1,0 +1,153 @@
+"""Time and memory over expansion coefficients, by implementation: drawn from records alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.figures import Panel, panels
+from benchmarks.perf.cases.case import Case, Sizes
+from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.targets import device_name
+from benchmarks.records import Record
+from torch_impl.layers.transformer import Mixer
+
+AXES = {"encoder": "sum of G", "decoder": "N_E"}
+"""Whose coefficients are below a drawing, and what their sum is called."""
+OTHER = {"encoder": "decoder", "decoder": "encoder"}
+QUANTITIES = ("seconds", "peak bytes")
+
+
+class Place(NamedTuple):
+    """What a curve is of: timings that differ in ``half``'s coefficients and implementation."""
+
+    subject: str
+    half: str
+    device: str
+    precision: str
+    cache: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The timings at one place, all other sizes equal."""
+
+    place: Place
+    made: tuple[Record, ...]
+
+    @property
+    def half(self) -> str:
+        """Whose coefficients vary."""
+        return self.place.half
+
+    @property
+    def about(self) -> str:
+        """What was timed, and where."""
+        sizes = self.made[0]["details"]["case"]["sizes"]
+        other = sizes.get(OTHER[self.half])
+        words = [self.place.subject, f"B={sizes['batch']}", *([other] if other else [])]
+        return f"{', '.join([*words, self.place.precision])}; {self.place.device}{self.place.cache}"
+
+    def coefficient(self, record: Record) -> int:
+        """The sum of the half's coefficients, 0 for attention."""
+        return sum(Mixer.parse(record["details"]["case"]["sizes"][self.half]).coefficients)
+
+    def panel(self, quantity: str) -> Panel:
+        """One quantity of them as a drawing."""
+        points: dict[str, dict[int, tuple[float, ...]]] = defaultdict(dict)
+        levels = {}
+        for record in self.made:
+            values, name = record["values"], record["details"]["implementation"]
+            if quantity not in values:
+                continue
+            value = values[quantity]
+            bounds = values.get(f"{quantity} low", value), values.get(f"{quantity} high", value)
+            if x := self.coefficient(record):
+                points[name][x] = (value, *bounds)
+            else:
+                levels[ATTENTION] = value
+        lines = {
+            name: (sorted(at), *zip(*(at[x] for x in sorted(at)), strict=True))
+            for name, at in points.items()
+        }
+        return Panel(self.about.replace("; ", "\n"), lines, levels, AXES[self.half], quantity)
+
+
+def curves(made: Sequence[Record]) -> list[Curve]:
+    """What was timed at two sums of coefficients or more, one curve for each subject, half, device.
+
+    Where the other half varied too (every pairing, say), the curve is at v2's or, without it, at
+    the one with the most points.
+    """
+    groups: dict[tuple[Place, str], list[Record]] = defaultdict(list)
+    for record in records.newest(made):
+        if "seconds" not in record["values"]:
+            continue
+        case, device = record["details"]["case"], record["device"]["kind"]
+        warm = device == "cuda" and record["details"].get("cache") == "warm"
+        cache = ", cache warm" if warm else ""
+        for half in AXES:
+            if half in case["sizes"]:
+                others = {name: v for name, v in case["sizes"].items() if name != half}
+                place = Place(case["subject"], half, device_name(record), case["precision"], cache)
+                groups[place, str(sorted(others.items()))].append(record)
+    best: dict[Place, Curve] = {}
+    for (place, _), group in groups.items():
+        curve = Curve(place, tuple(group))
+        if place not in best or _weight(curve) > _weight(best[place]):
+            best[place] = curve
+    return [best[place] for place in sorted(best) if _weight(best[place])[1] > 1]
+
+
+def about(curves: Sequence[Curve]) -> str:
+    """What they are over, and which half's coefficients they cannot be over."""
+    drawn = {curve.half for curve in curves}
+    if not drawn:
+        return "nothing to draw yet"
+    left = "".join(f"; of no {half} two sums were timed" for half in AXES if half not in drawn)
+    return f"time and memory over expansion coefficients{left}"
+
+
+def check(cases: Iterable[Case]) -> None:
+    """Find out before timing whether there will be anything to draw.
+
+    Raises:
+        InputError: no two cases differ in the sum of one half's coefficients alone.
+    """
+    sums: dict[Any, set[int]] = defaultdict(set)
+    for case in cases:
+        for half in AXES:
+            if half in case.subject.sizes and case.subject.make:
+                names = [name for name in case.subject.sizes if name != half]
+                sizes = tuple(getattr(case.sizes, name) for name in names)
+                mixer = Mixer.parse(getattr(case.sizes, half))
+                sums[case.subject.name, case.precision, half, sizes].add(sum(mixer.coefficients))
+    if not any(len(found - {0}) > 1 for found in sums.values()):
+        raise InputError(
+            "--plot: nothing is timed at two sums of coefficients, expected --suite grid, or "
+            "several --groups or --num-expansions"
+        )
+
+
+def draw(curves: Sequence[Curve]) -> str:
+    """Curves as one SVG, a row each: time, then memory where it was counted."""
+    return panels([list(_row(curve)) for curve in curves])
+
+
+def _row(curve: Curve) -> Iterator[Panel]:
+    for quantity in QUANTITIES:
+        panel = curve.panel(quantity)
+        if panel.lines:
+            yield panel
+
+
+def _weight(curve: Curve) -> tuple[bool, int]:
+    """Curves at v2's other half come first, then those of more points."""
+    sizes, other = curve.made[0]["details"]["case"]["sizes"], OTHER[curve.half]
+    usual = getattr(Sizes(), other)
+    points = {curve.coefficient(record) for record in curve.made} - {0}
+    return sizes.get(other, usual) == usual, len(points)

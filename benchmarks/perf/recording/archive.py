@@ -1,0 +1,137 @@
+"""One file that a stranger can send: a manifest, then the records, as compressed JSON lines.
+
+The manifest, the first line, is an object:
+
+    captionbench   "device record"
+    schema         1
+    suite, device, commit, clean, code, versions, time
+    stages         {name: true if nothing of it was left}
+    failed         {row: why}: what the device could not do, for lack of memory, say
+    tiny           whether the sizes were the smallest, to try the command
+    records        how many lines follow
+    sha256         of all of them, as they are
+
+Nothing in it says whose machine it is: no names of users, hosts or folders.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.files import (
+    read_bytes,
+    sha256,
+    slug,
+    write_atomically,
+)
+from benchmarks.records import Record
+
+KIND, SCHEMA = "device record", 1
+ENDING = ".captionbench.jsonl.gz"
+MAGIC = b"\x1f\x8b"
+LARGEST = 2**30
+"""Bytes of records that are unpacked: beyond it a file is a mistake, or worse."""
+
+
+def pack(
+    made: Sequence[Record],
+    *,
+    suite: str,
+    device: Mapping[str, Any],
+    stages: Mapping[str, bool],
+    failed: Mapping[str, str],
+    tiny: bool,
+) -> bytes:
+    """The records, the newest of each slot, with a manifest; equal for equal arguments but time."""
+    lines = _lines(records.newest(made))
+    environment = records.environment()
+    manifest = {
+        "captionbench": KIND,
+        "schema": SCHEMA,
+        "suite": suite,
+        "device": dict(device),
+        **{name: environment[name] for name in ("commit", "clean", "code", "versions")},
+        "stages": dict(stages),
+        "failed": dict(failed),
+        "tiny": tiny,
+        "records": lines.count(b"\n"),
+        "sha256": sha256(lines),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return gzip.compress(_lines([manifest]) + lines, mtime=0)
+
+
+def _lines(values: Sequence[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(value, sort_keys=True) + "\n" for value in values).encode()
+
+
+def name(device: Mapping[str, Any]) -> str:
+    """The file's name: device, commit and day."""
+    commit = (records.environment()["commit"] or "unknown")[:10]
+    device_name = slug(device["name"]) or "device"
+    return f"{device_name}-{commit}-{datetime.now(UTC):%Y-%m-%d}{ENDING}"
+
+
+def write(data: bytes, path: Path) -> None:
+    """Write a packed file, whole or not at all."""
+    with write_atomically(path, "wb") as file:
+        file.write(data)
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file, packed or plain JSON lines; every one of them is checked.
+
+    Raises:
+        InputError: the file is missing, cut, changed, of another schema, or no file of records;
+            or made with the smallest sizes, whose times mean nothing.
+    """
+    data = read_bytes(path, "records")
+    if not data:
+        raise InputError(f"{path}: is empty, expected records")
+    if not data.startswith(MAGIC):
+        return records.parse(data, str(path))
+    text = _unpacked(data, path)
+    first, _, lines = text.partition(b"\n")
+    manifest = _manifest(first, path)
+    if sha256(lines) != manifest["sha256"]:
+        raise InputError(f"{path}: its records are not those that were packed (SHA-256 differs)")
+    made = records.parse(lines, str(path), first=2)
+    if len(made) != manifest["records"]:
+        raise InputError(f"{path}: {len(made)} records, its manifest says {manifest['records']}")
+    if manifest["tiny"]:
+        raise InputError(f"{path}: made with --tiny, whose times mean nothing; record without it")
+    return made
+
+
+def _unpacked(data: bytes, path: Path) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cut off or damaged ({error}); ask for it again") from None
+    if len(text) > LARGEST:
+        raise InputError(f"{path}: over {LARGEST} bytes unpacked, expected a device record")
+    return text
+
+
+def _manifest(line: bytes, path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(line)
+    except (ValueError, RecursionError):
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("captionbench") != KIND:
+        raise InputError(f"{path}: no manifest, expected a file from `captionbench record`")
+    if manifest.get("schema") != SCHEMA:
+        raise InputError(f"{path}: schema {manifest.get('schema')!r}, expected {SCHEMA}")
+    if missing := {"records", "sha256", "tiny"} - set(manifest):
+        raise InputError(f"{path}: its manifest does not say {', '.join(sorted(missing))}")
+    return manifest

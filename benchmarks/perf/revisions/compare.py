@@ -1,0 +1,344 @@
+"""``captionbench compare``: is one revision slower than another, or does it take more?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.devices import check_device
+from benchmarks.errors import InputError
+from benchmarks.perf.revisions import session
+from benchmarks.perf.revisions.processes import ended_in_order
+from benchmarks.perf.revisions.revisions import (
+    Revision,
+    Tree,
+    checked_out,
+    resolve,
+)
+from benchmarks.perf.revisions.session import Outcome, Settings
+from benchmarks.perf.revisions.suite import BENCHMARKS, chosen
+from benchmarks.perf.revisions.worker import CLOCKS
+from benchmarks.perf.run import describe
+from benchmarks.records import ROOT, Record
+
+TABLE = "revisions"
+USUAL = Settings()
+MOST_PROCESSES = 16
+SHOWN = 3
+"""Lines on what one revision does wrong in one benchmark."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument("a", metavar="REV_A", help="a commit, a tag or a branch: the baseline")
+    parser.add_argument(
+        "b", metavar="REV_B", nargs="?", help="another (default: the working tree as it is)"
+    )
+    configure_measurement(parser)
+    parser.add_argument(
+        "--counts-only",
+        action="store_true",
+        help="time nothing: a gate on what is counted, the same on every run",
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        metavar="N",
+        help="time N times over, by fresh processes, and count the verdicts: of equal revisions, "
+        "the false alarms",
+    )
+    parser.add_argument(
+        "--plant",
+        nargs="+",
+        default=[],
+        metavar="FACTOR:NAME",
+        help="to test the test: slow B down in a benchmark, as 1.10:dynamic-operator",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="append the records here")
+
+
+def configure_measurement(parser: argparse.ArgumentParser) -> None:
+    """Add the options on what is measured and how."""
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help=f"the benchmarks whose names begin so: {', '.join(BENCHMARKS)}",
+    )
+    parser.add_argument("--implementation", metavar="NAME", help="other than each one's usual")
+    parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
+    parser.add_argument("--threads", type=int, default=1, help="of the CPU (default: 1)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=USUAL.seconds,
+        help=f"that are computed for each benchmark (default: {USUAL.seconds:g})",
+    )
+    parser.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        help="cpu: the time that a process computed (default, on one thread of a CPU); wall: also "
+        "what it waited, for others too",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=USUAL.processes,
+        metavar="K",
+        help=f"a side, of A, of A again and of B (default: {USUAL.processes})",
+    )
+    parser.add_argument(
+        "--smallest",
+        type=float,
+        default=100 * USUAL.smallest,
+        metavar="PERCENT",
+        help=f"the smallest change that matters (default: {100 * USUAL.smallest:g})",
+    )
+    parser.add_argument("--json", action="store_true", help="print the records")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare and print; 1 if B is wrong, slower, lost, or takes more of what is counted.
+
+    Lost is what A runs and B does not.
+
+    Raises:
+        InputError: a revision, device or option that is none; nothing could be compared.
+    """
+    if arguments.plant and arguments.counts_only:
+        raise InputError("--plant: expected without --counts-only, by which nothing is timed")
+    settings = settings_of(arguments, _plants(arguments.plant))
+    if arguments.repeat < 1:
+        raise InputError(f"--repeat {arguments.repeat}: expected at least 1")
+    what = chosen(arguments.only, arguments.implementation)
+    revisions = [resolve(ROOT, name) for name in (arguments.a, arguments.b)]
+    made: list[Record] = []
+    verdicts: dict[str, Counter[str]] = {}
+    regressed = False
+    with progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
+        checked = session.check(trees, what, settings, say)
+        for _ in range(arguments.repeat):
+            began = time.perf_counter()
+            timed = not arguments.counts_only
+            outcomes = session.time(trees, checked, settings, say) if timed else checked
+            wall_s = time.perf_counter() - began
+            found = [record(outcome, trees, settings, wall_s) for outcome in outcomes]
+            if arguments.out:
+                records.append(found, arguments.out)
+            made += found
+            regressed |= any(outcome.regressed for outcome in outcomes)
+            for outcome in outcomes:
+                verdicts.setdefault(outcome.benchmark.name, Counter())[outcome.verdict] += 1
+            if not arguments.json:
+                say.write("\n".join(lines(outcomes, revisions)), file=sys.stdout)
+    if arguments.json:
+        print(json.dumps(made, indent=2))
+    elif arguments.repeat > 1:
+        for name, counter in verdicts.items():
+            said = ", ".join(f"{n} {verdict}" for verdict, n in counter.most_common())
+            print(f"{name}: {said} of {arguments.repeat}")
+    refuse_nothing(outcomes, revisions)
+    return int(regressed)
+
+
+def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Settings:
+    """The options as settings.
+
+    Raises:
+        InputError: a value that cannot be, a device that is not there.
+    """
+    cores = records.environment()["device"]["cores"]
+    if not 1 <= arguments.threads <= cores:
+        raise InputError(f"--threads {arguments.threads}: expected a number from 1 to {cores}")
+    if not 0 < arguments.seconds < math.inf:
+        raise InputError(f"--seconds {arguments.seconds}: expected above 0")
+    if not 2 <= arguments.processes <= MOST_PROCESSES:
+        raise InputError(f"--processes {arguments.processes}: expected 2 to {MOST_PROCESSES}")
+    if not 0 <= arguments.smallest < 100:
+        raise InputError(
+            f"--smallest {arguments.smallest}: expected a percentage from 0 to below 100"
+        )
+    check_device(arguments.device)
+    return Settings(
+        arguments.device,
+        arguments.threads,
+        arguments.seconds,
+        _clock(arguments),
+        arguments.processes,
+        arguments.smallest / 100,
+        plant,
+    )
+
+
+def _clock(arguments: argparse.Namespace) -> str:
+    """What is asked for, or what leaves out most noise and nothing of the work.
+
+    Raises:
+        InputError: the CPU's time is asked for, where it is not what the work takes.
+    """
+    alone = arguments.device == "cpu" and arguments.threads == 1
+    if arguments.clock == "cpu" and not alone:
+        raise InputError("--clock cpu: expected one thread of a CPU, which then does all the work")
+    return arguments.clock or ("cpu" if alone else "wall")
+
+
+def _plants(texts: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for text in texts:
+        factor, _, name = text.partition(":")
+        try:
+            more = float(factor) - 1
+        except ValueError:
+            more = math.nan
+        if not 0 < more <= 9 or name not in BENCHMARKS:
+            raise InputError(
+                f"--plant {text}: expected a factor above 1, up to 10, and a benchmark, as "
+                f"1.10:{next(iter(BENCHMARKS))}"
+            )
+        found[name] = round(more, 6)
+    return found
+
+
+class progress(tqdm):  # noqa: N801  (used as a function)
+    """A line on stderr that says what is going on."""
+
+    def __init__(self) -> None:
+        super().__init__(file=sys.stderr, bar_format="{desc} ({elapsed})", disable=None)
+
+    def __call__(self, text: str) -> None:
+        """Say it."""
+        self.set_description_str(text)
+
+
+def refuse_nothing(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> None:
+    """Raises InputError where nothing at all could be run: a mistake, not a result."""
+    if any(outcome.verdict != "not run" for outcome in outcomes):
+        return
+    why = next(_reasons(outcomes[0], revisions), "no reason given")
+    raise InputError(f"nothing could be measured: {outcomes[0].benchmark.name}: {why}")
+
+
+def _reasons(outcome: Outcome, revisions: Sequence[Revision]) -> Any:
+    for revision, checked in zip(revisions, outcome.checked, strict=True):
+        if checked.refused:
+            yield f"{revision.name} {checked.refused}"
+        fails = f"{revision.name} ({revision.label}) fails verification"
+        for line in checked.wrong[:SHOWN]:
+            yield f"{fails}: {line}"
+        if (more := len(checked.wrong) - SHOWN) > 0:
+            yield f"{fails}: {more} more"
+    if outcome.refused:
+        yield outcome.refused
+
+
+def lines(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> list[str]:
+    """What is printed of a session."""
+    sides = zip("AB", revisions, strict=False)
+    found = ["; ".join(f"{side}: {r.name} ({r.label})" for side, r in sides)]
+    for outcome in outcomes:
+        found.append(f"{outcome.benchmark.name} ({outcome.implementation}): {outcome.verdict}")
+        found += [f"  {reason}; not timed" for reason in _reasons(outcome, revisions)]
+        if outcome.verdict == "lost":
+            found.append("  A runs it and B does not: a regression")
+        if outcome.comparison:
+            found.append(f"  {_times(outcome)}")
+        if all(one.sound for one in outcome.checked):
+            found.append(f"  {_counts(outcome)}")
+    return found
+
+
+def _times(outcome: Outcome) -> str:
+    compared = outcome.comparison
+    assert compared is not None
+    ms = [
+        f"{side} {1000 * compared.seconds[side].value:.4g} ms"
+        for side in ("A", "B")
+        if side in compared.seconds
+    ]
+    words = [", ".join(ms)]
+    if ratio := compared.ratio:
+        words[0] += f": {ratio.value:.3f} times as fast [{ratio.low:.3f}, {ratio.high:.3f}]"
+    words.append(f"A/A floor {compared.floor:.3f}")
+    words.append(f"{compared.rounds} rounds")
+    if compared.thrown:
+        words.append(f"{compared.thrown} thrown away: the clock jumped")
+    return "; ".join(words)
+
+
+def _counts(outcome: Outcome) -> str:
+    first, last = outcome.checked[0].counts, outcome.checked[-1].counts
+    grown, unsteady = outcome.grown, outcome.unsteady
+    cells = []
+    for name, value in last.items():
+        if value is None:
+            was = " (was steady: a regression)" if name in unsteady else ""
+            cells.append(f"{name} not steady{was}")
+        else:
+            cells.append(f"{name} {value:,}" + _change(grown.get(name)))
+    return "; ".join([*cells, *(f"{name} not counted" for name in first if name not in last)])
+
+
+def _change(by: int | None) -> str:
+    return "" if not by else f" ({by:+,}{', more than before' if by > 0 else ''})"
+
+
+def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: float) -> Record:
+    """What a session found out about one benchmark, to be kept."""
+    compared = outcome.comparison
+    counts = outcome.checked[-1].counts
+    values: dict[str, float] = {n: value for n, value in counts.items() if value is not None}
+    if compared:
+        side = "B" if "B" in compared.seconds else "A"
+        for name, estimate in (("seconds", compared.seconds[side]), ("ratio", compared.ratio)):
+            if estimate:
+                values[name] = estimate.value
+                values[f"{name} low"], values[f"{name} high"] = estimate.low, estimate.high
+        values["floor"] = compared.floor
+    measured = trees[-1].revision
+    against = trees[0].revision if len(trees) > 1 else None
+    case = outcome.benchmark.case(outcome.implementation)
+    described = describe(torch.device(settings.device), settings.threads)
+    planted = settings.plant.get(outcome.benchmark.name)
+    details = {
+        "benchmark": outcome.benchmark.name,
+        "implementation": outcome.implementation,
+        "case": case.to_dict(),
+        "revision": {"commit": measured.commit, "dirty": measured.dirty},
+        "against": against and {"commit": against.commit, "dirty": against.dirty},
+        "verdict": outcome.verdict,
+        "regressed": outcome.regressed,
+        "grown": outcome.grown,
+        "unsteady": outcome.unsteady,
+        "wrong": list(outcome.checked[-1].wrong),
+        "refused": outcome.refused or [one.refused for one in outcome.checked],
+        "processes": settings.processes,
+        "thrown": compared.thrown if compared else 0,
+        "smallest": settings.smallest,
+        "clock": settings.clock,
+        "planted": 1 + planted if planted else None,
+    }
+    return records.make(
+        "comparison",
+        paper="all",
+        table=TABLE,
+        row=f"{outcome.benchmark.name}: {outcome.implementation}",
+        values=values,
+        status="embedded",
+        key=records.key_of("comparison", details, described, wall_s),
+        n=compared.rounds if compared else None,
+        device=described,
+        details=details,
+        wall_s=wall_s,
+    )

@@ -1,0 +1,98 @@
+"""A revision held to the oracle before it is timed.
+
+The oracle is the running checkout's, for both revisions: one judge. A revision's own could be wrong
+in the same way as what it judges, and two judges could each be right about something else. Whoever
+changes what is right makes older revisions wrong, and is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.perf.cases.case import eager
+from benchmarks.perf.revisions.suite import Benchmark
+from benchmarks.verify import own
+from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.hold import hold
+from benchmarks.verify.operators import OPERATORS
+
+EXPANSIONS = {
+    "static_expansion": own.static_expansion,
+    "dynamic_expansion": own.dynamic_expansion,
+}
+
+
+def failures(benchmark: Benchmark, implementation: str, device: str, examples: int) -> list[str]:
+    """What of a benchmark is wrong, a line each: nothing if all that it is held to holds.
+
+    Args:
+        benchmark: whose operators are held to the oracle.
+        implementation: that is to be timed; "auto" stands for all that it may choose from.
+        device: where PyTorch computes.
+        examples: cases for each property.
+    """
+    name = eager(implementation)
+    found = [line for of in benchmark.held_to for line in _failures(of, name, device, examples)]
+    if benchmark.module == "decoding" and not found:
+        found += _reads_otherwise(benchmark, name, device)
+    return found
+
+
+@cache
+def _failures(operator: str, implementation: str, device: str, examples: int) -> tuple[str, ...]:
+    return tuple(
+        f"{candidate.name}: {verdict.property}: {verdict.message}".splitlines()[0]
+        for candidate in _candidates(operator, implementation, device)
+        for verdict in hold(OPERATORS[operator], candidate, examples)
+        if not verdict.passed
+    )
+
+
+def _candidates(operator: str, implementation: str, device: str) -> Iterator[Candidate]:
+    if operator == "cider_d":
+        yield Candidate(partial(_rewards, device=device), operator)
+        return
+    if operator in EXPANSIONS:
+        function = partial(EXPANSIONS[operator], implementation=implementation)
+        yield Candidate(function, f"{operator} ({implementation})", "torch", device)
+        if implementation != "auto":
+            return
+    for name, _, candidate in own.implementations(device):
+        if name == operator:
+            yield candidate
+
+
+def _rewards(candidates: list[list[str]], references: Any, *, device: str) -> Any:
+    """CIDEr-D on tensors, of words: each word is a number."""
+    from torch_impl.cider import CiderD, padded
+
+    words = {w for of in [candidates, *references] for caption in of for w in caption}
+    ids = {word: i for i, word in enumerate(sorted(words))}
+
+    def numbers(captions: list[list[str]]) -> list[list[int]]:
+        return [[ids[word] for word in caption] for caption in captions]
+
+    reward = CiderD([numbers(of) for of in references]).to(device)
+    images = torch.arange(len(candidates), device=device)
+    return reward(padded(numbers(candidates)).to(device), images).cpu().numpy()
+
+
+def _reads_otherwise(benchmark: Benchmark, implementation: str, device: str) -> list[str]:
+    """Whether captions found a token at a time are not those found by reading whole prefixes."""
+    case = benchmark.case(implementation)
+    tiny = replace(case, sizes=case.sizes.tiny())
+    assert tiny.subject.make is not None
+    found = []
+    for name in (implementation, "prefix"):
+        captions = tiny.subject.make(tiny, name, torch.device(device)).call()
+        best = [of[0] if isinstance(of, list) else of for of in captions]
+        found.append(np.array([caption.tokens for caption in best]))
+    if np.array_equal(found[0], found[1]):
+        return []
+    return [f"{benchmark.name} ({implementation}): other captions than by whole prefixes"]

@@ -1,0 +1,101 @@
+"""What a call takes that needs no clock: counted, compared exactly, an increase is a regression."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.perf import resources
+from benchmarks.perf.cases.case import Work
+
+LAUNCHES, BREAKS = "kernel launches", "graph breaks"
+CALLS = 4
+"""How many are counted at most: an optimizer's first steps may take another way than all others."""
+Counts = dict[str, int | None]
+"""None where the calls of one process do not agree."""
+
+
+def count(work: Work, device: torch.device) -> Counts:
+    """FLOPs, bytes kept for the backward pass, peak bytes, operators and graph breaks of a call.
+
+    On CUDA the kernels that were launched too. A count is what two of up to `CALLS` calls agree on.
+    Graph breaks of what the compiler gives up on are left out.
+    """
+    taken = [_once(work, device) for _ in range(2)]
+    found = agreed(taken)
+    while None in found.values() and len(taken) < CALLS:
+        taken.append(_once(work, device))
+        found = agreed(taken)
+    if (breaks := graph_breaks(work)) is not None:
+        found[BREAKS] = breaks
+    return found
+
+
+def agreed(taken: Sequence[Mapping[str, int]]) -> Counts:
+    """Of each name the value that most of at least two calls have, the earlier one of a tie."""
+    found: Counts = {}
+    for name in taken[0]:
+        ((value, times),) = Counter(one[name] for one in taken).most_common(1)
+        found[name] = value if times > 1 else None
+    return found
+
+
+def _once(work: Work, device: torch.device) -> dict[str, int]:
+    taken = resources.count(work.call, work.given, device)
+    found = {name: int(value) for name, value in taken.items()}
+    if not work.trains:
+        del found["saved bytes"]
+    if device.type == "cuda":
+        found[LAUNCHES] = _launches(work, device)
+    return found
+
+
+def _launches(work: Work, device: torch.device) -> int:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        work.call()
+        torch.cuda.synchronize(device)
+    return sum(event.device_type == DeviceType.CUDA for event in profiled.events() or [])
+
+
+def graph_breaks(work: Work) -> int | None:
+    """Where `torch.compile` would leave what it compiles; None if it cannot say."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            explained = torch._dynamo.explain(work.call)()
+        return int(explained.graph_break_count)
+    except Exception:  # it fails by many exceptions, none of which is about what is counted
+        return None
+    finally:
+        logger.setLevel(level)
+        torch._dynamo.reset()
+
+
+def differences(
+    before: Mapping[str, int | None], after: Mapping[str, int | None]
+) -> dict[str, int]:
+    """What is steady in both and not equal, by how much it grew."""
+    both = ((name, was, after.get(name)) for name, was in before.items())
+    return {
+        name: now - was
+        for name, was, now in both
+        if was is not None and now is not None and now != was
+    }
+
+
+def unsettled(before: Mapping[str, int | None], after: Mapping[str, int | None]) -> list[str]:
+    """What is steady in the first and not in the second."""
+    return [
+        name
+        for name, was in before.items()
+        if was is not None and name in after and after[name] is None
+    ]

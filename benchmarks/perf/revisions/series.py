@@ -1,0 +1,158 @@
+"""Comparisons as series: each benchmark over revisions, one device at a time.
+
+A revision's time says little beside that of another session, so none is compared with it. What is
+followed is the chain of ratios, each measured in one session against the revision before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.perf.revisions.revisions import label
+from benchmarks.perf.targets import device_name
+from benchmarks.perf.timing import Estimate
+from benchmarks.records import Record
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One revision's newest record in a series.
+
+    Args:
+        record: of the comparison.
+        number: its place in the series, from 1.
+        reachable: whether the commit is behind HEAD; None where nobody knows.
+        level: how many times as fast as the first of its chain, by ratios of one session each;
+            None where it was not timed.
+        since: that first revision's label: levels of two chains do not compare.
+    """
+
+    record: Record
+    number: int
+    reachable: bool | None
+    level: float | None
+    since: str
+
+    @property
+    def label(self) -> str:
+        """The revision, with a plus where the tree was dirty."""
+        return _label(self.record["details"]["revision"])
+
+    @property
+    def against(self) -> str:
+        """The revision that it was measured against, nothing if none."""
+        against = self.record["details"]["against"]
+        return _label(against) if against else ""
+
+    @property
+    def verdict(self) -> str:
+        """The record's own, with what is counted where that grew or is steady no longer."""
+        details = self.record["details"]
+        grown = [f"more {name}" for name, by in details.get("grown", {}).items() if by > 0]
+        unsteady = [f"{name} not steady" for name in details.get("unsteady", [])]
+        return ", ".join([details["verdict"], *grown, *unsteady])
+
+    @property
+    def ratio(self) -> Estimate | None:
+        """How many times as fast as what it was measured against."""
+        values = self.record["values"]
+        if "ratio" not in values:
+            return None
+        return Estimate(values["ratio"], values["ratio low"], values["ratio high"])
+
+    @property
+    def notes(self) -> str:
+        """What a reader should know of the revision."""
+        said = ["not in history"] if self.reachable is False else []
+        if self.record["details"]["revision"]["dirty"]:
+            said.append("dirty tree")
+        return ", ".join(said)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        names = ("number", "label", "against", "verdict", "level", "since", "reachable")
+        found = {name: getattr(self, name) for name in names}
+        return {**found, "values": self.record["values"], "time": self.record["time"]}
+
+
+Name = tuple[str, str]
+"""A series: benchmark with implementation, and device."""
+
+
+def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, list[Entry]]:
+    """Every series among the records.
+
+    Args:
+        records: of any kinds; comparisons of a revision with itself and of planted ones are tests
+            of the tester, and left out.
+        order: commits, the oldest first. Others, unreachable, come before the first of these that
+            was measured later. Without it all are by time.
+    """
+    place = {commit: i for i, commit in enumerate(order)}
+    grouped: dict[Name, list[Record]] = {}
+    for record in sorted(records, key=lambda r: r["time"]):
+        if record["kind"] == "comparison" and not is_test(record):
+            details = record["details"]
+            name = f"{details['benchmark']} ({details['implementation']})", device_name(record)
+            grouped.setdefault(name, []).append(record)
+    return {name: _entries(of, place) for name, of in sorted(grouped.items())}
+
+
+def is_test(record: Record) -> bool:
+    """Whether a comparison tests the comparing: of a revision with itself, or with a plant."""
+    details = record["details"]
+    return bool(details.get("planted")) or details["revision"] == details["against"]
+
+
+def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]:
+    """``records`` of one series in the order of time."""
+    levels: dict[tuple[Any, ...], tuple[float, str]] = {}
+    newest: dict[tuple[Any, ...], tuple[int, Record, float | None, str]] = {}
+    for time, record in enumerate(records):
+        details, ratio = record["details"], record["values"].get("ratio")
+        revision, against = _same(details["revision"]), _same(details["against"])
+        level, since = None, ""
+        if against in levels and ratio:
+            before, since = levels[against]
+            level = before * ratio
+        elif "seconds" in record["values"]:
+            level, since = 1.0, _label(details["revision"])
+        if level is not None:
+            levels[revision] = level, since
+        newest[revision] = time, record, level, since
+
+    def where(record: Record) -> int | None:
+        return place.get(record["details"]["revision"]["commit"])
+
+    known = [(at, t) for t, r, _, _ in newest.values() if (at := where(r)) is not None]
+
+    def position(found: tuple[int, Record, float | None, str]) -> tuple[int, bool, int]:
+        time, at = found[0], where(found[1])
+        reachable = at is not None
+        if at is None:
+            at = min((other for other, later in known if later > time), default=len(place))
+        return at, reachable, time
+
+    return [
+        Entry(
+            record,
+            number,
+            where(record) is not None if place else None,
+            level,
+            since,
+        )
+        for number, (_, record, level, since) in enumerate(
+            sorted(newest.values(), key=position), start=1
+        )
+    ]
+
+
+def _same(revision: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """Equal for equal revisions."""
+    return (revision["commit"], revision["dirty"]) if revision else ()
+
+
+def _label(revision: Mapping[str, Any]) -> str:
+    return label(revision["commit"], revision["dirty"])

@@ -1,0 +1,263 @@
+"""Two revisions measured side by side in one session: checked, counted, timed in turn.
+
+Times are of many fresh processes: as many of A again as of A, and of B. In every round each makes
+the same number of calls, one process after the other in a new random order, so that whatever else
+the machine does falls on all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.perf.revisions.counts import differences, unsettled
+from benchmarks.perf.revisions.processes import Process, ProcessError, started
+from benchmarks.perf.revisions.revisions import Tree
+from benchmarks.perf.revisions.statistics import LEAST_ROUNDS, Comparison, compare
+from benchmarks.perf.revisions.suite import Benchmark
+
+TURN = 0.003
+"""Seconds that a process computes in a round, or one call: many short rounds settle more than few
+long ones, as what disturbs one call of a busy machine disturbs the next one too."""
+EXAMPLES = 5
+"""Cases of each property that a revision is held to."""
+MOST_ROUNDS = 1000
+LONGEST = 10
+"""How many times as long as it computes a benchmark may take, on a machine that others use too."""
+JUMP = 0.02, 0.1
+"""How far the clock of the day may be from the monotonic one: seconds, and part of a turn."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure.
+
+    Args:
+        device: where revisions compute.
+        threads: of the CPU.
+        seconds: that are computed in rounds, for each benchmark.
+        clock: "cpu", the time that a process computed, or "wall", which others' work is in too.
+        processes: a side, at least 2.
+        smallest: the smallest change that matters, 0.02 being 2 %.
+        plant: of a benchmark, by what part of itself each of B's calls is made to take longer. It
+            tests the tester.
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+    seconds: float = 10.0
+    clock: str = "cpu"
+    processes: int = 4
+    smallest: float = 0.02
+    plant: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Checked:
+    """What one revision gave without a clock.
+
+    Args:
+        builds: whether its ``torch_impl`` can be imported at all.
+        refused: why it cannot be run.
+        wrong: how it fails the oracle.
+        counts: what a call takes, None where calls do not agree.
+    """
+
+    builds: bool = True
+    refused: str = ""
+    wrong: Sequence[str] = ()
+    counts: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it may be timed."""
+        return not self.refused and not self.wrong
+
+
+@dataclass
+class Outcome:
+    """All that a session found out about one benchmark: A and, if there is one, B."""
+
+    benchmark: Benchmark
+    implementation: str
+    checked: Sequence[Checked]
+    comparison: Comparison | None = None
+    refused: str = ""
+
+    @property
+    def grown(self) -> dict[str, int]:
+        """What B takes otherwise than A, by how much more."""
+        if len(self.checked) < 2 or not all(one.sound for one in self.checked):
+            return {}
+        return differences(self.checked[0].counts, self.checked[1].counts)
+
+    @property
+    def unsteady(self) -> list[str]:
+        """What calls of A agree on and calls of B do not."""
+        return unsettled(self.checked[0].counts, self.checked[-1].counts)
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two."""
+        if self.checked[-1].wrong:
+            return "wrong"
+        first, last = self.checked[0], self.checked[-1]
+        if first.sound and last.refused and last.builds:
+            return "lost"
+        if self.refused or not all(one.sound for one in self.checked):
+            return "not run"
+        return self.comparison.verdict if self.comparison else "not timed"
+
+    @property
+    def regressed(self) -> bool:
+        """B is wrong, lost or slower, or anything that is counted grew or is steady no longer."""
+        grown = any(by > 0 for by in self.grown.values())
+        return self.verdict in ("wrong", "lost", "slower") or grown or bool(self.unsteady)
+
+
+def check(
+    trees: Sequence[Tree],
+    chosen: Sequence[tuple[Benchmark, str]],
+    settings: Settings,
+    progress: Progress,
+) -> list[Outcome]:
+    """Every benchmark verified and counted in each tree; what is wrong is not counted."""
+    running: list[Process | str] = []
+    outcomes = []
+    processes: list[Process] = []
+    try:
+        for tree in trees:
+            processes.append(Process(tree, settings.device, settings.threads))
+        for process in processes:
+            try:
+                process.receive()
+                running.append(process)
+            except ProcessError as error:
+                running.append(str(error))
+        for benchmark, implementation in chosen:
+            progress(f"{benchmark.name}: verified and counted")
+            # both at once: nothing is timed here
+            checked = [Checked() for _ in trees]
+            what = {"name": benchmark.name, "implementation": implementation}
+            # made first: what a revision lacks is not wrong
+            _step(running, checked, "prepare", "", **what, clock=settings.clock)
+            _step(running, checked, "verify", "wrong", **what, examples=EXAMPLES)
+            _step(running, checked, "count", "counts")
+            outcomes.append(Outcome(benchmark, implementation, checked))
+    finally:
+        for process in processes:
+            process.close()
+    return outcomes
+
+
+def _step(
+    running: Sequence[Process | str],
+    checked: Sequence[Checked],
+    method: str,
+    into: str,
+    **what: object,
+) -> None:
+    """Ask all that are still sound, then wait for all."""
+    asked = []
+    for process, one in zip(running, checked, strict=True):
+        if isinstance(process, str):
+            one.builds, one.refused = False, process
+        elif one.sound:
+            process.send(method, **what)
+            asked.append((process, one))
+    for process, one in asked:
+        try:
+            value = process.receive()
+            if into:
+                setattr(one, into, value)
+        except ProcessError as error:
+            one.refused = str(error)
+
+
+def time(
+    trees: Sequence[Tree], outcomes: Sequence[Outcome], settings: Settings, progress: Progress
+) -> list[Outcome]:
+    """The outcomes again, those that are sound in each tree timed by fresh processes."""
+    copies = [Outcome(o.benchmark, o.implementation, o.checked) for o in outcomes]
+    sound = [o for o in copies if all(one.sound for one in o.checked)]
+    if not sound:
+        return copies
+    sides = {"A": trees[0], "A again": trees[0]}
+    if len(trees) > 1:
+        sides["B"] = trees[1]
+    progress(f"{settings.processes * len(sides)} processes started")
+    # one of each side after the other: whichever is started last is no side's
+    of = [tree for _ in range(settings.processes) for tree in sides.values()]
+    try:
+        with started(of, settings.device, settings.threads) as processes:
+            groups = {side: processes[i :: len(sides)] for i, side in enumerate(sides)}
+            for outcome in sound:
+                progress(f"{outcome.benchmark.name}: timed")
+                try:
+                    outcome.comparison = _timed(groups, outcome, settings)
+                except ProcessError as error:
+                    outcome.refused = str(error)
+    except ProcessError as error:
+        for outcome in sound:
+            outcome.refused = outcome.refused or str(error)
+    return copies
+
+
+def _timed(
+    groups: Mapping[str, Sequence[Process]], outcome: Outcome, settings: Settings
+) -> Comparison:
+    name = outcome.benchmark.name
+    what = {"name": name, "implementation": outcome.implementation, "clock": settings.clock}
+    # in the order of starting: one of each side after the other
+    usual = [
+        (side, process, process.ask("prepare", **what))
+        for of in zip(*groups.values(), strict=True)
+        for side, process in zip(groups, of, strict=True)
+    ]
+    calls = max(1, round(TURN / min(seconds for side, _, seconds in usual if side == "A")))
+    planted = settings.plant.get(name, 0.0)
+    asked = [(process, planted if side == "B" else 0.0) for side, process, _ in usual]
+    rounds, thrown = _rounds(asked, calls, settings)
+    if len(rounds) < LEAST_ROUNDS:
+        raise ProcessError(
+            f"the clock jumped: {thrown} of {len(rounds) + thrown} rounds were thrown away"
+        )
+    times = np.array(rounds).T
+    sides = {side: times[i :: len(groups)] for i, side in enumerate(groups)}
+    return compare(sides, thrown, settings.smallest)
+
+
+def _rounds(
+    asked: Sequence[tuple[Process, float]], calls: int, settings: Settings
+) -> tuple[list[list[float]], int]:
+    """The median call's seconds of each process in each round, and how many rounds were thrown."""
+    order = np.random.default_rng(0)
+    kept: list[list[float]] = []
+    thrown = 0
+    computed, began = 0.0, perf_counter()
+    while len(kept) + thrown < MOST_ROUNDS:
+        waited = perf_counter() - began > LONGEST * settings.seconds
+        if max(len(kept), thrown) >= LEAST_ROUNDS and (computed >= settings.seconds or waited):
+            break
+        answers = [([0.0], 0.0, 0.0)] * len(asked)
+        for i in order.permutation(len(asked)):
+            process, planted = asked[i]
+            answers[i] = process.ask("turn", calls=calls, clock=settings.clock, planted=planted)
+        computed += sum(sum(seconds) for seconds, _, _ in answers)
+        if all(steady(monotonic, day) for _, monotonic, day in answers):
+            kept.append([median(seconds) for seconds, _, _ in answers])
+        else:
+            thrown += 1
+    return kept, thrown
+
+
+def steady(monotonic: float, day: float) -> bool:
+    """Whether two clocks agree on how long something took: neither jumped, nobody slept."""
+    absolute, relative = JUMP
+    return monotonic > 0 and abs(day - monotonic) <= absolute + relative * monotonic

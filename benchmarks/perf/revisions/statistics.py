@@ -1,0 +1,120 @@
+"""When one revision is slower than another: intervals over processes, and a verdict.
+
+Two processes of the same program differ, by where their memory lies and what ran beside them, and
+no number of rounds within them shows by how much. So the process is the unit. It gives one number:
+the mean, over all other processes, of the median over rounds of how much longer its calls took.
+Differences of equal processes are symmetric whatever the noise is, so their median is not biased
+by it; and a change of B shifts all of its differences from A alike, so it is measured whole.
+Student's interval is over those numbers. Their variance is pooled over A, A again and B: if nothing
+changed, all are the same program, which is exactly when a verdict must not be given.
+
+A bootstrap over so few processes would be too narrow: resampling k of them underestimates the
+variance by (k - 1) / k, and knows nothing of how uncertain the variance is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.perf.timing import CONFIDENCE as OF_FLOOR
+from benchmarks.perf.timing import Estimate
+
+CONFIDENCE = 99.0
+"""Percent, of ratios and times: a set of benchmarks has as many chances of a false alarm."""
+LEAST_ROUNDS = 5
+DRAWS = 10**6
+
+Times = npt.NDArray[np.float64]
+"""Seconds a call: (processes, rounds)."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the rounds of one benchmark say.
+
+    Args:
+        seconds: a call, by side; not to be compared with another session's.
+        floor: the A/A floor, at least 1: as far from 1 as A again may be from A.
+        ratio: how many times as fast B is as A, both of A's halves taken together; None without B.
+        verdict: "faster", "slower", "same", "not settled"; without B "first".
+        rounds: that count.
+        thrown: rounds in which a clock jumped.
+    """
+
+    seconds: Mapping[str, Estimate]
+    floor: float
+    ratio: Estimate | None
+    verdict: str
+    rounds: int
+    thrown: int
+
+
+def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:
+    """The comparison of sides "A" and "A again" and, where it is there, "B".
+
+    Args:
+        sides: as many rounds of each, of at least two processes each.
+        thrown: rounds that were thrown away.
+        smallest: the smallest change that matters, 0.02 being 2 %: an interval within is "same".
+
+    Raises:
+        ValueError: a side has fewer than two processes, or no rounds.
+    """
+    for side, times in sides.items():
+        if times.ndim != 2 or times.shape[0] < 2 or times.shape[1] < 1:
+            raise ValueError(f"{side} is {times.shape}, expected (processes >= 2, rounds >= 1)")
+    logs = {side: np.log(times) for side, times in sides.items()}
+    every = np.concatenate(list(logs.values()))
+    longer = np.median(every[:, None] - every, axis=2).mean(axis=1)
+    ends = np.cumsum([len(x) for x in logs.values()])
+    of = dict(zip(logs, np.split(longer, ends[:-1]), strict=True))
+    freedom = sum(len(x) - 1 for x in of.values())
+    deviation = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in of.values()) / freedom)
+
+    def interval(difference: float, *counts: int, confidence: float = CONFIDENCE) -> Estimate:
+        half = (
+            quantile(freedom, confidence) * deviation * np.sqrt(sum(1 / count for count in counts))
+        )
+        low, value, high = np.exp([difference - half, difference, difference + half])
+        return Estimate(float(value), float(low), float(high))
+
+    usual = float(np.median(every, axis=1).mean())
+    seconds = {side: interval(usual + float(x.mean()), len(x)) for side, x in of.items()}
+    a, again = of["A"], of["A again"]
+    same = interval(float(a.mean() - again.mean()), len(a), len(again), confidence=OF_FLOOR)
+    floor = max(same.high, 1 / same.low)
+    rounds = every.shape[1]
+    if "B" not in of:
+        return Comparison(seconds, floor, None, "first", rounds, thrown)
+    both, b = np.concatenate([a, again]), of["B"]
+    ratio = interval(float(both.mean() - b.mean()), len(both), len(b))
+    settled = rounds >= LEAST_ROUNDS and thrown <= rounds
+    said = verdict(ratio, floor, smallest) if settled else "not settled"
+    return Comparison(seconds, floor, ratio, said, rounds, thrown)
+
+
+def verdict(ratio: Estimate, floor: float, smallest: float) -> str:
+    """What may be said of a ratio.
+
+    "same": the interval lies within the smallest change that matters. "slower" and "faster": it
+    excludes 1, and the ratio itself is beyond the floor. Else "not settled".
+    """
+    if ratio.low >= 1 / (1 + smallest) and ratio.high <= 1 + smallest:
+        return "same"
+    if ratio.high < 1 and ratio.value < 1 / floor:
+        return "slower"
+    if ratio.low > 1 and ratio.value > floor:
+        return "faster"
+    return "not settled"
+
+
+@cache
+def quantile(freedom: int, confidence: float) -> float:
+    """How many standard errors the interval reaches: Student's quantile, to three digits."""
+    drawn = np.random.default_rng(0).standard_t(freedom, DRAWS)
+    return float(np.percentile(np.abs(drawn), confidence))

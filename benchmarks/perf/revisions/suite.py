@@ -1,0 +1,132 @@
+"""The benchmarks that revisions are compared by: the project's operators at sizes of milliseconds.
+
+They are subjects of `benchmarks.speed` with smaller sizes. Each module of theirs is imported only
+for a benchmark of its own, so that what a revision lacks takes no other benchmark with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.errors import InputError
+from benchmarks.perf.cases.case import (
+    Case,
+    Sizes,
+    Subject,
+    eager,
+)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A subject at fixed sizes.
+
+    Args:
+        name: as on the command line and in records.
+        module: of `benchmarks.speed`, that has the subject.
+        subject: its name.
+        implementation: the one that is timed unless told otherwise.
+        held_to: the operators of `captionbench verify` that must hold before anything is timed.
+        sizes: those that are not `Sizes`' own.
+    """
+
+    name: str
+    module: str
+    subject: str
+    implementation: str
+    held_to: tuple[str, ...]
+    sizes: Mapping[str, int | float] = field(default_factory=dict)
+
+    def find(self) -> Subject:
+        """The subject, of whichever ``torch_impl`` this process has imported."""
+        module = importlib.import_module(f"benchmarks.perf.cases.{self.module}")
+        return next(subject for subject in module.SUBJECTS if subject.name == self.subject)
+
+    def case(self, implementation: str) -> Case:
+        """What is timed."""
+        sizes = Sizes(**self.sizes)  # type: ignore[arg-type]
+        return Case(self.find(), (implementation,), sizes)
+
+
+SMALL = {"d_model": 128, "d_ff": 512, "layers": 1, "vocabulary": 1000, "length": 49}
+"""A captioner that takes a step or finds a caption in some 25 ms."""
+
+BENCHMARKS = {
+    one.name: one
+    for one in (
+        Benchmark(
+            "static-operator",
+            "layers",
+            "static-operator forward+backward",
+            "auto",
+            ("static_expansion",),
+            {"batch": 1, "length": 49},
+        ),
+        Benchmark(
+            "static-layer",
+            "layers",
+            "static-layer forward",
+            "auto",
+            ("static_expansion",),
+            {"batch": 1, "length": 49},
+        ),
+        Benchmark(
+            "dynamic-operator",
+            "layers",
+            "dynamic-operator forward+backward",
+            "auto",
+            ("dynamic_expansion",),
+            {"batch": 4},
+        ),
+        Benchmark(
+            "training-step",
+            "models",
+            "xe-step",
+            "auto",
+            ("captioner", "cross_entropy"),
+            {**SMALL, "batch": 2, "dropout": 0.1},
+        ),
+        Benchmark(
+            "beam-search",
+            "decoding",
+            "beam",
+            "incremental",
+            ("captioner", "beam_search"),
+            {**SMALL, "batch": 1},
+        ),
+        Benchmark("reward", "reward", "reward", "tensors", ("cider_d",), {"candidates": 48}),
+    )
+}
+
+
+def chosen(
+    beginnings: Sequence[str] | None, implementation: str | None
+) -> list[tuple[Benchmark, str]]:
+    """The benchmarks whose names begin so (all without any), each with what is timed of it.
+
+    Raises:
+        InputError: none begins so, or none has that implementation.
+    """
+    found = list(BENCHMARKS.values())
+    for beginning in beginnings or []:
+        if not any(one.name.startswith(beginning) for one in found):
+            raise InputError(
+                f"--only {beginning}: no such benchmark, expected the beginning of one of "
+                f"{', '.join(BENCHMARKS)}"
+            )
+    if beginnings:
+        found = [one for one in found if one.name.startswith(tuple(beginnings))]
+    if implementation is None:
+        return [(one, one.implementation) for one in found]
+    having = [
+        (one, implementation) for one in found if implementation in one.find().implementations
+    ]
+    if not having:
+        known = {name for one in found for name in one.find().implementations}
+        raise InputError(
+            f"--implementation {implementation}: none of these benchmarks has it, expected one of "
+            f"{', '.join(sorted(name for name in known if eager(name) == name))}"
+        )
+    return having

@@ -1,0 +1,175 @@
+"""The process that has one revision's ``torch_impl``, and this checkout's everything else.
+
+It is started by `benchmarks.perf.revisions.processes`, is asked one thing at a time and answers
+it. At the top only what has nothing to do with ``torch_impl``: that must come from the revision, and
+does because it is imported first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from benchmarks.perf.clock import clocks
+
+ROOT = Path(__file__).resolve().parents[3]
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
+CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
+
+
+class ForeignCodeError(Exception):
+    """A module is not from where it should be."""
+
+
+class Worker:
+    """What can be asked of the process.
+
+    Args:
+        tree: the folder that has the revision's ``torch_impl``.
+        device: where it computes.
+        threads: of the CPU.
+
+    Raises:
+        Exception: whatever importing that ``torch_impl`` raises.
+    """
+
+    def __init__(self, tree: Path, device: str, threads: int) -> None:
+        sys.path.insert(0, str(tree))
+        importlib.import_module("torch_impl")
+        sys.path.remove(str(tree))
+        # an editable installation would find in its own checkout what the revision lacks
+        sys.meta_path[:] = [
+            f for f in sys.meta_path if "__editable__" not in getattr(f, "__module__", "")
+        ]
+        self.tree = tree
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision("highest")
+        self.device = torch.device(device)
+        self.work: Any = None
+
+    def verify(self, name: str, implementation: str, examples: int) -> list[str]:
+        """How the revision fails the running checkout's oracle: nothing if it holds."""
+        from benchmarks.perf.revisions import correctness, suite
+
+        found = correctness.failures(
+            suite.BENCHMARKS[name], implementation, str(self.device), examples
+        )
+        self.check_origin()
+        return found
+
+    def prepare(self, name: str, implementation: str, clock: str) -> float:
+        """Make the benchmark's work, and call it until it is warm: the seconds of a call."""
+        from benchmarks.perf.revisions import suite
+
+        self.work = None
+        gc.collect()
+        case = suite.BENCHMARKS[name].case(implementation)
+        assert case.subject.make is not None
+        self.work = case.subject.make(case, implementation, self.device)
+        self.check_origin()
+        seconds, _, _ = self.turn(4, clock, 0.0)
+        gc.collect()
+        gc.freeze()  # what is there now stays: later collections are quick
+        gc.disable()
+        return min(seconds)
+
+    def count(self) -> dict[str, int | None]:
+        """What a call takes that needs no clock."""
+        from benchmarks.perf.revisions import counts
+
+        return counts.count(self.work, self.device)
+
+    def turn(self, calls: int, clock: str, planted: float) -> tuple[list[float], float, float]:
+        """So many calls: the seconds of each, and what all took by the monotonic and the day's
+        clock, to be held against each other.
+
+        Args:
+            calls: how many.
+            clock: "cpu", the time that this process computed, or "wall".
+            planted: a part of each call's time that is worked on for nothing: a slower revision.
+        """
+        gc.collect()
+        now = CLOCKS[clock]
+        wait = self._wait()
+        wait()
+        seconds = []
+        began = clocks()
+        for _ in range(calls):
+            start = now()
+            self.work.call()
+            wait()
+            end = now()
+            until = end + planted * (end - start)
+            while end < until:
+                end = now()
+            seconds.append(end - start)
+        monotonic, wall = (now - then for now, then in zip(clocks(), began, strict=True))
+        return seconds, monotonic, wall
+
+    def _wait(self) -> Callable[[], None]:
+        if self.device.type != "cuda":
+            return lambda: None
+        import torch
+
+        return torch.cuda.synchronize
+
+    def check_origin(self) -> None:
+        """Raises ForeignCodeError where the harness is not ours or what is timed not the tree's."""
+        homes = {
+            "torch_impl": self.tree,
+            **dict.fromkeys(("benchmarks", "reference", "tests"), ROOT),
+        }
+        for name, module in list(sys.modules.items()):
+            home = homes.get(name.partition(".")[0])
+            file = getattr(module, "__file__", None)
+            if home and (file is None or not Path(file).resolve().is_relative_to(home.resolve())):
+                raise ForeignCodeError(f"{name} is from {file}, expected it from {home}")
+
+
+def serve(connection: Connection, start: Callable[[], Any]) -> None:
+    """Answer requests (method, arguments) until the other side is gone.
+
+    An answer is (True, the value) or (False, the exception's name and first line).
+    """
+    worker, answer = None, (True, ("", ""))
+    _end_with_parent()
+    try:
+        worker = start()
+    except Exception as error:
+        answer = False, _said(error)
+    try:
+        connection.send(answer)
+        while worker is not None:
+            method, arguments = connection.recv()
+            try:
+                connection.send((True, getattr(worker, method)(**arguments)))
+            except Exception as error:
+                connection.send((False, _said(error)))
+    except (EOFError, BrokenPipeError):
+        return
+
+
+def _end_with_parent() -> None:
+    """Let Linux end this process with the one that started it, even if a revision hangs in it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    return type(error).__name__, (str(error).splitlines() or [""])[0]
+
+
+if __name__ == "__main__":
+    descriptor, folder, device, threads = sys.argv[1:]
+    serve(Connection(int(descriptor)), lambda: Worker(Path(folder), device, int(threads)))

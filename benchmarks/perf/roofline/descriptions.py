@@ -1,0 +1,154 @@
+"""What a device can do at best: by its vendor's data sheet or, of a CPU, as measured.
+
+The data sheets' numbers are `devices.json`, each with its source. A CPU has no such sheet that
+could be trusted for one or two of its cores, so it is described by the ceilings that
+``captionbench time --only ceilings`` measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.errors import InputError
+from benchmarks.files import read_json
+from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
+from benchmarks.records import Record
+
+FILE = Path(__file__).with_name("devices.json")
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator, or some threads of a CPU.
+
+    Args:
+        name: as asked for; of a CPU also its threads.
+        source: where the numbers come from.
+        peak: FLOPs a second of matrix products, by precision.
+        bandwidth: bytes a second, read and written.
+        launch: seconds that an operation takes at least.
+        launch_source: where that number comes from.
+        torch_name: what records of measurements call the device.
+        threads: of a CPU, else 0.
+        year: of its release; of a CPU unknown.
+        memory: bytes; of a CPU unknown.
+    """
+
+    name: str
+    source: str
+    peak: Mapping[str, float]
+    bandwidth: float
+    launch: float
+    launch_source: str
+    torch_name: str
+    threads: int = 0
+    year: int | None = None
+    memory: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check.
+
+        Raises:
+            ValueError: a speed or a time that is not above 0.
+        """
+        speeds = {"bandwidth": self.bandwidth, "launch": self.launch, **self.peak}
+        for what, value in speeds.items():
+            if not value > 0:
+                raise ValueError(f"device {self.name}: {what} is {value}, expected above 0")
+
+    def peak_of(self, precision: str) -> float:
+        """FLOPs a second of products in that precision.
+
+        Raises:
+            ValueError: it has none, and which it has.
+        """
+        if precision not in self.peak:
+            raise ValueError(
+                f"device {self.name}: no peak in {precision}, expected one of "
+                f"{', '.join(self.peak)}"
+            )
+        return self.peak[precision]
+
+    def is_of(self, record: Record) -> bool:
+        """Whether the record was measured on this device."""
+        device = record["device"]
+        return (device["name"], device.get("threads", 0) if device["kind"] == CPU else 0) == (
+            self.torch_name,
+            self.threads,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@cache
+def described() -> dict[str, Device]:
+    """All devices of `devices.json` by name, oldest first."""
+    content = read_json(FILE, "descriptions of devices")
+    launch = content["launch"]
+    found = {}
+    for entry in sorted(content["devices"], key=lambda entry: entry["year"]):
+        gpus = entry["gpus"]
+        found[entry["name"]] = Device(
+            name=entry["name"],
+            source=entry["source"] + (f"; one of the board's {gpus} GPUs" if gpus > 1 else ""),
+            peak={name: value / gpus for name, value in entry["peak"].items()},
+            bandwidth=entry["bandwidth"] / gpus,
+            launch=launch["seconds"],
+            launch_source=launch["assumption"],
+            torch_name=entry["torch_name"],
+            year=entry["year"],
+            memory=entry["memory"] / gpus,
+        )
+    return found
+
+
+def named(name: str) -> Device:
+    """The described device of that name, in any case of letters.
+
+    Raises:
+        InputError: there is none; the message lists those there are.
+    """
+    for device in described().values():
+        if device.name.casefold() == name.casefold():
+            return device
+    raise InputError(
+        f"--device {name}: no such description, expected one of {CPU}, {', '.join(described())}"
+    )
+
+
+def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
+    """A device by the newest ceilings of each precision among the records; None without any.
+
+    Args:
+        made: records.
+        name: what they call the device.
+        threads: of the CPU; 0 for a GPU.
+    """
+    newest: dict[str, Record] = {}
+    for record in sorted(made, key=lambda r: r["time"]):
+        if record["kind"] != "timing" or record["details"]["case"]["subject"] != "ceilings":
+            continue
+        device = record["device"]
+        used = device["threads"] if device["kind"] == CPU else 0
+        if (device["name"], used) == (name, threads) and OPERATIONS in record["values"]:
+            newest[record["details"]["case"]["precision"]] = record
+    if not newest:
+        return None
+    last = max(newest.values(), key=lambda r: r["time"])
+    return Device(
+        name=f"{name}, {threads} thread{'s' if threads > 1 else ''}" if threads else name,
+        source=f"measured {last['time'][:10]}",
+        peak={precision: record["values"][PRODUCT] for precision, record in newest.items()},
+        bandwidth=last["values"][COPY],
+        launch=1 / last["values"][OPERATIONS],
+        launch_source="measured: a sum of one number",
+        torch_name=name,
+        threads=threads,
+    )

@@ -1,0 +1,109 @@
+"""Records of what a case is predicted to take, and what was measured of the same, beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import records
+from benchmarks.perf.cases.case import UNAVAILABLE, Case
+from benchmarks.perf.kernels import dispatched
+from benchmarks.perf.roofline.descriptions import Device
+from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
+from benchmarks.records import Record
+
+TABLE = "roofline"
+
+
+def of_case(case: Case, implementation: str, device: Device) -> Prediction:
+    """What one call of the case's implementation is predicted to take on the device.
+
+    Raises:
+        ValueError: the implementation cannot be had, what it launches depends on the data, or the
+            device has no peak in the case's precision.
+    """
+    device.peak_of(case.precision)
+    kernels = dispatched(case, implementation, cuda=not device.threads)
+    return predict(kernels, device, case.precision)
+
+
+def key(case: Case, device: Device) -> str:
+    """Equal for what need not be predicted again."""
+    return records.key_of("prediction", case.to_dict(), device.to_dict())
+
+
+def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, str]]:
+    """A record for each of the case's implementations whose launches are known; why of the rest."""
+    predictions: dict[str, Prediction] = {}
+    unavailable = {}
+    for name in case.implementations:
+        try:
+            predictions[name] = of_case(case, name, device)
+        except UNAVAILABLE as error:
+            unavailable[name] = str(error).splitlines()[0]
+    made = [
+        records.make(
+            "prediction",
+            paper="all",
+            table=TABLE,
+            row=f"{case.row}: {name}",
+            values=values(prediction),
+            status=records.PREDICTED,
+            key=key(case, device),
+            device=described(device),
+            details={
+                "case": case.to_dict(),
+                "row": case.row,
+                "implementation": name,
+                "device": device.to_dict(),
+            },
+        )
+        for name, prediction in predictions.items()
+    ]
+    return made, unavailable
+
+
+def values(prediction: Prediction) -> dict[str, float]:
+    """A prediction as a record has it."""
+    return {
+        "seconds": prediction.seconds,
+        **{f"{bound} share": prediction.share(bound) for bound in BOUNDS},
+        "launches": prediction.launches,
+        "flops": prediction.flops,
+        "bytes": prediction.bytes,
+    }
+
+
+def described(device: Device) -> dict[str, Any]:
+    """The device of a prediction as a record has it: never one that computed anything."""
+    return {"kind": "description", "name": device.name, "threads": device.threads}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A measured time beside the predicted one."""
+
+    predicted: Record
+    measured: Record
+
+    @property
+    def error_percent(self) -> float:
+        """How far the prediction is off: below 0 where the device is slower than predicted."""
+        seconds = self.measured["values"]["seconds"]
+        return float(100 * (self.predicted["values"]["seconds"] / seconds - 1))
+
+
+def beside(predicted: Record, made: Sequence[Record]) -> Beside | None:
+    """The newest time measured of what a record predicts, on the device it predicts it for."""
+    details = predicted["details"]
+    device = Device(**details["device"])
+    for record in sorted(_timings(made), key=lambda r: r["time"], reverse=True):
+        same = all(record["details"][name] == details[name] for name in ("row", "implementation"))
+        if same and device.is_of(record):
+            return Beside(predicted, record)
+    return None
+
+
+def _timings(made: Iterable[Record]) -> list[Record]:
+    return [r for r in made if r["kind"] == "timing" and "seconds" in r["values"]]

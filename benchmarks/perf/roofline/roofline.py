@@ -1,0 +1,76 @@
+"""The roofline: each kernel takes as long as its slowest need, and a call as long as its kernels.
+
+time = sum over kernels of max(FLOPs / peak, bytes / bandwidth, launch). It is what the device could
+do at best with those kernels, one after another: no product reaches its peak, and a GPU that waits
+for its host shows as launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchmarks.perf.kernels import Kernel
+from benchmarks.perf.roofline.descriptions import Device
+
+BOUNDS = ("compute", "memory", "launch")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The seconds of a call, by what bounds its kernels.
+
+    Args:
+        compute: of the kernels that multiply as fast as they can.
+        memory: of those that read and write as fast as they can.
+        launch: of those too small for either.
+        launches: how many kernels there are.
+        flops: of all of them.
+        bytes: read and written by all of them.
+    """
+
+    compute: float
+    memory: float
+    launch: float
+    launches: int
+    flops: float
+    bytes: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole call."""
+        return self.compute + self.memory + self.launch
+
+    def share(self, bound: str) -> float:
+        """The part of the time that kernels of that bound take."""
+        part: float = getattr(self, bound)
+        return part / self.seconds if self.seconds else 0.0
+
+
+def predict(kernels: Iterable[Kernel], device: Device, precision: str = "float32") -> Prediction:
+    """How long the kernels take on the device at best.
+
+    Args:
+        kernels: in any order.
+        device: whose peaks, bandwidth and launches.
+        precision: of a product of float32: "tf32" where those may round their inputs.
+
+    Raises:
+        ValueError: the device has no peak in the precision of a product.
+    """
+    listed = list(kernels)
+    seconds = dict.fromkeys(BOUNDS, 0.0)
+    for kernel in listed:
+        rounded = precision == "tf32" and kernel.precision == "float32"
+        of = "tf32" if rounded else kernel.precision
+        compute = kernel.flops / device.peak_of(of) if kernel.flops else 0.0
+        memory = kernel.bytes / device.bandwidth
+        needs = {"compute": compute, "memory": memory, "launch": device.launch}
+        bound = max(needs, key=lambda name: needs[name])
+        seconds[bound] += needs[bound]
+    return Prediction(
+        **seconds,
+        launches=len(listed),
+        flops=sum(kernel.flops for kernel in listed),
+        bytes=sum(kernel.bytes for kernel in listed),
+    )

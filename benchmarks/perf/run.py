@@ -1,0 +1,278 @@
+"""From a case to its records: time it, count what it takes, say where the numbers came from."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.perf import resources
+from benchmarks.perf import threads as cpu_threads
+from benchmarks.perf.cases.case import (
+    COMPILED,
+    UNAVAILABLE,
+    Case,
+    Work,
+    eager,
+    settings,
+)
+from benchmarks.perf.kernels import dispatched
+from benchmarks.perf.timing import Budget, Measurement, measure
+from benchmarks.records import Record
+from benchmarks.verify import table
+
+TABLE = "speed"
+WARM = "cache warm"
+"""Added to the row of what is timed on CUDA with its cache left as it is."""
+Values = dict[str, float]
+
+
+def describe(device: torch.device, threads: int, *, pinned: bool = False) -> dict[str, Any]:
+    """The device that numbers belong to; with ``pinned``, on a CPU, the cores they were made on."""
+    if device.type != "cuda":
+        cores = {"pinned": cpu_threads.cores(threads)} if pinned else {}
+        return {**records.environment()["device"], "threads": threads, **cores}
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "kind": "cuda",
+        "name": properties.name,
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "memory": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+        "capability": f"{properties.major}.{properties.minor}",
+        "cuda": torch.version.cuda,
+        "driver": _driver(),
+    }
+
+
+def _driver() -> str | None:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.split("\n")[0].strip() or None
+
+
+def key(case: Case, budget: Budget, described: Mapping[str, Any], flush: bool = True) -> str:
+    """Equal for what need not be measured again."""
+    return records.key_of("timing", case.to_dict(), budget, described, flush)
+
+
+def time_case(
+    case: Case,
+    device: torch.device,
+    threads: int,
+    budget: Budget,
+    *,
+    strict: bool,
+    flush: bool = True,
+) -> list[Record]:
+    """A record for each of the case's implementations that can be had.
+
+    Args:
+        case: what.
+        device: where.
+        threads: of the CPU; where that computes, they are pinned to as many cores.
+        budget: of the rounds.
+        strict: an implementation that cannot be had is bad input; else, as one that fails in its
+            first call, it is left out, and the records say why.
+        flush: empty a CUDA device's cache before each call; without, the row says so.
+
+    Raises:
+        InputError: the baseline cannot be had, or with ``strict`` any; or the clock jumps.
+    """
+    began = time.perf_counter()
+    torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
+    described = describe(device, threads, pinned=True)
+    with settings(case.precision, threads), cpu_threads.pinned(described.get("pinned", [])):
+        if case.subject.count:
+            values, unavailable = _counted(case, device)
+            details: dict[str, dict[str, Any]] = {name: {"verdict": "counted"} for name in values}
+        else:
+            values, details, unavailable = _timed(case, device, budget, flush)
+    gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
+    if unavailable and (strict or case.implementations[0] in unavailable):
+        name, why = next(iter(unavailable.items()))
+        raise InputError(f"{case.row}: implementation {name} cannot be had ({why})")
+    row = case.row if flush or case.subject.count else f"{case.row}, {WARM}"
+    return [
+        records.make(
+            "timing",
+            paper="all",
+            table=TABLE,
+            row=f"{row}: {_against(case, name)}",
+            values=values[name],
+            status="embedded",
+            key=key(case, budget, described, flush),
+            n=details[name].get("rounds"),
+            device=described,
+            details={
+                "case": case.to_dict(),
+                "row": row,
+                "implementation": name,
+                "baseline": case.implementations[0],
+                "unavailable": unavailable,
+                **details[name],
+            },
+            wall_s=(time.perf_counter() - began) / len(values),
+        )
+        for name in values
+    ]
+
+
+def _against(case: Case, name: str) -> str:
+    """The implementation, with its baseline where that is not the usual one."""
+    baseline = case.implementations[0]
+    if baseline == case.subject.implementations[0]:
+        return name
+    return f"{name} (baseline)" if name == baseline else f"{name} against {baseline}"
+
+
+def _counted(case: Case, device: torch.device) -> tuple[dict[str, Values], dict[str, str]]:
+    values, unavailable = {}, {}
+    assert case.subject.count is not None
+    for name in case.implementations:
+        try:
+            values[name] = case.subject.count(case, name, device)
+        except Exception as error:
+            if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
+                raise
+            unavailable[name] = one_line(error)
+    return values, unavailable
+
+
+def _timed(
+    case: Case, device: torch.device, budget: Budget, flush: bool
+) -> tuple[dict[str, Values], dict[str, dict[str, Any]], dict[str, str]]:
+    works: dict[str, Work] = {}
+    unavailable = {}
+    assert case.subject.make is not None
+    for name in case.implementations:
+        try:
+            works[name] = case.subject.make(case, name, device)
+        except Exception as error:
+            if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
+                raise
+            unavailable[name] = one_line(error)
+    if case.implementations[0] in unavailable:
+        return {}, {}, unavailable
+    refused: dict[str, Exception] = {}
+    calls = {name: work.call for name, work in works.items()}
+    measured = measure(calls, device, budget, refused, flush=flush)
+    unavailable |= {name: one_line(error) for name, error in refused.items()}
+    timed = list(measured.samples)
+    taken = {name: _taken(case, works[name], name, device) for name in timed}
+    values, details = {}, {}
+    for name in timed:
+        least = case.subject.least_bytes(case) if case.subject.least_bytes else 0
+        values[name] = _values(measured, name, taken[name], taken[measured.baseline], least)
+        details[name] = {
+            "rounds": measured.rounds,
+            "verdict": "baseline" if name == measured.baseline else measured.verdict(name),
+            "twin": measured.twin,
+            "samples": _rounded(measured.samples[name]),
+            "again": _rounded(measured.again) if name == measured.twin else None,
+            "first_call_s": measured.first_calls[name],
+            "jumps": measured.jumps,
+            "cache": "emptied" if flush and device.type == "cuda" else "warm",
+        }
+    return values, details, unavailable
+
+
+def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
+    """What a call takes; within compiled code only CUDA's memory is seen, in graphs nothing."""
+    if eager(name) == name:
+        taken = resources.count(work.call, work.given, device)
+        if not work.trains:
+            del taken["saved bytes"]
+        if not taken["operators"]:  # nothing of PyTorch, whose memory is all that is seen
+            del taken["peak bytes"]
+        if not case.subject.least_bytes:
+            taken |= _moved(case, name, device)
+        return taken
+    assert case.subject.make is not None
+    same = case.subject.make(case, eager(name), device)
+    taken = {"flops": resources.count(same.call, same.given, device)["flops"]}
+    if device.type == "cuda" and name.endswith(COMPILED):
+        taken["peak bytes"] = resources.peak(work.call, device)
+    return taken
+
+
+def _moved(case: Case, name: str, device: torch.device) -> Values:
+    """The bytes that its operations read and write, where shapes alone decide that."""
+    try:
+        launched = dispatched(case, name, cuda=device.type == "cuda")
+    except ValueError:
+        return {}
+    return {"moved bytes": sum(kernel.bytes for kernel in launched)}
+
+
+def _values(
+    measured: Measurement, name: str, taken: Values, baseline: Values, least_bytes: int
+) -> Values:
+    seconds, ratio = measured.seconds(name), measured.ratio(name)
+    values = {
+        "seconds": seconds.value,
+        "seconds low": seconds.low,
+        "seconds high": seconds.high,
+        "ratio": ratio.value,
+        "ratio low": ratio.low,
+        "ratio high": ratio.high,
+        "floor": measured.floor,
+        **taken,
+    }
+    for what in ("saved", "peak"):
+        if baseline.get(f"{what} bytes") and f"{what} bytes" in taken:
+            values[f"{what} ratio"] = taken[f"{what} bytes"] / baseline[f"{what} bytes"]
+    if taken.get("flops"):
+        values["flops a second"] = taken["flops"] / seconds.value
+    if least_bytes:
+        values["least bytes"] = least_bytes
+    for name in ("least bytes", "moved bytes"):
+        if name in values:
+            values[f"{name} a second"] = values[name] / seconds.value
+    return values
+
+
+def _rounded(seconds: Sequence[float]) -> list[float]:
+    return [float(f"{value:.6g}") for value in seconds]
+
+
+def one_line(error: Exception) -> str:
+    """What it says, in one line that can be sent; the kind of error too, where it is unexpected."""
+    said = records.anonymous((str(error).splitlines() or [""])[0])
+    return said if isinstance(error, UNAVAILABLE) else f"{type(error).__name__}: {said}"
+
+
+def verify(device: torch.device, examples: int) -> Record:
+    """Every implementation held to the oracle on the device, as `captionbench verify` does."""
+    began = time.perf_counter()
+    rows = list(table.rows(str(device), examples))
+    described = describe(device, torch.get_num_threads())
+    return records.make(
+        "verification",
+        paper="all",
+        table="verification",
+        row=described["name"],
+        values={"held": sum(row.passed for row in rows), "rows": len(rows)},
+        status="same data",
+        key=verification_key(described, examples),
+        n=sum(row.cases for row in rows),
+        details={"rows": [{**row.to_dict(), "numbers": row.numbers} for row in rows]},
+        device=described,
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def verification_key(described: Mapping[str, Any], examples: int) -> str:
+    """Equal where verification need not be run again."""
+    return records.key_of("verification", examples, described)

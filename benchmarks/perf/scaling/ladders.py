@@ -1,0 +1,148 @@
+"""What grows: an operator, an LSTM or a search, at sizes that double; what it costs in closed form.
+
+Multiply-accumulates of an operator, both passes, for one sample. Literal: every product forth is
+two back, so three times v2's equations. Factored: what `closed_forms` has forth; back it is counted
+likewise, with what is made again instead of kept; either way by the cheaper association.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from benchmarks.perf.cases.case import Case, Sizes
+from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.flops.closed_forms import Length, dynamic_literal, static_literal
+from benchmarks.perf.scaling import saved
+from torch_impl.layers.transformer import Mixer
+
+FORMS = ("literal", "factored")
+BOTH_PASSES = 3
+
+
+def static_macs(sizes: Sizes, implementation: str) -> float:
+    """Of a static operator, both passes, the whole batch."""
+    L, d, N = sizes.length, sizes.d_model, sum(Mixer.parse(sizes.encoder).coefficients)
+    if implementation == "literal":
+        return sizes.batch * BOTH_PASSES * static_literal(Length.of([L]), d, N)
+    forth = N * L * d + min(2 * N * L * L + 2 * L * L * d + 2 * N * L * d, 4 * N * L * d)
+    back = 2 * N * L * d + min(6 * N * L * L + 6 * L * L * d + 5 * N * L * d, 12 * N * L * d)
+    return sizes.batch * (forth + back)
+
+
+def dynamic_macs(sizes: Sizes, implementation: str) -> float:
+    """Of a dynamic operator, both passes, the whole batch."""
+    L, d, (N,) = sizes.tokens, sizes.d_model, Mixer.parse(sizes.decoder).coefficients
+    if implementation == "literal":
+        return sizes.batch * BOTH_PASSES * dynamic_literal(Length.of([L]), d, N)
+    split = L * L * d + L * N * d
+    forth = split + min(2 * L**3 * N + 4 * L * L * d + 2 * L * N * d, 4 * L * L * N * d)
+    back = 2 * split + min(6 * L**3 * N + 11 * L * L * d + 5 * L * N * d, 12 * L * L * N * d)
+    return sizes.batch * (forth + back)
+
+
+def lstm_macs(sizes: Sizes, implementation: str) -> float:
+    """Of an LSTM of as many inputs as units, both passes, the whole batch.
+
+    Under autograd the zeros that a loop of steps begins with get no gradient; a scan's do.
+    """
+    B, T, d = sizes.batch, sizes.tokens, sizes.d_model
+    macs = BOTH_PASSES * B * T * 4 * d * (d + d)
+    return macs - 4 * B * d * d if implementation == "literal" else macs
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """One thing at several sizes.
+
+    Args:
+        name: as on the command line and in records.
+        subject: of `speed.subjects`.
+        symbol: what grows, as the papers call it.
+        sizes: of it, ascending.
+        at: the sizes of a case at each.
+        implementations: that are measured.
+        macs: multiply-accumulates in closed form; None where only a count knows them.
+        saved: bytes kept for the backward pass by implementation, a form of `saved`; empty where
+            only a count knows them.
+    """
+
+    name: str
+    subject: str
+    symbol: str
+    sizes: tuple[int, ...]
+    at: Callable[[int], Sizes]
+    implementations: tuple[str, ...] = FORMS
+    macs: Callable[[Sizes, str], float] | None = None
+    saved: Mapping[str, str] = field(default_factory=dict)
+
+    def case(self, size: int, implementation: str, *, tiny: bool = False) -> Case:
+        """What is measured at one size."""
+        sizes = self.at(size)
+        if tiny:
+            sizes = replace(sizes, d_model=8, d_ff=8, heads=2, layers=1, vocabulary=12, d_feature=6)
+        return Case(SUBJECTS[self.subject], (implementation,), sizes)
+
+
+STATIC, DYNAMIC, LSTM, ZONEOUT = (
+    f"{what} forward+backward"
+    for what in ("static-operator", "dynamic-operator", "lstm", "zoneout")
+)
+READERS = ("prefix", "incremental")
+ALONG = ("literal", "scan")
+
+_static = partial(Ladder, subject=STATIC, macs=static_macs, saved=saved.STATIC)
+_dynamic = partial(Ladder, subject=DYNAMIC, macs=dynamic_macs, saved=saved.DYNAMIC)
+_steps = partial(
+    Ladder,
+    symbol="T",
+    sizes=(256, 512, 1024, 2048, 4096),
+    at=lambda n: Sizes(batch=4, tokens=n, d_model=64),
+    macs=lstm_macs,
+)
+
+LADDERS: dict[str, Ladder] = {
+    ladder.name: ladder
+    for ladder in (
+        _static(
+            "static-length",
+            symbol="L",
+            sizes=(18, 36, 72, 144, 288),
+            at=lambda n: Sizes(batch=4, length=n),
+        ),
+        _static(
+            "static-vectors",
+            symbol="sum G",
+            sizes=(64, 128, 256, 512, 1024),
+            at=lambda n: Sizes(batch=4, encoder=f"static:{n}"),
+        ),
+        _static("static-batch", symbol="B", sizes=(1, 2, 4, 8, 16), at=lambda n: Sizes(batch=n)),
+        _dynamic(
+            "dynamic-tokens",
+            symbol="T",
+            sizes=(5, 10, 20, 40, 80),
+            at=lambda n: Sizes(batch=8, tokens=n),
+        ),
+        _dynamic(
+            "dynamic-vectors",
+            symbol="N_E",
+            sizes=(2, 4, 8, 16, 32),
+            at=lambda n: Sizes(batch=8, decoder=f"dynamic:{n}"),
+        ),
+        _dynamic(
+            "dynamic-batch", symbol="B", sizes=(3, 6, 12, 24, 48), at=lambda n: Sizes(batch=n)
+        ),
+        _steps("lstm-steps", subject=LSTM, implementations=(*ALONG, "library"), saved=saved.LSTM),
+        _steps("zoneout-steps", subject=ZONEOUT, implementations=ALONG, saved=saved.ZONEOUT),
+        Ladder(
+            "beam-size",
+            "beam-encoded",
+            "beam",
+            (1, 2, 4, 8),
+            lambda n: Sizes(batch=1, beam=n),
+            READERS,
+        ),
+    )
+}
+"""Each small enough that its largest size takes about a second on one core."""

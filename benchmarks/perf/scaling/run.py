@@ -1,0 +1,193 @@
+"""From a ladder to its records: all sizes in one process, in turn, then fitted and explained."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import records
+from benchmarks.perf import resources
+from benchmarks.perf import run as running
+from benchmarks.perf import threads as cpu_threads
+from benchmarks.perf.cases.case import UNAVAILABLE, Work, settings
+from benchmarks.perf.kernels import dispatched
+from benchmarks.perf.roofline.descriptions import Device
+from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
+from benchmarks.perf.scaling import fit
+from benchmarks.perf.scaling.ladders import Ladder
+from benchmarks.perf.timing import Budget, Estimate, measure
+from benchmarks.records import Record
+
+TABLE = "scaling"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What one implementation took at each size of a ladder.
+
+    Args:
+        sizes: ascending.
+        rounds: (R, S) seconds.
+        flops: counted.
+        macs: in closed form, or None.
+        predicted: by the roofline of the device's measured ceilings.
+    """
+
+    sizes: tuple[int, ...]
+    rounds: Any
+    flops: list[float]
+    macs: list[float] | None
+    predicted: list[Prediction]
+
+    @property
+    def expected(self) -> list[float]:
+        """The closed form or, where there is none, the count."""
+        return self.macs or self.flops
+
+    @property
+    def exponent(self) -> Estimate:
+        """Of the time."""
+        return fit.measured(self.sizes, self.rounds)
+
+    def why(self) -> str:
+        """Whether the time grows as the closed form does and, where not, what the data say of it.
+
+        Shares are of the predicted time: of operations too small to do anything but be launched,
+        and of those that read and write; the rate is FLOPs over the time measured.
+        """
+        found, closed = self.exponent, fit.exponent(self.sizes, self.expected)
+        form = "closed form" if self.macs else "count"
+        if found.low <= closed <= found.high:
+            return (
+                f"grows as the {form}: {closed:.2f} is within [{found.low:.2f}, {found.high:.2f}]"
+            )
+        speed = "more slowly" if found.high < closed else "faster"
+        roofline = fit.exponent(self.sizes, [p.seconds for p in self.predicted])
+        medians = np.median(self.rounds, axis=0)
+        ends = []
+        for i in (0, -1):
+            shares = ", ".join(
+                f"{bound} {100 * self.predicted[i].share(bound):.0f} %" for bound in BOUNDS
+            )
+            rate = self.flops[i] / medians[i] / 1e9
+            ends.append(f"at {self.sizes[i]} {shares} of the roofline, {rate:.3g} GFLOP/s reached")
+        within = "within" if found.low <= roofline <= found.high else "outside"
+        return (
+            f"grows {speed} than the {form}, {closed:.2f}: {'; '.join(ends)}; the roofline grows "
+            f"by {roofline:.2f}, {within} the interval"
+        )
+
+
+def key(ladder: Ladder, budget: Budget, described: dict[str, Any], tiny: bool) -> str:
+    """Equal for what need not be measured again."""
+    cases = [
+        ladder.case(size, name, tiny=tiny).to_dict()
+        for size in ladder.sizes
+        for name in ladder.implementations
+    ]
+    return records.key_of("scaling", ladder.name, cases, budget, described)
+
+
+def climb(
+    ladder: Ladder,
+    device: torch.device,
+    threads: int,
+    budget: Budget,
+    at_hand: Device,
+    *,
+    tiny: bool = False,
+) -> list[Record]:
+    """A record for each of the ladder's implementations that can be had.
+
+    Args:
+        ladder: what grows.
+        device: where.
+        threads: of the CPU, pinned to as many cores.
+        budget: of the rounds, all sizes together.
+        at_hand: the device by its measured ceilings.
+        tiny: at the smallest widths, to try the machinery out.
+    """
+    began = time.perf_counter()
+    described = running.describe(device, threads, pinned=True)
+    made = []
+    with settings("float32", threads), cpu_threads.pinned(described.get("pinned", [])):
+        for name in ladder.implementations:
+            cases = [ladder.case(size, name, tiny=tiny) for size in ladder.sizes]
+            try:
+                works = [_work(case, name, device) for case in cases]
+            except UNAVAILABLE:
+                continue
+            calls = {str(size): w.call for size, w in zip(ladder.sizes, works, strict=True)}
+            timed = measure(calls, device, budget)
+            taken = [resources.count(work.call, work.given, device) for work in works]
+            closed = ladder.macs
+            growth = Growth(
+                ladder.sizes,
+                np.array([timed.samples[str(size)] for size in ladder.sizes]).T,
+                [t["flops"] for t in taken],
+                [closed(case.sizes, name) for case in cases] if closed else None,
+                [
+                    predict(dispatched(case, name, cuda=device.type == "cuda"), at_hand)
+                    for case in cases
+                ],
+            )
+            made.append((name, growth, taken))
+    return [
+        records.make(
+            "scaling",
+            paper="all",
+            table=TABLE,
+            row=f"{ladder.name}: {name}",
+            values=_values(growth, taken),
+            status="embedded",
+            key=key(ladder, budget, described, tiny),
+            n=len(growth.rounds),
+            device=described,
+            details={
+                "ladder": ladder.name,
+                "implementation": name,
+                "symbol": ladder.symbol,
+                "sizes": list(growth.sizes),
+                "case": ladder.case(ladder.sizes[-1], name, tiny=tiny).to_dict(),
+                "samples": np.round(growth.rounds, 7).tolist(),
+                "flops": growth.flops,
+                "macs": growth.macs,
+                "saved bytes": [t["saved bytes"] for t in taken],
+                "saved form": ladder.saved.get(name),
+                "peak bytes": [t["peak bytes"] for t in taken],
+                "predicted s": [p.seconds for p in growth.predicted],
+                "shares": [{bound: p.share(bound) for bound in BOUNDS} for p in growth.predicted],
+                "ceilings": at_hand.to_dict(),
+                "why": growth.why(),
+            },
+            wall_s=(time.perf_counter() - began) / len(made),
+        )
+        for name, growth, taken in made
+    ]
+
+
+def _work(case: Any, name: str, device: torch.device) -> Work:
+    work: Work = case.subject.make(case, name, device)
+    return work
+
+
+def _values(growth: Growth, taken: list[dict[str, float]]) -> dict[str, float]:
+    sizes, found = growth.sizes, growth.exponent
+    values = {
+        "exponent": found.value,
+        "exponent low": found.low,
+        "exponent high": found.high,
+        "expected": fit.exponent(sizes, growth.expected),
+        "roofline": fit.exponent(sizes, [p.seconds for p in growth.predicted]),
+        "last": fit.local(sizes, np.median(growth.rounds, axis=0).tolist()),
+        "expected last": fit.local(sizes, growth.expected),
+    }
+    for name in ("saved bytes", "peak bytes"):
+        amounts = [t[name] for t in taken]
+        if all(amounts):
+            values[name] = fit.exponent(sizes, amounts)
+    return values

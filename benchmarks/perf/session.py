@@ -1,0 +1,146 @@
+"""One run on one device: what has a record is not measured again, and time may end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.cli.verify import QUICK
+from benchmarks.errors import InputError
+from benchmarks.perf import run as running
+from benchmarks.perf.cases import printed
+from benchmarks.perf.cases.case import Case
+from benchmarks.perf.timing import Budget
+from benchmarks.records import Record
+
+
+@dataclass
+class Session:
+    """Where and how long to measure, and where the records go.
+
+    Args:
+        device: where PyTorch computes.
+        path: the records, read and appended to; none are kept if None.
+        threads: of the CPU: every case is timed with each of these.
+        budget: of a case's rounds.
+        flush: whether a CUDA device's cache is emptied before each call.
+        minutes: begin no further case after so long; None is no limit.
+        quiet: print nothing but progress.
+
+    Attributes:
+        made: all records of this run, found or measured.
+        left: how many cases there was no time for.
+        failed: what the baseline of a case raised (no memory, say), by row; it has no record.
+
+    Raises:
+        InputError: ``path`` is no file of records, or cannot be written.
+    """
+
+    device: torch.device
+    path: Path | None
+    threads: Sequence[int] = (1,)
+    budget: Budget = field(default_factory=Budget)
+    flush: bool = True
+    minutes: float | None = None
+    quiet: bool = False
+    made: list[Record] = field(default_factory=list, init=False)
+    left: int = field(default=0, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._began = time.perf_counter()
+        self._known: dict[str, list[Record]] = {}
+        if self.path is None:
+            return
+        if self.path.is_dir():
+            raise InputError(f"--out {self.path}: is a folder, expected a file of records")
+        records.check_writable(self.path)
+        for record in records.read(self.path) if self.path.exists() else []:
+            self._known.setdefault(record["key"], []).append(record)
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether no further case should begin."""
+        return self.minutes is not None and time.perf_counter() - self._began > 60 * self.minutes
+
+    def known(self, key: str) -> list[Record]:
+        """The records with the key from a run before this one, now of this one too."""
+        found = self._known.get(key, [])
+        self.made += found
+        return found
+
+    def keep(self, found: Sequence[Record]) -> None:
+        """Append what was just measured."""
+        if self.path:
+            records.append(found, self.path)
+        self.made += found
+
+    def verify(self) -> bool:
+        """Whether every implementation is right here, by a record of it, old or new."""
+        described = running.describe(self.device, torch.get_num_threads())
+        found = self.known(running.verification_key(described, QUICK))
+        if not found:
+            print("holding every implementation to the oracle ...", file=sys.stderr)
+            found = [running.verify(self.device, QUICK)]
+            self.keep(found)
+        for record in found if not self.quiet else []:
+            values = record["values"]
+            print(f"{values['held']} of {values['rows']} comparisons with the oracle hold")
+            for row in record["details"]["rows"]:
+                if not row["passed"]:
+                    print(f"FAILED: {row['operator']} {row['what']} ({row['implementation']})")
+        return all(record["values"]["held"] == record["values"]["rows"] for record in found)
+
+    def time(self, cases: Sequence[Case], *, strict: bool = False) -> None:
+        """Time the cases that have no record, by every number of threads.
+
+        Args:
+            cases: in the order of importance.
+            strict: an implementation that cannot be had is bad input; else the records say why.
+
+        Raises:
+            InputError: an implementation cannot be had, the records cannot be written, or the
+                clock jumps again and again.
+        """
+        described = {n: running.describe(self.device, n, pinned=True) for n in self.threads}
+        turns = [(case, threads) for case in cases for threads in self.threads]
+        bar = tqdm(turns, unit="case", file=sys.stderr, disable=None)
+        for case, threads in bar:
+            bar.set_description(case.subject.name)
+            measure = partial(
+                running.time_case,
+                *(case, self.device, threads, self.budget),
+                strict=strict,
+                flush=self.flush,
+            )
+            key = running.key(case, self.budget, described[threads], self.flush)
+            found = self.measured(case.row, key, measure)
+            if found and not self.quiet:
+                bar.write("\n".join(printed.lines(found, self.made)), file=sys.stdout)
+
+    def measured(self, row: str, key: str, measure: Callable[[], list[Record]]) -> list[Record]:
+        """The records with the key, or what ``measure`` gives while there is time.
+
+        None where there is no time left, or where it fails, which is noted under ``row``.
+        """
+        if found := self.known(key):
+            return found
+        if self.time_is_up:
+            self.left += 1
+            return []
+        try:
+            found = measure()
+        except (RuntimeError, MemoryError) as error:
+            self.failed[row] = running.one_line(error)
+            tqdm.write(f"\n{row}: FAILED ({self.failed[row]})", file=sys.stderr)
+            return []
+        self.keep(found)
+        return found

@@ -1,0 +1,239 @@
+"""What the project asks of its own speed, and whether records show it. Data first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks import records
+from benchmarks.perf.cases import drawn
+from benchmarks.perf.cases.case import Case
+from benchmarks.perf.cases.ceilings import COPY, PRODUCT
+from benchmarks.perf.cases.models import RECIPE
+from benchmarks.perf.cases.suites import PRECISIONS, STEPS, case
+from benchmarks.perf.timing import Estimate
+from benchmarks.records import Record
+
+BEST = "best"
+"""In place of an implementation: whichever but the baseline is quickest there."""
+RATIO, SAVED, PEAK = "times as fast", "of its saved bytes", "of its peak bytes"
+ROOFLINE, GROWTH, SLOWER = "of its roofline", "growth at twice d", "shapes slower"
+DIGITS = "training step, LSTM + ARNet, 784 steps"
+AT_MOST = (SAVED, PEAK, GROWTH, SLOWER)
+"""Quantities that should be small; the others should be large."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on what a record says.
+
+    Args:
+        what: in words.
+        case: what is to be measured.
+        implementation: of which.
+        quantity: what of it.
+        bound: at least; at most for `AT_MOST`.
+        device: the kind of device it is asked on.
+    """
+
+    what: str
+    case: Case
+    implementation: str
+    quantity: str
+    bound: float
+    device: str = "cpu"
+
+    @property
+    def asked(self) -> str:
+        """The bound in words."""
+        side = "at most" if self.quantity in AT_MOST else "at least"
+        return f"{side} {self.bound:.3g} {self.quantity}"
+
+
+def _on_cpu() -> list[Target]:
+    static = case("static-layer forward+backward", ())
+    step = case("xe-step", (), batch=16, dropout=RECIPE.dropout)
+    one, eight = (case("beam", (), batch=images) for images in (1, 8))
+    alone = [case("beam-encoded", (), batch=images) for images in (1, 8)]
+    forward = case("dynamic-operator forward", ())
+    both = case("dynamic-operator forward+backward", ())
+    return [
+        Target("static layer, both passes", static, "factored", RATIO, 1.45),
+        Target("static layer, both passes", static, "factored", SAVED, 0.5),
+        Target("static layers of drawn shapes", Case(drawn.STATIC, ()), "auto", SLOWER, 0),
+        Target("dynamic operator, forward", forward, "factored", RATIO, 8),
+        Target("dynamic operator, both passes", both, "factored", RATIO, 5),
+        Target("dynamic layers of drawn shapes", Case(drawn.DYNAMIC, ()), "auto", SLOWER, 0),
+        Target(
+            "what N_E adds to a dynamic layer", case("dynamic-memory", ()), "factored", GROWTH, 1.05
+        ),
+        Target("training step, batch 16", step, "auto", RATIO, 1.5),
+        Target("beam search, 8 images", eight, "incremental", RATIO, 10),
+        Target("beam search, 1 image", one, "incremental", RATIO, 4),
+        Target("beam search alone, 8 images", alone[1], "incremental", RATIO, 10),
+        Target("beam search alone, 1 image", alone[0], "incremental", RATIO, 4),
+        Target("CIDEr-D of 240 captions", case("reward", ()), "tensors", RATIO, 8),
+        Target(DIGITS, case("digits-step", (), **STEPS), "auto", RATIO, 3),
+    ]
+
+
+def _on_cuda() -> list[Target]:
+    static = case("static-layer forward+backward", ())
+    operator = case("static-operator forward+backward", ())
+    step, beam = case("xe-step", (), dropout=RECIPE.dropout), case("beam", ())
+    digits = case("digits-step", (), **STEPS)
+    zoneout = case("zoneout forward+backward", (), **STEPS)
+    found = [
+        Target(DIGITS, digits, BEST, RATIO, 20, "cuda"),
+        Target("zoneout along 784 steps, both passes", zoneout, "scan", RATIO, 5, "cuda"),
+    ]
+    for precision in PRECISIONS:
+        for what, one, implementation, quantity, bound in (
+            ("static layer, both passes", static, BEST, RATIO, 6.0),
+            ("static layer, both passes", static, BEST, PEAK, 1 / 3),
+            ("static operator, both passes", operator, "fused", ROOFLINE, 0.5),
+            ("training step, batch 48", step, BEST, RATIO, 3.0),
+            ("beam search, 48 images", beam, BEST, RATIO, 20.0),
+        ):
+            at = replace(one, precision=precision)
+            found.append(
+                Target(f"{what}, {precision}", at, implementation, quantity, bound, "cuda")
+            )
+    return found
+
+
+TARGETS = (*_on_cpu(), *_on_cuda())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A target beside what one device gave: met, missed, not settled, or not run."""
+
+    target: Target
+    measured: str = ""
+    device: str = ""
+    verdict: str = "not run"
+    evidence: tuple[Record, ...] = ()
+
+
+def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[Outcome]:
+    """Each target on each device that it was measured on; the newest record of a slot counts.
+
+    "met" and "missed" where the whole interval lies on one side of the bound.
+    """
+    timings = [r for r in records.newest(made) if r["kind"] == "timing"]
+    outcomes = []
+    for target in targets:
+        of = [r for r in timings if r["device"]["kind"] == target.device]
+        found = [
+            outcome
+            for device in dict.fromkeys(device_name(r) for r in of)
+            if (outcome := _judged(target, [r for r in of if device_name(r) == device]))
+        ]
+        outcomes += found or [Outcome(target)]
+    return outcomes
+
+
+def device_name(record: Record) -> str:
+    """The device of a record, with the CPU's threads where it is one."""
+    device = record["device"]
+    if device["kind"] != "cpu":
+        return str(device["name"])
+    return f"{device['name']}, {device['threads']} thread{'s' if device['threads'] > 1 else ''}"
+
+
+def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
+    """The outcome on one device, None where it was not measured there."""
+    if target.quantity == SLOWER:
+        return _slower(target, made)
+    record = _record(target, made)
+    found = _quantity(target.quantity, record, made) if record else None
+    if record is None or found is None:
+        return None
+    text = f"{found.value:.3g}"
+    if found.low != found.high:
+        text += f" [{found.low:.3g}, {found.high:.3g}]"
+    if target.implementation == BEST:
+        text += f" ({record['details']['implementation']})"
+    small = target.quantity in AT_MOST
+    if found.high <= target.bound if small else found.low >= target.bound:
+        verdict = "met"
+    elif found.low > target.bound if small else found.high < target.bound:
+        verdict = "missed"
+    else:
+        verdict = "not settled"
+    return Outcome(target, text, device_name(record), verdict, (record,))
+
+
+def _record(target: Target, made: Sequence[Record]) -> Record | None:
+    of = [r for r in made if r["details"]["row"] == target.case.row and _usual(r, target)]
+    if target.implementation == BEST:
+        of = [r for r in of if r["details"]["implementation"] != r["details"]["baseline"]]
+        return max(of, key=lambda r: r["values"]["ratio"], default=None)
+    return next((r for r in of if r["details"]["implementation"] == target.implementation), None)
+
+
+def _usual(record: Record, target: Target) -> bool:
+    """Whether its baseline is the one that targets are about."""
+    return bool(record["details"]["baseline"] == target.case.subject.implementations[0])
+
+
+def _quantity(quantity: str, record: Record, made: Sequence[Record]) -> Estimate | None:
+    values = record["values"]
+    if quantity == RATIO:
+        return Estimate(values["ratio"], values["ratio low"], values["ratio high"])
+    if quantity == ROOFLINE:
+        return roofline(record, made)
+    name = {SAVED: "saved ratio", PEAK: "peak ratio", GROWTH: "growth"}[quantity]
+    value = values.get(name)
+    return None if value is None else Estimate(value, value, value)
+
+
+def roofline(record: Record, made: Sequence[Record]) -> Estimate | None:
+    """The part of the device's speed that is reached, by the ceilings measured in its precision.
+
+    The time that the least bytes take at the speed of a copy or the operations at that of a large
+    product, whichever is longer, over the time measured.
+    """
+    values, precision = record["values"], record["details"]["case"]["precision"]
+    if "least bytes" not in values:
+        return None
+    for other in reversed(made):  # the newest
+        of = other["details"]["case"]
+        if of["subject"] == "ceilings" and of["precision"] == precision:
+            limits = other["values"]
+            bytes_s = values["least bytes"] / limits[COPY]
+            least = max(bytes_s, values.get("flops", 0) / limits[PRODUCT])
+            names = ("seconds", "seconds high", "seconds low")
+            return Estimate(*(least / values[name] for name in names))
+    return None
+
+
+def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
+    """How many drawn shapes are slower than the baseline's."""
+    of = [
+        r
+        for r in made
+        if r["details"]["case"]["subject"] == target.case.subject.name
+        and r["details"]["implementation"] == target.implementation
+        and r["details"]["case"]["precision"] == target.case.precision
+        and r["details"]["case"]["sizes"]["d_model"] >= drawn.NARROWEST
+        and _usual(r, target)
+    ]
+    if not of:
+        return None
+    slower = sum(r["details"]["verdict"] == "slower" for r in of)
+    enough = len(of) >= drawn.SHAPES
+    verdict = "missed" if slower > target.bound else "met" if enough else "not settled"
+    # what a static layer computes by is factored or nothing else: there is no choice to be wrong
+    choice = target.case.subject.name == drawn.DYNAMIC.name
+    wrong = sum(_chosen_wrongly(r, made) for r in of) if choice else 0
+    text = f"{slower} of {len(of)}" + (f", {wrong} chosen wrongly" if wrong else "")
+    return Outcome(target, text, device_name(of[0]), verdict, tuple(of))
+
+
+def _chosen_wrongly(record: Record, made: Sequence[Record]) -> bool:
+    """Whether another implementation was quicker in the same run, beyond doubt and noise."""
+    values = record["values"]
+    limit = values["ratio high"] * values["floor"]
+    return any(r["key"] == record["key"] and r["values"]["ratio low"] > limit for r in made)

@@ -1,0 +1,257 @@
+"""How to time functions against each other: alternated, synchronised, with a noise floor.
+
+All are called in one process, round by round, in a new random order each round, so that whatever
+else the machine does falls on all of them alike. One of them is timed twice in every round: two
+names for the same work, whose difference is what this machine at this moment cannot resolve.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from benchmarks.perf.clock import Clock
+
+Function = Callable[[], Any]
+
+CONFIDENCE = 95.0
+"""Percent, of all intervals."""
+DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long one measurement may take.
+
+    Args:
+        seconds: begin no further round after so long, once ``least`` rounds are done.
+        least: rounds; below 5 the interval of a median says little.
+        most: rounds.
+        warm_up: calls of each function before the rounds; one, where one takes long.
+
+    Raises:
+        ValueError: a number below 1, seconds not positive, ``most`` below ``least``.
+    """
+
+    seconds: float = 5.0
+    least: int = 5
+    most: int = 100
+    warm_up: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < math.inf:
+            raise ValueError(f"seconds is {self.seconds}, expected a finite number above 0")
+        if not 1 <= self.least <= self.most or self.warm_up < 1:
+            raise ValueError(
+                f"least, most, warm_up are {self.least}, {self.most}, {self.warm_up}, expected "
+                "1 <= least <= most and 1 <= warm_up"
+            )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The seconds of every call, by function and round.
+
+    Args:
+        samples: of each function, the seconds of its call in each round; the first is the baseline.
+        twin: the function that was timed twice.
+        again: the seconds of its second call in each round.
+        first_calls: seconds of each function's very first call, compilation included.
+        jumps: rounds thrown away because the machine's clocks disagreed.
+    """
+
+    samples: Mapping[str, Sequence[float]]
+    twin: str
+    again: Sequence[float]
+    first_calls: Mapping[str, float]
+    jumps: int = 0
+
+    @property
+    def baseline(self) -> str:
+        """The function that all others are compared with."""
+        return next(iter(self.samples))
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were."""
+        return len(self.again)
+
+    def seconds(self, name: str) -> Estimate:
+        """The median time of a call."""
+        return median(self.samples[name])
+
+    def ratio(self, name: str) -> Estimate:
+        """How many times as fast as the baseline: above 1 is faster."""
+        return paired_ratio(self.samples[self.baseline], self.samples[name])
+
+    @property
+    def floor(self) -> float:
+        """The A/A floor, at least 1: a ratio no further from 1 than this is noise."""
+        same = paired_ratio(self.samples[self.twin], self.again)
+        return max(same.high, 1 / same.low, 1.0)
+
+    def verdict(self, name: str) -> str:
+        """Whether it is "faster" or "slower" than the baseline, or "not settled"."""
+        return verdict(self.ratio(name), self.floor)
+
+
+def verdict(ratio: Estimate, floor: float) -> str:
+    """ "faster" or "slower" where the whole interval lies beyond 1 and the floor, else neither."""
+    if ratio.low > max(floor, 1.0):
+        return "faster"
+    if ratio.high < min(1 / floor, 1.0):
+        return "slower"
+    return "not settled"
+
+
+def median(samples: Sequence[float]) -> Estimate:
+    """The median, bootstrapped over the samples."""
+    return _bootstrapped(np.asarray(samples, dtype=np.float64))
+
+
+def paired_ratio(baseline: Sequence[float], other: Sequence[float]) -> Estimate:
+    """The median over rounds of baseline / other, bootstrapped over rounds.
+
+    Raises:
+        ValueError: not as many rounds of one as of the other.
+    """
+    if len(baseline) != len(other):
+        raise ValueError(f"{len(baseline)} and {len(other)} rounds, expected pairs")
+    return _bootstrapped(np.asarray(baseline, dtype=np.float64) / np.asarray(other))
+
+
+def _bootstrapped(values: npt.NDArray[np.float64]) -> Estimate:
+    chosen = np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))
+    tail = (100 - CONFIDENCE) / 2
+    low, high = np.percentile(np.median(values[chosen], axis=1), [tail, 100 - tail])
+    return Estimate(float(np.median(values)), float(low), float(high))
+
+
+def measure(
+    functions: Mapping[str, Function],
+    device: torch.device | str,
+    budget: Budget,
+    refused: dict[str, Exception] | None = None,
+    *,
+    flush: bool = True,
+) -> Measurement:
+    """Time the functions against the first of them.
+
+    Args:
+        functions: what to call, by name; each call does the whole work anew.
+        device: where they compute: what is waited for.
+        budget: of all the rounds together.
+        refused: takes what any but the first raises in its first call, which then is not timed;
+            without it, that is raised.
+        flush: empty a CUDA device's cache before each call. A CPU's stays as the call before left
+            it, which was another function's: too large for it, or warm for all alike.
+
+    Raises:
+        ValueError: there are no functions.
+        InputError: the clock jumps again and again.
+    """
+    if not functions:
+        raise ValueError("no functions, expected at least one to time")
+    seconds_of = _stopwatch(torch.device(device), flush)
+    first_calls, usual = {}, {}
+    for name, function in functions.items():
+        try:
+            first_calls[name] = usual[name] = seconds_of(function)
+        except Exception as error:
+            if refused is None or not usual:
+                raise
+            refused[name] = error
+            continue
+        calls = 1
+        while calls < budget.warm_up and usual[name] * len(functions) < budget.seconds:
+            usual[name] = seconds_of(function)
+            calls += 1
+    # the quickest: cheap to time again, and noise is the largest part of its time
+    twin = min(usual, key=lambda name: usual[name])
+    called = {name: functions[name] for name in usual}
+    calls_of_a_round = [*called.items(), (None, functions[twin])]
+    samples: dict[str | None, list[float]] = {name: [] for name, _ in calls_of_a_round}
+    order = np.random.default_rng(0)
+    clock, done = Clock(), 0
+    with _no_collection():
+        began = perf_counter()
+        while done < budget.least or (
+            done < budget.most and perf_counter() - began < budget.seconds
+        ):
+            clock.start()
+            turn = {
+                name: seconds_of(function)
+                for name, function in (
+                    calls_of_a_round[i] for i in order.permutation(len(calls_of_a_round))
+                )
+            }
+            if not clock.trusted():
+                continue
+            for name, taken in turn.items():
+                samples[name].append(taken)
+            done += 1
+    again = samples.pop(None)
+    named = {name: values for name, values in samples.items() if name is not None}
+    return Measurement(named, twin, again, first_calls, clock.jumps)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No pause of Python's garbage collector within."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:
+    """What calls a function and gives its seconds on ``device``, waited for."""
+    if device.type == "cuda":
+        return _cuda_stopwatch(device, flush)
+
+    def seconds(function: Function) -> float:
+        began = perf_counter()
+        function()
+        return perf_counter() - began
+
+    return seconds
+
+
+def _cuda_stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:
+    """By events, from an idle device, its cache empty if so told; what launching costs is in it."""
+    cache = torch.cuda.get_device_properties(device).L2_cache_size
+    filler = torch.empty(2 * cache, dtype=torch.int8, device=device)
+
+    def seconds(function: Function) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if flush:
+            filler.zero_()
+        torch.cuda.synchronize(device)
+        start.record()
+        function()
+        end.record()
+        torch.cuda.synchronize(device)
+        return start.elapsed_time(end) / 1000
+
+    return seconds

@@ -1,1 +1,0 @@
-"""What captions are worth: the metrics, the commands that score, discrepancy and diversity."""

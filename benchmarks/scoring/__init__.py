@@ -1,0 +1,1 @@
+"""Captions from a checkpoint, and their scores: search, metrics, discrepancy, diversity."""

@@ -1,0 +1,221 @@
+"""Captioners as commands take them: one checkpoint, several as an ensemble, or an exported model.
+
+``search`` decodes any of them by the beam search that is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from benchmarks.data import middle_words
+from benchmarks.data.vocabulary import Vocabulary
+from benchmarks.errors import InputError
+from benchmarks.files import sha256_of_arrays
+from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.scoring.onnx_captioner import ENCODER, OnnxCaptioner
+from torch_impl.decoding.ensemble import Ensemble
+from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
+from torch_impl.decoding.search import beam_search
+from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
+
+Single = AnyCaptioner | OnnxCaptioner
+AnyDecoder = Single | Ensemble
+INSTALL = "expected the extra: pip install 'captionbench[export]'"
+
+
+class Found(Protocol):
+    """A caption that a search found."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """From left to right; special tokens are silent."""
+
+    @property
+    def log_probs(self) -> list[float]:
+        """One for each token that the model chose."""
+
+    @property
+    def score(self) -> float:
+        """What the search orders by."""
+
+
+@dataclass(frozen=True)
+class FromTheMiddle:
+    """A caption decoded from its middle word."""
+
+    tokens: list[int]
+    log_probs: list[float]
+    score: float
+
+    @classmethod
+    def of(cls, halves: Halves, end_id: int) -> FromTheMiddle:
+        """The halves from left to right."""
+        return cls(halves.caption(end_id), halves.log_probs, halves.score)
+
+
+def search(
+    model: AnyDecoder,
+    features: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    beam_size: int,
+    max_length: int,
+    num_return: int = 1,
+    middle: int | None = None,
+) -> Sequence[Sequence[Found]]:
+    """The best captions of each image, by the model's own beam search.
+
+    Args:
+        model: is put into evaluation mode, on the device it is on.
+        features: (B, L, d_feature), or what else the model takes.
+        lengths: (B,) valid rows; all if None.
+        beam_size: hypotheses kept for each image; 1 is greedy.
+        max_length: of a caption in tokens, the start included; of a middle-out model, of a half
+            with the middle word.
+        num_return: captions of each image, best first.
+        middle: the word that a middle-out model begins with; its classifier's if None.
+
+    Raises:
+        InputError: a size is out of range, the model cannot caption such features, or a middle
+            word for a model that begins on the left.
+    """
+    from_the_middle = isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out
+    if middle is not None and not from_the_middle:
+        raise InputError("a middle word for a model that begins on the left, expected none")
+    sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": num_return}
+    try:
+        if isinstance(model, OnnxCaptioner):
+            mask = None
+            if lengths is not None:
+                mask = (torch.arange(features.shape[1]) < lengths[:, None]).numpy()
+            return model.beam_search(features.numpy(), mask, **sizes)
+        device = next(model.eval().parameters()).device
+        features, lengths = features.to(device), None if lengths is None else lengths.to(device)
+        if isinstance(model, MiddleOutCaptioner) and from_the_middle:
+            found = middle_out_beam_search(model, features, lengths, middle=middle, **sizes)
+            return [[FromTheMiddle.of(h, model.end_id) for h in image] for image in found]
+        return beam_search(model, features, lengths, **sizes)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def middle_word(vocabulary: object, word: str | None) -> int | None:
+    """A user's middle word as a token id; None if there is none.
+
+    Raises:
+        InputError: the vocabulary does not have the word, or is a released checkpoint's.
+    """
+    if word is None:
+        return None
+    if not isinstance(vocabulary, Vocabulary):
+        raise InputError("a middle word for a released checkpoint, expected none")
+    # as in a caption: in small letters, say
+    return middle_words.word_id(vocabulary, " ".join(vocabulary.tokenise(word)))
+
+
+def is_exported(place: Path) -> bool:
+    """Whether ``place`` is a folder that ``captionbench export`` wrote."""
+    return (place / ENCODER).is_file()
+
+
+def load_exported(folder: Path) -> tuple[OnnxCaptioner, Vocabulary]:
+    """The captioner and the words of an exported folder.
+
+    Raises:
+        InputError: a file is missing or damaged, or ONNX Runtime is not installed.
+    """
+    vocabulary = RunFolder(folder).read_vocabulary()
+    try:
+        return OnnxCaptioner(folder), vocabulary
+    except ImportError as error:
+        raise InputError(f"{folder}: {error}, {INSTALL}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(str(error)) from error
+
+
+def load_all(checkpoints: Sequence[Path]) -> tuple[list[Single], Vocabulary]:
+    """The models of some runs, checkpoints or exported folders, and the words they share.
+
+    Raises:
+        InputError: one cannot be loaded, or its words are not those of the first.
+    """
+    models: list[Single] = []
+    words: list[Vocabulary] = []
+    for place in checkpoints:
+        model, vocabulary = (load_exported if is_exported(place) else load_captioner)(place)
+        models.append(model)
+        words.append(vocabulary)
+        if vocabulary.fingerprint != words[0].fingerprint:
+            raise InputError(
+                f"{place}: knows other words than {checkpoints[0]}, expected the same of all"
+            )
+    return models, words[0]
+
+
+def ensemble(members: Sequence[AnyCaptioner]) -> AnyCaptioner | Ensemble:
+    """The one member, or the ensemble of several.
+
+    Raises:
+        InputError: they cannot be averaged.
+    """
+    try:
+        return members[0] if len(members) == 1 else Ensemble(members)
+    except ValueError as error:
+        raise InputError(f"--checkpoint: {error}") from error
+
+
+def together(models: Sequence[Single]) -> AnyDecoder:
+    """An exported model alone, or the `ensemble` of others.
+
+    Raises:
+        InputError: they cannot be averaged.
+    """
+    members = [model for model in models if not isinstance(model, OnnxCaptioner)]
+    if len(members) == len(models):
+        return ensemble(members)
+    if len(models) > 1:
+        raise InputError("--checkpoint: an exported model is no member of an ensemble")
+    return models[0]
+
+
+def load(checkpoints: Sequence[Path]) -> tuple[AnyDecoder, Vocabulary]:
+    """What `together` makes of `load_all`.
+
+    Raises:
+        InputError: as they.
+    """
+    models, vocabulary = load_all(checkpoints)
+    return together(models), vocabulary
+
+
+def d_feature(model: AnyDecoder) -> int:
+    """The width of the features that ``model`` takes."""
+    if isinstance(model, Ensemble):
+        return model.d_feature
+    width: int = model.configuration.d_feature
+    return width
+
+
+def weights_sha256(model: AnyCaptioner | Ensemble) -> str:
+    """A hash of the weights, names and order included."""
+    tensors = model.state_dict().items()
+    return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
+
+
+def to(model: AnyDecoder, device: str) -> AnyDecoder:
+    """``model`` on a device.
+
+    Raises:
+        InputError: an exported one, and not the CPU.
+    """
+    if isinstance(model, OnnxCaptioner):
+        if device != "cpu":
+            raise InputError(f"--device {device}: an exported model runs on cpu")
+        return model
+    return model.to(device)

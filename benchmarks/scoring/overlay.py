@@ -1,0 +1,89 @@
+"""Where a captioner looked for each word, over the picture (v1 Figure 6, v2 Figure 4)."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+from torch import Tensor
+
+from benchmarks.errors import InputError
+from torch_impl.layers.attention import watched
+from torch_impl.layers.transformer import DecoderLayer
+from torch_impl.models import Captioner
+
+COLUMNS = 5
+PANEL = 2.2
+"""Inches."""
+LARGEST = 448
+"""Pixels of the longer side of a picture that is drawn."""
+
+
+@torch.no_grad()
+def looks(
+    model: Captioner, features: Tensor, tokens: Sequence[int], head: int | None = None
+) -> Tensor:
+    """Where the decoder's last cross-attention looks when it chooses each token after the start.
+
+    Args:
+        model: in evaluation mode.
+        features: (L, d_feature) of one image.
+        tokens: a caption, T with its start.
+        head: one of the heads; their mean if None.
+
+    Returns:
+        (T - 1, L); every row sums to 1.
+
+    Raises:
+        InputError: there is no such head.
+    """
+    attention = cast(DecoderLayer, model.decoder.layers[-1]).cross_attention
+    if head is not None and not 0 <= head < attention.num_heads:
+        raise InputError(f"head is {head}, expected 0 to {attention.num_heads - 1}")
+    read = torch.tensor(tokens[:-1], device=features.device)
+    with watched(attention) as seen:
+        model(features[None], read[None])
+    ((weights,),) = seen
+    return weights.mean(0) if head is None else weights[head]
+
+
+def draw(picture: Image.Image, words: Sequence[str], weights: Tensor) -> bytes:
+    """A PNG: the picture, and the picture under each word's ``weights`` (words, L).
+
+    Each word's colours have a scale of their own, from its least weight to its greatest. Letters
+    are of the fonts that matplotlib's configuration names.
+    The L rows of features are a square grid, row by row, that covers the picture.
+
+    Raises:
+        InputError: L is no square.
+    """
+    rows = weights.shape[1]
+    side = math.isqrt(rows)
+    if side * side != rows:
+        raise InputError(f"an overlay of {rows} rows of features, expected a square grid of them")
+    picture = picture.copy()
+    picture.thumbnail((LARGEST, LARGEST))
+    columns = min(COLUMNS, 1 + len(words))
+    lines = -(-(1 + len(words)) // columns)
+    height = PANEL * picture.height / picture.width
+    figure = Figure(figsize=(PANEL * columns, (height + 0.35) * lines), layout="constrained")
+    panels = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axes in panels:
+        axes.set_axis_off()
+    everything = (0, picture.width, picture.height, 0)
+    grids = [None, *weights.cpu().float().view(-1, side, side).numpy()]
+    for axes, word, grid in zip(panels, ["", *words], grids, strict=False):
+        axes.imshow(picture)
+        axes.set_title(word, fontsize=10, parse_math=False)
+        if grid is not None:
+            axes.imshow(
+                grid, extent=everything, cmap="inferno", alpha=0.65, interpolation="bilinear"
+            )
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return buffer.getvalue()

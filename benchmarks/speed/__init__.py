@@ -1,1 +1,0 @@
-"""What is timed: operators, layers, models, training steps, decoding, the reward."""

@@ -1,0 +1,171 @@
+"""Jobs side by side in processes of one thread each; Ctrl-C ends them all, and leaves nothing."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from tqdm import tqdm
+
+from benchmarks import records
+from benchmarks.errors import InputError
+from benchmarks.records import Record
+from benchmarks.scoring import java
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work: a module-level function that gives records, and its arguments.
+
+    ``keys`` are those of its records where they have several.
+    """
+
+    name: str
+    key: str
+    function: Callable[..., list[Record]]
+    arguments: tuple[Any, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def gives(self) -> set[str]:
+        """The keys of its records."""
+        return {self.key, *self.keys}
+
+    def run(self) -> list[Record]:
+        """Do it."""
+        return self.function(self.key, *self.arguments)
+
+
+class _Lines(io.TextIOBase):
+    """Whole lines that begin with a name; of a bar that moves only one now and then."""
+
+    def __init__(self, out: TextIO, name: str, seconds: float) -> None:
+        super().__init__()
+        self._out, self._name, self._seconds = out, name, seconds
+        self._shown = time.monotonic()
+
+    def write(self, text: str) -> int:
+        """A bar begins its text at the left, what is said once ends it with a new line."""
+        now = time.monotonic()
+        for line in filter(None, map(str.strip, text.replace("\r", "\n").split("\n"))):
+            if text.startswith("\r"):
+                if now - self._shown < self._seconds:
+                    continue
+                self._shown = now
+            print(f"{self._name}: {line}", file=self._out, flush=True)
+        return len(text)
+
+
+@contextmanager
+def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
+    """What is written to stderr within comes as whole lines with a name, for many side by side.
+
+    Args:
+        name: that they begin with.
+        seconds: from one line of a progress bar to the next.
+    """
+    with redirect_stderr(_Lines(sys.stderr, name, seconds)):
+        yield
+
+
+def _start_worker() -> None:
+    # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    java.keep_meteor()
+    # by default its bars share a semaphore between processes, which a process that is ended leaks
+    tqdm.set_lock(threading.RLock())
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block; processes started in it never hear of it.
+
+    They inherit that it is blocked, but not a handler. Here it is handled none the less: libraries'
+    threads, which do not block it, receive it too.
+    """
+    pressed: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    if in_main:
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the pool at once, and wait until none of its processes is left."""
+    processes = list((pool._processes or {}).values())
+    for process in processes:
+        process.terminate()
+    pool.shutdown(cancel_futures=True)
+    for process in processes:
+        process.join()
+
+
+def run_all(
+    jobs: Sequence[Job], path: Path, at_most: int | None = None
+) -> Generator[tuple[Job, list[Record]], None, None]:
+    """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
+
+    A job that fails, or Ctrl-C, stops the rest; what had ended is kept.
+
+    Args:
+        jobs: begun in their order.
+        path: of the records.
+        at_most: so many processes (default: a core each).
+
+    Raises:
+        InputError: a process was killed, as for want of memory.
+    """
+    with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
+        resource_tracker.ensure_running()
+    workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
+    pool: ProcessPoolExecutor | None = None
+    pending: dict[Future[list[Record]], Job] | None = None
+    try:
+        with _ctrl_c_held():
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+            pending = {pool.submit(job.run): job for job in jobs}
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                job = pending.pop(future)
+                try:
+                    made = future.result()
+                except BrokenProcessPool:
+                    raise InputError(
+                        f"{job.name}, or what ran beside it, was killed: expected memory for "
+                        f"{workers} at a time"
+                    ) from None
+                records.append(made, path, once=True)
+                yield job, made
+    finally:
+        with _ctrl_c_held():
+            if pool and (pending or pending is None):
+                _stop(pool)
+            elif pool:
+                pool.shutdown()

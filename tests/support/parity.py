@@ -1,0 +1,148 @@
+"""Holding torch modules to the oracle: conversions, parameters, derivatives by differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from hypothesis import assume
+from torch import Tensor, nn
+
+from benchmarks.verify import tolerances
+from benchmarks.verify.rounding import literal, unit
+from benchmarks.verify.strategies import fill
+
+Array = npt.NDArray[Any]
+
+
+def tensor(x: npt.ArrayLike, dtype: torch.dtype = torch.float64, grad: bool = False) -> Tensor:
+    """``x`` as a leaf of its own."""
+    return torch.tensor(np.asarray(x), dtype=dtype).requires_grad_(grad)
+
+
+def numpy(x: Tensor | None) -> Array:
+    """``x`` in float64, whatever its dtype."""
+    assert x is not None, "no gradient reached it"
+    return x.detach().double().numpy()
+
+
+def load(module: nn.Module, generator: np.random.Generator) -> dict[str, Array]:
+    """Fill ``module`` with normal parameters, in float64; they are returned as the oracle's."""
+    module.double()
+    parameters = {
+        name: fill(generator, value.shape) / max(value.shape[-1], 1) ** 0.5
+        for name, value in module.state_dict().items()
+    }
+    module.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
+    return parameters
+
+
+def flat(arrays: Mapping[str, Array]) -> Array:
+    """All arrays as one vector, so that one scale holds for all of them."""
+    return np.concatenate([arrays[name].ravel() for name in sorted(arrays)])
+
+
+def gradients(module: nn.Module) -> dict[str, Array]:
+    """Every parameter's gradient."""
+    return {name: numpy(parameter.grad) for name, parameter in module.named_parameters()}
+
+
+def assert_gradients(
+    loss: Callable[[Mapping[str, Array]], float],
+    arrays: Mapping[str, Array],
+    gradients: Mapping[str, Array],
+    generator: np.random.Generator,
+    *,
+    directions: int = 4,
+    step: float = 1e-5,
+) -> None:
+    """Hold ``gradients`` to central differences of ``loss`` along directions through all arrays.
+
+    Where half the step tells another derivative there is a kink nearby: the example is dropped.
+    """
+    derivatives, coarse, fine = [], [], []
+    for _ in range(directions):
+        direction = {name: generator.standard_normal(x.shape) for name, x in arrays.items()}
+
+        def difference(by: float, along: Mapping[str, Array] = direction) -> float:
+            ahead, behind = (
+                loss({name: x + sign * by * along[name] for name, x in arrays.items()})
+                for sign in (1, -1)
+            )
+            return (ahead - behind) / (2 * by)
+
+        derivatives.append(sum(float((gradients[n] * direction[n]).sum()) for n in arrays))
+        coarse.append(difference(step))
+        fine.append(difference(step / 2))
+    assume(tolerances.error(coarse, fine) <= tolerances.DIFFERENCES * tolerances.scale(fine))
+    tolerances.assert_derivative(derivatives, fine, "directional derivatives")
+
+
+def in_precision(arrays: Mapping[str, Array], precision: str) -> tuple[dict[str, Array], ...]:
+    """The arrays rounded to ``precision``: in float64, and for the oracle to evaluate literally."""
+    low = {name: literal(value, precision) for name, value in arrays.items()}
+    exact = {name: np.asarray(value, dtype=np.float64) for name, value in low.items()}
+    return exact, low
+
+
+def nudge(x: Array, precision: str, generator: np.random.Generator) -> Array:
+    """``x`` with every entry moved by less than one unit of ``precision``, relative."""
+    return x * (1 + unit(precision) * generator.uniform(-1, 1, x.shape))
+
+
+class Errors:
+    """Errors of a lower precision against the literal form's, over many cases.
+
+    One case says little: either form may be lucky. So the worst and the mean over all cases are
+    held to the rule, each error in units of what one rounding of the inputs does to the exact
+    result; else the worst-conditioned case would drown the others. A case in which the literal form
+    overflows is no yardstick; most must be one.
+    """
+
+    def __init__(self, precision: str) -> None:
+        self.unit = unit(precision)
+        self.cases = 0
+        self.actual: list[float] = []
+        self.literal: list[float] = []
+        self.ulps: list[float] = []
+
+    def add(
+        self,
+        actual: npt.ArrayLike,
+        literal: npt.ArrayLike,
+        exact: npt.ArrayLike,
+        nudged: Iterable[npt.ArrayLike],
+        scale: float | None = None,
+    ) -> None:
+        """One case.
+
+        Args:
+            actual: the form under test.
+            literal: the literal form in this precision.
+            exact: float64.
+            nudged: float64 of ``nudge``-d inputs, several where the result may jump.
+            scale: of the output, if not its own.
+        """
+        self.cases += 1
+        ulp = self.unit * (scale or tolerances.scale(exact))
+        of_inputs = max(tolerances.error(other, exact) for other in nudged) + ulp
+        yardstick = tolerances.error(literal, exact) / of_inputs
+        if np.isfinite(yardstick):
+            self.actual.append(tolerances.error(actual, exact) / of_inputs)
+            self.literal.append(yardstick)
+            self.ulps.append(ulp / of_inputs)
+
+    def check(
+        self, what: str, statistics: Sequence[Callable[[Any], Any]] = (np.max, np.mean)
+    ) -> None:
+        """Hold what was added to the rule, its worst and its mean."""
+        assert len(self.literal) > self.cases / 2 > 5, f"{len(self.literal)} of {self.cases} cases"
+        for how in statistics:
+            found = float(how(self.actual))
+            bound = tolerances.literal_bound(
+                float(how(self.literal)), float(how(self.ulps)), epsilon=1.0
+            )
+            assert found <= bound, f"{what}: {how.__name__} error {found:.3g} exceeds {bound:.3g}"

@@ -1,0 +1,12 @@
+"""Checkpoints: ours, the authors' released ones, and ONNX graphs."""
+
+from torch_impl.checkpoints.files import (
+    Checkpoint,
+    load,
+    save,
+)
+from torch_impl.checkpoints.released import (
+    load_released,
+)
+
+__all__ = ["Checkpoint", "load", "load_released", "save"]

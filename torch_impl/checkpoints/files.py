@@ -1,0 +1,170 @@
+"""Checkpoints: one safetensors file with the weights, the configuration and, to resume, the state.
+
+The file holds the model's ``state_dict`` under its own names and whatever tensors the state has
+under ``state.``; its metadata holds the rest as JSON, a format version, and a SHA-256 of it all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from torch_impl.checkpoints.released import load_released
+from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
+from torch_impl.models import AnyCaptioner, build, configuration
+
+__all__ = ["Checkpoint", "CheckpointError", "load", "load_released", "load_weights", "save"]
+
+FORMAT = "captionbench checkpoint"
+VERSION = 1
+
+_STATE = "state."
+_TENSOR = "$tensor"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds: the weights by name, the model's configuration, the state to resume."""
+
+    path: Path
+    configuration: dict[str, Any]
+    weights: dict[str, Tensor]
+    state: dict[str, Any]
+
+    def model(self) -> AnyCaptioner:
+        """The model of this checkpoint, in evaluation mode and in the precision it was saved in.
+
+        Raises:
+            CheckpointError: the configuration is not one of ours, or the weights do not fit it.
+        """
+        try:
+            model = build(configuration(self.configuration))
+        except (TypeError, ValueError, KeyError) as error:
+            raise CheckpointError(
+                f"{self.path}: the configuration is not valid: {error}"
+            ) from error
+        precisions = {t.dtype for t in self.weights.values() if t.is_floating_point()}
+        if len(precisions) == 1:
+            model.to(dtype=precisions.pop())
+        load_weights(model, self.weights, self.path)
+        return model.eval()
+
+
+def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None) -> None:
+    """Write ``model`` and ``state`` to ``path``, whole or not at all.
+
+    Args:
+        path: the file; an old one is replaced only when the new one is safely on the disk.
+        model: its ``state_dict`` and ``configuration`` are kept.
+        state: dictionaries (of string keys) and lists, nested, of tensors and JSON scalars.
+
+    Raises:
+        CheckpointError: the folder cannot be written, or the disk is full.
+    """
+    tensors = {name: _plain(tensor) for name, tensor in model.state_dict().items()}
+    skeleton = _take_tensors(dict(state or {}), _STATE.rstrip("."), tensors)
+    description = json.dumps({"configuration": model.configuration.to_dict(), "state": skeleton})
+    metadata = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "description": description,
+        "sha256": fingerprint(tensors, description),
+    }
+    _replace(Path(path), to_bytes(tensors, metadata))
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint, checked against its own hash.
+
+    Raises:
+        CheckpointError: no such file, not one of our checkpoints, truncated or damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file, expected a checkpoint (.safetensors)")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        with path.open("rb") as unreadable:
+            begins = unreadable.read(2)
+        if begins == b"PK" or begins[:1] == b"\x80":
+            raise CheckpointError(
+                f"{path}: a PyTorch file, expected a checkpoint (.safetensors); one that the "
+                "authors released takes load_released, or captionbench caption --words"
+            ) from error
+        raise CheckpointError(
+            f"{path}: not a readable safetensors file, truncated or damaged? ({error})"
+        ) from error
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: a safetensors file, but not a {FORMAT}")
+    if metadata.get("version") != str(VERSION):
+        raise CheckpointError(
+            f"{path}: version {metadata.get('version')} of the format, expected {VERSION}"
+        )
+    description = metadata.get("description", "")
+    if metadata.get("sha256") != fingerprint(tensors, description):
+        raise CheckpointError(f"{path}: damaged, the contents do not match their SHA-256")
+    parts = json.loads(description)
+    return Checkpoint(
+        path=path,
+        configuration=parts["configuration"],
+        weights={name: t for name, t in tensors.items() if not name.startswith(_STATE)},
+        state=_put_tensors(parts["state"], tensors),
+    )
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous()
+
+
+def _take_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    """``value`` with its tensors moved into ``tensors``, a reference left where each one stood."""
+    if isinstance(value, Tensor):
+        tensors[place] = _plain(value)
+        return {_TENSOR: place}
+    if isinstance(value, Mapping):
+        return {key: _take_tensors(v, f"{place}.{key}", tensors) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_take_tensors(v, f"{place}.{i}", tensors) for i, v in enumerate(value)]
+    return value
+
+
+def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The inverse of `_take_tensors`, tuples having become lists."""
+    if isinstance(value, dict):
+        if set(value) == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {key: _put_tensors(v, tensors) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_put_tensors(v, tensors) for v in value]
+    return value
+
+
+def _replace(path: Path, data: bytes) -> None:
+    # one name, so that killed runs leave one unfinished file at most, which the next overwrites
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:  # Ctrl-C too leaves nothing
+        with suppress(OSError):
+            partial.unlink()
+        if not isinstance(error, OSError):
+            raise
+        reason = error.strerror or str(error)
+        raise CheckpointError(f"{path}: cannot be written ({reason})") from error

@@ -1,0 +1,1 @@
+"""Shared foundations: padding, dropout, autocast, weights by name."""

@@ -1,0 +1,49 @@
+"""Checks of arguments, with errors that name them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Incremental(Protocol):
+    """A model whose passes may draw at random."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout."""
+
+
+def positive(value: int, what: str) -> int:
+    """``value`` as an int above 0, else ValueError naming ``what``."""
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"{what} must be at least 1, not {number}")
+    return number
+
+
+def check_hypotheses(model: Incremental, copies: int, max_length: int | None, most: int) -> int:
+    """How many tokens a `State`'s hypotheses can have: ``max_length``, or ``most`` if None.
+
+    Raises:
+        ValueError: the model's passes draw, copies or max_length below 1, or max_length above
+            ``most``.
+    """
+    if model.draws:
+        raise ValueError("incremental decoding has no dropout, expected model.eval()")
+    positive(copies, "copies")
+    length = positive(most if max_length is None else max_length, "max_length")
+    if length > most:
+        raise ValueError(f"max_length is {length}, the model's is {most}")
+    return length
+
+
+def check_step(tokens: Tensor, shape: Sequence[int], length: int, max_length: int) -> None:
+    """Raise ValueError unless a `State` of this shape can read these tokens after ``length``."""
+    if tokens.shape != shape:
+        raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected {tuple(shape)}")
+    if length == max_length:
+        raise ValueError(f"{length} tokens were read, as many as max_length")

@@ -1,0 +1,135 @@
+"""Several captioners as one: at each step the mean of what they think the next word is.
+
+The ensembles of v1 (Table 4) and v2 (Tables II to IV). Any function that decodes takes one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from torch_impl.common.padding import Lengths
+from torch_impl.decoding.protocols import State
+from torch_impl.models import AnyCaptioner, MiddleOutConfiguration
+
+
+class Ensemble(nn.Module):
+    """A captioner whose probabilities are the mean of its members'.
+
+    The members see the same features, know the same words and decode from left to right; they may
+    differ in everything else. The ensemble's memory is theirs side by side.
+
+    Args:
+        members: at least one.
+
+    Raises:
+        ValueError: no members, members of different features, words or special tokens, or one that
+            decodes from the middle.
+    """
+
+    def __init__(self, members: Sequence[AnyCaptioner]) -> None:
+        super().__init__()
+        if not members:
+            raise ValueError("no members, expected at least one captioner")
+        first = members[0].configuration
+        for name in ("d_feature", "vocabulary_size", "start_id", "end_id", "pad_id"):
+            values = [getattr(member.configuration, name) for member in members]
+            if len(set(values)) > 1:
+                raise ValueError(f"the members' {name} are {values}, expected the same of all")
+        for i, member in enumerate(members):
+            c = member.configuration
+            if isinstance(c, MiddleOutConfiguration) and c.middle_out:
+                raise ValueError(f"member {i} decodes from the middle, expected from left to right")
+        self.members = nn.ModuleList(members)
+        self.d_feature = first.d_feature
+        self.start_id, self.end_id, self.pad_id = first.start_id, first.end_id, first.pad_id
+        self.max_length = min(member.max_length for member in members)
+
+    def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """Features (B, L, d_feature) to the members' memories side by side, (B, L, sum of d).
+
+        Raises:
+            ValueError: features are not (B, L, d_feature) or lengths do not fit them.
+        """
+        return torch.cat([member.encode(features, lengths) for member in self._members()], -1)
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+    ) -> Tensor:
+        """Words so far (B, T) to log of the mean probabilities of the next, (B, T, V).
+
+        Raises:
+            ValueError: as a member's ``decode``, or a memory of another width.
+        """
+        return _mean(
+            [
+                member.decode(tokens, part, memory_lengths)
+                for member, part in zip(self._members(), self._parts(memory), strict=True)
+            ]
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether a member's pass draws at random."""
+        return any(member.draws for member in self._members())
+
+    def incremental(
+        self,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
+    ) -> States:
+        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
+
+        Raises:
+            ValueError: as a member's ``incremental``, or a memory of another width.
+        """
+        longest = self.max_length if max_length is None else max_length
+        return States(
+            [
+                member.incremental(part, memory_lengths, copies, longest)
+                for member, part in zip(self._members(), self._parts(memory), strict=True)
+            ]
+        )
+
+    def _members(self) -> Iterator[AnyCaptioner]:
+        return iter(cast(Sequence[AnyCaptioner], self.members))
+
+    def _parts(self, memory: Tensor) -> tuple[Tensor, ...]:
+        widths = [_memory_width(member) for member in self._members()]
+        if memory.dim() != 3 or memory.shape[-1] != sum(widths):
+            raise ValueError(
+                f"memory has shape {tuple(memory.shape)}, expected (B, L, {sum(widths)})"
+            )
+        return memory.split(widths, -1)
+
+
+def _memory_width(member: AnyCaptioner) -> int:
+    c = member.configuration
+    return 3 * c.hidden_size if isinstance(c, MiddleOutConfiguration) else c.d_model
+
+
+class States:
+    """What the members have read, a state of each."""
+
+    def __init__(self, states: Sequence[State]) -> None:
+        """Keep them."""
+        self._states = states
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The next tokens (B, K) to log of the mean probabilities (B, K, V) of those after."""
+        return _mean([state.step(tokens) for state in self._states])
+
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let each go on from the hypothesis of its image that ``hypotheses`` (B, K) names."""
+        for state in self._states:
+            state.reorder(hypotheses)
+
+
+def _mean(log_probs: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))

@@ -1,0 +1,192 @@
+"""Beam search from the middle outwards (Middle-Out, section 4.2), the sides in turn.
+
+Of a model of one side it is left to right, from the start token, by the same score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from torch_impl.common.padding import Lengths
+from torch_impl.decoding.beams import largest
+from torch_impl.middle_out.operator import interleave
+from torch_impl.models.middle_out import MiddleOutCaptioner, check_middle_word
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A caption as the model gave it."""
+
+    middle: int
+    """The start token where there is one side."""
+    left: list[int]
+    """The words to the left from the middle outwards, the end token too unless it was cut off."""
+    right: list[int]
+    """The words to the right, likewise."""
+    log_probs: list[float]
+    """One for each word but the middle, in the order in which they were generated."""
+
+    @property
+    def score(self) -> float:
+        """The summed log-probability plus the number of tokens, middle and ends included."""
+        return sum(self.log_probs) + 1 + len(self.left) + len(self.right)
+
+    def caption(self, end_id: int) -> list[int]:
+        """The words from left to right, without the ends; of one side after the start token."""
+        words = (*reversed(self.left), self.middle, *self.right)
+        return [word for word in words if word != end_id]
+
+    def generated(self, turns: Sequence[int], pad_id: int) -> list[int]:
+        """The tokens in the order of the sides' ``turns``, as a model reads them (`interleave`)."""
+        first, second = ((self.left, self.right)[side] for side in turns)
+        return interleave(first, self.middle, second, pad_id)
+
+
+def middle_words(
+    model: MiddleOutCaptioner,
+    features: Tensor,
+    lengths: Lengths | None = None,
+    middle: int | Sequence[int] | None = None,
+) -> Tensor:
+    """The middle word of each image (B,): the classifier's, or as given.
+
+    Args:
+        model: the captioner.
+        features: (B, L, d_feature).
+        lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
+        middle: a user's word for all, or one an image (an oracle's); the classifier's if None.
+
+    Raises:
+        ValueError: a word outside the vocabulary or a special one, not one an image, or None
+            without candidates.
+    """
+    B = features.shape[0]
+    if middle is None:
+        candidates = torch.tensor(model.configuration.middle_words, device=features.device)
+        return candidates[model.middle_words(features, lengths).argmax(-1)]
+    several = isinstance(middle, Iterable) and not isinstance(middle, str)
+    words: list[object] = list(cast(Iterable[object], middle)) if several else [middle] * B
+    if any(isinstance(word, bool | str | float) for word in words):
+        raise ValueError(f"middle is {middle!r}, expected token ids")
+    if len(words) != B:
+        raise ValueError(f"{len(words)} middle words for {B} images, expected one each")
+    given = [int(cast(int, word)) for word in words]
+    for word in given:
+        check_middle_word(word, model.configuration)
+    return torch.tensor(given, device=features.device)
+
+
+@torch.no_grad()
+def middle_out_beam_search(
+    model: MiddleOutCaptioner,
+    features: Tensor,
+    lengths: Lengths | None = None,
+    *,
+    beam_size: int,
+    max_length: int,
+    middle: int | Sequence[int] | None = None,
+    num_return: int = 1,
+) -> list[list[Halves]]:
+    """Beam search in which the sides, or the only one, take turns, as the model's ``first`` says.
+
+    At each turn a hypothesis offers its continuations on that side, or itself, unchanged, if that
+    side has ended; those with the largest scores go on. The score is the sum of log-probabilities
+    plus the number of tokens, in the competition as in the final order. Ties keep the order of
+    hypotheses, then of token ids.
+
+    Args:
+        model: a captioner of one side or two, in evaluation mode.
+        features: (B, L, d_feature).
+        lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
+        beam_size: hypotheses kept for each image.
+        max_length: the words of a half and the middle at most; a side that never ends is cut there.
+        middle: see `middle_words`; None for one side, which begins with the start token.
+        num_return: hypotheses returned for each image, best first.
+
+    Returns:
+        ``num_return`` hypotheses for each image; fewer where fewer of probability above zero exist.
+
+    Raises:
+        ValueError: ``beam_size`` < 1; ``num_return`` not in 1 to ``beam_size``; ``max_length`` less
+            than 2 or more than the model's; a middle word for one side; NaN; or as `middle_words`.
+    """
+    order = model.configuration.turns
+    if len(order) == 1 and middle is not None:
+        raise ValueError("a model of one side begins with the start token, expected no middle word")
+    if beam_size < 1:
+        raise ValueError(f"beam_size is {beam_size}, expected at least 1")
+    if not 1 <= num_return <= beam_size:
+        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
+    if not 2 <= max_length <= model.max_length:
+        raise ValueError(f"max_length is {max_length}, expected 2 to {model.max_length}")
+    B, K, device = features.shape[0], beam_size, features.device
+    if len(order) == 1:
+        first = torch.full((B,), model.start_id, device=device)
+    else:
+        first = middle_words(model, features, lengths, middle)
+    memory = model.encode(features, lengths)
+    turns = len(order) * (max_length - 1)
+    state = model.incremental(memory, lengths, K, turns)
+    tokens = first[:, None, None].expand(B, K, 1)
+    log_probs = torch.zeros((B, K, 0), dtype=torch.float64, device=device)
+    # by side: how many words there are, and whether the last is the end token
+    counts = torch.zeros((2, B, K), dtype=torch.float64, device=device)
+    ended = torch.ones((2, B, K), dtype=torch.bool, device=device)
+    ended[list(order)] = False
+    # one hypothesis to begin with: a place whose sum is -inf is empty, and loses to all others
+    sums = torch.full((B, K), -torch.inf, dtype=torch.float64, device=device)
+    sums[:, 0] = 0
+    written = None
+    for turn in range(turns):
+        side = order[turn % len(order)]
+        log_p, through = state.step(tokens[..., -1], written).double(), ended[side]
+        longer = counts.clone()
+        longer[side] += ~through
+        # the score's sum in its order, so that ties are ties
+        left, right = longer.unsqueeze(-1)
+        scores = sums.unsqueeze(-1) + log_p + left + 1 + right
+        # one that is through has one continuation: itself, padded, at no cost
+        scores.masked_fill_(through.unsqueeze(-1), -torch.inf)
+        itself = sums + longer[0] + 1 + longer[1]
+        scores[..., model.pad_id] = itself.where(through, scores[..., model.pad_id])
+        kept, choices = largest(scores.flatten(1), K)
+        beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
+        state.reorder(beams)
+        written = ~through.gather(1, beams)
+        chosen = log_p.flatten(1).gather(1, choices).where(written, 0)
+        sums = (sums.gather(1, beams) + chosen).where(kept > -torch.inf, -torch.inf)
+        counts, ended = (x.gather(2, beams.expand(2, B, K)) for x in (longer, ended))
+        ended[side] |= token == model.end_id
+        tokens, log_probs = (
+            torch.cat([x.gather(1, beams[..., None].expand_as(x)), column[..., None]], -1)
+            for x, column in ((tokens, token), (log_probs, chosen))
+        )
+        if bool((ended.all(0) | (sums == -torch.inf)).all()):
+            break
+    if bool(log_probs.isnan().any()):
+        raise ValueError("the model's log-probabilities are NaN")
+    return [
+        [
+            _halves(words, values, order, model.end_id)
+            for words, values, total in zip(*image, strict=True)
+            if total > -torch.inf
+        ][:num_return]
+        for image in zip(tokens.tolist(), log_probs.tolist(), sums.tolist(), strict=True)
+    ]
+
+
+def _halves(tokens: list[int], log_probs: list[float], order: Sequence[int], end_id: int) -> Halves:
+    """A hypothesis from its tokens in the generated order, the sides in this one."""
+    halves: tuple[list[int], list[int]] = ([], [])
+    of_words = []
+    for turn, (token, value) in enumerate(zip(tokens[1:], log_probs, strict=True)):
+        half = halves[order[turn % len(order)]]
+        if half[-1:] != [end_id]:
+            half.append(token)
+            of_words.append(value)
+    return Halves(tokens[0], *halves, of_words)

@@ -1,0 +1,1 @@
+"""Layers: attention, the transformer block, Swin, the KV cache."""

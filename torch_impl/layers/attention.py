@@ -1,0 +1,219 @@
+"""Multi-head dot-product attention (v1 equation 2) and the Attention on Attention gate, batched."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_impl.common.checks import positive
+from torch_impl.common.padding import (
+    Lengths,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
+
+
+def multi_head(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k)) V in every head, d_k = d / num_heads, heads side by side.
+
+    Args:
+        queries: (B, T, d).
+        keys: (B, L, d).
+        values: (B, L, d).
+        num_heads: divides d.
+        mask: (B, L) or, of each query, (B, T, L) booleans, True for valid keys; padded keys and
+            values must be finite.
+        causal: query t sees keys i <= t only.
+
+    Returns:
+        (B, T, d); a query that sees no key gets zeros.
+    """
+    Q, K, V = (
+        x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads).transpose(1, 2)
+        for x in (queries, keys, values)
+    )
+    if mask is None:
+        context = F.scaled_dot_product_attention(Q, K, V, is_causal=causal)
+    else:
+        visible = (mask[:, None] if mask.dim() == 2 else mask)[:, None]
+        if causal:
+            square = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
+            visible = visible & square.tril()
+        # a softmax over nothing is NaN in some kernels: let it see all, then drop what it saw
+        blind = ~visible.any(-1, keepdim=True)
+        context = F.scaled_dot_product_attention(Q, K, V, attn_mask=visible | blind)
+        context = context.masked_fill(blind, 0)
+    return context.transpose(1, 2).flatten(2)
+
+
+def attention_weights(
+    queries: Tensor,
+    keys: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """How `multi_head` weighs the values: what it makes of one-hot ones (v1 equation 2).
+
+    Returns:
+        (B, num_heads, T, L); over valid keys a query's weights sum to 1, padded ones have 0, and
+        a query that sees no key has zeros.
+    """
+    B, L, _ = keys.shape
+    one_hot = torch.eye(L, dtype=keys.dtype, device=keys.device).repeat(1, num_heads)
+    weights = multi_head(queries, keys, one_hot.expand(B, -1, -1), num_heads, mask, causal)
+    return weights.unflatten(2, (num_heads, L)).transpose(1, 2)
+
+
+def bias_of_keys(bias: Tensor) -> Tensor:
+    """``bias``, with a gradient of 0.
+
+    It adds the same to all scores of a query, which a softmax does not see. What backpropagation
+    would find is rounding, and an algorithm that divides by a gradient's size makes steps of it.
+    """
+    return bias.detach() + 0 * bias
+
+
+def _check_heads(d_model: int, num_heads: int) -> None:
+    positive(d_model, "d_model")
+    if d_model % positive(num_heads, "num_heads"):
+        raise ValueError(f"d_model {d_model} is not divisible by num_heads {num_heads}")
+
+
+class Attention(nn.Module, ABC):
+    """What both forms of attention share: the projections, and who sees whom.
+
+    Raises:
+        ValueError: d_model is not divisible by num_heads, or one of them is below 1.
+    """
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        _check_heads(d_model, num_heads)
+        self.d_model, self.num_heads = d_model, num_heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        lengths: Lengths | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d), which ``lengths`` are of.
+
+        Raises:
+            ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
+        """
+        check_tokens(queries, self.d_model, "queries")
+        check_tokens(keys_values, self.d_model, "keys_values")
+        mask = padding_mask(lengths, keys_values)
+        return self.attend(queries, *self.project(keys_values, mask), mask, causal)
+
+    def project(self, keys_values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, L, d) of tokens (B, L, d), whatever padded ones hold."""
+        keys_values = zero_padding(keys_values, mask)
+        keys = F.linear(keys_values, self.key.weight, bias_of_keys(self.key.bias))
+        return keys, self.value(keys_values)
+
+    def attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from ``queries`` (B, T, d), to be projected, to projected keys and values."""
+        Q = self.query(queries)
+        return self.close(multi_head(Q, keys, values, self.num_heads, mask, causal), Q)
+
+    def weights(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        lengths: Lengths | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """The weights (B, num_heads, T, L) of a call with the same arguments.
+
+        Raises:
+            ValueError: as the call.
+        """
+        check_tokens(queries, self.d_model, "queries")
+        check_tokens(keys_values, self.d_model, "keys_values")
+        mask = padding_mask(lengths, keys_values)
+        keys, _ = self.project(keys_values, mask)
+        return attention_weights(self.query(queries), keys, self.num_heads, mask, causal)
+
+    @abstractmethod
+    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """What is made of the heads side by side and the projected queries, both (B, T, d)."""
+
+
+@contextmanager
+def watched(attention: Attention) -> Iterator[list[Tensor]]:
+    """The `Attention.weights` of every call of ``attention`` within the block, as they are made."""
+    seen: list[Tensor] = []
+    hook = attention.register_forward_pre_hook(
+        lambda module, arguments, named: seen.append(attention.weights(*arguments, **named)),
+        with_kwargs=True,
+    )
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+class MultiHeadAttention(Attention):
+    """Multi-head attention with its four projections; no dropout on the weights (v1 equation 2).
+
+    Raises:
+        ValueError: d_model is not divisible by num_heads, or one of them is below 1.
+    """
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.out = nn.Linear(d_model, d_model)
+
+    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """The heads through the last projection."""
+        out: Tensor = self.out(V_hat)
+        return out
+
+
+class AttentionOnAttention(Attention):
+    """Multi-head attention whose result passes a gate that the query decides (Huang et al. 2019).
+
+    With V_hat the heads side by side and Q the projected queries, information I and gate
+    G = sigmoid(.) are linear in [V_hat, Q]; the output is I * G.
+
+    Raises:
+        ValueError: d_model is not divisible by num_heads, or one of them is below 1.
+    """
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.information = nn.Linear(2 * d_model, d_model)
+        self.gate = nn.Linear(2 * d_model, d_model)
+
+    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """I * G of [V_hat, Q]."""
+        both = torch.cat([V_hat, Q], dim=-1)
+        gated: Tensor = self.information(both) * self.gate(both).sigmoid()
+        return gated

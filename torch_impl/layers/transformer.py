@@ -1,0 +1,303 @@
+"""Encoder and decoder layers and stacks (v1 equations 10-11, v2 equations 11-12), pre-norm.
+
+A layer's mixer is what lets tokens meet: attention, attention with an AoA gate, or an expansion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_impl.common.checks import positive
+from torch_impl.common.dropout import Dropout
+from torch_impl.common.padding import (
+    Lengths,
+    check_tokens,
+    padding_mask,
+    zero_padding,
+)
+from torch_impl.expansion import (
+    DynamicExpansion,
+    StaticExpansion,
+)
+from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
+
+REDUCTIONS = ("linear", "norm", "none")
+
+
+@dataclass(frozen=True)
+class Mixer:
+    """What mixes tokens in a layer: "attention", "aoa", "static:32,64" or "dynamic:16".
+
+    Raises:
+        ValueError: an unknown kind, coefficients where there are none or none where there are,
+            several for "dynamic", one below 1.
+    """
+
+    kind: str
+    coefficients: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("attention", "aoa", "static", "dynamic"):
+            raise ValueError(
+                f"unknown mixer {self.kind!r}, expected attention, aoa, static:... or dynamic:..."
+            )
+        if self.attends and self.coefficients:
+            raise ValueError(f"mixer {self.kind} takes no expansion coefficients")
+        if not self.attends and not self.coefficients:
+            raise ValueError(f"mixer {self.kind} needs expansion coefficients: {self.kind}:16")
+        if self.kind == "dynamic" and len(self.coefficients) > 1:
+            raise ValueError(f"mixer dynamic takes one coefficient, not {self.coefficients}")
+        for coefficient in self.coefficients:
+            positive(coefficient, f"an expansion coefficient of mixer {self.kind}")
+
+    @classmethod
+    def parse(cls, text: str, *, causal: bool = False) -> Mixer:
+        """Read what ``str`` writes; ``causal`` is a decoder's, where static cannot stand.
+
+        Raises:
+            ValueError: naming what is wrong with the text.
+        """
+        kind, colon, numbers = text.partition(":")
+        try:
+            coefficients = tuple(int(number) for number in numbers.split(",")) if colon else ()
+        except ValueError:
+            raise ValueError(
+                f"mixer {text!r}: coefficients must be whole numbers joined by commas"
+            ) from None
+        mixer = cls(kind, coefficients)
+        if causal and kind == "static":
+            raise ValueError(f"mixer {text!r}: static expansion sees later words, use dynamic")
+        return mixer
+
+    def __str__(self) -> str:
+        """The text that ``parse`` reads."""
+        return ":".join(filter(None, (self.kind, ",".join(map(str, self.coefficients)))))
+
+    @property
+    def attends(self) -> bool:
+        """Whether it is a form of attention rather than an expansion."""
+        return self.kind in ("attention", "aoa")
+
+    def module(self, d_model: int, num_heads: int, *, causal: bool, dropout: float) -> nn.Module:
+        """The layer's mixer; heads matter to attention, causality and dropout to expansions."""
+        if self.kind == "attention":
+            return MultiHeadAttention(d_model, num_heads)
+        if self.kind == "aoa":
+            return AttentionOnAttention(d_model, num_heads)
+        if self.kind == "static":
+            return StaticExpansion(d_model, self.coefficients, dropout=dropout)
+        return DynamicExpansion(d_model, *self.coefficients, causal=causal, dropout=dropout)
+
+
+class FeedForward(nn.Module):
+    """linear_2(dropout(relu(linear_1(x)))), d_model to d_ff and back."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.linear_1 = nn.Linear(d_model, positive(d_ff, "d_ff"))
+        self.linear_2 = nn.Linear(d_ff, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d_model) to (..., d_model)."""
+        out: Tensor = self.linear_2(self.dropout(F.relu(self.linear_1(x))))
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """x + mixer(norm_1(x)), then x + feed_forward(norm_2(x)) (v1 equation 10, v2 equation 11).
+
+    The AoA form has no feed-forward (v1 section 4.2). Dropout is on every residual branch.
+
+    Raises:
+        ValueError: sizes below 1 or d_model not divisible by num_heads.
+    """
+
+    def __init__(
+        self, d_model: int, mixer: Mixer, *, d_ff: int, num_heads: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.d_model, self.attends = d_model, mixer.attends
+        self.norm_1 = nn.LayerNorm(d_model)
+        self.mixer = mixer.module(d_model, num_heads, causal=False, dropout=dropout)
+        if mixer.kind != "aoa":
+            self.norm_2 = nn.LayerNorm(d_model)
+            self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.has_feed_forward = mixer.kind != "aoa"
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """(B, L, d) to (B, L, d); padded rows come out finite and reach no valid row.
+
+        Raises:
+            ValueError: x is not (B, L, d_model) or the lengths do not fit it.
+        """
+        check_tokens(x, self.d_model)
+        mask = padding_mask(lengths, x)
+        x = zero_padding(x, mask)
+        normed = self.norm_1(x)
+        mixed = self.mixer(normed, normed, mask) if self.attends else self.mixer(normed, mask)
+        x = x + self.dropout(mixed)
+        if self.has_feed_forward:
+            x = x + self.dropout(self.feed_forward(self.norm_2(x)))
+        return x
+
+
+class DecoderLayer(nn.Module):
+    """The encoder's layer, causal, with cross-attention between (v1 equation 11, v2 equation 12).
+
+    The AoA form has no feed-forward, and its cross-attention has the gate too.
+
+    Raises:
+        ValueError: sizes below 1, d_model not divisible by num_heads, or a static mixer.
+    """
+
+    def __init__(
+        self, d_model: int, mixer: Mixer, *, d_ff: int, num_heads: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if mixer.kind == "static":
+            raise ValueError("static expansion sees later words: it cannot stand in a decoder")
+        self.d_model, self.attends = d_model, mixer.attends
+        self.norm_1 = nn.LayerNorm(d_model)
+        self.mixer = mixer.module(d_model, num_heads, causal=True, dropout=dropout)
+        self.norm_2 = nn.LayerNorm(d_model)
+        cross = AttentionOnAttention if mixer.kind == "aoa" else MultiHeadAttention
+        self.cross_attention = cross(d_model, num_heads)
+        if mixer.kind != "aoa":
+            self.norm_3 = nn.LayerNorm(d_model)
+            self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.has_feed_forward = mixer.kind != "aoa"
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        lengths: Lengths | None = None,
+        memory_lengths: Lengths | None = None,
+    ) -> Tensor:
+        """Words (B, T, d) that read ``memory`` (B, L, d), to (B, T, d).
+
+        Raises:
+            ValueError: a shape is not (B, ., d_model) or lengths do not fit.
+        """
+        check_tokens(x, self.d_model)
+        mask = padding_mask(lengths, x)
+        x = zero_padding(x, mask)
+        normed = self.norm_1(x)
+        if self.attends:
+            mixed = self.mixer(normed, normed, mask, causal=True)
+        else:
+            mixed = self.mixer(normed, mask)
+        x = x + self.dropout(mixed)
+        x = x + self.dropout(self.cross_attention(self.norm_2(x), memory, memory_lengths))
+        if self.has_feed_forward:
+            x = x + self.dropout(self.feed_forward(self.norm_3(x)))
+        return x
+
+
+class Reduction(nn.Module):
+    """How a stack of N layers ends, given every layer's output x_1 .. x_N.
+
+    "linear": norm(x_N + reduce(concat(x_1 .. x_N))) (v2 section III.B); "norm": norm(x_N), the
+    closing norm of pre-norm stacks; "none": x_N, as v1's equations 10 and 11 print it.
+    """
+
+    def __init__(self, d_model: int, num_layers: int, reduction: str, dropout: float) -> None:
+        super().__init__()
+        if reduction not in REDUCTIONS:
+            raise ValueError(
+                f"unknown reduction {reduction!r}, expected one of {', '.join(REDUCTIONS)}"
+            )
+        self.reduction = reduction
+        self.layers = nn.ModuleList()
+        if reduction == "linear":
+            self.reduce = nn.Linear(num_layers * d_model, d_model)
+        if reduction != "none":
+            self.norm = nn.LayerNorm(d_model)
+        self.dropout = Dropout(dropout)
+
+    def close(self, outputs: list[Tensor]) -> Tensor:
+        """Reduce the layers' outputs, each (B, L, d), to one."""
+        x = outputs[-1]
+        if self.reduction == "linear":
+            x = x + self.dropout(self.reduce(torch.cat(outputs, dim=-1)))
+        return x if self.reduction == "none" else self.norm(x)
+
+
+class Encoder(Reduction):
+    """A stack of encoder layers and its reduction.
+
+    Raises:
+        ValueError: sizes below 1, d_model not divisible by num_heads, an unknown reduction.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        mixer: Mixer,
+        num_layers: int,
+        *,
+        d_ff: int,
+        num_heads: int,
+        reduction: str,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, positive(num_layers, "num_layers"), reduction, dropout)
+        self.layers.extend(
+            EncoderLayer(d_model, mixer, d_ff=d_ff, num_heads=num_heads, dropout=dropout)
+            for _ in range(num_layers)
+        )
+
+    def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """(B, L, d) to (B, L, d); padded rows come out finite and reach no valid row."""
+        mask = padding_mask(lengths, x)
+        outputs = [x]
+        for layer in self.layers:
+            outputs.append(layer(outputs[-1], mask))
+        return self.close(outputs[1:])
+
+
+class Decoder(Reduction):
+    """A stack of decoder layers, all reading the same memory, and its reduction.
+
+    Raises:
+        ValueError: sizes below 1, d_model not divisible by num_heads, a static mixer, an unknown
+            reduction.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        mixer: Mixer,
+        num_layers: int,
+        *,
+        d_ff: int,
+        num_heads: int,
+        reduction: str,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, positive(num_layers, "num_layers"), reduction, dropout)
+        self.layers.extend(
+            DecoderLayer(d_model, mixer, d_ff=d_ff, num_heads=num_heads, dropout=dropout)
+            for _ in range(num_layers)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        lengths: Lengths | None = None,
+        memory_lengths: Lengths | None = None,
+    ) -> Tensor:
+        """Words (B, T, d) that read ``memory`` (B, L, d), to (B, T, d)."""
+        mask, memory_mask = padding_mask(lengths, x), padding_mask(memory_lengths, memory)
+        outputs = [x]
+        for layer in self.layers:
+            outputs.append(layer(outputs[-1], memory, mask, memory_mask))
+        return self.close(outputs[1:])

@@ -1,0 +1,319 @@
+"""Middle-Out Decoding (Mehri and Sigal 2018): LSTM decoders that attend to what they attend to.
+
+A sequence is generated in an order of its own: the middle word, then a word on the left and a word
+on the right in turn. Left-to-right decoding is the same with a single side, the start token first:
+what is written here for P sides is both. Step t belongs to side t mod P; it reads the newest word
+of its own side, and the attention over outputs and states is over those of all sides.
+
+Shapes: G independent decoders (lanes), each with weights of its own, P sides, B sequences, T steps,
+L rows of memory; d the width of the states, m of the memory, e of a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_impl.middle_out.sequence import scan
+
+Sizes = tuple[int, ...]
+
+SELF_ATTENTION = ("none", "output", "hidden", "dual")
+"""What a decoder attends to of its own: nothing, words (5), states (6), or both (7)."""
+
+
+class Weights(NamedTuple):
+    """The decoders' weights; the LSTM's gates are in the order i, f, o, g."""
+
+    W: Tensor
+    """(P, G, in, 4 d): rows for e_{t-1}, d_t (e), c_t (m), h~_t (d) and h_{t-1} (d)."""
+    b: Tensor
+    """(P, G, 4 d)."""
+    W_a: Tensor | None = None
+    """(P, G, d, m): the score of the memory (4); without it there is no c_t."""
+    W_d: Tensor | None = None
+    """(P, G, d, e): the score of the outputs; without it there is no d_t."""
+    W_h: Tensor | None = None
+    """(P, G, d, d): the score of the states; without it there is no h~_t."""
+
+    @property
+    def sides(self) -> int:
+        """P."""
+        return self.W.shape[0]
+
+    @property
+    def reads_word(self) -> bool:
+        """Whether e_{t-1} is an input: (5) has d_t in its place."""
+        return self.W_d is None or self.W_h is not None
+
+    def side(self, p: int) -> Weights:
+        """Side ``p`` alone, (G, ...)."""
+        return Weights(*(None if w is None else w[p] for w in self))  # type: ignore[arg-type]
+
+
+def weight_sizes(sides: int, d: int, m: int, e: int, self_attention: str) -> dict[str, Sizes]:
+    """The sizes of `Weights` of one lane, (P, ...), by name; m = 0 is no memory.
+
+    Raises:
+        ValueError: ``self_attention`` is not one of `SELF_ATTENTION`.
+    """
+    if self_attention not in SELF_ATTENTION:
+        known = ", ".join(SELF_ATTENTION)
+        raise ValueError(f"self_attention is {self_attention!r}, expected one of {known}")
+    of_outputs, of_states = (self_attention in (one, "dual") for one in ("output", "hidden"))
+    rows = (2 if self_attention == "dual" else 1) * e + m + (d if of_states else 0) + d
+    sizes: dict[str, Sizes] = {"W": (sides, rows, 4 * d), "b": (sides, 4 * d)}
+    if m:
+        sizes["W_a"] = (sides, d, m)
+    if of_outputs:
+        sizes["W_d"] = (sides, d, e)
+    if of_states:
+        sizes["W_h"] = (sides, d, d)
+    return sizes
+
+
+def input_entry(t: int, sides: int) -> int:
+    """Which entry of the generated order step ``t`` reads: the newest of its side, or the first."""
+    return max(0, t + 1 - sides)
+
+
+def attend(query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The mean of ``rows`` by the softmax of their scores (equations 2, 3); zero of no rows.
+
+    Args:
+        query: h W of the score h W r (equation 4), (..., m).
+        rows: (..., L, m).
+        mask: (..., L), True for valid; all if None.
+    """
+    scores = (rows @ query.unsqueeze(-1)).squeeze(-1)
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        lowest = torch.finfo(scores.dtype).min
+        weights = scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0)
+    return (weights.unsqueeze(-2) @ rows).squeeze(-2)
+
+
+def lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """The next (h, c) from the gates before their non-linearities (..., 4 d), i, f, o, g."""
+    i, f, o, g = gates.chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def step(
+    weights: Weights,
+    state: tuple[Tensor, Tensor],
+    e: Tensor,
+    memory: Tensor | None,
+    mask: Tensor | None,
+    outputs: Tensor,
+    states: Tensor,
+    written: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One step of one side: S of equations (1), (5), (6), (7), an LSTM over what it is given.
+
+    Args:
+        weights: of the side, (G, ...).
+        state: (h_{t-1}, c_{t-1}) of the side, (G, B, d) each.
+        e: e_{t-1}, the side's newest word (G, B, e).
+        memory: the encoder's states (G, B, L, m), if there is ``W_a``.
+        mask: (G, B, L), True for valid rows of the memory; all if None.
+        outputs: the words of all sides so far (G, B, t + 1, e), the first included.
+        states: the states of all sides so far (G, B, t, d).
+        written: (G, B, t), True for the steps so far that count; all if None.
+
+    Returns:
+        The side's next (h, c).
+    """
+    h, c = state
+    inputs = [e] if weights.reads_word else []
+    if weights.W_d is not None:
+        seen = None if written is None else F.pad(written, (1, 0), value=True)
+        inputs.append(attend(h @ weights.W_d, outputs, seen))
+    if weights.W_a is not None:
+        assert memory is not None
+        inputs.append(attend(h @ weights.W_a, memory, mask))
+    if weights.W_h is not None:
+        inputs.append(attend(h @ weights.W_h, states, written))
+    return lstm_cell(torch.cat([*inputs, h], -1) @ weights.W + weights.b.unsqueeze(-2), c)
+
+
+def run(
+    weights: Weights,
+    state: tuple[Tensor, Tensor],
+    entries: Tensor,
+    memory: Tensor | None = None,
+    mask: Tensor | None = None,
+    written: Tensor | None = None,
+    active: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """All steps over given words: what ``step`` computes one by one, forward and gradient.
+
+    The products that need no state are taken for all steps at once, in the forward pass (inputs and
+    keys) and in the backward pass (every weight's gradient); the loop has the rest. All of it is in
+    the precision of the weights, under autocast too.
+
+    Args:
+        weights: of all sides.
+        state: (h_0, c_0), (G, B, d) each, the start of every side.
+        entries: the words in the generated order (G, B, T, e); step t writes entry t + 1.
+        memory: (G, B, L, m), if there is ``W_a``.
+        mask: (G, B, L), True for valid rows of the memory; all if None.
+        written: (G, B, T), True for the steps that count: the state of another, and the entry that
+            it would write, are hidden from the self-attention; all if None.
+        active: for each step how many of the sequences take it, the first ones, and never more than
+            of the step before; all if None. What the others would give is 0.
+
+    Returns:
+        The states h and c after every step, (G, B, T, d) each.
+    """
+
+    def own(x: Tensor) -> Tensor:
+        return x.to(weights.W.dtype)
+
+    with torch.autocast(weights.W.device.type, enabled=False):
+        h, c = _run(
+            weights,
+            (own(state[0]), own(state[1])),
+            own(entries),
+            None if memory is None else own(memory),
+            mask,
+            written,
+            active,
+        )
+    return h, c
+
+
+def _run(
+    weights: Weights,
+    state: tuple[Tensor, Tensor],
+    entries: Tensor,
+    memory: Tensor | None,
+    mask: Tensor | None,
+    written: Tensor | None,
+    active: Sequence[int] | None,
+) -> tuple[Tensor, Tensor]:
+    """``run`` once precision is settled."""
+    T, P = entries.shape[2], weights.sides
+    width = entries.shape[3] if weights.reads_word else 0
+    words = entries.transpose(1, 2)
+    read = torch.tensor([input_entry(t, P) for t in range(T)], device=words.device)
+    inputs = words.index_select(1, read)[..., :width]
+    X = inputs.new_empty(*words.shape[:3], weights.W.shape[-1])
+    for p in range(P):
+        X[:, p::P] = _linear(inputs[:, p::P], weights.W[p, :, :width], weights.b[p])
+    W_z, counts = weights.W[:, :, width:], list(active or [entries.shape[1]] * T)
+    attended: dict[str, Any] = {}
+    if weights.W_a is not None:
+        assert memory is not None
+        by_side = (_linear(memory, weights.W_a[p].transpose(1, 2)) for p in range(P))
+        attended["keys"] = torch.stack([keys.transpose(0, 1) for keys in by_side])
+        attended["values"] = memory.transpose(0, 1)
+        attended["mask"] = None if mask is None else mask.transpose(0, 1)
+    if P > 1 and weights.W_d is None and weights.W_h is None:
+        return _side_by_side(X, W_z, state, counts, attended)
+    if weights.W_d is not None:
+        attended |= {"words": words, "W_d": weights.W_d}
+    if written is not None:
+        attended["written"] = written.transpose(0, 1)
+    h, c = scan(X, W_z, *state, counts, W_h=weights.W_h, **attended)
+    return h.transpose(1, 2), c.transpose(1, 2)
+
+
+def run_by_steps(
+    weights: Weights,
+    state: tuple[Tensor, Tensor],
+    entries: Tensor,
+    memory: Tensor | None = None,
+    mask: Tensor | None = None,
+    written: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``run`` in the paper's order: one ``step`` after the other, under autograd."""
+    P, past, states = weights.sides, [state] * weights.sides, state[0].unsqueeze(2)[:, :, :0]
+    for t in range(entries.shape[2]):
+        newest, outputs = entries[:, :, input_entry(t, P)], entries[:, :, : t + 1]
+        seen = None if written is None else written[:, :, :t]
+        side = weights.side(t % P)
+        past.append(step(side, past[-P], newest, memory, mask, outputs, states, seen))
+        states = torch.cat([states, past[-1][0].unsqueeze(2)], 2)
+    h, c = (torch.stack(x, 2) for x in zip(*past[P:], strict=True))
+    return h, c
+
+
+def _side_by_side(
+    X: Tensor,
+    W: Tensor,
+    state: tuple[Tensor, Tensor],
+    counts: Sequence[int],
+    attended: Mapping[str, Any],
+) -> tuple[Tensor, Tensor]:
+    """``run`` of sides that see nothing of each other: they are lanes of their own."""
+    G, T, P = X.shape[0], X.shape[1], W.shape[0]
+    K = -(-T // P)
+    X = F.pad(X, (0, 0, 0, 0, 0, K * P - T)).unflatten(1, (K, P)).movedim(2, 0).flatten(0, 1)
+    lanes: dict[str, Any] = {}
+    for name, x in attended.items():
+        if name == "keys" and x is not None:
+            lanes[name] = x.transpose(0, 1).flatten(1, 2).unsqueeze(0)
+        else:
+            lanes[name] = None if x is None else x.repeat(1, P, *[1] * (x.dim() - 2))
+    h_0, c_0 = (x.repeat(P, 1, 1) for x in state)
+    found = scan(X, W.flatten(0, 1).unsqueeze(0), h_0, c_0, counts[::P], **lanes)
+    h, c = (x.unflatten(0, (P, G)).permute(1, 3, 2, 0, 4).flatten(2, 3)[:, :, :T] for x in found)
+    return h, c
+
+
+def _linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """x (G, ., ., in) by W (G, in, out) plus b (G, out): (G, ., ., out), one product a lane."""
+    rows = x.flatten(1, 2)
+    y = rows @ W if b is None else torch.baddbmm(b.unsqueeze(1), rows, W)
+    return y.unflatten(1, x.shape[1:3])
+
+
+def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id: int) -> list[int]:
+    """A caption in the generated order: the middle, then a word of either side in turn.
+
+    Args:
+        first: the words of the side whose turn comes first, which the paper has on the left, from
+            the middle outwards, the end token last if it ends.
+        middle: the middle word.
+        second: the words of the other side, likewise.
+        pad_id: stands where a side is through.
+    """
+    tokens = [middle]
+    for k in range(max(len(first), len(second))):
+        tokens += [half[k] if k < len(half) else pad_id for half in (first, second)]
+    return tokens
+
+
+def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
+    """The halves of a caption without special tokens, on either side of the first ``middle``.
+
+    Each from the middle outwards, the end token last.
+
+    Raises:
+        ValueError: the caption does not have the middle word.
+    """
+    if middle not in caption:
+        raise ValueError(f"the caption {list(caption)} does not have the middle word {middle}")
+    place = list(caption).index(middle)
+    return [*reversed(caption[:place]), end_id], [*caption[place + 1 :], end_id]
+
+
+def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
+    """The commonest word with this ending of an image's captions; of equals the first in them.
+
+    What the middle-word classifier learns (section 4.2).
+
+    Raises:
+        ValueError: no caption has such a word.
+    """
+    words = [word for caption in captions for word in caption if word.endswith(ending)]
+    if not words:
+        raise ValueError(f"no caption has a word in {ending!r}, expected a candidate")
+    return max(words, key=words.count)

@@ -1,0 +1,304 @@
+"""The loop of ``middle_out.run``, with its backward by hand.
+
+Sequences are (G, T, B, .): a step is one product a lane, and all steps' weight gradients are one
+more. Attention is one product a sequence, (N = B G, ., .), sequences before lanes, so that those
+that are still active are the first rows. ``dx`` or ``d_x`` is the loss's gradient by ``x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torch_impl.common.autocast import without_autocast
+
+
+def scan(
+    X: Tensor,
+    W: Tensor,
+    h_0: Tensor,
+    c_0: Tensor,
+    counts: Sequence[int],
+    *,
+    words: Tensor | None = None,
+    W_d: Tensor | None = None,
+    keys: Tensor | None = None,
+    values: Tensor | None = None,
+    mask: Tensor | None = None,
+    W_h: Tensor | None = None,
+    written: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The states h and c after every step, (G, T, B, d) each; 0 where a sequence is not active.
+
+    Args:
+        X: what the words add to the gates, (G, T, B, 4 d), the bias included.
+        W: (P, G, z, 4 d), rows for d_t, c_t, h~_t and h_{t-1}.
+        h_0: (G, B, d).
+        c_0: (G, B, d).
+        counts: for each step how many sequences are active, the first ones.
+        words: the entries that ``W_d`` (P, G, d, e) scores, (G, T, B, e).
+        W_d: see there.
+        keys: W_a of the memory's rows, (P, B, G, L, d).
+        values: the memory's rows, (B, G, L, m).
+        mask: (B, G, L), True for valid rows of the memory.
+        W_h: (P, G, d, d), scores the states.
+        written: (B, G, T), True for the steps that count.
+    """
+    h, c = _Scan.apply(X, W, h_0, c_0, counts, words, W_d, keys, values, mask, W_h, written)
+    return h, c
+
+
+def _attend(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The weights (N, 1, L) of ``query`` (N, 1, d) on ``keys`` (N, L, d); the mean (N, 1, m)."""
+    scores = query @ keys.transpose(1, 2)
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        hidden, lowest = ~mask.unsqueeze(1), torch.finfo(scores.dtype).min
+        weights = scores.masked_fill_(hidden, lowest).softmax(-1).masked_fill_(hidden, 0)
+    return weights, weights @ values
+
+
+def _attend_backward(weights: Tensor, values: Tensor, d_mean: Tensor) -> Tensor:
+    """The gradient (N, 1, L) by the scores."""
+    product = (d_mean @ values.transpose(1, 2)).mul_(weights)
+    return product.addcmul_(weights, product.sum(-1, keepdim=True), value=-1)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """(G, n, d) to (N = n G, 1, d), sequences before lanes."""
+    return x.transpose(0, 1).reshape(-1, 1, x.shape[-1])
+
+
+def _lanes(x: Tensor, G: int) -> Tensor:
+    """``_rows`` undone: (N, 1, d) to (G, n, d)."""
+    return x.view(-1, G, x.shape[-1]).transpose(0, 1)
+
+
+def _all_rows(x: Tensor) -> Tensor:
+    """(G, T, B, d) to (N, T, d)."""
+    return x.permute(2, 0, 1, 3).flatten(0, 1)
+
+
+def _by_weights(x: Tensor, dy: Tensor, P: int) -> Tensor:
+    """(P, G, in, out) of y = x W: each side's steps together, in one product a lane."""
+    sides = [(x[:, p::P].flatten(1, 2), dy[:, p::P].flatten(1, 2)) for p in range(P)]
+    return torch.stack([a.transpose(1, 2) @ b for a, b in sides])
+
+
+class _Memory:
+    """Attention to the encoder's states: the loop's part, and what it leaves for afterwards."""
+
+    def __init__(self, T: int, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
+        self.G, self.shape = values.shape[1], values.shape[:2]
+        self.keys, self.values = keys.flatten(1, 2), values.flatten(0, 1)
+        self.mask = None if mask is None else mask.flatten(0, 1)
+        self.weights = values.new_empty(T, *self.values.shape[:2])
+        self.d_scores = torch.empty_like(self.weights)
+
+    def forward(self, t: int, p: int, h: Tensor) -> Tensor:
+        """c_t (G, n, m) by h_{t-1} (G, n, d)."""
+        N = self.G * h.shape[1]
+        mask = None if self.mask is None else self.mask[:N]
+        weights, mean = _attend(_rows(h), self.keys[p, :N], self.values[:N], mask)
+        self.weights[t, :N], self.weights[t, N:] = weights.squeeze(1), 0
+        return _lanes(mean, self.G)
+
+    def backward(self, t: int, p: int, d_mean: Tensor) -> Tensor:
+        """By h_{t-1} (G, n, d)."""
+        N = self.G * d_mean.shape[1]
+        weights = self.weights[t, :N].unsqueeze(1)
+        d_scores = _attend_backward(weights, self.values[:N], _rows(d_mean))
+        self.d_scores[t, :N], self.d_scores[t, N:] = d_scores.squeeze(1), 0
+        return _lanes(d_scores @ self.keys[p, :N], self.G)
+
+    def by_keys(self, h: Tensor, P: int) -> Tensor:
+        """(P, B, G, L, d), from every h_{t-1} (G, T, B, d)."""
+        rows = _all_rows(h)
+        sides = [self.d_scores[p::P].permute(1, 2, 0) @ rows[:, p::P] for p in range(P)]
+        return torch.stack(sides).unflatten(1, self.shape)
+
+    def by_values(self, d_means: Tensor) -> Tensor:
+        """(B, G, L, m), from every gradient by c_t (G, T, B, m)."""
+        return (self.weights.permute(1, 2, 0) @ _all_rows(d_means)).unflatten(0, self.shape)
+
+
+class _Self:
+    """Attention to what the decoders have made: ``ahead`` rows more than there were steps."""
+
+    def __init__(self, rows: Tensor, W: Tensor, mask: Tensor | None, ahead: int) -> None:
+        self.rows, self.W, self.mask, self.ahead = rows, W, mask, ahead
+        N, T, _ = rows.shape
+        # by the row that is seen, then by the step that sees it
+        self.weights, self.queries = rows.new_zeros(N, T, T), torch.zeros_like(rows)
+        self.d_scores, self.d_means = torch.zeros_like(self.weights), torch.zeros_like(rows)
+        self.d_queries = rows.new_zeros(W.shape[1], T, N // W.shape[1], rows.shape[-1])
+
+    def forward(self, t: int, p: int, h: Tensor) -> Tensor:
+        """d_t or h~_t (G, n, r) by h_{t-1} (G, n, d)."""
+        N, seen = h.shape[0] * h.shape[1], t + self.ahead
+        query, rows = _rows(h @ self.W[p]), self.rows[:N, :seen]
+        mask = None if self.mask is None else self.mask[:N, :seen]
+        weights, mean = _attend(query, rows, rows, mask)
+        self.weights[:N, :seen, t], self.queries[:N, t] = weights.squeeze(1), query.squeeze(1)
+        return _lanes(mean, len(h))
+
+    def backward(self, t: int, p: int, d_mean: Tensor) -> Tensor:
+        """By h_{t-1} (G, n, d), as the query."""
+        (G, n, _), seen = d_mean.shape, t + self.ahead
+        N, by_mean = G * n, _rows(d_mean)
+        weights, rows = self.weights[:N, :seen, t].unsqueeze(1), self.rows[:N, :seen]
+        d_scores = _attend_backward(weights, rows, by_mean)
+        self.d_scores[:N, :seen, t], self.d_means[:N, t] = d_scores.squeeze(1), by_mean.squeeze(1)
+        d_query = _lanes(d_scores @ rows, G)
+        self.d_queries[:, t, :n] = d_query
+        return d_query @ self.W[p].transpose(1, 2)
+
+    def by_rows(self, rows: slice, N: int) -> Tensor:
+        """By these rows (N, ., r), as values and as keys of all steps that went backward so far."""
+        d_rows = self.weights[:N, rows] @ self.d_means[:N]
+        return d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])
+
+
+class _Scan(torch.autograd.Function):
+    """See ``scan``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        X: Tensor,
+        W: Tensor,
+        h_0: Tensor,
+        c_0: Tensor,
+        counts: Sequence[int],
+        words: Tensor | None,
+        W_d: Tensor | None,
+        keys: Tensor | None,
+        values: Tensor | None,
+        mask: Tensor | None,
+        W_h: Tensor | None,
+        written: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        (G, T, B, width), P = X.shape, W.shape[0]
+        d = width // 4
+        seen = None if written is None else written.flatten(0, 1)
+        outputs = memory = states = None
+        if words is not None and W_d is not None:
+            entered = None if seen is None else F.pad(seen, (1, 0), value=True)
+            outputs = _Self(_all_rows(words), W_d, entered, ahead=1)
+        if keys is not None and values is not None:
+            memory = _Memory(T, keys, values, mask)
+        if W_h is not None:
+            states = _Self(X.new_zeros(B * G, T, d), W_h, seen, ahead=0)
+        widths = (
+            0 if words is None or outputs is None else words.shape[-1],
+            0 if values is None else values.shape[-1],
+            0 if states is None else d,
+            d,
+        )
+        Z, gates = X.new_empty(G, T, B, sum(widths)), torch.empty_like(X)
+        h, c, tanh_c = (X.new_empty(G, T, B, d) for _ in range(3))
+        parts = list(zip((outputs, memory, states), Z.split(widths, -1), strict=False))
+        for t, n in enumerate(counts):
+            p = t % P
+            for x in (Z, h, c):
+                x[:, t, n:] = 0
+            h_t, c_t = (h_0, c_0) if t < P else (h[:, t - P], c[:, t - P])
+            h_t, c_t = h_t[:, :n], c_t[:, :n]
+            Z[:, t, :n, -d:] = h_t
+            for attention, mean in parts:
+                if attention is not None:
+                    mean[:, t, :n] = attention.forward(t, p, h_t)
+            a, out = torch.baddbmm(X[:, t, :n], Z[:, t, :n], W[p]), gates[:, t, :n]
+            torch.sigmoid(a[..., : 3 * d], out=out[..., : 3 * d])
+            torch.tanh(a[..., 3 * d :], out=out[..., 3 * d :])
+            i, f, o, g = out.chunk(4, -1)
+            torch.mul(i, g, out=c[:, t, :n]).addcmul_(f, c_t)
+            torch.tanh(c[:, t, :n], out=tanh_c[:, t, :n])
+            torch.mul(o, tanh_c[:, t, :n], out=h[:, t, :n])
+            if states is not None:
+                states.rows[: n * G, t] = _rows(h[:, t, :n]).squeeze(1)
+        ctx.save_for_backward(W, c_0, Z, gates, c, tanh_c)
+        ctx.set_materialize_grads(False)
+        ctx.counts, ctx.widths, ctx.attentions = counts, widths, (outputs, memory, states)
+        return h, c
+
+    @staticmethod
+    @once_differentiable
+    @without_autocast
+    def backward(ctx: Any, d_h: Tensor | None, d_c: Tensor | None) -> tuple[Tensor | None, ...]:
+        """The loop has only what a step's gradient must have before the one before it."""
+        W, c_0, Z, gates, c, tanh_c = ctx.saved_tensors
+        outputs, memory, states = ctx.attentions
+        P, (G, T, B, d) = W.shape[0], c.shape
+        dh = torch.zeros_like(c)
+        if d_h is not None:
+            dh.copy_(d_h)
+        dh_0, dc = torch.zeros_like(c_0), [torch.zeros_like(c_0) for _ in range(P)]
+        dZ, da = torch.empty_like(Z), torch.empty_like(gates)
+        parts = list(zip(ctx.attentions, dZ.split(ctx.widths, -1), strict=False))
+        for t in reversed(range(T)):
+            p, n = t % P, ctx.counts[t]
+            for x in (dZ, da):
+                x[:, t, n:] = 0
+            dh_t, dc_t = dh[:, t, :n], dc[p][:, :n]
+            if states is not None:
+                dh_t += _lanes(states.by_rows(slice(t, t + 1), n * G), G)
+            if d_c is not None:
+                dc_t += d_c[:, t, :n]
+            before = (c_0 if t < P else c[:, t - P])[:, :n]
+            _cell_backward(dh_t, dc_t, gates[:, t, :n], before, tanh_c[:, t, :n], da[:, t, :n])
+            torch.bmm(da[:, t, :n], W[p].transpose(1, 2), out=dZ[:, t, :n])
+            dh_before = dZ[:, t, :n, -d:]
+            for attention, d_mean in parts:
+                if attention is not None:
+                    dh_before += attention.backward(t, p, d_mean[:, t, :n])
+            (dh_0 if t < P else dh[:, t - P])[:, :n] += dh_before
+        h_before, d_keys, d_values, d_words, dW_d, dW_h = Z[..., -d:], *[None] * 5
+        if outputs is not None:
+            dW_d = _by_weights(h_before, outputs.d_queries, P)
+            if ctx.needs_input_grad[5]:
+                rows = outputs.by_rows(slice(None), B * G)
+                d_words = rows.unflatten(0, (B, G)).permute(1, 2, 0, 3)
+        if memory is not None:
+            d_keys, d_values = memory.by_keys(h_before, P), memory.by_values(parts[1][1])
+        if states is not None:
+            dW_h = _by_weights(h_before, states.d_queries, P)
+        dc_0 = torch.stack(dc).sum(0)
+        own = (d_words, dW_d, d_keys, d_values, None, dW_h, None)
+        return da, _by_weights(Z, da, P), dh_0, dc_0, None, *own
+
+
+def _cell_backward(
+    dh: Tensor, dc: Tensor, gates: Tensor, c: Tensor, tanh_c: Tensor, da: Tensor
+) -> None:
+    """Through one step of the LSTM's cell: writes ``da``, and turns ``dc`` into the step before's.
+
+    Args:
+        dh: by the step's h.
+        dc: by its c, less what comes by h.
+        gates: i, f, o, g after their non-linearities.
+        c: of the step before.
+        tanh_c: of the step's c.
+        da: by the gates before their non-linearities.
+    """
+    i, f, o, g = gates.chunk(4, -1)
+    da_i, da_f, da_o, da_g = da.chunk(4, -1)
+    by_c = dh * o
+    by_o = by_c * tanh_c
+    torch.addcmul(by_o, by_o, o, value=-1, out=da_o)
+    dc += by_c.addcmul_(by_o, tanh_c, value=-1)
+    by_g = dc * i
+    by_i = by_g * g
+    torch.addcmul(by_g, by_i, g, value=-1, out=da_g)
+    torch.addcmul(by_i, by_i, i, value=-1, out=da_i)
+    dc *= f
+    by_f = dc * c
+    torch.addcmul(by_f, by_f, f, value=-1, out=da_f)
