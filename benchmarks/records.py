@@ -15,8 +15,8 @@ A record is a plain dictionary:
     data        {"name", "fingerprint", "split"}
     signature   how captions were scored (tokeniser, metric, references)
     checkpoint  SHA-256 of the weights that were scored, or null
-    key         hash of all inputs: a run with an equal key is not run again
-    command, commit, clean, code, device, versions, wall_s, time
+    key         hash of all inputs: what has a record with an equal key is not measured again
+    command, commit, clean, device, versions, wall_s, time
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -40,6 +40,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks import reachable
 from benchmarks.errors import InputError
 
 Record = dict[str, Any]
@@ -72,22 +73,15 @@ _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
 _OPTIONAL = ("triton",)
 
 
-@cache
-def code_fingerprint() -> str:
-    """A hash of the source that numbers depend on, so that edits to prose invalidate nothing."""
-    digest = hashlib.sha256()
-    for folder in ("reference", "torch_impl", "benchmarks", "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if "report" in path.parts or path.name.startswith("test_"):
-                continue
-            digest.update(str(path.relative_to(ROOT)).encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def key_of(job: Callable[..., Any] | Sequence[Callable[..., Any]], *parts: Any) -> str:
+    """A hash of what a measurement depends on, and of nothing else.
 
-
-def key_of(*parts: Any) -> str:
-    """A hash of everything that a measurement depends on, the code included."""
-    text = json.dumps([code_fingerprint(), *parts], sort_keys=True, default=str)
+    Args:
+        job: the function that measures, or several: the code that they can reach counts.
+        parts: options, fingerprints of data, seeds.
+    """
+    jobs = [job] if callable(job) else job
+    text = json.dumps([reachable.fingerprint(*jobs), *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -118,7 +112,6 @@ def environment() -> dict[str, Any]:
     return {
         "commit": commit,
         "clean": changes == "" if changes is not None else None,
-        "code": code_fingerprint(),
         "device": {"kind": "cpu", "name": _cpu_name(), "cores": os.cpu_count()},
         "versions": {
             "python": platform.python_version(),
@@ -391,15 +384,23 @@ def load(*folders: Path) -> list[Record]:
 
 
 def slot(record: Record) -> tuple[Any, ...]:
-    """What a later record of the same measurement replaces; a comparison is replaced by none."""
-    what, data = record["what"], record["data"] or {}
+    """What a later record of the same measurement replaces; a comparison is replaced by none.
+
+    Scores of one model are other measurements where the data (what was done to its features
+    included), the search or the tokeniser differ.
+    """
+    what, data, details = record["what"], record["data"] or {}, record["details"]
     device = record["device"] if record["kind"] in _OF_A_DEVICE else {}
     return (
         record["kind"],
         *(what[name] for name in ("paper", "table", "row")),
         tuple(record["seeds"]),
         data.get("name"),
+        data.get("fingerprint"),
         data.get("split"),
+        record["signature"],
+        details.get("beam_size"),
+        details.get("max_length"),
         device.get("name"),
         device.get("threads"),
         record["key"] if record["kind"] == "comparison" else None,

@@ -71,7 +71,7 @@ def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, raised, co
     ],
 )
 def test_ctrl_c_says_how_to_go_on_where_one_can(monkeypatch, capsys, command, how, said):
-    module = importlib.import_module(cli.COMMANDS[command][0])
+    module = importlib.import_module(cli.module_of(command))
     monkeypatch.setattr(module, "run", lambda _: (_ for _ in ()).throw(KeyboardInterrupt(*how)))
     assert cli.main([command]) == cli.EXIT_INTERRUPTED
     assert capsys.readouterr().err == f"captionbench: {said}\n"

@@ -44,22 +44,42 @@ def test_the_implementations_import_neither_the_harness_nor_tests():
     assert not roots("torch_impl") & {"benchmarks", "tests"}
 
 
-def test_no_test_imports_another():
+def test_no_test_imports_another_and_nothing_else_imports_tests():
     names = {name for names in by_file("tests").values() for name in names}
-    assert "benchmarks.verify.strategies" in names
+    assert "tests.support.parity" in names
     assert not [name for name in names if name.startswith("tests.test_")]
+    assert not (roots("benchmarks") | roots("reference")) & {"tests"}
 
 
-def test_packages_of_the_harness_import_each_other_in_no_ring():
-    """A module beside the packages counts as one."""
-    needs: dict[str, set[str]] = {}
-    for path, names in by_file("benchmarks").items():
-        own = path.relative_to(ROOT / "benchmarks").with_suffix("").parts[0]
-        parts = (name.split(".") for name in names)
-        others = {inner[0] for outer, *inner in parts if outer == "benchmarks" and inner}
-        needs.setdefault(own, set()).update(others - {own})
-    assert needs["cli"] == {"errors"} and "speed" in needs["hardware"]
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def assert_no_circle(needs: dict[str, set[str]]) -> None:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
-        pytest.fail(f"a ring of imports: {' <- '.join(error.args[1])}")
+        pytest.fail(f"an import circle: {' <- '.join(error.args[1])}")
+
+
+FOLDERS = ("reference", "torch_impl", "benchmarks")
+
+
+def test_no_module_imports_itself_through_others():
+    files = {path: names for folder in FOLDERS for path, names in by_file(folder).items()}
+    ours = {module_of(path) for path in files}
+    assert_no_circle({module_of(path): names & ours for path, names in files.items()})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_packages_import_each_other_in_one_direction(folder):
+    """A module beside the packages counts as one."""
+    needs: dict[str, set[str]] = {}
+    for path, names in by_file(folder).items():
+        own = path.relative_to(ROOT / folder).with_suffix("").parts[0]
+        parts = (name.split(".") for name in names)
+        others = {inner[0] for outer, *inner in parts if outer == folder and inner}
+        needs.setdefault(own, set()).update(others - {own})
+    assert needs
+    assert_no_circle(needs)

@@ -1,4 +1,4 @@
-"""The command ``captionbench``: one subcommand an idea, each kept beside the idea it runs.
+"""The command ``captionbench``: one module a subcommand.
 
 A command's module has ``configure(parser)``, which adds its options, and ``run(arguments) -> int``.
 Only the module of the command that was typed is imported.
@@ -20,34 +20,38 @@ from typing import NoReturn
 
 from benchmarks.errors import InputError
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "equations": ("benchmarks.equations", "which equations are oracled, and the papers' errata"),
-    "verify": ("benchmarks.cli.verify", "hold an implementation, ours or yours, to the oracle"),
-    "flops": ("benchmarks.perf.flops.flops", "FLOPs by closed form, and v2's Table VI regenerated"),
-    "time": ("benchmarks.cli.time", "time our implementations against each other"),
-    "counts": ("benchmarks.perf.counts", "count operations and bytes, held to the baseline"),
-    "record": ("benchmarks.cli.record", "measure a whole device, into one file to send"),
-    "compare": (
-        "benchmarks.perf.revisions.compare",
-        "is a revision slower than another, and where",
-    ),
-    "track": ("benchmarks.perf.revisions.track", "keep this revision's record, for the history"),
-    "history": ("benchmarks.perf.revisions.history", "each benchmark over the tracked revisions"),
-    "predict": ("benchmarks.cli.predict", "predict times on GPUs by their data sheets"),
-    "scale": ("benchmarks.cli.scale", "how time and memory grow with the sizes"),
-    "tables": ("benchmarks.cli.tables", "read a regenerated table of a paper"),
-    "score": ("benchmarks.scoring.score", "score predicted captions against references"),
-    "scenes": ("benchmarks.data.scene_files", "write generated scenes as captioned pictures"),
-    "dataset": ("benchmarks.data.own_data", "make a data set of your pictures and captions"),
-    "features": ("benchmarks.data.extract_features", "extract image features, once"),
-    "train": ("benchmarks.cli.train", "train a captioning model, resumable"),
-    "caption": ("benchmarks.scoring.caption", "caption pictures, or a split, with a checkpoint"),
-    "export": ("benchmarks.scoring.export", "a captioner as ONNX, to caption without PyTorch"),
-    "evaluate": ("benchmarks.scoring.evaluate", "caption and score a split, and keep the record"),
-    "reproduce": ("benchmarks.cli.reproduce", "train and score the rows of a paper's tables"),
-    "report": ("benchmarks.cli.report", "run the main job and write the report"),
-    "import": ("benchmarks.cli.publish", "publish a run's records into reports/"),
+COMMANDS: dict[str, str] = {
+    "equations": "which equations are oracled, and the papers' errata",
+    "verify": "hold an implementation, ours or yours, to the oracle",
+    "flops": "FLOPs by closed form, and v2's Table VI regenerated",
+    "time": "time our implementations against each other",
+    "counts": "count operations and bytes, held to the baseline",
+    "record": "measure a whole device, into one file to send",
+    "compare": "is a revision slower than another, and where",
+    "track": "keep this revision's record, for the history",
+    "history": "each benchmark over the tracked revisions",
+    "predict": "predict times on GPUs by their data sheets",
+    "scale": "how time and memory grow with the sizes",
+    "tables": "read a regenerated table of a paper",
+    "score": "score predicted captions against references",
+    "scenes": "write generated scenes as captioned pictures",
+    "dataset": "make a data set of your pictures and captions",
+    "features": "extract image features, once",
+    "train": "train a captioning model, resumable",
+    "caption": "caption pictures, or a split, with a checkpoint",
+    "export": "a captioner as ONNX, to caption without PyTorch",
+    "evaluate": "caption and score a split, and keep the record",
+    "reproduce": "train and score the rows of a paper's tables",
+    "report": "run the main job and write the report",
+    "import": "publish a run's records into reports/",
 }
+"""What each command does; its module is the one of its name in this package."""
+
+
+def module_of(command: str) -> str:
+    """The dotted name of a command's module (``import`` cannot be a module's name)."""
+    return f"benchmarks.cli.{'publish' if command == 'import' else command}"
+
 
 GO_ON = ("features", "record", "reproduce", "report")
 """Commands that, run again, do what is left of their work."""
@@ -69,10 +73,10 @@ def parser_for(command: str | None) -> argparse.ArgumentParser:
     """The whole parser, with the options of ``command`` only."""
     parser = _Parser(prog="captionbench", description="Five captioning papers, checked.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (module, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         subparser = commands.add_parser(name, help=summary, description=summary)
         if name == command:
-            importlib.import_module(module).configure(subparser)
+            importlib.import_module(module_of(name)).configure(subparser)
     return parser
 
 
@@ -120,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _interruption_held():
             parser = parser_for(command)
         arguments = parser.parse_args(words)
-        return int(importlib.import_module(COMMANDS[arguments.command][0]).run(arguments))
+        return int(importlib.import_module(module_of(arguments.command)).run(arguments))
     except InputError as error:
         print(f"captionbench: error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT

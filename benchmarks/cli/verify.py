@@ -22,7 +22,6 @@ from benchmarks.verify.hold import (
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.table import Row, rows
 
-EXAMPLES, QUICK = 30, 6
 CANDIDATE_EXAMPLES, CANDIDATE_QUICK = 100, 20
 
 
@@ -59,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
         return _verify_own(arguments.device, examples, arguments.json)
     if is_exported(Path(arguments.candidate)):
-        from benchmarks.verify import exported
+        from benchmarks.verify.table import EXAMPLES, QUICK
+from benchmarks.verify import exported
 
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")

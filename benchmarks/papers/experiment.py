@@ -72,7 +72,7 @@ def rows_by_seed(
     found = []
     for seed in seeds:
         for row in rows:
-            key = records.key_of(*given, row, seed)
+            key = records.key_of(make, *given, row, seed)
             found.append(Run(row, seed, key, partial(make, row, seed, key)))
     return found
 

@@ -97,7 +97,7 @@ def in_stages(
         begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in initial.values())))
     for settings in stages:
         begun.append(settings)
-        folder = place.work / records.key_of("stage", *map(str, begun))
+        folder = place.work / records.key_of(fit, *map(str, begun))
         with alone(folder):
             result = fit(
                 data,

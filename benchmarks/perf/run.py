@@ -64,7 +64,7 @@ def _driver() -> str | None:
 
 def key(case: Case, budget: Budget, described: Mapping[str, Any], flush: bool = True) -> str:
     """Equal for what need not be measured again."""
-    return records.key_of("timing", case.to_dict(), budget, described, flush)
+    return records.key_of([time_case, *case.subject.code], case.to_dict(), budget, described, flush)
 
 
 def time_case(
@@ -275,4 +275,4 @@ def verify(device: torch.device, examples: int) -> Record:
 
 def verification_key(described: Mapping[str, Any], examples: int) -> str:
     """Equal where verification need not be run again."""
-    return records.key_of("verification", examples, described)
+    return records.key_of(verify, examples, described)

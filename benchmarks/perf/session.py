@@ -13,13 +13,13 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.cli.verify import QUICK
 from benchmarks.errors import InputError
 from benchmarks.perf import run as running
 from benchmarks.perf.cases import printed
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
+from benchmarks.verify.table import QUICK
 
 
 @dataclass

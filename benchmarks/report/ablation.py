@@ -74,7 +74,7 @@ class Scale:
     def key(self, row: Row, seed: int, scorers: Sequence[str]) -> str:
         """Changes with anything that may change the run's numbers, ``scorers`` are `available`."""
         model = dict(PRESETS["scenes"].model)
-        return records.key_of("ablation", self.images, self.settings, model, row, seed, scorers)
+        return records.key_of(run, self.images, self.settings, model, row, seed, scorers)
 
 
 FULL = Scale((2000, 250, 250), None, ROWS, (0, 1))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import equations, records
-from benchmarks.cli.verify import EXAMPLES, QUICK
 from benchmarks.data import captions
 from benchmarks.files import sha256
 from benchmarks.papers.arnet import captions as arnet
@@ -27,6 +26,7 @@ from benchmarks.records import Record
 from benchmarks.report import ablation
 from benchmarks.scoring import java, quality
 from benchmarks.verify import table
+from benchmarks.verify.table import EXAMPLES, QUICK
 from benchmarks.workers import Job
 from reference.equations import PAPERS
 
@@ -181,7 +181,7 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
     if not quick:
         jobs += _on_scenes(records.LOCAL.parent / "runs")
         for paper in training_time.tables():
-            key = records.key_of("training time", paper)
+            key = records.key_of(predict_training_time, paper)
             jobs.append(
                 Job(f"predict training times of {paper}", key, predict_training_time, (paper,))
             )
@@ -190,15 +190,20 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
             paths = released.paths(data)
             if all(path.is_file() for path in paths):
                 hashes = [sha256(path.read_bytes()) for path in paths]
-                key = records.key_of("score", *hashes, scorers)
+                key = records.key_of(score_released, released.row, *hashes, scorers)
                 jobs.append(Job(f"score {released.file}", key, score_released, (data, released)))
     examples = QUICK if quick else EXAMPLES
-    key = records.key_of("verification", examples)
+    key = records.key_of(verify, examples)
     jobs.append(Job("verify every implementation", key, verify, (examples,)))
     lengths = table_vi.captions(data)
     jobs.append(
-        Job("count operations", records.key_of("flops", lengths), table_vi.make_records, (data,))
+        Job(
+            "count operations",
+            records.key_of(table_vi.make_records, lengths),
+            table_vi.make_records,
+            (data,),
+        )
     )
-    key = records.key_of("equations", equations.entries())
+    key = records.key_of(record_equations, equations.entries())
     jobs.append(Job("list equations", key, record_equations))
     return jobs

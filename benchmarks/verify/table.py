@@ -35,6 +35,9 @@ COMPARED = properties.equals_oracle, properties.equals_at_scale, properties.same
 
 SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 
+EXAMPLES, QUICK = 30, 6
+"""Cases of each property: usually, and in a hurry."""
+
 
 @dataclass(frozen=True)
 class Row:

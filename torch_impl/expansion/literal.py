@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-EPSILON = 1e-9
-"""Psi's epsilon (v1 equation 5, v2 equation 4)."""
+from torch_impl.common.numerics import EPSILON
 
 
 def normalise(x: Tensor) -> Tensor:

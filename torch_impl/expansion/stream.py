@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_impl.expansion.literal import EPSILON, broad_sum
+from torch_impl.common.numerics import EPSILON
+from torch_impl.expansion.literal import broad_sum
 
 
 def add_product(x: Tensor, a: Tensor, b: Tensor, alpha: int = 1) -> Tensor:

@@ -17,12 +17,15 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from torch_impl.expansion.literal import EPSILON
+from torch_impl.common.numerics import EPSILON
+
+if TYPE_CHECKING:  # loaded by its path, once for each way to run it
+    from torch_impl.kernels import programs as _programs  # noqa: F401
 
 FLAT = 512
 """Entries of a program that treats them one by one."""

@@ -15,7 +15,7 @@ the start; an exported step is given them, and gives them back (``export``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,10 +25,21 @@ from torch_impl.common.checks import check_hypotheses, check_step
 from torch_impl.common.padding import Lengths, padding_mask
 from torch_impl.expansion import DynamicExpansion, normalise
 from torch_impl.layers.attention import Attention, multi_head
-from torch_impl.layers.transformer import DecoderLayer
+from torch_impl.layers.transformer import Decoder, DecoderLayer
 
-if TYPE_CHECKING:
-    from torch_impl.models import Captioner
+
+class Model(Protocol):
+    """A captioner whose decoder can read a token at a time."""
+
+    max_length: int
+    decoder: Decoder
+    embedding: nn.Embedding
+    positions: nn.Embedding
+    vocabulary: nn.Linear
+
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout."""
 
 
 class Incremental:
@@ -50,7 +61,7 @@ class Incremental:
 
     def __init__(
         self,
-        model: Captioner,
+        model: Model,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         copies: int = 1,
@@ -96,12 +107,12 @@ class Incremental:
         self._path = self._path.gather(1, hypotheses[..., None].expand_as(self._path))
 
 
-def read(model: Captioner, layers: Sequence[Layer], tokens: Tensor, path: Tensor) -> Tensor:
+def read(model: Model, layers: Sequence[Layer], tokens: Tensor, path: Tensor) -> Tensor:
     """Tokens (B, K), the last of ``path`` (B, K, t), to log p of those after them, (B, K, V).
 
     They become the next K nodes of the ``layers``, which are the model's at work.
     """
-    words = model.embedding(tokens) * model.configuration.d_model**0.5
+    words = model.embedding(tokens) * model.embedding.embedding_dim**0.5
     outputs = [words + model.positions.weight[path.shape[-1] - 1]]
     for layer in layers:
         outputs.append(layer.step(outputs[-1], path))

@@ -289,9 +289,9 @@ def runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     for seed in seeds:
         for row, options in ROWS.items():
             given = data, asdict(FORMS[form]), seed
-            key = records.key_of("digits", row, *given)
+            key = records.key_of(_run, row, *given)
             # the first stage knows nothing of the second: one of the LSTM serves both its rows
-            first = records.key_of("digits", options, *given)
+            first = records.key_of(_run, options, *given)
             make = partial(_run, form, place, row, seed, key, first)
             found.append(Run(row, seed, key, make))
     return found

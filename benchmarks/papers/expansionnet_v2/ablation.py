@@ -225,7 +225,7 @@ def _runs(paper: str, form: str, place: Place, seeds: Sequence[int]) -> list[Run
     found = []
     for seed in seeds:
         for row in rows(paper):
-            key = records.key_of(paper, TABLES[paper], row, given, seed)
+            key = records.key_of(_run, paper, TABLES[paper], row, given, seed)
             make = partial(_run, form, paper, place, row, seed, key)
             found.append(Run(row.name, seed, key, make))
     return found

@@ -149,7 +149,7 @@ def _runs(paper: str, table: str, form: str, place: Place, seeds: Sequence[int])
     asked += [(model, list(range(model.members))) for model in rows if model.members > 1]
     found = []
     for model, of in asked:
-        key = records.key_of("rewards", model, given, of)
+        key = records.key_of(_run, model, given, of)
         found.append(Run(model.name, of[0], key, partial(_run, form, model, place, of, key)))
     return found
 

@@ -117,7 +117,7 @@ def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     """A run a source, whatever the seeds: nothing is drawn."""
     found = []
     for row in SOURCES:
-        key = records.key_of(PAPER, TABLE, form, row)
+        key = records.key_of(_run, PAPER, TABLE, form, row)
         found.append(Run(row, seeds[0], key, partial(_run, place, row, key)))
     return found
 

@@ -359,7 +359,7 @@ def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
     with_attention = [row for row, _ in MODELS.values() if row not in plain]
     found = []
     for row in (*with_attention, *plain, *RATIOS):
-        key = records.key_of("denoising", row, asdict(FORMS[form]), list(together))
+        key = records.key_of(_run, row, asdict(FORMS[form]), list(together))
         make = partial(_run, form, place, row, together, key)
         found.append(Run(row, together, key, make))
     return found

@@ -53,7 +53,7 @@ def trained(
     model.to(place.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=schedule.lr)
     key = records.key_of(
-        "middle words", words.data.fingerprint, words.candidates, hidden_size, schedule, seed
+        trained, words.data.fingerprint, words.candidates, hidden_size, schedule, seed
     )
     path = place.work / f"middle-words-{key}.pt"
     done, best, weights = 0, -1.0, model.state_dict()

@@ -151,6 +151,11 @@ class Subject:
     least_bytes: Callable[[Case], int] | None = None
     precisions: tuple[str, ...] = PRECISIONS
 
+    @property
+    def code(self) -> list[Callable[..., Any]]:
+        """The functions that its numbers come from."""
+        return [made for made in (self.make, self.count, self.least_bytes) if made is not None]
+
 
 @dataclass(frozen=True)
 class Case:

@@ -39,7 +39,7 @@ def make_records() -> list[records.Record]:
             row=ROW,
             values={"parameters": found["captioner"], "parameters ratio": 1.0},
             status="same data",
-            key=records.key_of("parameters", found),
+            key=records.key_of(counted, found),
             details={
                 "assumptions": [
                     f"parameters: a vocabulary of {table_vi.VOCABULARY:,} words, without the "

@@ -2,75 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
-from benchmarks import records
-from benchmarks.errors import InputError
 from benchmarks.figures import curves
-from benchmarks.files import slug, write_atomically
-from benchmarks.perf.revisions.revisions import order
-from benchmarks.perf.revisions.series import Entry, Name, series
-from benchmarks.records import (
-    LOCAL,
-    PUBLISHED,
-    ROOT,
-    Record,
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument(
-        "files",
-        nargs="*",
-        type=Path,
-        metavar="FILE",
-        help="records (default: those that your reports show)",
-    )
-    parser.add_argument("--benchmark", metavar="NAME", help="those whose names begin so")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="draw each series as SVG into this folder"
-    )
-    parser.add_argument("--json", action="store_true", help="print the series as JSON")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print every series, the oldest revision first.
-
-    Raises:
-        InputError: a file that is none of records, or no such benchmark was tracked.
-    """
-    found = series(_read(arguments.files), order(ROOT))
-    if arguments.benchmark:
-        found = {n: of for n, of in found.items() if n[0].startswith(arguments.benchmark)}
-    if not found:
-        of = f" of {arguments.benchmark}" if arguments.benchmark else ""
-        raise InputError(f"no records{of}, expected some that `captionbench track` has appended")
-    if arguments.out:
-        for name, entries in found.items():
-            with write_atomically(arguments.out / f"{slug(*name)}.svg") as file:
-                file.write(drawing(entries))
-    if arguments.json:
-        listed = [
-            {"benchmark": name, "device": device, "revisions": [e.to_dict() for e in entries]}
-            for (name, device), entries in found.items()
-        ]
-        print(json.dumps(listed, indent=2))
-    else:
-        print("\n\n".join("\n".join(_lines(name, entries)) for name, entries in found.items()))
-    return 0
-
-
-def _read(files: Sequence[Path]) -> list[Record]:
-    if not files:
-        return records.load(PUBLISHED, LOCAL)
-    for path in files:
-        if not path.is_file():
-            raise InputError(f"{path}: no such file, expected records as JSON lines")
-    return [record for path in files for record in records.read(path)]
+from benchmarks.perf.revisions.series import Entry
 
 
 def drawing(entries: Sequence[Entry]) -> str:
@@ -106,15 +41,3 @@ def cells(entry: Entry) -> list[str]:
         entry.verdict,
         entry.notes,
     ]
-
-
-def _lines(name: Name, entries: Sequence[Entry]) -> list[str]:
-    rows = [COLUMNS, *(cells(entry) for entry in entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  "
-        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    ms = "  ms are of different sessions, and do not compare; ratios are of one session each"
-    return [f"{name[0]} on {name[1]}", *table, ms]

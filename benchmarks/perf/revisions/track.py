@@ -2,68 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
-import torch
-
-from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.perf.revisions import compare, session
-from benchmarks.perf.revisions.processes import ended_in_order
-from benchmarks.perf.revisions.revisions import Revision, checked_out, resolve
+from benchmarks.perf.revisions.revisions import Revision, resolve
 from benchmarks.perf.revisions.series import is_test
-from benchmarks.perf.revisions.suite import chosen
-from benchmarks.perf.run import describe
 from benchmarks.perf.targets import device_name
-from benchmarks.records import LOCAL, ROOT, Record
+from benchmarks.records import ROOT, Record
 
 FILE = "comparison.jsonl"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    compare.configure_measurement(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Measure the working tree beside the revision tracked last, and append the records.
-
-    Returns 1 if it is wrong, slower or lost anywhere, or takes more of what is counted.
-
-    Raises:
-        InputError: an option that is none, a file of records that is none; nothing could be run.
-    """
-    settings = compare.settings_of(arguments, {})
-    what = chosen(arguments.only, arguments.implementation)
-    path = arguments.out or LOCAL / FILE
-    if path.is_dir():
-        raise InputError(f"--out {path}: is a folder, expected a file of records")
-    known = records.read(path) if path.exists() else []
-    now = resolve(ROOT, None)
-    described = describe(torch.device(settings.device), settings.threads)
-    before = previous(known, now, device_name({"device": described}))
-    revisions = [before, now] if before else [now]
-    with compare.progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
-        began = time.perf_counter()
-        outcomes = session.time(trees, session.check(trees, what, settings, say), settings, say)
-        wall_s = time.perf_counter() - began
-        compare.refuse_nothing(outcomes, revisions)
-        made = [compare.record(outcome, trees, settings, wall_s) for outcome in outcomes]
-        records.append(made, path)
-    if arguments.json:
-        print(json.dumps(made, indent=2))
-    else:
-        print("\n".join(compare.lines(outcomes, revisions)))
-        print(f"{path}: the records", file=sys.stderr)
-    return int(before is not None and any(outcome.regressed for outcome in outcomes))
 
 
 def previous(known: Sequence[Record], now: Revision, device: str) -> Revision | None:

@@ -1,8 +1,8 @@
 """The process that has one revision's ``torch_impl``, and this checkout's everything else.
 
 It is started by `benchmarks.perf.revisions.processes`, is asked one thing at a time and answers
-it. At the top only what has nothing to do with ``torch_impl``: that must come from the revision, and
-does because it is imported first.
+it. At the top only what has nothing to do with ``torch_impl``: that must come from the revision,
+and does because it is imported first.
 """
 
 from __future__ import annotations

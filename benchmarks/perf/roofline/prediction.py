@@ -30,7 +30,7 @@ def of_case(case: Case, implementation: str, device: Device) -> Prediction:
 
 def key(case: Case, device: Device) -> str:
     """Equal for what need not be predicted again."""
-    return records.key_of("prediction", case.to_dict(), device.to_dict())
+    return records.key_of([make_records, *case.subject.code], case.to_dict(), device.to_dict())
 
 
 def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, str]]:

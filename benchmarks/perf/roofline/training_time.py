@@ -77,7 +77,7 @@ def key(paper: str) -> str:
     schedules = content()
     devices = [device.to_dict() for device in described().values()]
     about = schedules["papers"][paper], schedules["data"], schedules["backbone"]
-    return records.key_of("training time", paper, about, devices)
+    return records.key_of(make_records, paper, about, devices)
 
 
 def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:

@@ -14,6 +14,7 @@ from benchmarks.perf import resources
 from benchmarks.perf import run as running
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import UNAVAILABLE, Work, settings
+from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.descriptions import Device
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
@@ -89,7 +90,8 @@ def key(ladder: Ladder, budget: Budget, described: dict[str, Any], tiny: bool) -
         for size in ladder.sizes
         for name in ladder.implementations
     ]
-    return records.key_of("scaling", ladder.name, cases, budget, described)
+    code = [climb, *SUBJECTS[ladder.subject].code]
+    return records.key_of(code, ladder.name, cases, budget, described)
 
 
 def climb(

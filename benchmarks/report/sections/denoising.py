@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import papers
-from benchmarks.cli.tables import number
 from benchmarks.figures import Panel, panels, sequences
+from benchmarks.papers.cells import number
 from benchmarks.papers.middle_out.denoising import (
     MODELS_OF,
     PAPER,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from benchmarks import papers
-from benchmarks.cli import tables as tables_command
 from benchmarks.files import slug
+from benchmarks.papers import cells as tables_command
 from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report.document import (
     Block,

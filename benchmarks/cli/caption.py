@@ -1,0 +1,133 @@
+"""``captionbench caption``: captions of pictures, or of a data set's split in COCO's format."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.data import data_options
+from benchmarks.devices import check_device
+from benchmarks.errors import InputError
+from benchmarks.files import write_atomically
+from benchmarks.scoring import caption_pictures, captioners
+from benchmarks.scoring.caption import caption
+from torch_impl.models.vision import BACKBONES
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "pictures",
+        type=Path,
+        nargs="*",
+        metavar="PICTURE",
+        help="picture files, and folders of them; or name a data set below",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        action="append",
+        required=True,
+        help="a run's folder (its best), one checkpoint, or an exported folder; may be repeated: "
+        "several runs are an ensemble",
+    )
+    parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
+    parser.add_argument("--batch-size", type=int, default=50, help="images at a time (default: 50)")
+    parser.add_argument(
+        "--max-length", type=int, default=20, help="tokens, the start included (default: 20)"
+    )
+    parser.add_argument(
+        "--middle-word",
+        metavar="WORD",
+        help="what a middle-out model begins every caption with (default: its classifier's word)",
+    )
+    parser.add_argument("--device", default="cpu")
+    with_pictures = parser.add_argument_group("with pictures")
+    with_pictures.add_argument(
+        "--num-return", type=int, metavar="N", help="captions of each, best first (default: 1)"
+    )
+    with_pictures.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the captions and scores; - prints them"
+    )
+    with_pictures.add_argument(
+        "--overlay", type=Path, metavar="DIR", help="draw where the model looked for each word"
+    )
+    with_pictures.add_argument(
+        "--head", type=int, metavar="N", help="of the overlay, counted from 0 (default: their mean)"
+    )
+    with_pictures.add_argument(
+        "--skip-bad", action="store_true", help="go on without files that are no whole pictures"
+    )
+    with_pictures.add_argument(
+        "--backbone", choices=BACKBONES, help="of a checkpoint that does not name its own"
+    )
+    with_pictures.add_argument(
+        "--words",
+        type=Path,
+        metavar="FILE",
+        help="the checkpoint is an end to end one as the authors released it; these are its words, "
+        "a JSON list by their ids",
+    )
+    with_pictures.add_argument(
+        "--groups",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="its static expansion coefficients (default: v2's 32 64 128 256 512)",
+    )
+    data_options.configure(parser, required=False)
+    with_split = parser.add_argument_group("with a data set")
+    with_split.add_argument("--split", help="the images to caption (default: test)")
+    with_split.add_argument(
+        "--out", type=Path, help="the JSON file to write (COCO's result format)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Caption pictures, or a split.
+
+    Raises:
+        InputError: bad input, by name; a file is written whole or not at all.
+    """
+    of_split = ("scenes", "moving", "karpathy", "features", "mean_features", "split", "out")
+    of_pictures = (
+        *("num_return", "json", "overlay", "head", "skip_bad", "backbone"),
+        *("words", "groups"),
+    )
+    for name in of_split if arguments.pictures else of_pictures:
+        value = getattr(arguments, name)
+        # a number may be 0
+        if value is not None and value is not False:
+            other = "a data set" if arguments.pictures else "pictures"
+            raise InputError(f"--{name.replace('_', '-')} goes with {other}")
+    for name, other in (("head", "overlay"), ("groups", "words")):
+        if getattr(arguments, name) is not None and not getattr(arguments, other):
+            raise InputError(f"--{name} goes with --{other}")
+    check_device(arguments.device)
+    return (caption_pictures.run if arguments.pictures else _caption_split)(arguments)
+
+
+def _caption_split(arguments: argparse.Namespace) -> int:
+    if not (arguments.scenes or arguments.karpathy):
+        raise InputError("nothing to caption, expected pictures, --scenes or --karpathy")
+    if not arguments.out:
+        raise InputError("a data set needs --out FILE for its captions")
+    model, vocabulary = captioners.load(arguments.checkpoint)
+    data = data_options.load(arguments)
+    split = data_options.split(data, arguments.split or "test")
+    captions = caption(
+        captioners.to(model, arguments.device),
+        vocabulary,
+        split,
+        arguments.beam_size,
+        arguments.batch_size,
+        max_length=arguments.max_length,
+        middle=captioners.middle_word(vocabulary, arguments.middle_word),
+        progress=True,
+    )
+    with write_atomically(arguments.out) as file:
+        json.dump([{"image_id": i, "caption": text} for i, text in captions.items()], file)
+    print(f"{arguments.out}: {len(captions)} captions, beam {arguments.beam_size}", file=sys.stderr)
+    return 0

@@ -1,0 +1,45 @@
+"""``captionbench counts``: what needs no clock, held to a baseline that is committed.
+
+Operations and bytes kept for the backward pass follow from the formulas, so they are equal on every
+machine, and a difference is a difference in the code. How many operators are dispatched and how
+many bytes are held at the peak can change with PyTorch too: they are shown and not held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from benchmarks.files import read_json, write_atomically
+from benchmarks.perf.counts import BASELINE, counted, differences, held
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--renew", action="store_true", help="write the baseline anew, to be committed"
+    )
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Count, and compare with the baseline or write it; 1 if a held count differs.
+
+    Raises:
+        InputError: the baseline is missing or no JSON, and is not to be written.
+    """
+    found = counted()
+    if arguments.renew:
+        with write_atomically(BASELINE) as file:
+            file.write(json.dumps(held(found), indent=1, sort_keys=True) + "\n")
+    if arguments.json:
+        print(json.dumps(found, indent=1, sort_keys=True))
+    else:
+        for row, counts in found.items():
+            print(f"{row}\n    " + ", ".join(f"{name} {value}" for name, value in counts.items()))
+    changed = differences(found, read_json(BASELINE, "counts (captionbench counts --renew)"))
+    if not arguments.json:
+        print("\n".join(changed) or f"all {len(found)} as in {BASELINE.name}")
+        if changed:
+            print("if that is meant, say why in the commit, and: captionbench counts --renew")
+    return int(bool(changed))

@@ -1,0 +1,110 @@
+"""``captionbench dataset``: pictures and a file of captions become a data set to train on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.data import caption_files, karpathy
+from benchmarks.data.own_data import SPLITS, make, summary
+from benchmarks.data.photographs import Photographs
+from benchmarks.data.vocabulary import TOKENISERS
+from benchmarks.errors import InputError
+from benchmarks.files import write_atomically
+
+
+def _shares(text: str) -> tuple[int, ...]:
+    try:
+        shares = tuple(map(int, text.split(",")))
+    except ValueError:
+        shares = ()
+    if len(shares) != len(SPLITS) or min(shares) < 0 or sum(shares) != 100:
+        message = f"{text!r}, expected per cent of train, val and test, as 80,10,10"
+        raise argparse.ArgumentTypeError(message)
+    return shares
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "--images",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="PLACE",
+        help="folders or zip files of pictures",
+    )
+    parser.add_argument(
+        "--captions",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="CSV with the columns image, caption and perhaps split; or JSON: a list of such "
+        "objects, {image: [captions]}, or COCO's caption format",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="where it is written"
+    )
+    parser.add_argument("--name", help="of the data set (default: that of the folder)")
+    parser.add_argument(
+        "--split",
+        type=_shares,
+        metavar="TRAIN,VAL,TEST",
+        help="per cent, where the file has no splits (default: 80,10,10)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the splits (default: 0)")
+    parser.add_argument(
+        "--min-count",
+        type=int,
+        default=karpathy.MIN_COUNT,
+        metavar="N",
+        help=f"rarer words are unknown (default: {karpathy.MIN_COUNT}, as the papers)",
+    )
+    parser.add_argument(
+        "--tokens",
+        choices=TOKENISERS,
+        default="words",
+        help="what captions are made of; characters for scripts without spaces (default: words)",
+    )
+    parser.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out missing and damaged pictures and captions without a word",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write ``dataset_NAME.json``, and say what is in it and what to do next.
+
+    Raises:
+        InputError: bad input, by name; nothing is written then.
+    """
+    if arguments.min_count < 1:
+        raise InputError(f"--min-count is {arguments.min_count}, expected at least 1")
+    if arguments.out.suffix == ".json":
+        raise InputError(f"--out {arguments.out}: expected a folder, for dataset_NAME.json")
+    entries = caption_files.read(arguments.captions)
+    if arguments.split and any(entry.split for entry in entries):
+        raise InputError(f"--split: {arguments.captions} has splits of its own")
+    name = arguments.name or arguments.out.resolve().name
+    layout, said = make(
+        Photographs(arguments.images),
+        entries,
+        name=name,
+        shares=arguments.split or (80, 10, 10),
+        seed=arguments.seed,
+        min_count=arguments.min_count,
+        tokeniser=arguments.tokens,
+        skip_bad=arguments.skip_bad,
+    )
+    path = arguments.out / f"dataset_{name}.json"
+    with write_atomically(path) as file:
+        json.dump(layout, file, ensure_ascii=False)
+    for line in said:
+        print(f"captionbench: {line}", file=sys.stderr)
+    print(f"{path}: {summary(layout)}")
+    places = " ".join(map(str, arguments.images))
+    print(f"next: captionbench features --karpathy {path} --images {places} --out FEATURES")
+    return 0

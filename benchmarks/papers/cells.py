@@ -1,0 +1,199 @@
+"""``captionbench tables PAPER``: a paper's tables cell by cell, the paper's value beside ours.
+
+A cell of ours comes from a record that names its paper, table, row and column; where several say
+so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
+Table VI of ExpansionNet v2 and the parameters in its Table VII need no run, so the command counts
+them on the spot; so are training times predicted, where their table is asked for by name. Nothing
+is ever filled in from the paper: every other cell is empty, "not run", with the reason. What was
+measured under the name of a figure, or of no table of the paper, comes after its tables.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from benchmarks import papers
+from benchmarks.papers import Value
+from benchmarks.records import (
+    STATUSES,
+    Record,
+    newest,
+)
+
+NOT_RUN = "not run"
+PROVENANCE = ("key", "command", "commit", "clean", "time", "seeds", "n", "data", "signature")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: the paper's value as printed, ours or None, and where ours comes from.
+
+    Args:
+        status: of the records that ours is the mean of, or "not run".
+        record: for each of those records, how it was made (`PROVENANCE`); None where not run.
+        reason: why not run.
+        corrected: the value that the paper must have meant, where the print is wrong.
+        note: what is odd about the printed value.
+        interval: of ours, the 95 % interval that its record gives.
+        assumptions: what ours rests on where it is predicted or counted, not measured.
+    """
+
+    table: str
+    row: str
+    column: str
+    paper: Value
+    ours: float | None
+    status: str
+    record: list[dict[str, Any]] | None
+    reason: str | None = None
+    corrected: float | None = None
+    note: str | None = None
+    interval: tuple[float, float] | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
+    """All cells of ``paper``, or of one ``table`` of it, with ours from ``records``.
+
+    A cell that the paper leaves blank is one only where there is a value of ours.
+
+    Raises:
+        InputError: there is no such paper or table.
+    """
+    content = papers.load(paper)
+    tables = content.tables if table is None else (content.table(table),)
+    measured = _measured(paper, records)
+    missing = _missing(measured)
+    return [
+        _cell(entry, cell, made, missing.get((entry.name, cell.row), {}))
+        for entry in tables
+        for cell in entry.cells
+        if (made := measured.get((entry.name, cell.row, cell.column))) or cell.value is not None
+    ]
+
+
+def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers.Table, ...]:
+    """Tables that records have and the paper has not: the numbers of its figures, and others."""
+    figures = {figure.table: figure for figure in paper.figures}
+    known = {table.name for table in paper.tables}
+    names = {name for name, _, _ in _measured(paper.paper, records)}
+    return tuple(
+        papers.Table(
+            name,
+            "numbers",
+            place=figure.place if (figure := figures.get(name)) else "in no table of the paper",
+            caption=f"Figure {figure.name}. {figure.caption}" if figure else "Measured here alone.",
+            columns=(),
+            rows=(),
+            not_run="",
+            notes={},
+        )
+        for name in sorted(names - known)
+    )
+
+
+def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[Cell]:
+    """What was measured for ``table`` in rows that it does not have: the paper gives no value."""
+    rows = {row.name for row in table.rows}
+    found = {
+        (row, column): made
+        for (name, row, column), made in _measured(paper, records).items()
+        if name == table.name and row not in rows
+    }
+    return [
+        _cell(table, papers.Cell(row, column, None), found[row, column])
+        for row, column in sorted(found, key=lambda place: _natural(place[0]))
+    ]
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Texts in the order of the numbers in them."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(p), "") if n % 2 else (math.inf, p) for n, p in enumerate(parts)]
+
+
+def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """The newest records of ``paper`` by table, row and column."""
+    measured: dict[tuple[str, str, str], list[Record]] = {}
+    for record in newest(records):
+        what = record["what"]
+        if what["paper"] == paper and record["kind"] != "equations":
+            for column in record["values"]:
+                place = what["table"], what["row"], column
+                measured.setdefault(place, []).append(record)
+    return measured
+
+
+def _missing(
+    measured: Mapping[tuple[str, str, str], Sequence[Record]],
+) -> dict[tuple[str, str], dict[str, str]]:
+    """By table and row, the scores that its records lack, and why."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for (table, row, _), made in measured.items():
+        for record in made:
+            found.setdefault((table, row), {}).update(record["details"].get("missing", {}))
+    return found
+
+
+def _cell(
+    table: papers.Table,
+    cell: papers.Cell,
+    made: list[Record] | None,
+    missing: Mapping[str, str] | None = None,
+) -> Cell:
+    # a metric may have its stage of training before it: "XE SPICE"
+    why = (missing or {}).get(cell.column.split(" ")[-1])
+    empty = Cell(
+        table=table.name,
+        row=cell.row,
+        column=cell.column,
+        paper=cell.value,
+        ours=None,
+        status=NOT_RUN,
+        record=None,
+        reason=why or table.reason(cell.row, cell.column),
+        corrected=cell.corrected,
+        note=cell.note,
+    )
+    if not made:
+        return empty
+    chosen = _one_measurement(made)
+    return replace(
+        empty,
+        ours=fmean(record["values"][cell.column] for record in chosen),
+        status=chosen[0]["status"],
+        record=[{name: record[name] for name in PROVENANCE} for record in chosen],
+        reason=None,
+        interval=_interval(chosen, cell.column),
+        assumptions=tuple(chosen[0]["details"].get("assumptions", ())),
+    )
+
+
+def _interval(chosen: Sequence[Record], column: str) -> tuple[float, float] | None:
+    """The interval that a single record gives; those of several seeds do not average."""
+    if len(chosen) > 1:
+        return None
+    low_high = chosen[0]["details"].get("interval", {}).get(column)
+    return None if low_high is None else (low_high[0], low_high[1])
+
+
+def _one_measurement(made: Sequence[Record]) -> list[Record]:
+    """The records of the best status and, among those, of the newest data set: one a seed."""
+
+    def source(record: Record) -> tuple[Any, ...]:
+        data = record["data"] or {}
+        return record["status"], record["kind"], data.get("name"), data.get("split")
+
+    best = min(STATUSES.index(record["status"]) for record in made)
+    last = max((r for r in made if r["status"] == STATUSES[best]), key=lambda r: r["time"])
+    return [record for record in made if source(record) == source(last)]
+
+
+def number(value: Value) -> str:
+    """A value as it is shown."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,267 @@
+"""The code that a job can reach, and a hash of it: the part of a record's key that stands for code.
+
+The reach of a function is a set of top-level definitions of this project, found without running
+anything: the function itself, whatever its body names, whatever those name, and so on through
+imports. Two things come with a module as soon as it is imported, named or not: statements that run
+for their effect, and definitions whose decorator registers them. A module that is used as a value,
+and not for one of its names, is reached whole.
+
+Definitions are compared as syntax trees without docstrings and comments, so that prose, layout and
+the order of definitions change nothing, nor does moving a definition to another file.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = frozenset({"reference", "torch_impl", "benchmarks"})
+WITHOUT_EFFECT = (
+    *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.reachable"),
+    *("benchmarks.records", "benchmarks.report", "benchmarks.workers"),
+)
+"""Modules and packages that decide where a value is kept and how it is shown, never what it is."""
+_PLAIN_DECORATORS = frozenset(
+    {
+        *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager"),
+        *("dataclass", "final", "lru_cache", "no_grad", "once_differentiable", "overload"),
+        *("property", "runtime_checkable", "staticmethod", "without_autocast", "wraps"),
+    }
+)
+"""Decorators that keep their function nowhere but under its name."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A definition ``name`` of a module, or the module itself if None."""
+
+    module: str
+    name: str | None = None
+
+
+@dataclass
+class Module:
+    """A source file's top-level definitions, what its names are imported from, and its effects."""
+
+    name: str
+    definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
+    imports: dict[str, Target] = field(default_factory=dict)
+    imported: set[str] = field(default_factory=set)
+    effects: list[ast.stmt] = field(default_factory=list)
+
+
+@cache
+def path_of(name: str) -> Path | None:
+    """The source of a module of this project; None if there is no such module."""
+    if name.partition(".")[0] not in PROJECT:
+        return None
+    place = ROOT.joinpath(*name.split("."))
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _parents(name: str) -> Iterator[str]:
+    """The module and the packages around it, all of which its import runs."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def _imports(tree: ast.AST, package: str) -> tuple[dict[str, Target], set[str]]:
+    """The names that the import statements within ``tree`` bind, and the modules that they run."""
+    bound: dict[str, Target] = {}
+    run: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                run.add(alias.name)
+                first = alias.name if alias.asname else alias.name.partition(".")[0]
+                bound[alias.asname or first] = Target(first)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [base])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                is_module = path_of(inner) is not None
+                run.add(inner if is_module else base)
+                target = Target(inner) if is_module else Target(base, alias.name)
+                bound[alias.asname or alias.name] = target
+    ours = {name: target for name, target in bound.items() if path_of(target.module)}
+    return ours, {name for name in run if path_of(name)}
+
+
+def _registers(statement: ast.stmt) -> bool:
+    """Whether a decorator may keep the definition somewhere else than under its name."""
+    for decorator in getattr(statement, "decorator_list", ()):
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if name not in _PLAIN_DECORATORS:
+            return True
+    return False
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    """The names that a top-level statement defines; none if it runs for its effect."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        leaves = [leaf for target in targets for leaf in ast.walk(target)]
+        if not any(isinstance(leaf, ast.Attribute | ast.Subscript) for leaf in leaves):
+            return [leaf.id for leaf in leaves if isinstance(leaf, ast.Name)]
+    return []
+
+
+@cache
+def module(name: str) -> Module:
+    """The parsed module."""
+    path = path_of(name)
+    assert path is not None, name
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = Module(name)
+    for statement in tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            bound, run = _imports(statement, package)
+            found.imports |= bound
+            found.imported |= run
+            continue
+        names = _bound(statement)
+        for each in names:
+            found.definitions.setdefault(each, []).append(statement)
+        if (not names and not _is_docstring(statement)) or _registers(statement):
+            found.effects.append(statement)
+    return found
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _resolve(target: Target) -> Iterator[Target]:
+    """Follow a name through re-exports to where it is defined."""
+    if target.name is None:
+        yield target
+        return
+    inner = f"{target.module}.{target.name}"
+    holder = module(target.module)
+    if target.name in holder.definitions:
+        yield target
+    elif target.name in holder.imports:
+        yield from _resolve(holder.imports[target.name])
+    elif path_of(inner):
+        yield Target(inner)
+    elif not (target.name.startswith("__") and target.name.endswith("__")):
+        yield Target(target.module)  # made at run time: any of it may be meant
+
+
+def _named(statement: ast.AST, within: Module, package: str) -> Iterator[Target]:
+    """The definitions and modules of this project that a statement names."""
+    local, run = _imports(statement, package)
+    yield from (Target(name, "") for name in run)
+    known: Mapping[str, Target] = {**within.imports, **local}
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        chain: list[str] = []
+        inner = node
+        while isinstance(inner, ast.Attribute):
+            chain.insert(0, inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            if inner.id in known:
+                yield from _follow(known[inner.id], chain)
+            elif inner.id in within.definitions:
+                yield Target(within.name, inner.id)
+            continue
+        pending.extend(ast.iter_child_nodes(inner if chain else node))
+
+
+def _follow(target: Target, chain: list[str]) -> Iterator[Target]:
+    """An imported name with the attributes asked of it, as far as they lead through modules."""
+    for found in _resolve(target):
+        if found.name is None and chain:
+            yield from _follow(Target(found.module, chain[0]), chain[1:])
+        else:
+            yield found
+
+
+def _excluded(name: str) -> bool:
+    return any(parent in WITHOUT_EFFECT for parent in _parents(name))
+
+
+def _origin(job: Callable[..., Any]) -> Target:
+    """The top-level definition that a function is part of; its module if it has no name there."""
+    while isinstance(job, partial):
+        job = job.func
+    name = job.__qualname__.partition(".")[0]
+    known = path_of(job.__module__) and name in module(job.__module__).definitions
+    return Target(job.__module__, name if known else None)
+
+
+def reach(*jobs: Callable[..., Any]) -> dict[Target, list[ast.stmt]]:
+    """The definitions that the jobs can reach, and the effects of the modules they import.
+
+    Args:
+        jobs: functions or classes of this project.
+
+    Raises:
+        LookupError: one is not of this project.
+    """
+    found: dict[Target, list[ast.stmt]] = {}
+    imported: set[str] = set()
+    pending = [_origin(job) for job in jobs]
+    for target in pending:
+        if not path_of(target.module):
+            raise LookupError(f"{target.module}.{target.name} is no code of this project")
+    while pending:
+        target = pending.pop()
+        if target in found or _excluded(target.module):
+            continue
+        within = module(target.module)
+        path = path_of(target.module)
+        is_package = path is not None and path.name == "__init__.py"
+        package = target.module if is_package else target.module.rpartition(".")[0]
+        if target.module not in imported:
+            imported.add(target.module)
+            pending.append(Target(target.module, ""))
+            pending += [Target(each, "") for each in _parents(target.module) if path_of(each)]
+            pending += [Target(each, "") for each in within.imported]
+        if target.name is None:
+            pending += [Target(target.module, name) for name in within.definitions]
+            pending += within.imports.values() if is_package else ()
+            continue
+        statements = within.definitions[target.name] if target.name else within.effects
+        found[target] = statements
+        for statement in statements:
+            pending.extend(_named(statement, within, package))
+    return found
+
+
+def _canonical(node: Any) -> Any:
+    """A syntax tree as nested lists, equal in every version of Python, without docstrings."""
+    if isinstance(node, list):
+        return [_canonical(each) for each in node if not _is_docstring(each)]
+    if isinstance(node, ast.AST):
+        fields = ((name, _canonical(value)) for name, value in ast.iter_fields(node))
+        return [type(node).__name__, *(pair for pair in fields if pair[1] not in (None, []))]
+    return repr(node) if node is not None else None
+
+
+@cache
+def fingerprint(*jobs: Callable[..., Any]) -> str:
+    """The hexadecimal SHA-256 of the code that the jobs can reach; see `reach`."""
+    lines = {repr(_canonical(s)) for statements in reach(*jobs).values() for s in statements}
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
