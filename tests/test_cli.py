@@ -50,7 +50,7 @@ def test_a_wrong_command_line_is_one_line_and_exits_with_2(words, said, capsys):
     ],
 )
 def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, raised, code, said):
-    from benchmarks import equations
+    from benchmarks.cli import equations
 
     def run(_):
         raise raised
@@ -92,7 +92,8 @@ def package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     monkeypatch.setattr(cli, "PACKAGES", (folder,))
-    monkeypatch.setattr(cli, "COMMANDS", {"broken": ("ours.command", "is broken")})
+    monkeypatch.setattr(cli, "COMMANDS", {"broken": "is broken"})
+    monkeypatch.setattr(cli, "module_of", lambda _: "ours.command")
     yield write
     for name in [name for name in sys.modules if name.partition(".")[0] == "ours"]:
         del sys.modules[name]

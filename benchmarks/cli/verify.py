@@ -20,7 +20,7 @@ from benchmarks.verify.hold import (
     resolve,
 )
 from benchmarks.verify.operators import OPERATORS, Operator
-from benchmarks.verify.table import Row, rows
+from benchmarks.verify.table import EXAMPLES, QUICK, Row, rows
 
 CANDIDATE_EXAMPLES, CANDIDATE_QUICK = 100, 20
 
@@ -58,8 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
         return _verify_own(arguments.device, examples, arguments.json)
     if is_exported(Path(arguments.candidate)):
-        from benchmarks.verify.table import EXAMPLES, QUICK
-from benchmarks.verify import exported
+        from benchmarks.verify import exported
 
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")

@@ -13,7 +13,7 @@ from torch_impl.decoding.protocols import Model
 class Beams(NamedTuple):
     """The hypotheses of a beam search, K of each of B images, T tokens read.
 
-    Nothing here looks into a tensor: a step can be captured (``graphed_search``).
+    Nothing here looks into a tensor: a step can be captured (``graphs``).
     """
 
     tokens: Tensor
