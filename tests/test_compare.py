@@ -327,7 +327,7 @@ def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, nu
         "from pathlib import Path\n"
         "import signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from benchmarks.regressions import processes, revisions\n"
+        "from benchmarks.perf.revisions import processes, revisions\n"
         "folder, scratch, fake = map(Path, sys.argv[1:])\n"
         "tempfile.tempdir, processes.WORKER = str(scratch), (str(fake),)\n"
         "found = [revisions.resolve(folder, 'HEAD')] * 2\n"

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = records.read(path) if path.exists() else []
     now = resolve(ROOT, None)
     described = describe(torch.device(settings.device), settings.threads)
-    before = previous(known, now, device_name({"device": described}))
+    before = previous(known, now, device_name({"device": described}), ROOT)
     revisions = [before, now] if before else [now]
     with compare.progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
         began = time.perf_counter()

@@ -13,19 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.perf.revisions import (
-    compare,
-    history,
-    processes,
-    track,
-)
+from benchmarks.cli import compare, history, track
+from benchmarks.perf.revisions import processes
 
 FAKE = """
 import random
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
-from benchmarks.regressions.worker import serve
+from benchmarks.perf.revisions.worker import serve
 
 class Fake:
     def __init__(self, tree):

@@ -1,4 +1,4 @@
-"""The cases of `benchmarks.speed` under pytest-benchmark, for who prefers its tools.
+"""The cases of `benchmarks.perf.cases` under pytest-benchmark, for who prefers its tools.
 
     python -m pytest benchmarks/perf/pytest_benchmark --benchmark-autosave
     python -m pytest benchmarks/perf/pytest_benchmark --benchmark-compare

@@ -1,7 +1,7 @@
 """The benchmarks that revisions are compared by: the project's operators at sizes of milliseconds.
 
-They are subjects of `benchmarks.speed` with smaller sizes. Each module of theirs is imported only
-for a benchmark of its own, so that what a revision lacks takes no other benchmark with it.
+They are subjects of `benchmarks.perf.cases` with smaller sizes. Each module of theirs is imported
+only for a benchmark of its own, so that what a revision lacks takes no other benchmark with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Benchmark:
 
     Args:
         name: as on the command line and in records.
-        module: of `benchmarks.speed`, that has the subject.
+        module: of `benchmarks.perf.cases`, that has the subject.
         subject: its name.
         implementation: the one that is timed unless told otherwise.
         held_to: the operators of `captionbench verify` that must hold before anything is timed.
