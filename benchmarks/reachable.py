@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT = frozenset({"reference", "torch_impl", "benchmarks"})
+PROJECT = frozenset({"reference", "torch_impl", "benchmarks", "tests"})
 WITHOUT_EFFECT = (
     *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.reachable"),
     *("benchmarks.records", "benchmarks.report", "benchmarks.workers"),

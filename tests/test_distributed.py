@@ -428,8 +428,8 @@ def test_a_recipe_of_several_steps_goes_from_each_to_the_next(
 
 KILLED = f"""
 import os, signal, sys
-from benchmarks import cli
-from torch_impl import training
+from benchmarks.cli import main as cli
+from torch_impl.training import objective_training as training
 
 objective, calls = training.cross_entropy, iter(range({STEPS}))
 

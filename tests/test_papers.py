@@ -299,13 +299,14 @@ BREAKS = {
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_file_that_does_not_hold_together_is_named(name, tmp_path, monkeypatch):
     damage, message = BREAKS[name]
-    content = json.loads((papers.FOLDER / "expansionnet_v2.json").read_text())
+    content = json.loads((papers.FOLDER / "expansionnet_v2" / "tables.json").read_text())
     damage(content["tables"][0])
-    (tmp_path / "expansionnet_v2.json").write_text(json.dumps(content))
+    (tmp_path / "expansionnet_v2").mkdir()
+    (tmp_path / "expansionnet_v2" / "tables.json").write_text(json.dumps(content))
     monkeypatch.setattr(papers, "FOLDER", tmp_path)
     with pytest.raises(InputError, match=message) as caught:
         papers.load("expansionnet_v2")
-    assert "expansionnet_v2.json" in str(caught.value)
+    assert "expansionnet_v2/tables.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("paper", PAPERS)

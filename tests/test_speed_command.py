@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from dataclasses import replace
+from functools import wraps
 from types import SimpleNamespace
 
 import pytest
@@ -34,6 +35,7 @@ from tests.support.speed import (
     CPU,
     QUICK,
     STATIC,
+    forbidden,
     record,
     timed,
     tiny,
@@ -54,7 +56,7 @@ def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsy
     assert len(factored["details"]["samples"]) == factored["n"] >= 5
     assert factored["device"]["threads"] == 1
     assert (factored["details"]["cache"], factored["details"]["jumps"]) == ("warm", 0)
-    monkeypatch.setattr(run, "time_case", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(run, "time_case", forbidden(run.time_case))
     assert timed(tmp_path, *words) == made
     assert capsys.readouterr().out == printed
 
@@ -63,6 +65,7 @@ def test_an_interruption_leaves_whole_cases_and_the_next_run_goes_on(tmp_path, m
     time_case = run.time_case
     calls = []
 
+    @wraps(time_case)
     def interrupted(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 2:

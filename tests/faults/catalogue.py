@@ -127,7 +127,7 @@ DECODING = (
     Fault(
         "length off by one",
         "the score is the sum over the generated tokens, without the start token",
-        "torch_impl.decoding:Hypothesis.score",
+        "torch_impl.decoding.search:Hypothesis.score",
         "len(self.tokens)",
         "(len(self.tokens) - 1)",
         BEAM,
@@ -143,7 +143,7 @@ DECODING = (
     Fault(
         "beams of other images",
         "memory is repeated image after image where beams stand beam after beam",
-        "torch_impl.decoding:_repeated",
+        "torch_impl.decoding.search:_repeated",
         "model.encode(features, valid).repeat_interleave(copies, 0)",
         "model.encode(features, valid).repeat(copies, 1, 1)",
         "test_decoding.py::test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-LOOP, SCAN = "torch_impl.middle_out", "torch_impl.middle_out.sequence"
+LOOP, SCAN = "torch_impl.middle_out.operator", "torch_impl.middle_out.sequence"
 MODEL, SEARCH = "torch_impl.models.middle_out", "torch_impl.decoding.middle_out"
 DENOISING = "torch_impl.models.denoising"
 BY_HAND = "test_middle_out.py::test_the_scan_is_the_steps_forward_and_gradients"
@@ -115,7 +115,7 @@ MIDDLE_OUT = (
     Fault(
         "holes sampled",
         "scheduled sampling puts words where a side from the middle is through",
-        "torch_impl.training:CrossEntropyTraining._read",
+        "torch_impl.training.objective_training:CrossEntropyTraining._read",
         "coins &= tokens[:, 1:] != self.model.pad_id",
         "pass",
         "test_joint_training.py::test_where_a_side_from_the_middle_is_through_nothing_is_sampled",

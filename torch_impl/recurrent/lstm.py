@@ -213,7 +213,9 @@ class LSTM(nn.Module):
         if self.implementation == "auto":
             # the library's cannot be compiled, nor packed where a mask cannot be looked into
             packable = mask is None or (can_check_values() and _is_prefix(mask))
-            possible = packable and not changed and not torch.compiler.is_compiling()
+            # under autocast on a CPU it needs 16-bit instructions that not every CPU has
+            autocast = self.weight_h.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+            possible = packable and not (changed or autocast or torch.compiler.is_compiling())
             return "library" if possible else "scan"
         if changed:
             raise ValueError("the library's LSTM has no zoneout, dropout, read-only unit or m = oc")

@@ -59,7 +59,7 @@ def pack(
         "schema": SCHEMA,
         "suite": suite,
         "device": dict(device),
-        **{name: environment[name] for name in ("commit", "clean", "code", "versions")},
+        **{name: environment[name] for name in ("commit", "clean", "versions")},
         "stages": dict(stages),
         "failed": dict(failed),
         "tiny": tiny,

@@ -57,8 +57,8 @@ def waiting(key):
 STARTED = """
 import multiprocessing, os
 from pathlib import Path
-from benchmarks.processes import Job, named_lines, run_all
-from tests.test_processes import waiting
+from benchmarks.workers import Job, named_lines, run_all
+from tests.test_workers import waiting
 
 try:
     print("started", flush=True)
