@@ -1,14 +1,15 @@
-"""The command ``equations``: every equation of the papers, what stands for it, and the errata."""
+"""Every equation of the papers: its oracle, its PyTorch counterpart, the tests that tie them."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.errors import InputError
-from reference.equations import PAPERS, Number, oracles
+from reference.equations import PAPERS, Number, all_notes, equations
 
 Key = tuple[str, Number]
 
@@ -91,7 +92,7 @@ WITHOUT_COUNTERPART: dict[Key, str] = {
     ("lstm_readonly", "beam search"): "torch_impl.decoding.beam_search, in which those that ended "
     "compete, decodes every model",
 }
-"""Why an oracled equation has no counterpart, where one would make no sense."""
+"""Why an equation has no counterpart, where one would make no sense."""
 
 
 def properties(tests: Path = TESTS) -> dict[Key, list[str]]:
@@ -138,32 +139,57 @@ def _covered(test: ast.FunctionDef, where: str) -> list[Key]:
 
 
 def entries() -> list[dict[str, Any]]:
-    """One entry an equation: {paper, number, oracle, counterpart, properties}.
+    """One entry an equation, as JSON has it.
 
-    ``oracle`` and ``properties`` are lists of names, empty while there are none; ``counterpart`` is
-    a dotted name or None.
+    ``paper`` and ``number``; ``formula``, the printed lines in LaTeX; ``kind``, a computation or a
+    definition, and ``definition``, why it is one, or None; ``notes``, errata and decisions;
+    ``oracle`` and ``counterpart``, dotted names or None; ``properties``, names of tests.
     """
-    functions, tests = oracles(), properties()
+    known, tests = {(e.paper, e.number): e for e in equations()}, properties()
+    found: list[dict[str, Any]] = []
+    for key in ((paper, number) for paper, about in PAPERS.items() for number in about.numbers):
+        entry: dict[str, Any] = dict(zip(("paper", "number"), key, strict=True))
+        if key in known:
+            equation = known[key]
+            entry |= {
+                "formula": list(equation.formula),
+                "kind": equation.kind,
+                "definition": equation.definition,
+                "notes": [{"kind": note.kind, **vars(note)} for note in equation.notes],
+                "oracle": equation.oracle,
+            }
+        else:
+            entry |= {"formula": [], "kind": None, "definition": None, "notes": [], "oracle": None}
+        found.append(
+            entry | {"counterpart": COUNTERPARTS.get(key), "properties": tests.get(key, [])}
+        )
+    return found
+
+
+def notes() -> list[dict[str, str]]:
+    """Every erratum and decision: paper, where, kind, printed, taken, why."""
     return [
         {
             "paper": paper,
-            "number": number,
-            "oracle": list(functions.get((paper, number), ())),
-            "counterpart": COUNTERPARTS.get((paper, number)),
-            "properties": tests.get((paper, number), []),
+            "where": where,
+            "kind": note.kind,
+            "printed": note.printed,
+            "taken": note.taken,
+            "why": note.why,
         }
-        for paper, about in PAPERS.items()
-        for number in about.numbers
+        for paper, where, note in all_notes()
     ]
 
 
-def summary(chosen: list[dict[str, Any]]) -> str:
-    """How many equations and listings have an oracle, in a line."""
-    listings = [entry for entry in chosen if isinstance(entry["number"], str)]
-    numbered = [entry for entry in chosen if isinstance(entry["number"], int)]
-    parts = [
-        f"{sum(bool(entry['oracle']) for entry in group)} of {len(group)} {what}"
-        for group, what in ((numbered, "numbered equations"), (listings, "listings"))
-        if group
-    ]
-    return " and ".join(parts) + " covered"
+def summary(chosen: Sequence[dict[str, Any]]) -> str:
+    """How many equations and listings have an oracle, and how many of them compute, in a line."""
+    parts = []
+    for type_, what in ((int, "numbered equations"), (str, "listings")):
+        group = [entry for entry in chosen if isinstance(entry["number"], type_)]
+        kinds = [entry["kind"] for entry in group if entry["oracle"]]
+        if group:
+            parts.append(
+                f"{len(kinds)} of {len(group)} {what} ({kinds.count('computation')} computations, "
+                f"{kinds.count('definition')} definitions)"
+            )
+    return " and ".join(parts) + " have an oracle"

@@ -7,98 +7,123 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reference.equations import equation
-from reference.primitives import (
-    Array,
-    Mask,
-    Parameters,
-    linear,
-    select,
-    sigmoid,
-    softmax,
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation
+from reference.primitives import Array, Mask, Parameters, linear, select, sigmoid, softmax
+
+Score = Callable[[Array, Array], float]
+"""How relevant a state (d_s,) is to a decoder's state h (d,): of (h, state)."""
+
+
+@equation(
+    "expansionnet_v1",
+    1,
+    r"e_{ij} = f(hd_j, he_i)",
+    r"\alpha_{ij} = \operatorname{Softmax}(i, \{e_{1j}, ..., e_{Nj}\})",
+    r"v_j = \sum_{t}^{N} he_i \cdot \alpha_{ij}",
+    notes=[
+        Erratum(
+            "v_j is a sum over t of he_i alpha_ij",
+            "v_j = sum_i alpha_ij he_i",
+            "the sum runs over the encoder's states",
+        )
+    ],
 )
-
-
-@equation("expansionnet_v1", 1)
-def attend(hd: Array, he: Array, f: Callable[[Array, Array], float]) -> Array:
-    """Attention by any similarity: ``e_ij = f(hd_j, he_i)``, ``v_j = sum_i alpha_ij he_i``.
-
-    Args:
-        hd: (M, d_decoder), the decoder's states.
-        he: (N, d), the encoder's states.
-        f: the similarity of one ``hd_j`` and one ``he_i``.
-
-    Returns:
-        (M, d).
-    """
-    e = np.array([[f(hd_j, he_i) for hd_j in hd] for he_i in he], dtype=he.dtype)
+def attend(hd: Array, he: Array, f: Score) -> Array:
+    """The decoder's states hd (M, d) attend to the encoder's he (N, d_s): (M, d_s)."""
+    e = np.array([[f(hd_j, he_i) for hd_j in hd] for he_i in he], dtype=he.dtype)  # (N, M)
     alpha = softmax(e, axis=0)
     v: Array = alpha.T @ he
     return v
 
 
-Score = Callable[[Array, Array], float]
-"""How relevant a state s_i is to a decoder's state h: of (h, s_i)."""
+@equation(
+    "expansionnet_v1",
+    2,
+    r"s = \operatorname{Softmax}(\frac{QK^{\top}}{\sqrt{D}})V",
+    r"out = W^{out}s",
+    notes=[
+        Decision(
+            "scaled by sqrt(D)",
+            "multi-head attention: sqrt(d_k) in each head",
+            "the equation is of a single head, where both are the same",
+        )
+    ],
+)
+def self_attention(Q: Array, K: Array, V: Array, W_out: Array) -> Array:
+    """Self-attention of one head: Q, K and V (N, D), W_out (D, D) on each row: (N, D)."""
+    s = softmax(Q @ K.T / math.sqrt(K.shape[1])) @ V
+    out: Array = s @ W_out.T
+    return out
+
+
+@equation("middle_out", 2, r"\mathbf{c}_t = \sum_{i=1}^n \alpha_{t,i} \mathbf{h}_i^e")
+def context_vector(alpha: Array, states: Array) -> Array:
+    """The states (n, d_s) weighed by alpha (n,): (d_s,)."""
+    c: Array = alpha @ states
+    return c
+
+
+@equation(
+    "middle_out",
+    3,
+    r"\alpha_{t,i} = \frac{\exp(\operatorname{score}(\mathbf{h}_{t-1}^d, \mathbf{h}_i^e))}"
+    r"{\sum_{k=1}^n \exp(\operatorname{score}(\mathbf{h}_{t-1}^d, \mathbf{h}_k^e))}",
+)
+def alignment_weights(h: Array, states: Array, score: Score) -> Array:
+    """How much of each of the states (n, d_s) the decoder's h_{t-1} (d,) takes: (n,)."""
+    return softmax(np.array([score(h, h_i) for h_i in states]))
+
+
+@equation(
+    "middle_out",
+    4,
+    r"\operatorname{score}(\mathbf{h}_{t-1}^d, \mathbf{h}_i^e) ="
+    r" \mathbf{h}_{t-1}^d \mathbf{W}_a \mathbf{h}_i^e",
+)
+def general_score(h: Array, h_i: Array, W_a: Array) -> float:
+    """The general score (Luong et al., 2015) of h (d,) and h_i (d_s,), by W_a (d, d_s)."""
+    return float(h @ W_a @ h_i)
+
+
+@equation(
+    "arnet",
+    4,
+    r"z_t = f_{att}(\mathbf{s}, h_{t-1}) = \sum_{i=1}^{|\mathbf{s}|}"
+    r" \frac{\exp(\alpha(s_i, h_{t-1}))}{\sum_{j=1}^{|\mathbf{s}|} \exp(\alpha(s_j, h_{t-1}))} s_i",
+    notes=[
+        Decision(
+            "alpha is usually realized by a multilayer perceptron",
+            "w^T tanh(W_s s_i + W_h h_{t-1} + b)",
+            "the perceptron of the work that the paper cites",
+        )
+    ],
+)
+def soft_attention(h: Array, s: Array, score: Score) -> Array:
+    """The context (d_s,) of the local information vectors s (n, d_s) for h_{t-1} (d,)."""
+    weights = softmax(np.array([score(h, s_i) for s_i in s]))
+    z: Array = weights @ s
+    return z
 
 
 def additive_score(h: Array, s_i: Array, parameters: Parameters) -> float:
     """``w^T tanh(W_s s_i + W_h h + b)``: ARNet's multilayer perceptron (Bahdanau et al., 2015).
 
-    Args:
-        h: (d,), the decoder's state.
-        s_i: (d_s,), one local information vector.
-        parameters: ``w`` (d_a,), ``W_s`` (d_a, d_s), ``W_h`` (d_a, d), ``b`` (d_a,).
+    ``w`` and ``b`` are (d_a,), ``W_s`` (d_a, d_s), ``W_h`` (d_a, d).
     """
     hidden = np.tanh(parameters["W_s"] @ s_i + parameters["W_h"] @ h + parameters["b"])
     return float(parameters["w"] @ hidden)
 
 
-@equation("middle_out", 4)
-def general_score(h: Array, s_i: Array, W_a: Array) -> float:
-    """``h_{t-1} W_a h_i`` (Luong et al., 2015), of (d,), (d_s,) and (d, d_s)."""
-    return float(h @ W_a @ s_i)
-
-
-@equation("middle_out", 3)
-def alignment_weights(h: Array, states: Array, score: Score) -> Array:
-    """``alpha_i = exp(score(h, h_i)) / sum_k exp(score(h, h_k))``: (n,).
-
-    Args:
-        h: (d,), the decoder's h_{t-1}.
-        states: (n, d_s), n >= 1.
-        score: of h and one of them.
-    """
-    return softmax(np.array([score(h, h_i) for h_i in states]))
-
-
-@equation("middle_out", 2)
-def context_vector(alpha: Array, states: Array) -> Array:
-    """``c = sum_i alpha_i h_i``: (d_s,), of (n,) weights and (n, d_s) states."""
-    c: Array = alpha @ states
-    return c
-
-
-@equation("arnet", 4)
-def soft_attention(h: Array, s: Array, score: Score) -> Array:
-    """``z_t = sum_i exp(alpha(s_i, h_{t-1})) s_i / sum_j exp(alpha(s_j, h_{t-1}))``: (d_s,).
-
-    Args:
-        h: (d,), h_{t-1}.
-        s: (n, d_s), the local information vectors, n >= 1.
-        score: alpha.
-    """
-    return context_vector(alignment_weights(h, s, score), s)
+def causal_mask(length: int) -> Mask:
+    """(length, length), True where position j may see position i: ``i <= j``."""
+    return np.tri(length, dtype=np.bool_)
 
 
 def scaled_dot_product(Q: Array, K: Array, V: Array, mask: Mask | None = None) -> Array:
-    """``Softmax(Q K^T / sqrt(d)) V`` for one head.
+    """``Softmax(Q K^T / sqrt(d_k)) V``: (M, d_k), (N, d_k), (N, d_v) to (M, d_v).
 
-    Args:
-        Q: (M, d), K: (N, d), V: (N, d_v).
-        mask: (M, N), True where query j may see key i; every query must see one.
-
-    Returns:
-        (M, d_v).
+    ``mask`` (M, N) is True where a query may see a key; every query must see one.
     """
     e: Array = Q @ K.T / math.sqrt(K.shape[1])
     if mask is not None:
@@ -107,66 +132,33 @@ def scaled_dot_product(Q: Array, K: Array, V: Array, mask: Mask | None = None) -
     return s
 
 
-@equation("expansionnet_v1", 2)
-def self_attention(Q: Array, K: Array, V: Array, W_out: Array) -> Array:
-    """Single-head self-attention: ``s = Softmax(Q K^T / sqrt(D)) V``, ``out = W_out s``.
-
-    Args:
-        Q, K, V: (N, D).
-        W_out: (D, D), applied to each row of ``s``.
-
-    Returns:
-        (N, D).
-    """
-    s = scaled_dot_product(Q, K, V)
-    out: Array = s @ W_out.T
-    return out
-
-
-def causal_mask(length: int) -> Mask:
-    """(length, length), True where position j may see position i: ``i <= j``."""
-    return np.tri(length, dtype=np.bool_)
-
-
+@requires(
+    lambda Q, num_heads: num_heads >= 1 and Q.shape[1] % num_heads == 0,
+    "{num_heads} heads do not divide a model of {Q.shape[1]} channels",
+)
 def heads_concatenated(
     Q: Array, K: Array, V: Array, num_heads: int, mask: Mask | None = None
 ) -> Array:
-    """``scaled_dot_product`` on each of ``num_heads`` slices of d_k = d / num_heads, side by side.
+    """Each head attends on its own d_k = d / num_heads channels: (M, d), (N, d), (N, d) to (M, d).
 
-    Args:
-        Q: (M, d), K: (N, d), V: (N, d), already projected.
-        num_heads: a divisor of d; each head is scaled by ``sqrt(d_k)``.
-        mask: (M, N) as in ``scaled_dot_product``.
-
-    Returns:
-        (M, d).
-
-    Raises:
-        ValueError: ``num_heads`` does not divide d.
+    ``mask`` is that of ``scaled_dot_product``.
     """
-    if num_heads < 1 or Q.shape[1] % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide a model of {Q.shape[1]} channels")
-    heads = (np.split(A, num_heads, axis=1) for A in (Q, K, V))
-    return np.concatenate(
-        [scaled_dot_product(q, k, v, mask) for q, k, v in zip(*heads, strict=True)], axis=1
-    )
+    split_Q, split_K, split_V = (np.split(A, num_heads, axis=1) for A in (Q, K, V))
+    heads = zip(split_Q, split_K, split_V, strict=True)
+    return np.concatenate([scaled_dot_product(q, k, v, mask) for q, k, v in heads], axis=1)
 
 
 def multi_head_attention(
     X: Array, Y: Array, parameters: Parameters, num_heads: int, mask: Mask | None = None
 ) -> Array:
-    """Multi-head attention of the queries of X on the keys and values of Y (Vaswani et al., 2017).
+    """Multi-head attention (Vaswani et al., 2017) of the rows of X (M, d) to those of Y (N, d).
 
-    Args:
-        X: (M, d), Y: (N, d).
-        parameters: linear maps ``query``, ``key``, ``value``, ``out``.
-        num_heads: a divisor of d.
-        mask: (M, N), True where row j of X may see row i of Y.
-
-    Returns:
-        (M, d).
+    ``parameters`` are the linear maps ``query``, ``key``, ``value``, ``out``; ``mask`` (M, N) is
+    True where row j of X may see row i of Y.
     """
-    Q, K, V = _projections(X, Y, parameters)
+    Q = linear(X, select(parameters, "query."))
+    K = linear(Y, select(parameters, "key."))
+    V = linear(Y, select(parameters, "value."))
     return linear(heads_concatenated(Q, K, V, num_heads, mask), select(parameters, "out."))
 
 
@@ -175,29 +167,14 @@ def attention_on_attention(
 ) -> Array:
     """Attention on Attention (Huang et al., 2019): the result gated by itself and the query.
 
-    ``I = W_i [V_hat, Q] + b_i``, ``G = sigmoid(W_g [V_hat, Q] + b_g)``, ``out = I * G``, where Q is
-    the projected query and V_hat its heads' results side by side.
-
-    Args:
-        X: (M, d), Y: (N, d).
-        parameters: linear maps ``query``, ``key``, ``value``, ``information``, ``gate``.
-        num_heads: a divisor of d.
-        mask: (M, N), True where row j of X may see row i of Y.
-
-    Returns:
-        (M, d).
+    ``I = W_i [V_hat, Q] + b_i``, ``G = sigmoid(W_g [V_hat, Q] + b_g)``, ``out = I * G``, with V_hat
+    the heads side by side and the maps ``information`` and ``gate``; else ``multi_head_attention``.
     """
-    Q, K, V = _projections(X, Y, parameters)
+    Q = linear(X, select(parameters, "query."))
+    K = linear(Y, select(parameters, "key."))
+    V = linear(Y, select(parameters, "value."))
     V_hat = heads_concatenated(Q, K, V, num_heads, mask)
-    both = np.concatenate([V_hat, Q], axis=1)
+    both = np.concatenate([V_hat, Q], axis=1)  # (M, 2 d)
     information = linear(both, select(parameters, "information."))
     gate = sigmoid(linear(both, select(parameters, "gate.")))
     return information * gate
-
-
-def _projections(X: Array, Y: Array, parameters: Parameters) -> tuple[Array, Array, Array]:
-    return (
-        linear(X, select(parameters, "query.")),
-        linear(Y, select(parameters, "key.")),
-        linear(Y, select(parameters, "value.")),
-    )

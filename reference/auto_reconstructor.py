@@ -1,4 +1,4 @@
-"""The auto-reconstructor (ARNet 5-12): its loss, and how far training and inference are apart."""
+"""The auto-reconstructor (ARNet 5-7, 9-12): its loss, and how far training and inference differ."""
 
 from __future__ import annotations
 
@@ -6,55 +6,51 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reference.equations import equation
-from reference.primitives import (
-    Array,
-    Parameters,
-    linear,
-    select,
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation
+from reference.primitives import Array, Parameters, linear, select
+from reference.recurrent import BIAS, State, lstm, zero_state
+
+STEPS = Decision(
+    "the sum over t has no bounds",
+    "t = 2 ... T: each of the decoder's states h_1 ... h_(T-1) is reconstructed from the one "
+    "after it; the auto-reconstructor starts from zeros and reads h_1 too",
+    "h_0 is what the network starts from, not a state that it came to",
+    about="bounds",
 )
-from reference.recurrent import State, lstm, zero_state
 
 
-@equation("arnet", 5)
+@equation(
+    "arnet",
+    5,
+    r"\begin{pmatrix} i'_t \\ f'_t \\ o'_t \\ g'_t \end{pmatrix} ="
+    r" \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix}"
+    r" \mathbf{T} \begin{pmatrix} h_t \\ h'_{t-1} \end{pmatrix}",
+    r"c'_t = f'_t \odot c'_{t-1} + i'_t \odot g'_t",
+    r"h'_t = o'_t \odot \tanh(c'_t)",
+    notes=[BIAS],
+)
 def reconstructor(h: Array, state: State, T: Parameters) -> State:
-    """``(i', f', o', g') = (sigma, sigma, sigma, tanh) T [h_t; h'_{t-1}]``, then c'_t and h'_t.
-
-    Args:
-        h: (d,), the decoder's h_t.
-        state: h'_{t-1} and c'_{t-1}, (d',) each.
-        T: ``weight`` (4 d', d + d') and, if there, ``bias``, as ``recurrent.lstm`` has them.
-    """
+    """h'_t and c'_t (d',) of the decoder's h_t (d,): ARNet's ``lstm`` (2) with inputs h_t."""
     return lstm(h, state, T)
 
 
-@equation("arnet", 6)
+@equation("arnet", 6, r"\hat{h}_{t-1} = \mathbf{w}_{fc} h'_t + \mathbf{b}_{fc}")
 def reconstructed(h_prime: Array, fc: Parameters) -> Array:
-    """``h^_{t-1} = w_fc h'_t + b_fc``: (d',) to (d,).
-
-    Args:
-        h_prime: (d',), h'_t.
-        fc: ``weight`` (d, d') and ``bias`` (d,).
-    """
+    """h^_{t-1} (d,) of h'_t (d',) by the linear map fc."""
     return linear(h_prime, fc)
 
 
-@equation("arnet", 7)
+@equation("arnet", 7, r"\mathcal{L}_{AR}^t = \| h_{t-1} - \hat{h}_{t-1} \|_2^2", notes=[STEPS])
 def reconstruction_error(h: Array, h_hat: Array) -> float:
-    """``L_AR^t = || h_{t-1} - h^_{t-1} ||_2^2``, the square of the Euclidean distance."""
-    difference = h - h_hat
-    return float(difference @ difference)
+    """The square of the Euclidean distance of h_{t-1} and h^_{t-1}, both (d,)."""
+    return float(sum((h - h_hat) ** 2))
 
 
 def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) -> Array:
-    """L_AR^t for t = 2 ... T: (T - 1,), each state reconstructed from the one after it.
+    """L_AR^t for t = 2 ... T, (T - 1,), of the decoder's T states (d,).
 
-    The auto-reconstructor starts from zeros and reads h_1 too, which has no predecessor among the
-    states and adds nothing to the loss.
-
-    Args:
-        h: the decoder's T states in their order, (d,) each.
-        parameters: ``lstm``, the T of eq. 5, and ``fc``, the linear map of eq. 6.
+    ``parameters`` are ``lstm``, the T of (5), and ``fc``, the linear map of (6).
     """
     T, fc = select(parameters, "lstm."), select(parameters, "fc.")
     state = zero_state(len(T["weight"]) // 4)
@@ -66,49 +62,54 @@ def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) ->
     return np.array(errors)
 
 
-@equation("arnet", 9)
+@equation(
+    "arnet", 9, r"\mathcal{L} = \mathcal{L}_{NLL} + \lambda \sum \mathcal{L}_{AR}^t", notes=[STEPS]
+)
+@requires(lambda lambda_: 0 <= lambda_ < float("inf"), "lambda is {lambda_}, expected at least 0")
 def joint_loss(L_NLL: float, L_AR: Sequence[float] | Array, lambda_: float) -> float:
-    """``L = L_NLL + lambda sum_t L_AR^t``.
-
-    Raises:
-        ValueError: lambda negative or not finite.
-    """
-    if not 0 <= lambda_ < float("inf"):
-        raise ValueError(f"lambda is {lambda_}, expected at least 0")
+    """The objective of the fine-tuning."""
     return float(L_NLL + lambda_ * sum(L_AR))
 
 
-@equation("arnet", 10)
+@equation("arnet", 10, r"d(h_1, h_2) = 1 - \frac{h_1^T h_2}{\|h_1\| \|h_2\|}")
+@requires(
+    lambda h_1, h_2: h_1.any() and h_2.any(), "a hidden state of norm 0 has no cosine distance"
+)
 def cosine_distance(h_1: Array, h_2: Array) -> float:
-    """``d(h_1, h_2) = 1 - h_1^T h_2 / (||h_1|| ||h_2||)``, 0 to 2.
-
-    Raises:
-        ValueError: a vector of zeros, which has no direction.
-    """
-    norms = np.linalg.norm(h_1) * np.linalg.norm(h_2)
-    if not norms > 0:
-        raise ValueError("a hidden state of norm 0 has no cosine distance")
-    return float(1 - h_1 @ h_2 / norms)
+    """One minus the cosine of the angle between two states (d,), 0 to 2."""
+    return float(1 - h_1 @ h_2 / (np.linalg.norm(h_1) * np.linalg.norm(h_2)))
 
 
-@equation("arnet", 11)
+@equation(
+    "arnet",
+    11,
+    r"d_{mc}(\mathbf{U}, \mathbf{V}) = d\left(\frac{1}{N} \sum_i^N \mathbf{u}_{I_i},"
+    r" \frac{1}{N} \sum_j^N \mathbf{v}_{I_i}\right)",
+    notes=[
+        Erratum("the second mean, over j, is of v_{I_i}", "it is over its own index", "misprint")
+    ],
+)
 def mean_centroid_distance(U: Array, V: Array) -> float:
-    """``d_mc(U, V) = d(1/N sum_i u_i, 1/N sum_j v_j)``.
+    """The distance of the mean states in training and in inference mode.
 
-    Args:
-        U: (N, d), the last hidden state of each of N images in training mode.
-        V: (N, d), the same in inference mode: of the step that emits the end token or is the last.
+    U and V (N, d) are the last hidden state of each of N images: of the step that emits the end
+    token or is the last.
     """
-    return cosine_distance(U.mean(axis=0), V.mean(axis=0))
+    N = len(U)
+    return cosine_distance(np.sum(U, axis=0) / N, np.sum(V, axis=0) / N)
 
 
-@equation("arnet", 12)
+@equation(
+    "arnet",
+    12,
+    r"d_{pw}(\mathbf{U}, \mathbf{V}) ="
+    r" \frac{1}{N} \sum_{i=1}^N d(\mathbf{u}_{I_i}, \mathbf{v}_{I_i})",
+)
+@requires(
+    lambda U, V: U.shape == V.shape,
+    "states of shapes {U.shape} and {V.shape}, expected the same images",
+)
 def point_wise_distance(U: Array, V: Array) -> float:
-    """``d_pw(U, V) = 1/N sum_i d(u_i, v_i)``, with U and V as in ``mean_centroid_distance``.
-
-    Raises:
-        ValueError: U and V differ in shape, or a state is zero.
-    """
-    if U.shape != V.shape:
-        raise ValueError(f"states of shapes {U.shape} and {V.shape}, expected the same images")
-    return float(np.mean([cosine_distance(u, v) for u, v in zip(U, V, strict=True)]))
+    """The mean distance of the two states of an image; U and V as in ``mean_centroid_distance``."""
+    N = len(U)
+    return sum(cosine_distance(u, v) for u, v in zip(U, V, strict=True)) / N

@@ -12,13 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reference.metrics import (
-    Caption,
-    NGram,
-    Scores,
-    check_corpus,
-    ngrams,
-)
+from reference.metrics import Caption, NGram, check_corpus, ngrams
+from reference.primitives import Array
 
 
 def document_frequencies(references: Sequence[Sequence[Caption]], n: int = 4) -> Counter[NGram]:
@@ -36,7 +31,7 @@ def cider_d(
     n: int = 4,
     sigma: float = 6.0,
     corpus: Sequence[Sequence[Caption]] | None = None,
-) -> Scores:
+) -> Array:
     """CIDEr-D of each image: (images,), 0 to 10; a corpus' score is the mean.
 
     CIDEr-D_k(c, S) = 10/m sum_j exp(-(l(c) - l(s_j))^2 / (2 sigma^2))
@@ -45,9 +40,6 @@ def cider_d(
     (Vedantam et al. 2015). The document frequencies df and the number of images I are those of
     ``corpus``, the references of each of its images; by default it is ``references`` itself, as in
     evaluation, while training takes the training split.
-
-    Raises:
-        ValueError: no images, candidates and references differ in number, or an image without any.
     """
     check_corpus(candidates, references)
     documents = references if corpus is None else corpus

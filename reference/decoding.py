@@ -6,17 +6,25 @@ A model is here a function from a prefix (token ids, the start token first) to t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from reference.equations import equation
+from reference.checks import requires
+from reference.equations import Decision, equation
+from reference.primitives import Array
 
-Array = npt.NDArray[np.float64]
 NextLogProbs = Callable[[tuple[int, ...]], Array]
+
+room_for_a_token = requires(
+    lambda max_length: max_length >= 2,
+    "max_length is {max_length}, expected at least 2: the start token counts",
+)
+fits_the_beam = requires(
+    lambda num_return, beam_size: 1 <= num_return <= beam_size,
+    "num_return is {num_return}, expected 1 to beam_size ({beam_size})",
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,13 @@ class Hypothesis:
         return len(self.tokens) > 1 and self.tokens[-1] == end
 
 
+def continuations(next_log_probs: NextLogProbs, hypothesis: Hypothesis) -> Iterator[Hypothesis]:
+    """The hypothesis with each next token of probability above zero."""
+    for token, log_prob in enumerate(next_log_probs(hypothesis.tokens)):
+        if log_prob > -np.inf:
+            yield hypothesis.extended(token, float(log_prob))
+
+
 def teacher_forced(next_log_probs: NextLogProbs, tokens: Sequence[int]) -> Hypothesis:
     """Score given ``tokens`` (start token first): each is read after the given ones before it."""
     hypothesis = Hypothesis((tokens[0],))
@@ -55,14 +70,10 @@ def teacher_forced(next_log_probs: NextLogProbs, tokens: Sequence[int]) -> Hypot
     return hypothesis
 
 
+@room_for_a_token
 def greedy(next_log_probs: NextLogProbs, *, start: int, end: int, max_length: int) -> Hypothesis:
     """The most likely token at each step until ``end`` (v1, text of section 3.5); among equals the
-    lowest token id.
-
-    Raises:
-        ValueError: ``max_length`` < 2.
-    """
-    check_length(max_length)
+    lowest token id."""
     hypothesis = Hypothesis((start,))
     while not hypothesis.finished(end) and len(hypothesis.tokens) < max_length:
         log_p = next_log_probs(hypothesis.tokens)
@@ -112,6 +123,7 @@ def sample(
     return hypothesis
 
 
+@requires(lambda epsilon: 0 <= epsilon <= 1, "epsilon is {epsilon}, expected in [0, 1]")
 def scheduled_sampling(
     next_log_probs: NextLogProbs,
     y: Sequence[int],
@@ -119,23 +131,13 @@ def scheduled_sampling(
     coins: Sequence[float],
     uniforms: Sequence[float],
 ) -> list[int]:
-    """The words that a decoder in training reads instead of ``y`` (Bengio et al., 2015).
+    """The words that a decoder in training reads instead of T words ``y`` (Bengio et al., 2015).
 
-    Each word after the first is with probability epsilon one sampled from the model's distribution
-    at the step before, which has read the words so chosen; else it is y's.
-
-    Args:
-        next_log_probs: the model.
-        y: T words of the ground truth, the start token first.
-        epsilon: the sampling rate, in [0, 1].
-        coins: T - 1 uniform draws of [0, 1): a word is replaced where its coin is below epsilon.
-        uniforms: T - 1 uniform draws of [0, 1), those of the samples.
-
-    Raises:
-        ValueError: ``epsilon`` out of range.
+    Each word after the first, the start token, is with probability epsilon one sampled from the
+    model's distribution at the step before, which has read the words so chosen; else it is y's.
+    ``coins`` and ``uniforms`` are T - 1 uniform draws of [0, 1): a word is replaced where its coin
+    is below epsilon, by the sample of its uniform.
     """
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon is {epsilon}, expected in [0, 1]")
     read = [y[0]]
     for word, coin, u in zip(y[1:], coins, uniforms, strict=True):
         sampled = coin < epsilon
@@ -143,6 +145,8 @@ def scheduled_sampling(
     return read
 
 
+@room_for_a_token
+@fits_the_beam
 def beam_search(
     next_log_probs: NextLogProbs,
     *,
@@ -156,15 +160,9 @@ def beam_search(
 
     At each step every hypothesis offers its continuations, a finished one itself, unchanged; the
     ``beam_size`` with the largest sums of log-probabilities go on. Ties keep the order of
-    hypotheses, then of token ids. Continuations of probability zero are none. The final order is by
-    ``Hypothesis.score``. Fewer are returned where fewer exist.
-
-    Raises:
-        ValueError: ``max_length`` < 2, or not 1 <= num_return <= beam_size.
+    hypotheses, then of token ids. The final order is by ``Hypothesis.score``. Fewer are returned
+    where fewer exist.
     """
-    check_length(max_length)
-    if not 1 <= num_return <= beam_size:
-        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     beam = [Hypothesis((start,))]
     for _ in range(max_length - 1):
         candidates = []
@@ -178,23 +176,44 @@ def beam_search(
     return sorted(beam, key=lambda hypothesis: -hypothesis.score)[:num_return]
 
 
-@equation("lstm_readonly", "beam search")
+@equation(
+    "lstm_readonly",
+    "beam search",
+    r"SCORES := \text{initial scores}",
+    r"SEQUENCES := \text{start words}",
+    r"\text{while (not end word for in all } SEQUENCES)",
+    r"\quad LAST\_WORDS := SEQUENCES[LAST]",
+    r"\quad NEXT\_WORDS := PREDICT(LAST\_WORDS)",
+    r"\quad NEW\_SCORES := \text{calculate sequence score for each word from } NEXT\_WORDS"
+    r" \text{ with its corresponding last score from } SCORES",
+    r"\quad TOP\_SCORES := TOP\_N(NEW\_SCORES, N)",
+    r"\quad TOP\_WORDS := \text{select words form } NEXT\_WORDS"
+    r" \text{ corresponding to } TOP\_SCORES",
+    r"\quad SCORES := TOP\_SCORES",
+    r"\quad SEQUENCES \text{ append } TOP\_WORDS",
+    r"\quad \text{foreach (} WORD \text{ in } TOP\_WORDS)",
+    r"\quad\quad \text{if (} WORD \text{ is end word)}",
+    r"\quad\quad\quad \text{don't process corresponding sequence from } SEQUENCES \text{ later}",
+    notes=[
+        Decision(
+            "a sequence with the end word is not processed later; N best are taken at each step",
+            "it keeps its place among the N and its score, and one continuation less is taken; a "
+            "limit of the length is added",
+            "N sequences are the result. The beam search of the other papers lets ended "
+            "hypotheses compete, and lose their place",
+        )
+    ],
+)
+@room_for_a_token
+@requires(lambda beam_size: beam_size >= 1, "beam_size is {beam_size}, expected at least 1")
 def printed_beam_search(
     next_log_probs: NextLogProbs, *, start: int, end: int, beam_size: int, max_length: int
 ) -> list[Hypothesis]:
-    """Beam search as the listing has it: the ``beam_size`` sequences, best summed score first.
+    """The ``beam_size`` sequences, best summed score first.
 
-    A sequence that has ended is not processed later: it keeps its place, so that one continuation
-    less is taken from then on, and nothing that comes later can take the place from it. In
-    ``beam_search`` it competes. ``max_length`` is not in the listing, which goes on until all have
-    ended. Ties keep the order of sequences, then of token ids.
-
-    Raises:
-        ValueError: ``max_length`` < 2 or ``beam_size`` < 1.
+    A sequence that has ended keeps its place and nothing that comes later can take it; in
+    ``beam_search`` it competes. Ties keep the order of sequences, then of token ids.
     """
-    check_length(max_length)
-    if beam_size < 1:
-        raise ValueError(f"beam_size is {beam_size}, expected at least 1")
     ended: list[Hypothesis] = []
     live = [Hypothesis((start,))]
     while live and len(live[0].tokens) < max_length:
@@ -205,33 +224,17 @@ def printed_beam_search(
     return sorted(ended + live, key=lambda sequence: -sequence.total)
 
 
+@room_for_a_token
 def exhaustive_search(
     next_log_probs: NextLogProbs, *, start: int, end: int, max_length: int
 ) -> list[Hypothesis]:
-    """All captions that end, or reach ``max_length``, best score first: for tiny vocabularies.
-
-    Raises:
-        ValueError: ``max_length`` < 2.
-    """
-    check_length(max_length)
+    """All captions that end, or reach ``max_length``, best score first: for tiny vocabularies."""
 
     def complete(hypothesis: Hypothesis) -> Iterator[Hypothesis]:
         if hypothesis.finished(end) or len(hypothesis.tokens) == max_length:
-            return iter([hypothesis])
-        longer = continuations(next_log_probs, hypothesis)
-        return itertools.chain.from_iterable(map(complete, longer))
+            yield hypothesis
+        else:
+            for longer in continuations(next_log_probs, hypothesis):
+                yield from complete(longer)
 
     return sorted(complete(Hypothesis((start,))), key=lambda hypothesis: -hypothesis.score)
-
-
-def continuations(next_log_probs: NextLogProbs, hypothesis: Hypothesis) -> Iterator[Hypothesis]:
-    """The hypothesis with each next token of probability above zero."""
-    for token, log_prob in enumerate(next_log_probs(hypothesis.tokens)):
-        if log_prob > -np.inf:
-            yield hypothesis.extended(token, float(log_prob))
-
-
-def check_length(max_length: int) -> None:
-    """Raise ValueError unless ``max_length`` leaves room for a token after the start token."""
-    if max_length < 2:
-        raise ValueError(f"max_length is {max_length}, expected at least 2: the start token counts")

@@ -6,21 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reference.equations import equation
-from reference.middle_out import (
-    LEFT_FIRST,
-    MiddleOutDecoder,
-    SelfAttention,
-    Side,
-    encode,
-    turns,
-)
-from reference.primitives import (
-    Array,
-    Parameters,
-    linear,
-    select,
-)
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation, passage
+from reference.middle_out import LEFT_FIRST, MiddleOutDecoder, SelfAttention, Side, encode, turns
+from reference.primitives import Array, Parameters, linear, select
 
 NOISE = 0.0035
 """The noise is uniform between its negative and this."""
@@ -29,19 +18,14 @@ LENGTHS = (5, 10)
 """The least and the largest N; a sequence has 2 N + 1 numbers."""
 
 
-@equation("middle_out", 8)
+@equation(
+    "middle_out",
+    8,
+    r"\mathbf{y} = \mu - \frac{N\sigma}{N}, \dots, \mu - \frac{2\sigma}{N}, \mu - \frac{\sigma}{N},"
+    r" \mu, \mu - \frac{\sigma}{N}, \mu - \frac{2\sigma}{N}, \dots, \mu - \frac{N\sigma}{N}",
+)
 def symmetric_sequence(mu: float, N: int) -> Array:
-    """``y = mu - N s/N, ..., mu - 2 s/N, mu - s/N, mu, mu - s/N, mu - 2 s/N, ..., mu - N s/N``.
-
-    s, the paper's sigma, is mu^2.
-
-    Args:
-        mu: the middle.
-        N: the length of each half, at least 1.
-
-    Returns:
-        (2 N + 1,).
-    """
+    """(2 N + 1,) numbers, N >= 1; sigma is mu^2."""
     sigma = mu**2
     half = [mu - i * sigma / N for i in range(1, N + 1)]
     return np.array([*reversed(half), mu, *half])
@@ -55,12 +39,44 @@ def denoising_data(generator: np.random.Generator, size: int) -> list[tuple[Arra
     pairs: list[tuple[Array, Array]] = []
     for _ in range(size):
         mu = generator.uniform(-1, 1)
-        N = int(generator.integers(LENGTHS[0], LENGTHS[1], endpoint=True))
+        N = int(generator.integers(*LENGTHS, endpoint=True))
         y = symmetric_sequence(mu, N)
         pairs.append((y + generator.uniform(-NOISE, NOISE, len(y)), y))
     return pairs
 
 
+@passage(
+    "middle_out",
+    "4.1, Table 1",
+    Erratum(
+        "the text removes the self-attention, the table's row is named with it",
+        "both can be run, and are named",
+        "text and table contradict each other",
+    ),
+)
+@passage(
+    "middle_out",
+    "4.1, classifier",
+    Decision(
+        "a single linear layer on the final hidden state of a bidirectional LSTM encoder",
+        "the encoder of the regressor itself; its initial value is the first one for the "
+        "sequence-to-sequence model, mu for the middle-out decoder",
+        "no other encoder is described",
+    ),
+)
+@passage(
+    "middle_out",
+    "4.1, end",
+    Decision(
+        "numbers have no STOP token",
+        "as many values as the input has, half of the others on each side of the middle",
+        "the length of the input is known",
+    ),
+)
+@requires(
+    lambda x, order: len(order) == 1 or len(x) % 2 == 1,
+    "{x.size} values have no middle, expected an odd number",
+)
 def denoise(
     x: Array,
     parameters: Parameters,
@@ -69,30 +85,15 @@ def denoise(
     self_attention: SelfAttention = "none",
     order: Sequence[Side] = LEFT_FIRST,
 ) -> Array:
-    """A regressor of section 4.1: numbers in the place of embedded words, no softmax.
+    """A regressor of section 4.1, x (n,) to (n,): numbers in place of embedded words, no softmax.
 
     A linear layer on the encoder's final hidden state gives the initial value, the decoders the
-    rest, as many as there are inputs.
-
-    Args:
-        x: (n,), the noisy sequence.
-        parameters: ``encoder``, the linear map ``initial`` to 1, and for each side of ``order``
-            the parameters of ``decoder_step`` and the linear map ``output`` to 1.
-        y: (n,), the target, for teacher forcing: each value follows the true ones before it.
-            Without it each follows the model's own.
-        self_attention: "none" is the text's, "dual" the table's.
-        order: ("left", "right"), from the middle outwards; ("right",), from the first value on.
-
-    Returns:
-        (n,), the values in the order of the sequence.
-
-    Raises:
-        ValueError: two halves of a sequence of even length.
+    rest: of both sides of ``order`` from the middle outwards, of ("right",) from the first value
+    on. Given the target y (n,), each value follows the true ones before it, else the model's own.
+    The ``self_attention`` is "none" in the text, "dual" in the table. ``parameters``: ``encoder``,
+    the linear map ``initial`` to 1, and for each side a decoder's with the linear map ``output``.
     """
-    left = (len(x) - 1) // 2 if len(order) == 2 else 0
-    right = len(x) - 1 - left
-    if len(order) == 2 and left != right:
-        raise ValueError(f"{len(x)} values have no middle, expected an odd number")
+    left = len(x) // 2 if len(order) == 2 else 0
     H_e, state = encode(x[:, None], parameters)
     initial = linear(state.h, select(parameters, "initial."))
     values = np.zeros(len(x))
@@ -100,7 +101,7 @@ def denoise(
     first = initial if y is None else y[[left]]
     decoder = MiddleOutDecoder(first, H_e, state, parameters, self_attention)
     place = {"left": left, "right": left}
-    for side in turns(left, right, order):
+    for side in turns(left, len(x) - 1 - left, order):
         value = linear(decoder.advance(side), select(parameters, f"{side}.output."))
         place[side] += 1 if side == "right" else -1
         values[place[side]] = value[0]

@@ -7,8 +7,8 @@ arguments. ReLU's derivative at zero is taken as zero.
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,28 +26,9 @@ from reference.expansion import (
 )
 from reference.primitives import Array, Mask, sigmoid
 
-
-class StaticGradients(NamedTuple):
-    """Gradients by the arguments of ``static_expansion``, by their names and in their shapes."""
-
-    E_Q: Array
-    E_B: Array
-    K: Array
-    V_1: Array
-    V_2: Array
-    S: Array
-
-
-class DynamicGradients(NamedTuple):
-    """Gradients by the arguments of ``dynamic_expansion``, by their names and in their shapes."""
-
-    E_Q: Array
-    E_B: Array
-    C: Array
-    K: Array
-    V_1: Array
-    V_2: Array
-    S: Array
+StaticGradients = namedtuple("StaticGradients", "E_Q E_B K V_1 V_2 S")
+DynamicGradients = namedtuple("DynamicGradients", "E_Q E_B C K V_1 V_2 S")
+"""Gradients by the arguments of the two operators, by their names and in their shapes."""
 
 
 def static_expansion_vjp(
@@ -60,14 +41,30 @@ def static_expansion_vjp(
     S: Array,
     groups: Sequence[int] | None = None,
     epsilon: float = EPSILON,
+    forward_mask: Mask | None = None,
+    backward_mask: Mask | None = None,
 ) -> StaticGradients:
-    """Gradients of ``sum(dO * static_expansion(...))``.
+    """Gradients of ``sum(dO * static_expansion(E_Q, E_B, ...))``, dO (L, d).
 
-    Args:
-        dO: (L, d), the gradient by the output.
-        E_Q, E_B, K, V_1, V_2, S, groups, epsilon: as in ``static_expansion``.
+    The masks are those of ``forward_weights`` and ``backward_weights``, for the dynamic operator.
     """
-    return _operator_vjp(dO, E_Q, E_B, K, V_1, V_2, S, groups, None, None, epsilon)
+    M = length_transformation(E_Q, K)
+    V = {1: V_1, 2: V_2}
+    R_fw = {i: forward_weights(M, i, forward_mask, epsilon) for i in V}
+    R_bw = {i: backward_weights(M, i, groups, backward_mask, epsilon) for i in V}
+    F = {i: forward_expansion(R_fw[i], V[i], E_B) for i in V}
+    B = {i: backward_expansion(R_bw[i], F[i]) for i in V}
+
+    dS, dB_1, dB_2 = selection_vjp(dO, S, B[1], B[2])
+    dB = {1: dB_1, 2: dB_2}
+    dF = {i: R_bw[i].T @ dB[i] for i in V}
+    dV = {i: R_fw[i].T @ dF[i] for i in V}
+    dM = np.zeros_like(M)
+    for i in V:
+        dM += forward_weights_vjp(dF[i] @ V[i].T, M, i, forward_mask, epsilon)
+        dM += backward_weights_vjp(dB[i] @ F[i].T, M, i, groups, backward_mask, epsilon)
+    dE_Q, dK = length_transformation_vjp(dM, E_Q, K)
+    return StaticGradients(dE_Q, dF[1] + dF[2], dK, dV[1], dV[2], dS)
 
 
 def dynamic_expansion_vjp(
@@ -82,25 +79,18 @@ def dynamic_expansion_vjp(
     causal: bool = True,
     epsilon: float = EPSILON,
 ) -> DynamicGradients:
-    """Gradients of ``sum(dO * dynamic_expansion(...))``.
-
-    Args:
-        dO: (L, d), the gradient by the output.
-        E_Q, E_B, C, K, V_1, V_2, S, causal, epsilon: as in ``dynamic_expansion``.
-    """
-    forward, backward = causal_masks(len(C), len(E_Q)) if causal else (None, None)
-    queries, biases = broad_sum(C, E_Q), broad_sum(C, E_B)
-    dQ, dB, *others = _operator_vjp(
-        dO, queries, biases, K, V_1, V_2, S, None, forward, backward, epsilon
-    )
-    dC_Q, dE_Q = broad_sum_vjp(dQ, len(C))
-    dC_B, dE_B = broad_sum_vjp(dB, len(C))
+    """Gradients of ``sum(dO * dynamic_expansion(E_Q, E_B, C, ...))``, dO (L, d)."""
+    masks = causal_masks(len(C), len(E_Q)) if causal else (None, None)
+    Q_E, B_E = broad_sum(C, E_Q), broad_sum(C, E_B)
+    dQ_E, dB_E, *others = static_expansion_vjp(dO, Q_E, B_E, K, V_1, V_2, S, None, epsilon, *masks)
+    dC_Q, dE_Q = broad_sum_vjp(dQ_E, len(C))
+    dC_B, dE_B = broad_sum_vjp(dB_E, len(C))
     return DynamicGradients(dE_Q, dE_B, dC_Q + dC_B, *others)
 
 
 def broad_sum_vjp(dY: Array, L: int) -> tuple[Array, Array]:
     """From (L N_E, d), the gradients by the condition (L, d) and the expansion vectors (N_E, d)."""
-    by_row = dY.reshape(L, -1, dY.shape[1])
+    by_row = dY.reshape(L, -1, dY.shape[1])  # (L, N_E, d)
     return by_row.sum(axis=1), by_row.sum(axis=0)
 
 
@@ -121,10 +111,9 @@ def forward_weights_vjp(
     dR: Array, M: Array, i: int, mask: Mask | None = None, epsilon: float = EPSILON
 ) -> Array:
     """Gradient by ``M`` (N, L) of stream i's ``R_i^fw`` (N, L)."""
-    sign = SIGN[i]
-    open_ = _open(sign * M, mask)
-    dP = normalise_rows_vjp(dR, np.where(open_, sign * M, 0), epsilon)
-    return np.where(open_, sign * dP, 0)
+    passes = _passes(SIGN[i] * M, mask)
+    dP = normalise_rows_vjp(dR, np.where(passes, SIGN[i] * M, 0), epsilon)
+    return np.where(passes, SIGN[i] * dP, 0)
 
 
 def backward_weights_vjp(
@@ -136,15 +125,11 @@ def backward_weights_vjp(
     epsilon: float = EPSILON,
 ) -> Array:
     """Gradient by ``M`` (N, L) of stream i's ``R_i^bw`` (L, N)."""
-    sign = SIGN[i]
-    open_ = _open(sign * M.T, mask)
-    P_groups = split_groups(np.where(open_, sign * M.T, 0), groups)
-    dR_groups = split_groups(dR / len(P_groups), groups)
-    dP = np.concatenate(
-        [normalise_rows_vjp(d, P, epsilon) for d, P in zip(dR_groups, P_groups, strict=True)],
-        axis=1,
-    )
-    return np.where(open_, sign * dP, 0).T
+    passes = _passes(SIGN[i] * M.T, mask)
+    P = split_groups(np.where(passes, SIGN[i] * M.T, 0), groups)
+    dB = split_groups(dR / len(P), groups)
+    dP = [normalise_rows_vjp(dB_g, P_g, epsilon) for dB_g, P_g in zip(dB, P, strict=True)]
+    return np.where(passes, SIGN[i] * np.concatenate(dP, axis=1), 0).T
 
 
 def selection_vjp(dO: Array, S: Array, B_1: Array, B_2: Array) -> tuple[Array, Array, Array]:
@@ -153,40 +138,6 @@ def selection_vjp(dO: Array, S: Array, B_1: Array, B_2: Array) -> tuple[Array, A
     return gate * (1 - gate) * (B_1 - B_2) * dO, gate * dO, (1 - gate) * dO
 
 
-def _operator_vjp(
-    dO: Array,
-    Q_E: Array,
-    B_E: Array,
-    K: Array,
-    V_1: Array,
-    V_2: Array,
-    S: Array,
-    groups: Sequence[int] | None,
-    forward_mask: Mask | None,
-    backward_mask: Mask | None,
-    epsilon: float,
-) -> StaticGradients:
-    """What the two operators share: from the expanded queries Q_E and biases B_E (N, d) on."""
-    M = length_transformation(Q_E, K)
-    V = {1: V_1, 2: V_2}
-    R_fw = {i: forward_weights(M, i, forward_mask, epsilon) for i in V}
-    R_bw = {i: backward_weights(M, i, groups, backward_mask, epsilon) for i in V}
-    F = {i: forward_expansion(R_fw[i], V[i], B_E) for i in V}
-    B = {i: backward_expansion(R_bw[i], F[i]) for i in V}
-
-    dS, *dB_streams = selection_vjp(dO, S, B[1], B[2])
-    dB = dict(zip(V, dB_streams, strict=True))
-    dF = {i: R_bw[i].T @ dB[i] for i in V}
-    dV = {i: R_fw[i].T @ dF[i] for i in V}
-    dB_E = dF[1] + dF[2]
-    dM = np.zeros_like(M)
-    for i in V:
-        dM += forward_weights_vjp(dF[i] @ V[i].T, M, i, forward_mask, epsilon)
-        dM += backward_weights_vjp(dB[i] @ F[i].T, M, i, groups, backward_mask, epsilon)
-    dQ_E, dK = length_transformation_vjp(dM, Q_E, K)
-    return StaticGradients(dQ_E, dB_E, dK, dV[1], dV[2], dS)
-
-
-def _open(P: Array, mask: Mask | None) -> Mask:
+def _passes(P: Array, mask: Mask | None) -> Mask:
     """Where an entry passes both ReLU and the mask."""
     return P > 0 if mask is None else (P > 0) & mask

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from reference.decoding import (
     Hypothesis,
     NextLogProbs,
-    check_length,
     continuations,
+    fits_the_beam,
+    room_for_a_token,
 )
 
 Constraints = Sequence[Sequence[int]]
@@ -28,12 +29,12 @@ class Constrained:
 
     def open(self, constraints: Constraints) -> bool:
         """Whether it is between constraints: inside one it must go on with it."""
-        return all(
-            n in (0, len(constraint))
-            for n, constraint in zip(self.covered, constraints, strict=True)
-        )
+        pairs = zip(self.covered, constraints, strict=True)
+        return all(n in (0, len(constraint)) for n, constraint in pairs)
 
 
+@room_for_a_token
+@fits_the_beam
 def grid_beam_search(
     next_log_probs: NextLogProbs,
     constraints: Constraints,
@@ -52,30 +53,15 @@ def grid_beam_search(
     only when it has all; ended, it competes unchanged. Generating a constraint's token by chance
     covers nothing. The same tokens with the same cover are kept once. Ties keep the order: what is
     generated, by hypothesis and token id; then what is started or continued, by hypothesis and
-    constraint. The final order is by ``Hypothesis.score``. Without constraints it is
-    ``decoding.beam_search``.
-
-    Args:
-        next_log_probs: the model.
-        constraints: runs of token ids, in no order.
-        start, end: the start and end tokens.
-        beam_size: hypotheses kept in each beam.
-        max_length: the longest caption, start and end tokens included.
-        num_return: hypotheses returned, of the last beam; fewer where fewer exist.
+    constraint. The final order is by ``Hypothesis.score``; fewer are returned where fewer exist.
+    Without constraints it is ``decoding.beam_search``.
 
     Raises:
         ValueError: an empty constraint or one with the end token; more of their tokens than
-            ``max_length`` has room for; not 1 <= num_return <= beam_size.
+            ``max_length`` has room for.
     """
-    check_length(max_length)
-    if not 1 <= num_return <= beam_size:
-        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
-    for constraint in constraints:
-        if not constraint or end in constraint:
-            raise ValueError(f"constraint {list(constraint)}: expected words, no end token")
+    _check_constraints(constraints, end, max_length)
     C = sum(map(len, constraints))
-    if max_length - 1 < C:
-        raise ValueError(f"{C} constraint tokens do not fit into max_length {max_length}")
 
     def candidates(grid: list[list[Constrained]], c: int) -> Iterator[Constrained]:
         for constrained in grid[c]:
@@ -94,6 +80,15 @@ def grid_beam_search(
         grid = [_best(candidates(grid, c), beam_size) for c in range(C + 1)]
     complete = [constrained.hypothesis for constrained in grid[C]]
     return sorted(complete, key=lambda hypothesis: -hypothesis.score)[:num_return]
+
+
+def _check_constraints(constraints: Constraints, end: int, max_length: int) -> None:
+    for constraint in constraints:
+        if not constraint or end in constraint:
+            raise ValueError(f"constraint {list(constraint)}: expected words, no end token")
+    C = sum(map(len, constraints))
+    if max_length - 1 < C:
+        raise ValueError(f"{C} constraint tokens do not fit into max_length {max_length}")
 
 
 def _taking_a_token(

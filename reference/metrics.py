@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
+
+from reference.checks import requires
+from reference.equations import Decision, passage
+from reference.primitives import Array
 
 Caption = Sequence[str]
 NGram = tuple[str, ...]
-Scores = npt.NDArray[np.float64]
-Values = npt.NDArray[np.float64]
 
 TINY, SMALL = 1e-15, 1e-9
 """Added above and below BLEU's fractions, so that no match is nearly 0 and no guess is no error."""
@@ -58,14 +59,11 @@ def _closest_length(candidate: Caption, references: Sequence[Caption]) -> int:
 
 def bleu(
     candidates: Sequence[Caption], references: Sequence[Sequence[Caption]], n: int = 4
-) -> Scores:
+) -> Array:
     """BLEU-1 to BLEU-n of a corpus: (n,), 0 to 1. A corpus of one image gives the sentence's BLEU.
 
     BLEU-k is the brevity penalty times the geometric mean of the clipped precisions of 1- to
     k-grams, all of them counted over the corpus before dividing (Papineni et al. 2002, 2.1-2.3).
-
-    Raises:
-        ValueError: no images, candidates and references differ in number, or an image without any.
     """
     check_corpus(candidates, references)
     corpus = list(zip(candidates, references, strict=True))
@@ -84,22 +82,31 @@ def bleu(
     )
 
 
-def self_bleu(captions: Sequence[Caption], n: int = 4) -> Scores:
+@passage(
+    "middle_out",
+    "4.2, Self-BLEU, Self-METEOR",
+    Decision(
+        "assess similarity between the different captions in a generated set",
+        "the mean over captions of the score of each with all the others as references, then over "
+        "sets",
+        "the work that the paper cites",
+    ),
+)
+@requires(
+    lambda captions: len(captions) >= 2,
+    "an image has the captions {captions}, expected at least 2 to compare",
+)
+def self_bleu(captions: Sequence[Caption], n: int = 4) -> Array:
     """Self-BLEU-1 to -n of a set of captions: (n,), 0 to 1, less where they are more diverse.
 
     The mean of each caption's BLEU with all the others as its references (Zhu et al. 2018,
     "Texygen: a benchmarking platform for text generation models").
-
-    Raises:
-        ValueError: fewer than two captions.
     """
-    if len(captions) < 2:
-        raise ValueError(f"{len(captions)} captions of an image, expected at least 2 to compare")
     scores = [
         bleu([caption], [[*captions[:i], *captions[i + 1 :]]], n)
         for i, caption in enumerate(captions)
     ]
-    mean: Scores = np.mean(scores, axis=0)
+    mean: Array = np.mean(scores, axis=0)
     return mean
 
 
@@ -120,14 +127,11 @@ def longest_common_subsequence(a: Caption, b: Caption) -> int:
 
 def rouge_l(
     candidates: Sequence[Caption], references: Sequence[Sequence[Caption]], beta: float = 1.2
-) -> Scores:
+) -> Array:
     """ROUGE-L of each image: (images,), 0 to 1; a corpus' score is the mean.
 
     F_lcs = (1 + beta^2) R P / (R + beta^2 P), with the best precision and the best recall over the
     references, not necessarily of the same one (Lin 2004, section 3.1; beta as COCO sets it).
-
-    Raises:
-        ValueError: no images, candidates and references differ in number, or an image without any.
     """
     check_corpus(candidates, references)
     scores = []
@@ -145,24 +149,26 @@ def rouge_l(
 # De-noising: Middle-Out section 4.1; the error of a set of sequences is the mean of theirs
 
 
-def mse(y_hat: Values, y: Values) -> float:
-    """The mean squared error of a de-noised sequence: both (n,).
-
-    Raises:
-        ValueError: different lengths.
-    """
-    if y_hat.shape != y.shape:
-        raise ValueError(f"{y_hat.shape} values for a target of {y.shape}")
+@passage(
+    "middle_out",
+    "4.1, MSE",
+    Decision(
+        "the mean over sequences of different lengths is not defined",
+        "the mean over the sequences of each one's mean",
+        "every sequence counts the same",
+    ),
+)
+@requires(lambda y_hat, y: y_hat.shape == y.shape, "{y_hat.shape} values for a target of {y.shape}")
+def mse(y_hat: Array, y: Array) -> float:
+    """The mean squared error of a de-noised sequence: both (n,)."""
     return float(np.mean((y_hat - y) ** 2))
 
 
-def symmetric_mse(y_hat: Values) -> float:
-    """The mean squared error between the two halves of a sequence (2 N + 1,), one mirrored.
-
-    Raises:
-        ValueError: an even length, or a single value.
-    """
+@requires(
+    lambda y_hat: len(y_hat) >= 3 and len(y_hat) % 2 == 1,
+    "{y_hat.size} values have no two halves, expected 2 N + 1 of them",
+)
+def symmetric_mse(y_hat: Array) -> float:
+    """The mean squared error between the two halves of a sequence (2 N + 1,), one mirrored."""
     N = len(y_hat) // 2
-    if N < 1 or len(y_hat) != 2 * N + 1:
-        raise ValueError(f"{len(y_hat)} values have no two halves, expected 2 N + 1 of them")
     return mse(y_hat[:N][::-1], y_hat[N + 1 :])

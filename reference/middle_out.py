@@ -1,8 +1,11 @@
 """Sequence-to-sequence with self-attention, and decoding from the middle outwards (Middle-Out 1-7).
 
-The recurrence S is an LSTM over its arguments, concatenated in their printed order. Each of the
-three attentions scores by eq. 4 with a matrix of its own: W_a for the encoder's states, W_d for the
-embedded outputs, W_h for the decoders' hidden states.
+Each of the three attentions scores by eq. 4 with a matrix of its own: W_a for the encoder's states,
+W_d for the embedded outputs, W_h for the decoders' hidden states.
+
+Throughout, ``H_e`` (n, d_c) and ``state`` (d,) are the encoder's, as ``encode`` gives them; the
+``parameters`` of a decoder are ``lstm``, ``W_a`` (d, d_c) and, by its ``self_attention``, ``W_d``
+(d, d_e) and ``W_h`` (d, d), with the linear map ``vocabulary`` to the V words.
 """
 
 from __future__ import annotations
@@ -14,23 +17,10 @@ from typing import Literal
 import numpy as np
 
 from reference.attention import general_score, soft_attention
-from reference.equations import equation
-from reference.primitives import (
-    Array,
-    Integers,
-    Parameters,
-    linear,
-    log_softmax,
-    select,
-    softmax,
-)
-from reference.recurrent import (
-    State,
-    bidirectional_lstm,
-    lstm,
-    unroll,
-    zero_state,
-)
+from reference.checks import requires
+from reference.equations import Decision, equation, passage
+from reference.primitives import Array, Integers, Parameters, linear, log_softmax, select, softmax
+from reference.recurrent import State, bidirectional_lstm, lstm, unroll, zero_state
 
 Side = Literal["left", "right"]
 LEFT_FIRST: tuple[Side, ...] = ("left", "right")
@@ -39,58 +29,90 @@ LEFT_FIRST: tuple[Side, ...] = ("left", "right")
 SelfAttention = Literal["none", "output", "hidden", "dual"]
 SELF_ATTENTIONS: tuple[SelfAttention, ...] = ("none", "output", "hidden", "dual")
 
+RECURRENCE = Decision(
+    "S is not defined",
+    "an LSTM whose input are the other arguments, concatenated in their printed order",
+    "the decoder is an LSTM",
+    about="S",
+)
+SCORES = Decision(
+    "d_t and h~_t are weighted sums, by weights that are not given",
+    "by (3), with the general score of (4) and a matrix of their own each, W_d and W_h",
+    "the paper's only score",
+    about="scores",
+)
+FIRST_STEP = Decision(
+    "sums over e_1 ... e_(t-1) and h_1 ... h_(t-1), which are empty at t = 1",
+    "the first word's embedding, of the start token or the middle word, is among the outputs; "
+    "h~_1 is zero, as the state that decoding starts from is not among the hidden states",
+    "(5) has no other input; Figure 2: the middle word is attended over",
+    about="first step",
+)
 
-@equation("middle_out", 1)
+
+@equation(
+    "middle_out",
+    1,
+    r"\mathbf{h}_t^d = S(\mathbf{h}_{t-1}^d, \mathbf{e}_{t-1}, \mathbf{c}_t)",
+    notes=[RECURRENCE],
+)
 def attention_recurrence(state: State, e: Array, c: Array, T: Parameters) -> State:
-    """``h_t = S(h_{t-1}, e_{t-1}, c_t)``.
+    """h_t and the memory cell (d,), of the last word's embedding (d_e,) and the context (d_c,).
 
-    Args:
-        state: the decoder's h_{t-1} and memory cell, (d,) each.
-        e: (d_e,), the embedding of the word before.
-        c: (d_c,), the context vector.
-        T: the LSTM's ``weight`` (4 d, d_e + d_c + d) and, if there, ``bias``.
+    T is the LSTM's, ``weight`` (4 d, d_e + d_c + d).
     """
     return lstm(np.concatenate([e, c]), state, T)
 
 
-@equation("middle_out", 5)
+@equation(
+    "middle_out",
+    5,
+    r"\mathbf{h}_t^d = S(\mathbf{h}_{t-1}^d, \mathbf{d}_t, \mathbf{c}_t)",
+    notes=[RECURRENCE, SCORES, FIRST_STEP],
+)
 def output_attention_recurrence(state: State, d: Array, c: Array, T: Parameters) -> State:
-    """``h_t = S(h_{t-1}, d_t, c_t)``: d_t (d_e,) attends over the embedded outputs."""
+    """With d_t (d_e,), which attends over the embedded outputs."""
     return lstm(np.concatenate([d, c]), state, T)
 
 
-@equation("middle_out", 6)
+@equation(
+    "middle_out",
+    6,
+    r"\mathbf{h}_t^d = S(\mathbf{h}_{t-1}^d, \mathbf{e}_{t-1}, \mathbf{c}_t, \tilde{\mathbf{h}}_t)",
+    notes=[RECURRENCE, SCORES, FIRST_STEP],
+)
 def hidden_attention_recurrence(
     state: State, e: Array, c: Array, h_tilde: Array, T: Parameters
 ) -> State:
-    """``h_t = S(h_{t-1}, e_{t-1}, c_t, h~_t)``: h~_t (d,) attends over the hidden states."""
+    """With h~_t (d,), which attends over the hidden states."""
     return lstm(np.concatenate([e, c, h_tilde]), state, T)
 
 
-@equation("middle_out", 7)
+@equation(
+    "middle_out",
+    7,
+    r"\mathbf{h}_t^d ="
+    r" S(\mathbf{h}_{t-1}^d, \mathbf{e}_{t-1}, \mathbf{d}_t, \mathbf{c}_t, \tilde{\mathbf{h}}_t)",
+    notes=[RECURRENCE, SCORES, FIRST_STEP],
+)
 def dual_attention_recurrence(
     state: State, e: Array, d: Array, c: Array, h_tilde: Array, T: Parameters
 ) -> State:
-    """``h_t = S(h_{t-1}, e_{t-1}, d_t, c_t, h~_t)``, the two self-attentions together."""
+    """With both self-attentions, d_t (d_e,) and h~_t (d,)."""
     return lstm(np.concatenate([e, d, c, h_tilde]), state, T)
 
 
 def weighted_sum(h: Array, rows: Sequence[Array] | Array, W: Array) -> Array:
-    """What h attends to of some rows, by eqs. 2-4 with the matrix W; of no rows it is zero.
-
-    Args:
-        h: (d,).
-        rows: n of (m,), n >= 0.
-        W: (d, m).
-
-    Returns:
-        (m,).
-    """
+    """What h (d,) attends to of n rows (m,), by eqs. 2-4 with W (d, m); zero where n is: (m,)."""
     if len(rows) == 0:
         return np.zeros(W.shape[1])
     return soft_attention(h, np.asarray(rows), partial(general_score, W_a=W))
 
 
+@requires(
+    lambda self_attention: self_attention in SELF_ATTENTIONS,
+    "self_attention is {self_attention!r}, expected one of none, output, hidden, dual",
+)
 def decoder_step(
     state: State,
     e: Array,
@@ -100,20 +122,10 @@ def decoder_step(
     parameters: Parameters,
     self_attention: SelfAttention,
 ) -> State:
-    """One step of a decoder: what h_{t-1} attends to, then the recurrence.
+    """One step of a decoder: what h_{t-1} attends to, then eq. 1, 5, 6 or 7 by the self-attention.
 
-    Args:
-        state: the decoder's own h_{t-1} and memory cell.
-        e: (d_e,), the embedding of its own last output.
-        H_e: (n, d_c), the encoder's hidden states.
-        E: the embedded outputs so far, (d_e,) each, the first word included.
-        H: the decoders' hidden states so far, (d,) each, none before the first step.
-        parameters: ``lstm``, ``W_a`` (d, d_c) and, by the self-attention, ``W_d`` (d, d_e), ``W_h``
-            (d, d).
-        self_attention: eq. 1 for "none", 5 for "output", 6 for "hidden", 7 for "dual".
-
-    Raises:
-        ValueError: an unknown self-attention.
+    ``e`` (d_e,) is the embedding of its own last output; E are the embedded outputs so far, the
+    first word included, H the hidden states so far, none before the first step.
     """
     T, h = select(parameters, "lstm."), state.h
     c = weighted_sum(h, H_e, parameters["W_a"])
@@ -122,26 +134,27 @@ def decoder_step(
     if self_attention == "output":
         d = weighted_sum(h, E, parameters["W_d"])
         return output_attention_recurrence(state, d, c, T)
+    h_tilde = weighted_sum(h, H, parameters["W_h"])
     if self_attention == "hidden":
-        h_tilde = weighted_sum(h, H, parameters["W_h"])
         return hidden_attention_recurrence(state, e, c, h_tilde, T)
-    if self_attention == "dual":
-        d = weighted_sum(h, E, parameters["W_d"])
-        h_tilde = weighted_sum(h, H, parameters["W_h"])
-        return dual_attention_recurrence(state, e, d, c, h_tilde, T)
-    raise ValueError(
-        f"self_attention is {self_attention!r}, expected one of {', '.join(SELF_ATTENTIONS)}"
-    )
+    d = weighted_sum(h, E, parameters["W_d"])
+    return dual_attention_recurrence(state, e, d, c, h_tilde, T)
 
 
+@passage(
+    "middle_out",
+    "3.1, 3.3, initial state",
+    Decision(
+        "the final hidden state of the encoder",
+        "the two directions' final hidden states side by side, and their memory cells likewise: "
+        "a decoder has the channels of both",
+        "a decoder's LSTM needs a memory cell too",
+    ),
+)
 def encode(X: Array, parameters: Parameters) -> tuple[Array, State]:
-    """The bidirectional LSTM encoder: hidden states (n, 2 d) and the final state, (2 d,).
+    """The encoder's hidden states (n, 2 d) of X (n, d_x), and its final state, (2 d,).
 
-    The decoders start from the final state, hidden state and memory cell, and so have 2 d channels.
-
-    Args:
-        X: (n, d_x), the input sequence.
-        parameters: ``encoder.forward`` and ``encoder.backward``.
+    ``parameters`` are ``encoder.forward`` and ``encoder.backward``.
     """
     return bidirectional_lstm(X, select(parameters, "encoder."))
 
@@ -160,16 +173,8 @@ def sequence_to_sequence(
 ) -> Array:
     """The left-to-right decoder of section 3.1, with the self-attention of 3.2 if wanted.
 
-    Args:
-        tokens: (T,) word ids, from the start token on.
-        H_e: (n, d_c) and ``state`` (d,), as ``encode`` gives them.
-        state: the state before the first step.
-        parameters: ``embedding.weight`` (V, d_e) and ``decoder``, as ``decoder_step`` has them with
-            the linear map ``vocabulary`` to V.
-        self_attention: see ``decoder_step``.
-
-    Returns:
-        Log-probabilities (T, V): row t of the word that follows ``tokens[: t + 1]``.
+    Gives log-probabilities (T, V), row t of the word that follows ``tokens[: t + 1]``; the tokens
+    (T,) begin with the start token. ``parameters``: ``embedding.weight`` (V, d_e), ``decoder``.
     """
     decoder = select(parameters, "decoder.")
     E: list[Array] = []
@@ -183,11 +188,22 @@ def sequence_to_sequence(
     return np.array(log_p)
 
 
+@passage(
+    "middle_out",
+    "3.3, parameters",
+    Decision(
+        "two LSTM decoders",
+        "each has its own LSTM, score matrices and layer before the softmax; they share the "
+        "embeddings",
+        "the self-attention reads the outputs of both without any distinction",
+    ),
+)
 class MiddleOutDecoder:
     """Two decoders that write one sequence from its middle outwards, under way.
 
-    Both start from the same state and the same middle. Their self-attention reads the outputs and
-    the hidden states of both without distinction, in the order in which they came to be.
+    Both start from the same state and the same embedded middle word (d_e,). Their self-attention
+    reads the outputs and the hidden states of both without distinction, in the order in which they
+    came to be. ``parameters``: ``left`` and ``right``, a decoder's each.
     """
 
     def __init__(
@@ -198,15 +214,6 @@ class MiddleOutDecoder:
         parameters: Parameters,
         self_attention: SelfAttention = "none",
     ) -> None:
-        """Before the first turn.
-
-        Args:
-            e_middle: (d_e,), the embedded middle word.
-            H_e: (n, d_c) and ``state`` (d,), as ``encode`` gives them.
-            state: the state of both decoders before their first step.
-            parameters: those of ``decoder_step`` under ``left`` and ``right``.
-            self_attention: see ``decoder_step``.
-        """
         self.H_e, self.parameters, self.self_attention = H_e, parameters, self_attention
         self.states: dict[Side, State] = {"left": state, "right": state}
         self.last: dict[Side, Array] = {"left": e_middle, "right": e_middle}
@@ -215,15 +222,9 @@ class MiddleOutDecoder:
 
     def advance(self, side: Side) -> Array:
         """Let one decoder take its step: (d,), the hidden state that its next output is made of."""
-        state = decoder_step(
-            self.states[side],
-            self.last[side],
-            self.H_e,
-            self.E,
-            self.H,
-            select(self.parameters, f"{side}."),
-            self.self_attention,
-        )
+        state, e = self.states[side], self.last[side]
+        parameters = select(self.parameters, f"{side}.")
+        state = decoder_step(state, e, self.H_e, self.E, self.H, parameters, self.self_attention)
         self.states[side] = state
         self.H.append(state.h)
         return state.h
@@ -234,6 +235,16 @@ class MiddleOutDecoder:
         self.E.append(e)
 
 
+@passage(
+    "middle_out",
+    "3.3, turns",
+    Decision(
+        "alternates between generating a word on the left and a word on the right",
+        "left first; a side that is through leaves the turns to the other. The self-attention "
+        "reads all outputs, STOP included, and all states in the order in which they came to be",
+        "the order of the sentence; without any distinction, as the text has it",
+    ),
+)
 def turns(left: int, right: int, order: Sequence[Side] = LEFT_FIRST) -> Iterator[Side]:
     """Whose turn it is, while ``left`` and ``right`` outputs are written.
 
@@ -263,20 +274,10 @@ def middle_out(
 ) -> dict[Side, Array]:
     """The middle-out decoder of section 3.3 over given words.
 
-    Args:
-        left: the words of the left half from the middle outwards, the end token last if it ends.
-        middle: the middle word.
-        right: the words of the right half, likewise.
-        H_e: (n, d_c) and ``state`` (d,), as ``encode`` gives them.
-        state: the state of both decoders before their first step.
-        parameters: ``embedding.weight`` (V, d_e), shared; ``left`` and ``right``, each with the
-            parameters of ``decoder_step`` and the linear map ``vocabulary`` to V.
-        self_attention: see ``decoder_step``.
-        order: whose turn comes first.
-
-    Returns:
-        For each half the log-probabilities (words, V), each row given all that was written before
-        its turn.
+    Gives for each half the log-probabilities (words, V), each row given all that was written before
+    its turn. ``left`` and ``right`` are the words of the halves from the middle outwards, the end
+    token last if they end; ``order`` is whose turn comes first. ``parameters``:
+    ``embedding.weight`` (V, d_e), shared; ``left`` and ``right``, a decoder's each.
     """
     embedding = parameters["embedding.weight"]
     decoder = MiddleOutDecoder(embedding[middle], H_e, state, parameters, self_attention)
@@ -290,15 +291,23 @@ def middle_out(
     return {side: np.array(rows).reshape(-1, V) for side, rows in log_p.items()}
 
 
+@passage(
+    "middle_out",
+    "4.2, middle word",
+    Decision(
+        "the most-common verb, a word in -ing, among all of the captions of a video",
+        "of a caption without that word its own commonest in -ing; a caption without any is not "
+        "learned, a video without any is in no split, for whichever model; 40 candidates, the "
+        "commonest",
+        "the text does not say what such captions and videos become; of the captions of MSVD's "
+        "training videos 57 % lack the word and 24 % any; the videos have 211 different ones",
+    ),
+)
 def middle_word(X: Array, parameters: Parameters) -> Array:
-    """The middle-word classifier: an LSTM over the input, a softmax of its final hidden state.
+    """The middle-word classifier: an LSTM over X (n, d_x), a softmax of its final hidden state.
 
-    Args:
-        X: (n, d_x), the input sequence.
-        parameters: ``lstm``, its T, and the linear map ``vocabulary`` to the candidates.
-
-    Returns:
-        The probability of each candidate.
+    ``parameters`` are ``lstm``, its T, and the linear map ``vocabulary`` to the candidates, of each
+    of which it gives the probability.
     """
     T = select(parameters, "lstm.")
     h = unroll(partial(lstm, T=T), X, zero_state(len(T["weight"]) // 4))[-1].h

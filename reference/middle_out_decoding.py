@@ -11,26 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from reference.decoding import check_length
-from reference.middle_out import (
-    LEFT_FIRST,
-    SelfAttention,
-    Side,
-    middle_out,
-    turns,
-)
+from reference.decoding import fits_the_beam, room_for_a_token
+from reference.equations import Decision, passage
+from reference.middle_out import LEFT_FIRST, SelfAttention, Side, middle_out, turns
 from reference.primitives import Array, Parameters
 from reference.recurrent import State
 
-NextLogProbs = Callable[["Halves", Side], npt.NDArray[np.float64]]
+NextLogProbs = Callable[["Halves", Side], Array]
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A caption under way: the words to the left and the right of its middle, from there outwards,
-    the end token among them, and one log-probability for each in the order they came."""
+    """A caption under way: the words on both sides of its middle, from there outwards, the end
+    token among them, and one log-probability for each in the order they came."""
 
     middle: int
     left: tuple[int, ...] = ()
@@ -38,9 +32,14 @@ class Halves:
     log_probs: tuple[float, ...] = ()
 
     @property
+    def words(self) -> tuple[int, ...]:
+        """From left to right, middle and ends included."""
+        return (*self.left[::-1], self.middle, *self.right)
+
+    @property
     def score(self) -> float:
-        """The summed log-probability plus the number of tokens, middle and ends included."""
-        return sum(self.log_probs) + len(self.left) + 1 + len(self.right)
+        """The summed log-probability plus the number of words."""
+        return sum(self.log_probs) + len(self.words)
 
     def half(self, side: Side) -> tuple[int, ...]:
         """The words on one side."""
@@ -58,9 +57,8 @@ class Halves:
         return self.half(side)[-1:] == (end,)
 
     def caption(self, end: int) -> list[int]:
-        """The words from left to right, without the ends."""
-        words = (*reversed(self.left), self.middle, *self.right)
-        return [word for word in words if word != end]
+        """The words without the ends."""
+        return [word for word in self.words if word != end]
 
 
 def word_model(
@@ -72,12 +70,12 @@ def word_model(
 ) -> NextLogProbs:
     """The middle-out decoder as a function of the halves so far; arguments as ``middle_out``'s."""
 
-    def next_log_probs(halves: Halves, side: Side) -> npt.NDArray[np.float64]:
+    def next_log_probs(halves: Halves, side: Side) -> Array:
         # the row of a word is computed before the word is read, so that any will do
         longer = halves.extended(side, 0, 0.0)
         words = (longer.left, longer.middle, longer.right)
         log_p = middle_out(*words, H_e, state, parameters, self_attention, order)
-        last: npt.NDArray[np.float64] = log_p[side][-1]
+        last: Array = log_p[side][-1]
         return last
 
     return next_log_probs
@@ -99,6 +97,20 @@ def teacher_forced(
     return halves
 
 
+@passage(
+    "middle_out",
+    "4.2, beam search",
+    Decision(
+        "adds the length of the output sequence to the beam's score; the search from the middle "
+        "is not described",
+        "score = sum of log-probabilities + number of tokens, middle and ends included, in the "
+        "competition as in the final order; the sides take turns, and a hypothesis whose side has "
+        "ended goes on unchanged",
+        "the score is the beam's; without the bonus those that ended would be favoured",
+    ),
+)
+@room_for_a_token
+@fits_the_beam
 def beam_search(
     next_log_probs: NextLogProbs,
     middle: int,
@@ -113,16 +125,10 @@ def beam_search(
 
     The sides of ``order`` take turns. At each turn a hypothesis offers its continuations on that
     side, or itself, unchanged, if that side has ended; the ``beam_size`` with the largest scores go
-    on, the length bonus included. Ties keep the order of hypotheses, then of token ids.
-    Continuations of probability zero are none. With the side "right" alone and the start token for
-    a middle it is left-to-right beam search with the length bonus.
-
-    Raises:
-        ValueError: ``max_length`` < 2, or not 1 <= num_return <= beam_size.
+    on, the length bonus included. Ties keep the order of hypotheses, then of token ids. With the
+    side "right" alone and the start token for a middle it is left-to-right beam search with the
+    length bonus.
     """
-    check_length(max_length)
-    if not 1 <= num_return <= beam_size:
-        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
     beam = [Halves(middle)]
     for _ in range(max_length - 1):
         for side in order:
@@ -136,6 +142,7 @@ def beam_search(
     return beam[:num_return]
 
 
+@room_for_a_token
 def exhaustive_search(
     next_log_probs: NextLogProbs,
     middle: int,
@@ -144,12 +151,7 @@ def exhaustive_search(
     max_length: int,
     order: Sequence[Side] = LEFT_FIRST,
 ) -> list[Halves]:
-    """All captions whose sides end or reach ``max_length``, best score first, of a tiny model.
-
-    Raises:
-        ValueError: ``max_length`` < 2.
-    """
-    check_length(max_length)
+    """All captions whose sides end or reach ``max_length``, best score first, of a tiny model."""
     turns = [side for _ in range(max_length - 1) for side in order]
 
     def complete(halves: Halves, turn: int) -> Iterator[Halves]:
@@ -165,6 +167,7 @@ def exhaustive_search(
 
 
 def _continuations(next_log_probs: NextLogProbs, halves: Halves, side: Side) -> Iterator[Halves]:
+    """The halves with each next word of probability above zero on one side."""
     for token, log_prob in enumerate(next_log_probs(halves, side)):
         if log_prob > -np.inf:
             yield halves.extended(side, token, float(log_prob))

@@ -11,106 +11,120 @@ from typing import TypeVar
 
 import numpy as np
 
-from reference.equations import equation
-from reference.primitives import (
-    Array,
-    Integers,
-    Parameters,
-    log_softmax,
-    softmax,
-)
-from reference.recurrent import (
-    ReadOnly,
-    State,
-    memory_block,
-    memory_blocks,
-)
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation
+from reference.objectives import START_WORD
+from reference.primitives import Array, Integers, Parameters, log_softmax, softmax
+from reference.recurrent import ReadOnly, State, memory_block, memory_blocks
 
 Image = TypeVar("Image")
 Theta = TypeVar("Theta")
 
+WORD_MATRIX = Erratum(
+    "the matrix W_l of the text is W_e in the equations; (13) multiplies W_e by the word's row of "
+    "the identity matrix from the right",
+    "W_e throughout, (words, N_e); the row of the identity stands on its left",
+    "a row of W_e is a word; (13) is then (5)",
+)
 
-@equation("lstm_readonly", 1)
+
+@equation(
+    "lstm_readonly",
+    1,
+    r"\theta^* = \operatorname{arg} \max \sum_{(I,S)} \log p(S|I; \theta)",
+    definition="what training is for: an argmax over a list",
+)
 def most_likely(
     thetas: Sequence[Theta],
     pairs: Iterable[tuple[Image, Sequence[int]]],
     log_p: Callable[[Sequence[int], Image, Theta], float],
 ) -> Theta:
-    """``theta* = argmax sum_{(I, S)} log p(S | I; theta)`` among finitely many, the first at a tie.
+    """The parameters, among finitely many, that make the captions S of the images I likeliest.
 
-    Args:
-        thetas: the parameters to choose from.
-        pairs: images I with their captions S.
-        log_p: eq. 2, of (S, I, theta).
+    ``log_p`` is (2), of (S, I, theta). The first at a tie.
     """
     pairs = list(pairs)
     sums = [sum(log_p(S, image, theta) for image, S in pairs) for theta in thetas]
     return thetas[int(np.argmax(sums))]
 
 
-@equation("lstm_readonly", 2)
+@equation(
+    "lstm_readonly",
+    2,
+    r"\log p(S|I; \theta) = \sum_{t=0}^N \log p(S_t|I, S_0, \dots, S_{t-1}; \theta)",
+    notes=[START_WORD],
+)
 def sentence_log_probability(log_p: Array, S: Sequence[int]) -> float:
-    """``log p(S | I) = sum_{t=0}^N log p(S_t | I, S_0, ..., S_{t-1})``.
-
-    Args:
-        log_p: (N + 1, V), row t the log-probabilities of S_t.
-        S: the N + 1 words S_0 ... S_N, the start word and the end word among them.
-    """
-    return float(sum(log_p[t, word] for t, word in enumerate(S)))
+    """Of the words S_0 ... S_N, by row t of log_p (N + 1, V), the log-probabilities of S_t."""
+    return float(sum(log_p[t, S_t] for t, S_t in enumerate(S)))
 
 
-@equation("lstm_readonly", 4)
+@equation(
+    "lstm_readonly",
+    4,
+    r"x_{-1} = \text{Mixed}_{7c} * W_i + b_i",
+    notes=[
+        Decision(
+            "the layer Mixed_7c",
+            "Mixed_7c after average pooling",
+            "the text appends the pooling; W_i is of the pooled vector's size",
+        )
+    ],
+)
 def image_embedding(mixed_7c: Array, W_i: Array, b_i: Array) -> Array:
-    """``x_{-1} = Mixed_7c W_i + b_i``, of the layer's outputs after average pooling: (N_e,).
-
-    Args:
-        mixed_7c: (regions, d_feature).
-        W_i: (d_feature, N_e) and ``b_i`` (N_e,).
-    """
+    """x_{-1} (N_e,) of features (regions, d_feature), W_i (d_feature, N_e), b_i (N_e,)."""
     x: Array = mixed_7c.mean(axis=0) @ W_i + b_i
     return x
 
 
-@equation("lstm_readonly", 12)
+@equation(
+    "lstm_readonly",
+    12,
+    r"x_{-1} = CNN(I)",
+    definition="a name for (4) after the network: calls its argument",
+)
 def image_input(image: Image, backbone: Callable[[Image], Array], parameters: Parameters) -> Array:
-    """``x_{-1} = CNN(I)``: the network's features (regions, d_feature), embedded: (N_e,)."""
+    """x_{-1} (N_e,) of an image, by the features (regions, d_feature) that a network gives."""
     return image_embedding(backbone(image), parameters["W_i"], parameters["b_i"])
 
 
-@equation("lstm_readonly", 5)
+@equation("lstm_readonly", 5, r"x_i = W_e^{S_i}", notes=[WORD_MATRIX])
+@requires(lambda S_i, W_e: 0 <= S_i < len(W_e), "word id {S_i} in a vocabulary of {W_e.shape[0]}")
 def word_embedding(S_i: int, W_e: Array) -> Array:
-    """``x_i = W_e^{S_i}``: the row of W_e (V, N_e) at the word's index.
-
-    Raises:
-        ValueError: a word id outside the vocabulary.
-    """
-    if not 0 <= S_i < len(W_e):
-        raise ValueError(f"word id {S_i} in a vocabulary of {len(W_e)}")
-    row: Array = W_e[S_i]
-    return row
+    """The row (N_e,) of W_e (V, N_e) at the word's index."""
+    x: Array = W_e[S_i]
+    return x
 
 
-@equation("lstm_readonly", 13)
+@equation(
+    "lstm_readonly",
+    13,
+    r"x_t = W_e S_t",
+    notes=[WORD_MATRIX],
+    definition="(5) again, with the word as one-hot row",
+)
 def one_hot_embedding(S_t: Array, W_e: Array) -> Array:
-    """``x_t = W_e S_t``, where S_t (V,) is the word's row of the identity matrix: (N_e,)."""
+    """x_t (N_e,) of the word's row S_t (V,) of the identity matrix."""
     x: Array = S_t @ W_e
     return x
 
 
-@equation("lstm_readonly", 11)
+@equation("lstm_readonly", 11, r"p_{t+1} = \operatorname{softmax}(W_{pm} * m_t)")
 def word_distribution(m: Array, W_pm: Array) -> Array:
-    """``p_{t+1} = softmax(W_pm m_t)``: (V,), with W_pm (V, N)."""
+    """The next word's distribution (V,) of m_t (N,), W_pm (V, N)."""
     return softmax(W_pm @ m)
 
 
-@equation("lstm_readonly", 14)
+@equation(
+    "lstm_readonly",
+    14,
+    r"p_{t+1} = LSTM(x_t)",
+    definition="a name for the distribution that (6) to (11) compute",
+)
 def next_word(
     x: Array, state: State, parameters: Parameters, read: Array | None = None
 ) -> tuple[Array, State]:
-    """``p_{t+1} = LSTM(x_t)``: the distribution (V,) after one input, and the new state.
-
-    Arguments as in ``recurrent.memory_block``, with ``W_pm``.
-    """
+    """p_{t+1} (V,) and the new state; arguments as in ``recurrent.memory_block``."""
     state = memory_block(x, state, parameters, read)
     return word_distribution(state.h, parameters["W_pm"]), state
 
@@ -118,16 +132,11 @@ def next_word(
 def word_log_probabilities(
     features: Array, S: Integers | Sequence[int], parameters: Parameters, reading: ReadOnly | None
 ) -> Array:
-    """The unrolled network of section II.B: the image first, then the given words.
+    """The unrolled network of section II.B, (T + 1, V): row t the log-probabilities of S_t.
 
-    Args:
-        features: (regions, d_feature) of the image.
-        S: T words, S_0 first.
-        parameters: ``W_i``, ``b_i``, ``W_e``, ``W_pm``, and those of ``recurrent.memory_block``.
-        reading: of eq. 17, or None for the LSTM without a read-only unit.
-
-    Returns:
-        (T + 1, V): row t the log-probabilities of S_t, row 0 from the image alone.
+    The image's features (regions, d_feature) are read first, then the T words S_0 ... S_(T-1).
+    ``parameters`` are ``W_i``, ``b_i``, ``W_e``, ``W_pm`` and those of ``memory_blocks``, whose
+    ``reading`` this is.
     """
     image = image_embedding(features, parameters["W_i"], parameters["b_i"])
     xs = [image, *(word_embedding(word, parameters["W_e"]) for word in S)]

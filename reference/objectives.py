@@ -9,39 +9,61 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from reference.equations import equation
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation
+from reference.primitives import Array
 
-Array = npt.NDArray[np.float64]
 Baseline = Literal["leave_one_out", "printed"]
 
 
-@equation("expansionnet_v1", 13)
-@equation("expansionnet_v2", 13)
+@equation(
+    "expansionnet_v1",
+    13,
+    r"L_{XE}(\theta) = -\sum_{t}^{T} \log(p_{\theta}(y_{t}^{*}|y_{1:t-1}^{*}))",
+)
+@equation(
+    "expansionnet_v2", 13, r"L_{XE}(\theta) = - \sum_t^T \log(p_\theta(y_t^* | y_{1:t-1}^*, I))"
+)
 def cross_entropy(log_p: Array, y_star: Sequence[int]) -> float:
-    """L_XE = - sum_t log p(y*_t | y*_{1:t-1}).
-
-    Args:
-        log_p: (T, V), row t the log-probabilities given the words before t.
-        y_star: T ground truth words.
-    """
-    L = 0.0
-    for t, word in enumerate(y_star):
-        L -= log_p[t, word]
-    return float(L)
+    """Of T ground truth words, by row t of log_p (T, V), given the words before t."""
+    return float(-sum(log_p[t, y_t] for t, y_t in enumerate(y_star)))
 
 
-@equation("arnet", 8)
-@equation("lstm_readonly", 15)
+START_WORD = Decision(
+    "(2) sums from t = 0, the start word, (15) from t = 1",
+    "as printed",
+    "the image's step has a distribution of S_0, which the loss leaves out: the start word is "
+    "given",
+    about="start word",
+)
+
+
+@equation(
+    "arnet",
+    8,
+    r"\mathcal{L}_{NLL} = -\log p(\mathcal{C}|\mathcal{I}) = -\sum_{t=2}^N \log p(y_t|y_{t-1})",
+    notes=[
+        Decision(
+            "p(y_t | y_{t-1})",
+            "conditioned through h_{t-1} on all earlier words",
+            "the network is recurrent",
+        ),
+        Erratum(
+            "p(y_t | y_{t-1}) = Softmax(w h_t) with h_t = LSTM(E y_t, h_{t-1})",
+            "p(y_t | y_{t-1}) = Softmax(w h_{t-1}): h_t, which has read y_t, gives that of y_{t+1}",
+            "off by one: a distribution of y_t from a state that has read it would be none",
+            about="text of 4.2",
+        ),
+    ],
+)
+@equation("lstm_readonly", 15, r"L(I, S) = -\sum_{t=1}^N \log p(S_t)", notes=[START_WORD])
 def negative_log_likelihood(log_p: Array, y: Sequence[int]) -> float:
-    """L_NLL = - sum_{t=2}^N log p(y_t | y_{1:t-1}), where y_1 is the start sign; read-only: S_0.
+    """Of the words y_2 ... y_N, whose log-probabilities are the rows of log_p (N - 1, V).
 
-    Args:
-        log_p: (N - 1, V), its rows the log-probabilities of y_2 ... y_N.
-        y: N words, the start sign first.
+    y_1, the first of y, is the start sign; in the read-only paper y is S_0 ... S_N.
     """
-    return cross_entropy(log_p, y[1:])
+    return float(-sum(log_p[t - 2, y[t - 1]] for t in range(2, len(y) + 1)))
 
 
 def smoothed_cross_entropy(
@@ -49,13 +71,8 @@ def smoothed_cross_entropy(
 ) -> float:
     """Cross-entropy as run: smoothed labels, averaged over all words of all captions.
 
-    The target distribution is 1 - epsilon on the ground truth and epsilon / (V - 1) on each other
-    word; with epsilon = 0 this is eq. 13 summed over the captions over their number of words.
-
-    Args:
-        log_ps: one (T, V) for each caption.
-        y_stars: its T ground truth words.
-        epsilon: 0 <= epsilon < 1.
+    Of each caption log_p (T, V) and its T ground truth words. The target distribution is
+    1 - epsilon on the ground truth and epsilon / (V - 1) on each other word, 0 <= epsilon < 1.
     """
     L, words = 0.0, 0
     for log_p, y_star in zip(log_ps, y_stars, strict=True):
@@ -69,51 +86,49 @@ def smoothed_cross_entropy(
     return float(L / words)
 
 
-@equation("expansionnet_v1", 14)
+@equation(
+    "expansionnet_v1",
+    14,
+    r"L_{RF}(\theta) = -(r - b) \cdot \sum_{t}^{T} \log(p_{\theta}(y_{t}|y_{1:t-1}))",
+)
 def self_critical(log_p: Array, r: float, b: float) -> float:
-    """L_RF = -(r - b) sum_t log p(y_t | y_{1:t-1}), for one sampled caption.
-
-    Args:
-        log_p: (T,), the log-probabilities of the sampled words.
-        r: the caption's reward.
-        b: the baseline.
-    """
+    """Of one sampled caption with the reward r, by the log-probabilities (T,) of its words."""
     return float(-(r - b) * np.sum(log_p))
 
 
-@equation("expansionnet_v1", 15)
+@equation(
+    "expansionnet_v1",
+    15,
+    r"b(c_i) = \frac{1}{K} \sum_{j \neq i} R(c_j) \quad i = 1, ..., K",
+    notes=[
+        Erratum(
+            "b(c_i) = 1/K sum_{j != i} R(c_j)",
+            "both, as `printed` (1/K) and `leave_one_out` (1/(K-1)); training uses the latter",
+            "the mean over the other K-1 samples of the work that the paper cites",
+        )
+    ],
+)
+@requires(
+    lambda kind: kind in ("leave_one_out", "printed"),
+    "baseline is {kind!r}, expected 'leave_one_out' or 'printed'",
+)
+@requires(
+    lambda R, kind: kind == "printed" or len(R) >= 2,
+    "baseline 'leave_one_out' needs at least 2 samples of an image, got {R.size}",
+)
 def baselines(R: Array, kind: Baseline = "leave_one_out") -> Array:
-    """b(c_i): what the other samples of the same image were rewarded.
-
-    "printed" is eq. 15, 1/K sum_{j != i} R(c_j); "leave_one_out" divides by K - 1, which makes it
-    the mean of the others: the cited work's, and the one to train with.
-
-    Args:
-        R: (K,) rewards of an image's samples.
-        kind: which of the two.
-
-    Raises:
-        ValueError: an unknown ``kind``, or "leave_one_out" of a single sample.
-    """
+    """b(c_i), (K,), of the rewards R (K,) of an image's samples."""
     K = len(R)
-    if kind not in ("leave_one_out", "printed"):
-        raise ValueError(f"baseline is {kind!r}, expected 'leave_one_out' or 'printed'")
-    if kind == "leave_one_out" and K < 2:
-        raise ValueError("baseline 'leave_one_out' needs at least 2 samples of an image, got 1")
     divisor = K if kind == "printed" else K - 1
-    b = np.zeros(K)
-    for i in range(K):
-        b[i] = sum(R[j] for j in range(K) if j != i) / divisor
-    return b
+    return np.array([sum(R[j] for j in range(K) if j != i) / divisor for i in range(K)])
 
 
-@equation("expansionnet_v2", 14)
+@equation(
+    "expansionnet_v2",
+    14,
+    r"\nabla_\theta L_R(\theta) \approx"
+    r" -(r(y_{1:T}^s) - b) \nabla_\theta \log p_\theta(y_{1:T}^s)",
+)
 def self_critical_gradient(gradient_log_p: Array, r: float, b: float) -> Array:
-    """The gradient of L_R by one sample: -(r - b) times the gradient of log p(y_{1:T}).
-
-    Args:
-        gradient_log_p: any shape, the gradient of the sample's log-probability by the parameters.
-        r: the sample's reward.
-        b: the baseline.
-    """
+    """Of one sample, by the gradient of its log-probability, of any shape."""
     return -(r - b) * gradient_log_p

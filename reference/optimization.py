@@ -11,73 +11,81 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from reference.equations import equation
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation
+from reference.primitives import Array
 
-Array = npt.NDArray[np.float64]
 
-
-@equation("lstm_readonly", 18)
+@equation(
+    "lstm_readonly",
+    18,
+    r"\frac{\partial z}{\partial x} ="
+    r" \sum_{i=1}^n \frac{\partial z}{\partial y_i} \frac{\partial y_i}{\partial x}",
+)
 def chain_rule(dz_dy: Sequence[Array], dy_dx: Sequence[Array]) -> Array:
-    """``dz/dx = sum_i dz/dy_i dy_i/dx``: a node's gradient from those of its n successors.
-
-    Args:
-        dz_dy: for each successor (d_i,), the gradient of the scalar z by it.
-        dy_dx: for each successor its derivative by the node, (d_i, d).
-
-    Returns:
-        (d,).
-    """
-    dz_dx: Array = sum(
-        (dz_dy_i @ dy_i_dx for dz_dy_i, dy_i_dx in zip(dz_dy, dy_dx, strict=True)),
-        start=np.zeros(dy_dx[0].shape[1]),
-    )
+    """A node's gradient (d,) from dz/dy_i (d_i,) and dy_i/dx (d_i, d) of each of its successors."""
+    terms = [dz_dy_i @ dy_i_dx for dz_dy_i, dy_i_dx in zip(dz_dy, dy_dx, strict=True)]
+    dz_dx: Array = np.sum(terms, axis=0)
     return dz_dx
 
 
-@equation("lstm_readonly", 19)
+@equation(
+    "lstm_readonly",
+    19,
+    r"\theta^{new} = \theta^{old} - \alpha \Delta_{\theta} I_{t:t+B}(\theta)",
+    notes=[
+        Erratum(
+            "Delta_theta I_{t:t+B}(theta)",
+            "the gradient of the loss, the mean over the B examples of the mini-batch",
+            "I is the image elsewhere; (15) names the loss L",
+        )
+    ],
+)
 def gradient_descent(theta_old: Array, gradients: Array, alpha: float) -> Array:
-    """``theta_new = theta_old - alpha grad L_{t:t+B}(theta)``, of one mini-batch.
-
-    Args:
-        theta_old: the parameters, any shape.
-        gradients: (B, ...), the gradient of each example's loss; that of the batch is their mean.
-        alpha: the learning rate.
-    """
+    """The parameters after a step, from the gradients (B, ...) of each example's loss."""
     theta_new: Array = theta_old - alpha * gradients.mean(axis=0)
     return theta_new
 
 
-@equation("lstm_readonly", "gradient clipping")
+@equation(
+    "lstm_readonly",
+    "gradient clipping",
+    r"\hat{g} \leftarrow \frac{\partial \varepsilon}{\partial \theta}",
+    r"\textbf{if } \|\hat{g}\| \geq \text{threshold} \textbf{ then }"
+    r" \hat{g} \leftarrow \frac{\text{threshold}}{\|\hat{g}\|} \hat{g}",
+    notes=[
+        Decision(
+            "the norm of the gradient by theta",
+            "one norm, of the gradients of all parameters together",
+            "theta are the parameters of the model, in (1)",
+        )
+    ],
+)
+@requires(lambda threshold: threshold > 0, "threshold is {threshold}, expected above 0")
 def clip_gradients(g: Sequence[Array], threshold: float) -> list[Array]:
-    """``if ||g|| >= threshold: g = threshold / ||g|| g``: one norm, of all parameters' gradients.
-
-    Args:
-        g: the gradient of each parameter, any shapes.
-        threshold: the largest norm to leave as it is, above zero.
-
-    Raises:
-        ValueError: a threshold that is not above zero.
-    """
-    if not threshold > 0:
-        raise ValueError(f"threshold is {threshold}, expected above 0")
+    """The gradient of each parameter, all scaled down together where their norm is too large."""
     norm = math.sqrt(sum(float((part**2).sum()) for part in g))
-    scale = threshold / norm if norm >= threshold else 1.0
-    return [scale * part for part in g]
+    if norm >= threshold:
+        return [threshold / norm * part for part in g]
+    return [*g]
 
 
 def rectification(t: int, beta_2: float) -> float | None:
-    """r_t of Liu et al. 2019 (v1 [23], v2 [53]), or None where step t = 1, 2, ... has none.
+    """r_t of RAdam (Liu et al. 2019; v1 [23], v2 [53]) at step t = 1, 2, ..., None where rho_t < 5.
 
-    rho_t approximates the degrees of freedom of the second moment; below 5 its variance is not
-    trusted. With beta_2 = 0.98 these are steps 1 to 5.
+    The exponential average of the second moment is taken for a simple average of the last rho_t
+    gradients, rho_t such that both are of the same mean age; r_t is the root of the ratio of their
+    variances, in the limit and now. With beta_2 = 0.98 steps 1 to 5 have none.
     """
+    age = np.arange(t, 0, -1)  # (t,), of the first gradient to the last
+    weight = (1 - beta_2) * beta_2 ** (age - 1) / (1 - beta_2**t)  # (t,), sums to 1
+    rho = 2 * (weight @ age) - 1  # the mean age of a simple average is (rho + 1) / 2
     rho_inf = 2 / (1 - beta_2) - 1
-    rho = rho_inf - 2 * t * beta_2**t / (1 - beta_2**t)
     if rho < 5:
         return None
-    return math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
+    variance, variance_inf = (n / (2 * (n - 2) * (n - 4)) for n in (rho, rho_inf))
+    return math.sqrt(variance_inf / variance)
 
 
 def radam(
@@ -93,16 +101,8 @@ def radam(
     """The parameters after each update of RAdam, as run or as published.
 
     Where the rectification is undefined the parameters stay as run, although the moments are
-    gathered; the published algorithm (Liu et al. 2019) takes a step of momentum there.
-
-    Args:
-        theta: the first parameters, any shape.
-        gradients: one of theta's shape for each update.
-        learning_rates: one for each update.
-        beta_1: decay of the first moment.
-        beta_2: decay of the second moment.
-        epsilon: added to the root of the second moment before its bias is corrected.
-        published: whether to move by momentum where there is no rectification.
+    gathered; the published algorithm takes a step of momentum there. Epsilon is added to the root
+    of the second moment before its bias is corrected.
     """
     m, v = np.zeros_like(theta), np.zeros_like(theta)
     trajectory = []
@@ -111,13 +111,21 @@ def radam(
         v = beta_2 * v + (1 - beta_2) * g**2
         m_hat = m / (1 - beta_1**t)
         r = rectification(t, beta_2)
-        if r is None:
-            theta = theta - lr * m_hat if published else theta
-        else:
+        if r is not None:
             l_hat = math.sqrt(1 - beta_2**t) / (np.sqrt(v) + epsilon)
             theta = theta - lr * r * m_hat * l_hat
+        elif published:
+            theta = theta - lr * m_hat
         trajectory.append(theta)
     return trajectory
+
+
+def annealed(
+    iteration: int, lr: float, batches_per_epoch: int, anneal: float, anneal_every: int
+) -> float:
+    """The rate ``lr`` times ``anneal`` once for every ``anneal_every`` epochs that are through."""
+    epochs = iteration // batches_per_epoch
+    return lr * math.prod([anneal] * (epochs // anneal_every))
 
 
 def hyperbolic_warmup(
@@ -130,14 +138,15 @@ def hyperbolic_warmup(
     anneal_every: int,
     floor: float = 5e-7,
 ) -> float:
-    """The learning rate as run: lr / max(w - it, 1), annealed, and not below ``floor`` from w on.
+    """The learning rate as run: over the updates that the warm-up still has, then ``lr``, annealed.
 
-    The rise is hyperbolic: half way through w = 10,000 the rate is lr / 5,000. ``anneal`` is a
-    factor for every ``anneal_every`` epochs, counted from the first iteration.
+    The rise is hyperbolic: half way through 10,000 updates the rate is lr / 5,000. After it, and
+    not before, the rate is at least ``floor``.
     """
-    annealed = anneal ** (iteration // (batches_per_epoch * anneal_every))
-    rate = lr / max(warmup - iteration, 1) * annealed
-    return max(rate, floor) if iteration >= warmup else rate
+    rate = annealed(iteration, lr, batches_per_epoch, anneal, anneal_every)
+    if iteration < warmup:
+        return rate / (warmup - iteration)
+    return max(rate, floor)
 
 
 def linear_warmup(
@@ -151,7 +160,9 @@ def linear_warmup(
 ) -> float:
     """The learning rate as the papers' text has it: "warm-up", "annealed by 0.8 every 2 epochs".
 
-    It rises linearly to ``lr`` at the ``warmup``-th update; annealed as in ``hyperbolic_warmup``.
+    It rises linearly to ``lr`` at the ``warmup``-th update.
     """
-    annealed = anneal ** (iteration // (batches_per_epoch * anneal_every))
-    return lr * min((iteration + 1) / max(warmup, 1), 1.0) * annealed
+    rate = annealed(iteration, lr, batches_per_epoch, anneal, anneal_every)
+    if iteration + 1 < warmup:
+        return rate * (iteration + 1) / warmup
+    return rate

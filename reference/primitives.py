@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reference.checks import requires
+
 Array = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -41,9 +43,10 @@ def relu(x: Array) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """``1 / (1 + exp(-x))``, element by element, without overflow at either end."""
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+    """``1 / (1 + exp(-x))``, element by element: 0 where exp(-x) overflows."""
+    with np.errstate(over="ignore"):
+        s: Array = 1 / (1 + np.exp(-x))
+    return s
 
 
 def softmax(x: Array, axis: int = -1) -> Array:
@@ -61,12 +64,9 @@ def log_softmax(x: Array, axis: int = -1) -> Array:
 
 
 def layer_norm(X: Array, parameters: Parameters, epsilon: float = 1e-5) -> Array:
-    """Layer normalisation over the last axis, with the biased variance (Ba et al., 2016).
+    """Layer normalisation (Ba et al., 2016) of X (..., d) over its last axis: biased variance.
 
-    Args:
-        X: (..., d).
-        parameters: ``weight`` (d,) and ``bias`` (d,).
-        epsilon: added to the variance.
+    ``parameters`` are ``weight`` and ``bias`` (d,).
     """
     centred: Array = X - X.mean(axis=-1, keepdims=True)
     variance: Array = (centred * centred).mean(axis=-1, keepdims=True)
@@ -75,12 +75,7 @@ def layer_norm(X: Array, parameters: Parameters, epsilon: float = 1e-5) -> Array
 
 
 def linear(X: Array, parameters: Parameters) -> Array:
-    """``X W^T + b``: (..., in) to (..., out).
-
-    Args:
-        X: (..., in).
-        parameters: ``weight`` (out, in) and ``bias`` (out,).
-    """
+    """``X W^T + b``, (..., in) to (..., out): ``weight`` is (out, in), ``bias`` (out,)."""
     projected: Array = X @ parameters["weight"].T
     return projected + parameters["bias"]
 
@@ -90,24 +85,17 @@ def feed_forward(X: Array, parameters: Parameters) -> Array:
     return linear(relu(linear(X, select(parameters, "linear_1."))), select(parameters, "linear_2."))
 
 
+@requires(
+    lambda tokens, embedding: np.isin(tokens, range(len(embedding))).all(),
+    "word ids {tokens} in a vocabulary of {embedding.shape[0]}",
+)
+@requires(
+    lambda tokens, positions: len(tokens) <= len(positions),
+    "{tokens.size} words but {positions.shape[0]} positions",
+)
 def word_vectors(tokens: Integers, embedding: Array, positions: Array) -> Array:
-    """The decoder's input: ``E[y_t] sqrt(d) + positions[t]``.
+    """The decoder's input, ``E[y_t] sqrt(d) + positions[t]``, of T words: (T, d).
 
-    Args:
-        tokens: (T,) word ids.
-        embedding: (V, d).
-        positions: (max_length, d), learned.
-
-    Returns:
-        (T, d).
-
-    Raises:
-        ValueError: a word id outside the vocabulary, or more words than positions.
+    The embedding E is (V, d), the learned positions (max_length, d).
     """
-    if tokens.size and not 0 <= tokens.min() <= tokens.max() < len(embedding):
-        raise ValueError(
-            f"word ids {tokens.min()} to {tokens.max()} in a vocabulary of {len(embedding)}"
-        )
-    if len(tokens) > len(positions):
-        raise ValueError(f"{len(tokens)} words but {len(positions)} positions")
     return embedding[tokens] * math.sqrt(embedding.shape[1]) + positions[: len(tokens)]

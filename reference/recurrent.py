@@ -13,14 +13,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from reference.attention import Score, soft_attention
-from reference.equations import equation
-from reference.primitives import (
-    Array,
-    Mask,
-    Parameters,
-    select,
-    sigmoid,
-)
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation, passage
+from reference.primitives import Array, Mask, Parameters, select, sigmoid
 
 ReadOnly = Literal["image", "previous_input"]
 READINGS: tuple[ReadOnly, ...] = ("image", "previous_input")
@@ -38,24 +33,34 @@ class State(NamedTuple):
 Cell = Callable[[Array, State], State]
 
 
+@passage(
+    "lstm_readonly",
+    "II.B, first state",
+    Erratum(
+        "the initial state is c_{-1}, filled with zeros",
+        "c and m are zero before the image's step, t = -1",
+        "that step makes c_{-1}",
+    ),
+)
 def zero_state(d: int) -> State:
     """A memory filled with zeros, from which a network starts where nothing else is said."""
     return State(np.zeros(d), np.zeros(d))
 
 
-@equation("arnet", 1)
-@equation("lstm_readonly", 3)
+@equation(
+    "arnet",
+    1,
+    r"h_t = \operatorname{LSTM}(x_t, h_{t-1})",
+    definition="a name for the transition, which (2) computes: calls its argument",
+)
+@equation(
+    "lstm_readonly",
+    3,
+    r"h_{t+1} = f(h_t, x_t)",
+    definition="a name for the transition, which (6) to (10) compute: calls its argument",
+)
 def unroll(cell: Cell, xs: Sequence[Array] | Array, state: State) -> list[State]:
-    """``h_t = LSTM(x_t, h_{t-1})`` along a sequence; read-only 3: ``h_{t+1} = f(h_t, x_t)``.
-
-    Args:
-        cell: the transition.
-        xs: T inputs.
-        state: the state before the first input.
-
-    Returns:
-        The T states after each input.
-    """
+    """The states after each of the inputs, from ``state`` on."""
     states = []
     for x in xs:
         state = cell(x, state)
@@ -63,242 +68,223 @@ def unroll(cell: Cell, xs: Sequence[Array] | Array, state: State) -> list[State]
     return states
 
 
-def _gated(T: Parameters, inputs: Sequence[Array], c: Array, factors: Array | float = 1.0) -> State:
-    """The gates (i, f, o, g) from T times the concatenated inputs, the memory cell, the output.
-
-    ``factors`` are on the update g.
-    """
-    preactivations: Array = T["weight"] @ np.concatenate(inputs)
-    if "bias" in T:
-        preactivations = preactivations + T["bias"]
-    i, f, o, g = np.split(preactivations, 4)
-    c_t: Array = sigmoid(f) * c + sigmoid(i) * (factors * np.tanh(g))
-    return State(sigmoid(o) * np.tanh(c_t), c_t)
+BIAS = Decision(
+    "T, a linear transformation matrix, without a bias",
+    "a bias is added where the parameters have one",
+    "the formulas are those of the cited work, which leaves biases out",
+    about="T",
+)
 
 
-@equation("arnet", 2)
+@equation(
+    "arnet",
+    2,
+    r"\begin{pmatrix} i_t \\ f_t \\ o_t \\ g_t \end{pmatrix} ="
+    r" \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix}"
+    r" \mathbf{T} \begin{pmatrix} x_t \\ h_{t-1} \end{pmatrix}",
+    r"c_t = f_t \odot c_{t-1} + i_t \odot g_t",
+    r"h_t = o_t \odot \tanh(c_t)",
+    notes=[BIAS],
+)
 def lstm(x: Array, state: State, T: Parameters) -> State:
-    """``(i, f, o, g) = (sigma, sigma, sigma, tanh) T [x_t; h_{t-1}]``, then the memory cell.
+    """h_t and c_t (d,) of x_t (d_x,) and the state before.
 
-    ``c_t = f * c_{t-1} + i * g`` and ``h_t = o * tanh(c_t)``.
-
-    Args:
-        x: (d_x,), x_t.
-        state: h_{t-1} and c_{t-1}, (d,) each.
-        T: ``weight`` (4 d, d_x + d), the gates' rows in the order i, f, o, g, and, if there,
-            ``bias`` (4 d,).
+    T is ``weight`` (4 d, d_x + d), rows in the order i, f, o, g, and perhaps ``bias`` (4 d,).
     """
-    return _gated(T, [x, state.h], state.c)
+    h, c = state
+    i, f, o, g = np.split(T["weight"] @ np.concatenate([x, h]) + T.get("bias", 0), 4)
+    i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
+    c_t: Array = f * c + i * g
+    h_t: Array = o * np.tanh(c_t)
+    return State(h_t, c_t)
 
 
-@equation("arnet", 3)
+@equation(
+    "arnet",
+    3,
+    r"\begin{pmatrix} i_t \\ f_t \\ o_t \\ g_t \end{pmatrix} ="
+    r" \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix}"
+    r" \mathbf{T} \begin{pmatrix} x_t \\ h_{t-1} \\ z_t \end{pmatrix}",
+    notes=[BIAS],
+)
 def attentive_lstm(x: Array, z: Array, state: State, T: Parameters) -> State:
-    """The LSTM whose gates also see the context: T acts on ``[x_t; h_{t-1}; z_t]``.
-
-    Args:
-        x: (d_x,), x_t.
-        z: (d_z,), the context vector z_t.
-        state: h_{t-1} and c_{t-1}, (d,) each.
-        T: ``weight`` (4 d, d_x + d + d_z) and, if there, ``bias`` (4 d,), as ``lstm`` has them.
-    """
-    return _gated(T, [x, state.h, z], state.c)
+    """``lstm`` whose gates see the context z_t (d_z,) too: ``weight`` is (4 d, d_x + d + d_z)."""
+    h, c = state
+    i, f, o, g = np.split(T["weight"] @ np.concatenate([x, h, z]) + T.get("bias", 0), 4)
+    i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
+    c_t: Array = f * c + i * g
+    h_t: Array = o * np.tanh(c_t)
+    return State(h_t, c_t)
 
 
 def attentive_cell(s: Array, score: Score, T: Parameters) -> Cell:
-    """The attentive LSTM that reads s by soft attention from its h_{t-1} (ARNet 3 with 4).
-
-    Args:
-        s: (n, d_s), the local information vectors.
-        score: how relevant one of them is to a state, ``attention.additive_score`` say.
-        T: as ``attentive_lstm`` has it.
-    """
+    """The attentive LSTM that attends to s (n, d_s) from its h_{t-1} (ARNet 3 with 4)."""
     return lambda x, state: attentive_lstm(x, soft_attention(state.h, s, score), state, T)
 
 
 def bidirectional_lstm(X: Array, parameters: Parameters) -> tuple[Array, State]:
-    """One LSTM from the first row to the last, another back, their states side by side.
+    """One LSTM along the rows of X (n, d_x), one against them, their states side by side.
 
-    Args:
-        X: (n, d_x), n >= 1.
-        parameters: ``forward`` and ``backward``, each an LSTM's T of d channels.
-
-    Returns:
-        (n, 2 d), row i both hidden states at row i; and the final state, (2 d,): the forward
-        LSTM's after the last row beside the backward LSTM's after the first.
+    ``parameters`` are ``forward`` and ``backward``, each an LSTM's T of d channels. Gives (n, 2 d)
+    hidden states and the final state, (2 d,): the forward LSTM's after the last row beside the
+    backward LSTM's after the first.
     """
-    halves = []
-    for name, rows in (("forward.", X), ("backward.", X[::-1])):
-        T = select(parameters, name)
-        zeros = zero_state(len(T["weight"]) // 4)
-        halves.append(unroll(partial(lstm, T=T), rows, zeros))
-    forward, backward = halves
-    both = zip(forward, reversed(backward), strict=True)
-    final = (np.concatenate(pair) for pair in zip(forward[-1], backward[-1], strict=True))
+    T, T_back = select(parameters, "forward."), select(parameters, "backward.")
+    zeros = zero_state(len(T["weight"]) // 4)
+    forward = unroll(partial(lstm, T=T), X, zeros)
+    backward = unroll(partial(lstm, T=T_back), X[::-1], zeros)
+    final = [np.concatenate(halves) for halves in zip(forward[-1], backward[-1], strict=True)]
+    both = zip(forward, backward[::-1], strict=True)
     return np.array([np.concatenate([a.h, b.h]) for a, b in both]), State(*final)
 
 
+@requires(lambda z_c: np.min(z_c) >= 0 and np.max(z_c) <= 1, "z_c is {z_c}, expected in [0, 1]")
+@requires(lambda z_h: np.min(z_h) >= 0 and np.max(z_h) <= 1, "z_h is {z_h}, expected in [0, 1]")
 def zoneout(previous: State, present: State, z_c: Array | float, z_h: Array | float) -> State:
     """``c_t = z_c * c_{t-1} + (1 - z_c) * c_t`` and so for h (Krueger et al., 2017).
 
-    In training z_c and z_h are masks, 1 where a unit keeps its previous value; in evaluation they
-    are the masks' expectations, the rates. The present h is the cell's own, of its memory cell
-    before zoneout.
-
-    Args:
-        previous: the state at t - 1.
-        present: the cell's state at t.
-        z_c: of the memory cell, (d,) or one number, in [0, 1].
-        z_h: of the hidden state, likewise.
-
-    Raises:
-        ValueError: a mask or rate outside [0, 1].
+    In training z_c and z_h (d,) are masks, 1 where a unit keeps its previous value; in evaluation
+    they are the rates. The present h is the cell's own, of its memory cell before zoneout.
     """
-    for name, z in (("z_c", z_c), ("z_h", z_h)):
-        if not (np.greater_equal(z, 0) & np.less_equal(z, 1)).all():
-            raise ValueError(f"{name} is {z}, expected in [0, 1]")
-    return State(
-        z_h * previous.h + (1 - z_h) * present.h,
-        z_c * previous.c + (1 - z_c) * present.c,
-    )
+    return State(z_h * previous.h + (1 - z_h) * present.h, z_c * previous.c + (1 - z_c) * present.c)
 
 
+probability = requires(lambda p: 0 <= p < 1, "p is {p}, expected in [0, 1)")
+
+
+@passage(
+    "arnet",
+    "Table 5, recurrent dropout",
+    Decision(
+        "the reference is to dropout in general; which connection is dropped is not said",
+        "both recurrent ones: the gates read h_{t-1} times a mask over the probability of keeping "
+        "it, while the memory cell is left alone; and, as a row of its own, the update g_t dropped",
+        "the name fits the former, and is that of the latter in Semeniuta et al. (2016)",
+    ),
+)
+@probability
 def recurrent_dropout(cell: Cell, keep: Mask, p: float) -> Cell:
-    """The cell with its recurrent connection dropped out: it reads ``keep * h_{t-1} / (1 - p)``.
+    """The cell, reading ``keep * h_{t-1} / (1 - p)``; in evaluation the cell itself is used.
 
-    The memory cell is left alone. In evaluation the cell itself is used. One of two readings of the
-    name, see ``update_dropout``.
-
-    Args:
-        cell: the transition.
-        keep: (d,), True where a unit of h_{t-1} is kept.
-        p: the probability that one is not, in [0, 1).
-
-    Raises:
-        ValueError: ``p`` out of range.
+    ``keep`` (d,) is True where a unit of h_{t-1} is kept; p is the probability that it is not.
     """
-    _check_probability(p)
     return lambda x, state: cell(x, State(keep * state.h / (1 - p), state.c))
 
 
+@probability
 def update_dropout(x: Array, state: State, T: Parameters, keep: Mask, p: float) -> State:
-    """``c_t = f * c_{t-1} + i * (keep * g / (1 - p))``: the LSTM with its update dropped out.
+    """``lstm`` with ``keep * g_t / (1 - p)`` in place of g_t (Semeniuta et al., 2016).
 
-    The other reading of recurrent dropout (Semeniuta et al., 2016). In evaluation ``lstm``.
-
-    Args:
-        x, state, T: as ``lstm`` has them.
-        keep: (d,), True where a unit of g_t is kept.
-        p: the probability that one is not, in [0, 1).
-
-    Raises:
-        ValueError: ``p`` out of range.
+    ``keep`` (d,) is True where a unit of g_t is kept; in evaluation ``lstm`` is used.
     """
-    _check_probability(p)
-    return _gated(T, [x, state.h], state.c, keep / (1 - p))
-
-
-def _check_probability(p: float) -> None:
-    if not 0 <= p < 1:
-        raise ValueError(f"p is {p}, expected in [0, 1)")
+    h, c = state
+    i, f, o, g = np.split(T["weight"] @ np.concatenate([x, h]) + T.get("bias", 0), 4)
+    i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
+    c_t: Array = f * c + i * (keep * g / (1 - p))
+    h_t: Array = o * np.tanh(c_t)
+    return State(h_t, c_t)
 
 
 # The read-only LSTM: matrices W_ix (N, N_e) and W_im (N, N) by their printed names, no biases
 
 
-def _gate(name: str, x: Array, m: Array, W: Parameters) -> Array:
-    return sigmoid(W[f"W_{name}x"] @ x + W[f"W_{name}m"] @ m)
-
-
-@equation("lstm_readonly", 6)
+@equation("lstm_readonly", 6, r"i_t = \sigma(W_{ix}x_t + W_{im}m_{t-1})")
 def input_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """``i_t = sigma(W_ix x_t + W_im m_{t-1})``: (N,)."""
-    return _gate("i", x, m, W)
+    """i_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    return sigmoid(W["W_ix"] @ x + W["W_im"] @ m)
 
 
-@equation("lstm_readonly", 7)
+@equation("lstm_readonly", 7, r"f_t = \sigma(W_{fx}x_t + W_{fm}m_{t-1})")
 def forget_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """``f_t = sigma(W_fx x_t + W_fm m_{t-1})``: (N,)."""
-    return _gate("f", x, m, W)
+    """f_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    return sigmoid(W["W_fx"] @ x + W["W_fm"] @ m)
 
 
-@equation("lstm_readonly", 8)
+@equation("lstm_readonly", 8, r"o_t = \sigma(W_{ox}x_t + W_{om}m_{t-1})")
 def output_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """``o_t = sigma(W_ox x_t + W_om m_{t-1})``: (N,)."""
-    return _gate("o", x, m, W)
+    """o_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    return sigmoid(W["W_ox"] @ x + W["W_om"] @ m)
 
 
-@equation("lstm_readonly", 16)
-def read_only_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """``r_t = sigma(W_rx x_t + W_rm m_{t-1})``: (N,)."""
-    return _gate("r", x, m, W)
-
-
-@equation("lstm_readonly", 9)
+@equation("lstm_readonly", 9, r"c_t = f_t \odot c_{t-1} + i_t \odot h(W_{cx}x_t + W_{cm}m_{t-1})")
 def memory_cell(f: Array, i: Array, c: Array, x: Array, m: Array, W: Parameters) -> Array:
-    """``c_t = f_t * c_{t-1} + i_t * tanh(W_cx x_t + W_cm m_{t-1})``: (N,)."""
-    new: Array = np.tanh(W["W_cx"] @ x + W["W_cm"] @ m)
-    return f * c + i * new
+    """c_t (N,) of the gates, c_{t-1} (N,), x_t (N_e,) and m_{t-1} (N,); h is tanh."""
+    c_t: Array = f * c + i * np.tanh(W["W_cx"] @ x + W["W_cm"] @ m)
+    return c_t
 
 
-@equation("lstm_readonly", 17)
-def read_only_memory_cell(
-    f: Array, i: Array, r: Array, c: Array, x: Array, m: Array, read: Array, W: Parameters
-) -> Array:
-    """``c_t = f_t * c_{t-1} + r_t * read + i_t * tanh(W_cx x_t + W_cm m_{t-1})``: (N,).
-
-    Args:
-        f, i, r: (N,), the gates.
-        c: (N,), c_{t-1}.
-        x: (N_e,), x_t.
-        m: (N,), m_{t-1}.
-        read: (N_e,), what the unit reads: see ``read_only_inputs``.
-        W: ``W_cx``, ``W_cm``.
-
-    Raises:
-        ValueError: N_e is not N, and the gate does not fit what it is to let through.
-    """
-    if read.shape != r.shape:
-        raise ValueError(
-            f"a memory of {len(r)} channels reads vectors of {len(read)}, expected as many"
-        )
-    return memory_cell(f, i, c, x, m, W) + r * read
-
-
-@equation("lstm_readonly", 10)
+@equation(
+    "lstm_readonly",
+    10,
+    r"m_t = o_t \odot c_t",
+    notes=[Decision("no tanh", "as printed", "the model is defined so, unlike the usual LSTM")],
+)
 def memory_output(o: Array, c: Array) -> Array:
-    """``m_t = o_t * c_t``, without a tanh: (N,)."""
+    """m_t (N,)."""
     return o * c
 
 
+@equation("lstm_readonly", 16, r"r_t = \sigma(W_{rx}x_t + W_{rm}m_{t-1})")
+def read_only_gate(x: Array, m: Array, W: Parameters) -> Array:
+    """r_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    return sigmoid(W["W_rx"] @ x + W["W_rm"] @ m)
+
+
+@equation(
+    "lstm_readonly",
+    17,
+    r"c_t = f_t \odot c_{t-1} + r_t \odot x_{t-1} + i_t \odot h(W_{cx}x_t + W_{cm}m_{t-1})",
+    notes=[
+        Erratum(
+            "r_t * x_{t-1}",
+            "r_t * x_{-1}, the image embedding; `previous_input` gives the printed form",
+            "the text: a new LSTM state which depends on the image content",
+        ),
+        Decision(
+            "the input before the image's is not defined",
+            "the image's embedding x_{-1} at every step, the image's own included; in "
+            "`previous_input` the image's step reads zeros",
+            "what is read-only is there from the start; before the first input there is none. At "
+            "t = 0 the readings agree",
+            about="first step",
+        ),
+        Decision(
+            "r_t * x_{t-1} is added to c_t",
+            "embeddings have as many channels as the memory",
+            "the product is element by element",
+            about="sizes",
+        ),
+    ],
+)
+@requires(
+    lambda r, read: read.shape == r.shape,
+    "a memory of {r.size} channels reads vectors of {read.size}, expected as many",
+)
+def read_only_memory_cell(
+    f: Array, i: Array, r: Array, c: Array, x: Array, m: Array, read: Array, W: Parameters
+) -> Array:
+    """c_t (N,), as ``memory_cell``, of a unit that reads a vector (N,): x_{-1} or x_{t-1}."""
+    c_t: Array = f * c + r * read + i * np.tanh(W["W_cx"] @ x + W["W_cm"] @ m)
+    return c_t
+
+
+@requires(
+    lambda reading: reading in READINGS,
+    "reading is {reading!r}, expected 'image' or 'previous_input'",
+)
 def read_only_inputs(xs: Sequence[Array] | Array, reading: ReadOnly) -> list[Array]:
-    """What the read-only unit reads beside each input: eq. 17's vector at t = -1, 0, ..., T - 2.
+    """What the read-only unit reads beside each of the inputs x_{-1}, x_0, ..., (N_e,) each.
 
-    "image" is x_{-1} at every step, the image's own included; "previous_input" is x_{t-1}, as
-    printed, and zeros at the image's step, which has none before it. At t = 0 they agree.
-
-    Args:
-        xs: T inputs, the image's embedding x_{-1} first.
-        reading: which of the two.
-
-    Raises:
-        ValueError: an unknown reading.
+    ``image`` is x_{-1} at every step; ``previous_input`` is x_{t-1}, and zeros at the image's step.
     """
-    if reading not in READINGS:
-        raise ValueError(f"reading is {reading!r}, expected {' or '.join(map(repr, READINGS))}")
+    image, nothing = xs[0], np.zeros_like(xs[0])
     if reading == "image":
-        return [xs[0] for _ in xs]
-    return [np.zeros_like(xs[0]), *xs[:-1]]
+        return [image for _ in xs]
+    return [xs[t - 1] if t > 0 else nothing for t in range(len(xs))]
 
 
 def memory_block(x: Array, state: State, W: Parameters, read: Array | None = None) -> State:
-    """One step of the paper's LSTM, eqs. 6-10; with ``read`` that of its read-only unit, 16-17.
-
-    Args:
-        x: (N_e,), x_t.
-        state: m_{t-1} and c_{t-1}, (N,) each.
-        W: ``W_ix``, ``W_im`` and so on for f, o, c and, with ``read``, r.
-        read: (N_e,), see ``read_only_inputs``.
-    """
+    """One step of the paper's LSTM (6-10) on x_t (N_e,); with ``read``, of its unit too (16-17)."""
     m, c = state
     i, f, o = input_gate(x, m, W), forget_gate(x, m, W), output_gate(x, m, W)
     if read is None:
@@ -311,13 +297,7 @@ def memory_block(x: Array, state: State, W: Parameters, read: Array | None = Non
 def memory_blocks(
     xs: Sequence[Array] | Array, W: Parameters, reading: ReadOnly | None = None
 ) -> list[State]:
-    """``memory_block`` along a sequence, from zeros.
-
-    Args:
-        xs: T inputs, (N_e,) each, the image's embedding x_{-1} first.
-        W: the matrices.
-        reading: of eq. 17, or None for the LSTM without the unit.
-    """
+    """``memory_block`` along x_{-1}, x_0, ... from zeros; ``reading`` None: without the unit."""
     state = zero_state(len(W["W_im"]))
     reads = read_only_inputs(xs, reading) if reading else [None for _ in xs]
     states = []

@@ -2,6 +2,7 @@
 
 ``parameters`` are flat, under the dotted names of the torch modules' ``state_dict``. A mixer is
 named by a string: ``attention``, ``aoa``, ``static:64``, ``static:32,64`` (block), ``dynamic:16``.
+Attention has ``num_heads``; a ``reduction`` is that of ``reduce_layers``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from reference.attention import attention_on_attention, causal_mask, multi_head_attention
-from reference.equations import equation
+from reference.checks import requires
+from reference.equations import Decision, Erratum, equation, passage
 from reference.expansion import dynamic_expansion_layer, static_expansion_layer
 from reference.primitives import (
     Array,
@@ -53,16 +55,14 @@ def parse_mixer(text: str) -> tuple[str, tuple[int, ...]]:
     return kind, tuple(map(int, numbers))
 
 
+@requires(
+    lambda mixer, causal: not (causal and parse_mixer(mixer)[0] == "static"),
+    "static expansion cannot be causal, so no decoder can have it",
+)
 def mix(X: Array, parameters: Parameters, mixer: str, num_heads: int, causal: bool) -> Array:
-    """The part of a layer in which tokens meet: (L, d) to (L, d).
-
-    Raises:
-        ValueError: an unknown mixer, or a causal static expansion, which there is not.
-    """
+    """The part of a layer in which tokens meet: (L, d) to (L, d)."""
     kind, coefficients = parse_mixer(mixer)
     if kind == "static":
-        if causal:
-            raise ValueError("static expansion cannot be causal, so no decoder can have it")
         return static_expansion_layer(X, parameters, coefficients)
     if kind == "dynamic":
         return dynamic_expansion_layer(X, parameters, causal)
@@ -70,83 +70,91 @@ def mix(X: Array, parameters: Parameters, mixer: str, num_heads: int, causal: bo
     return attention(X, X, parameters, num_heads, causal_mask(len(X)) if causal else None)
 
 
-@equation("expansionnet_v1", 10)
-@equation("expansionnet_v2", 11)
+@equation(
+    "expansionnet_v1",
+    10,
+    r"Y = X + \operatorname{Exp}^{ENC}(\operatorname{Norm}(X))",
+    r"O_{enc} = Y + \operatorname{FF}(\operatorname{Norm}(Y))",
+)
+@equation(
+    "expansionnet_v2",
+    11,
+    r"E_n = X_{n-1} + \operatorname{StaticExp}_n(\operatorname{Norm}_n^{SE}(X_{n-1}))",
+    r"X_n = E_n + \operatorname{FF}_n(\operatorname{Norm}_n^{FF}(B_n))",
+    notes=[Erratum("FF(Norm(B_n))", "FF(Norm(E_n))", "misprint: B_n is the decoder's, in (12)")],
+)
 def encoder_layer(X: Array, parameters: Parameters, mixer: str, num_heads: int = 8) -> Array:
-    """``E = X + Exp(Norm(X))``, ``X' = E + FF(Norm(E))``; with AoA the first half alone.
+    """(L, d) to (L, d); with AoA, which has no feed-forward, the first line alone.
 
-    Args:
-        X: (L, d).
-        parameters: ``norm_1``, ``mixer``, and without AoA ``norm_2``, ``feed_forward``.
-        mixer: the mixer's string.
-        num_heads: of attention mixers.
-
-    Returns:
-        (L, d).
+    ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``feed_forward``.
     """
     normed = layer_norm(X, select(parameters, "norm_1."))
     E = X + mix(normed, select(parameters, "mixer."), mixer, num_heads, causal=False)
-    return E if parse_mixer(mixer)[0] == "aoa" else _with_feed_forward(E, parameters, "norm_2.")
+    if mixer == "aoa":
+        return E
+    normed = layer_norm(E, select(parameters, "norm_2."))
+    return E + feed_forward(normed, select(parameters, "feed_forward."))
 
 
-@equation("expansionnet_v1", 11)
-@equation("expansionnet_v2", 12)
+@equation(
+    "expansionnet_v1",
+    11,
+    r"Z = Y + \operatorname{Exp}^{DEC}(\operatorname{Norm}(Y))",
+    r"W = Z + \text{Cross-Attention}(\operatorname{Norm}(Z), O_{enc})",
+    r"O_{dec} = W + \operatorname{FF}(\operatorname{Norm}(W))",
+)
+@equation(
+    "expansionnet_v2",
+    12,
+    r"B_n = Y_{n-1} + \operatorname{DynamicExp}_n(\operatorname{Norm}_n^{DE}(Y_{n-1}))",
+    r"W_n = B_n + \operatorname{Attention}_n(\operatorname{Norm}_n^{CA}(B_n), X_{N_{enc}})",
+    r"Y_n = W_n + \operatorname{FF}_n(\operatorname{Norm}_n^{FF}(W_n))",
+)
 def decoder_layer(
     Y: Array, O_enc: Array, parameters: Parameters, mixer: str, num_heads: int = 8
 ) -> Array:
-    """``B = Y + Exp(Norm(Y))``, ``W = B + Attention(Norm(B), O_enc)``, ``Y' = W + FF(Norm(W))``.
+    """(T, d), given the encoder's O_enc (L, d), to (T, d); with AoA the first two lines alone.
 
-    With AoA the last step is left out and the cross-attention has the gate too.
-
-    Args:
-        Y: (T, d).
-        O_enc: (L, d), the encoder's output.
-        parameters: ``norm_1``, ``mixer``, ``norm_2``, ``cross_attention``, and without AoA
-            ``norm_3``, ``feed_forward``.
-        mixer: the mixer's string.
-        num_heads: of every attention.
-
-    Returns:
-        (T, d).
+    ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``cross_attention``, ``norm_3``,
+    ``feed_forward``. With AoA the cross-attention has its gate too.
     """
-    aoa = parse_mixer(mixer)[0] == "aoa"
+    attention = attention_on_attention if mixer == "aoa" else multi_head_attention
     normed = layer_norm(Y, select(parameters, "norm_1."))
     B = Y + mix(normed, select(parameters, "mixer."), mixer, num_heads, causal=True)
-    attention = attention_on_attention if aoa else multi_head_attention
     normed = layer_norm(B, select(parameters, "norm_2."))
     W = B + attention(normed, O_enc, select(parameters, "cross_attention."), num_heads)
-    return W if aoa else _with_feed_forward(W, parameters, "norm_3.")
+    if mixer == "aoa":
+        return W
+    normed = layer_norm(W, select(parameters, "norm_3."))
+    return W + feed_forward(normed, select(parameters, "feed_forward."))
 
 
-def _with_feed_forward(X: Array, parameters: Parameters, norm: str) -> Array:
-    normed = layer_norm(X, select(parameters, norm))
-    return X + feed_forward(normed, select(parameters, "feed_forward."))
-
-
+@passage(
+    "expansionnet_v2",
+    "III-B",
+    Decision(
+        "all layers are summed through a linear projection",
+        "out = LayerNorm(x_N + Linear([x_1, ..., x_N])) in the encoder and in the decoder; the "
+        "cross-attention reads the encoder's out, where (12) prints X_Nenc",
+        "matches the released weights",
+    ),
+)
+@requires(
+    lambda reduction: reduction in ("linear", "norm", "none"),
+    "unknown reduction {reduction!r}: expected linear, norm or none",
+)
 def reduce_layers(outputs: Sequence[Array], parameters: Parameters, reduction: str) -> Array:
-    """What a stack makes of its layers' outputs x_1 ... x_N.
+    """What a stack makes of its layers' outputs x_1 ... x_N (L, d): (L, d).
 
-    Args:
-        outputs: N arrays (L, d).
-        parameters: ``norm`` and, for "linear", ``reduce`` (N d to d).
-        reduction: "linear", ``Norm(x_N + Linear([x_1, ..., x_N]))``: v2's "all layers are summed
-            through a linear projection"; "norm", ``Norm(x_N)``; "none", ``x_N`` as v1's eqs. 10
-            and 11 print it.
-
-    Returns:
-        (L, d).
-
-    Raises:
-        ValueError: an unknown reduction.
+    ``linear``: ``Norm(x_N + Linear([x_1, ..., x_N]))``, v2's, with the parameters ``reduce`` and
+    ``norm``; ``norm``: ``Norm(x_N)``; ``none``: ``x_N``, as v1's (10) and (11) print it.
     """
-    last = outputs[-1]
+    x_N = outputs[-1]
     if reduction == "none":
-        return last
+        return x_N
     if reduction == "linear":
-        last = last + linear(np.concatenate(outputs, axis=1), select(parameters, "reduce."))
-    elif reduction != "norm":
-        raise ValueError(f"unknown reduction {reduction!r}: expected linear, norm or none")
-    return layer_norm(last, select(parameters, "norm."))
+        x_N = x_N + linear(np.concatenate(outputs, axis=1), select(parameters, "reduce."))
+    return layer_norm(x_N, select(parameters, "norm."))
 
 
 def encoder(
@@ -182,9 +190,14 @@ def _layers(parameters: Parameters) -> list[Parameters]:
     return [select(parameters, f"layers.{index}.") for index in sorted(indices)]
 
 
-@equation("expansionnet_v2", 10)
+@equation(
+    "expansionnet_v2",
+    10,
+    r"X_0 = \text{Swin-Transf}(A)",
+    definition="a name for what a backbone gives: calls its argument",
+)
 def visual_features(A: Image, backbone: Callable[[Image], Array]) -> Array:
-    """``X_0 = backbone(A)``: the image's features (L, d_feature), by whatever network there is.
+    """The image's features (L, d_feature), by whatever network there is.
 
     Raises:
         ValueError: the backbone gives something other than a matrix with a row for each region.
@@ -202,16 +215,7 @@ def encode(
     num_heads: int = 8,
     reduction: str = "linear",
 ) -> Array:
-    """An image's memory: the linear map ``input``, then the encoder.
-
-    Args:
-        features: (L, d_feature).
-        parameters: the whole captioner's.
-        mixer, num_heads, reduction: the encoder's.
-
-    Returns:
-        (L, d).
-    """
+    """An image's memory: the linear map ``input``, then the encoder: (L, d_feature) to (L, d)."""
     X_0 = linear(features, select(parameters, "input."))
     return encoder(X_0, select(parameters, "encoder."), mixer, num_heads, reduction)
 
@@ -224,16 +228,10 @@ def word_scores(
     num_heads: int = 8,
     reduction: str = "linear",
 ) -> Array:
-    """The scores of the word after each prefix: word vectors, the decoder, the map ``vocabulary``.
+    """The scores (T, V) of the word after each prefix ``tokens[: t + 1]``.
 
-    Args:
-        tokens: (T,) word ids, from the start token on.
-        memory: (L, d) from ``encode``.
-        parameters: the whole captioner's.
-        mixer, num_heads, reduction: the decoder's.
-
-    Returns:
-        (T, V): row t scores the word that follows ``tokens[: t + 1]``.
+    Word vectors of the tokens (T,), from the start token on; the decoder, given the memory (L, d)
+    from ``encode``; the linear map ``vocabulary``.
     """
     Y = word_vectors(tokens, parameters["embedding.weight"], parameters["positions.weight"])
     out = decoder(Y, memory, select(parameters, "decoder."), mixer, num_heads, reduction)
@@ -252,7 +250,12 @@ def decode(
     return log_softmax(word_scores(tokens, memory, parameters, mixer, num_heads, reduction))
 
 
-@equation("expansionnet_v1", 12)
+@equation(
+    "expansionnet_v1",
+    12,
+    r"out_t = f_{Net}(y_{1:t-1}, A; \theta)",
+    r"p(y_t|y_{1:t-1}, A) = \operatorname{Softmax}(out_t)",
+)
 def next_word(
     tokens: Integers,
     memory: Array,
@@ -261,9 +264,6 @@ def next_word(
     num_heads: int = 8,
     reduction: str = "linear",
 ) -> Array:
-    """``p(y_t | y_{1:t-1}, A) = Softmax(out_t)``: (V,), given the words so far and the memory of A.
-
-    Arguments as in ``word_scores``.
-    """
+    """The next word's distribution (V,), given those so far; arguments as in ``word_scores``."""
     out_t = word_scores(tokens, memory, parameters, mixer, num_heads, reduction)[-1]
     return softmax(out_t)

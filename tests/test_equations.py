@@ -1,15 +1,21 @@
-"""The inventory of equations: each has an oracle, a counterpart and a property."""
+"""The inventory of equations: each has its formula, an oracle, a counterpart and a property."""
 
+import ast
 import importlib
 import json
+import re
+from difflib import SequenceMatcher
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from latex2mathml.converter import convert
 
 from benchmarks import equations
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from reference.equations import PAPERS, equation, oracles
-from reference.errata import ERRATA
+from reference.equations import PAPERS, Decision, Erratum, all_notes, equation, passage
+from reference.equations import equations as registered
 from tests.support.covers import covers
 
 NUMBERED = [(paper, number) for paper, about in PAPERS.items() for number in about.numbers]
@@ -31,9 +37,10 @@ def entries():
     return {(entry["paper"], entry["number"]): entry for entry in equations.entries()}
 
 
-def test_every_equation_and_listing_is_oracled(entries):
+def test_every_equation_and_listing_has_an_oracle(entries):
     assert equations.summary(list(entries.values())) == (
-        "68 of 68 numbered equations and 2 of 2 listings covered"
+        "68 of 68 numbered equations (59 computations, 9 definitions) and "
+        "2 of 2 listings (2 computations, 0 definitions) have an oracle"
     )
 
 
@@ -45,20 +52,92 @@ def test_every_equation_has_an_oracle_a_counterpart_and_a_property(key, entries)
     assert entry["properties"], "no test carries @covers for it"
 
 
+@pytest.mark.parametrize("key", NUMBERED, ids=lambda key: f"{key[0]}-{key[1]}")
+def test_every_formula_is_latex_that_becomes_mathml(key, entries):
+    """The converter passes unknown commands, stray ampersands and open braces on in silence."""
+    assert entries[key]["formula"]
+    for line in entries[key]["formula"]:
+        text = re.sub(r"\\[{}]", "", line)
+        assert text.count("{") == text.count("}"), line
+        left, right = (len(re.findall(rf"\\{side}\b", line)) for side in ("left", "right"))
+        assert left == right, line
+        root = ElementTree.fromstring(convert(line, display="block"))
+        assert not set("".join(root.itertext())) & set("\\&"), line
+        operators = root.iter("{http://www.w3.org/1998/Math/MathML}mo")
+        assert all((operator.text or "").strip() for operator in operators), line
+
+
+def test_a_definition_says_why_it_is_one(entries):
+    for entry in entries.values():
+        assert (entry["kind"] == "definition") == bool(entry["definition"])
+    definitions = {key for key, entry in entries.items() if entry["definition"]}
+    assert definitions == {
+        ("expansionnet_v1", 4),
+        ("expansionnet_v2", 9),
+        ("expansionnet_v2", 10),
+        ("arnet", 1),
+        *(("lstm_readonly", number) for number in (1, 3, 12, 13, 14)),
+    }
+
+
 def test_every_dotted_name_resolves_to_a_function_or_class():
-    names = [name for functions in oracles().values() for name in functions]
-    for name in (*names, *equations.COUNTERPARTS.values()):
+    for name in (*(e.oracle for e in registered()), *equations.COUNTERPARTS.values()):
         assert callable(resolve(name)), name
 
 
-def test_counterparts_are_of_oracled_equations_only():
+def test_counterparts_are_of_equations_with_an_oracle_only():
     named = equations.COUNTERPARTS.keys() | equations.WITHOUT_COUNTERPART.keys()
-    assert named <= oracles().keys()
+    assert named <= {(e.paper, e.number) for e in registered()}
     assert not equations.COUNTERPARTS.keys() & equations.WITHOUT_COUNTERPART.keys()
 
 
-def test_every_erratum_is_of_a_known_paper():
-    assert {erratum.paper for erratum in ERRATA} <= PAPERS.keys()
+def test_notes_stand_at_one_place_each_and_say_all_three_things():
+    notes = all_notes()
+    assert len(set(notes)) == len(notes)
+    for paper, where, note in notes:
+        assert paper in PAPERS and where
+        assert type(note) in (Erratum, Decision)
+        assert note.printed and note.taken and note.why, where
+
+
+@pytest.mark.parametrize(
+    ("paper", "where"),
+    [
+        ("expansionnet_v1", "(7), (8)"),
+        ("expansionnet_v2", "(2)"),
+        ("expansionnet_v2", "(5), dynamic biases"),
+        ("lstm_readonly", "(10)"),
+    ],
+)
+def test_what_the_print_says_already_is_a_decision(paper, where):
+    (note,) = (note for p, w, note in all_notes() if (p, w) == (paper, where))
+    assert isinstance(note, Decision)
+
+
+def test_a_note_on_several_equations_names_them_all():
+    """``forward_weights`` and ``forward_expansion`` share the misprinted name."""
+    assert ("expansionnet_v2", "(3), (5), name") in {(p, where) for p, where, _ in all_notes()}
+
+
+def bodies(folder):
+    """The tokens of each function's body without its docstring, torch's functions as NumPy's."""
+    for path in sorted(Path(__file__).parents[1].joinpath(folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                code = [line for line in node.body if not isinstance(line, ast.Expr)]
+                text = "\n".join(map(ast.unparse, code)).replace("torch.", "np.")
+                yield f"{path.name}:{node.name}", re.findall(r"\w+|[^\w\s]", text)
+
+
+def test_no_function_of_the_oracle_is_a_copy_of_an_implementation():
+    """A test that holds one to the other would compare a thing with itself."""
+    implementations = [(name, body) for name, body in bodies("torch_impl") if len(body) >= 25]
+    for oracle, own in bodies("reference"):
+        for name, body in implementations:
+            matcher = SequenceMatcher(None, own, body, autojunk=False)
+            ratios = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
+            alike = len(own) >= 25 and all(ratio() > 0.8 for ratio in ratios)
+            assert not alike, f"{oracle} is {name} almost word for word"
 
 
 def test_covers_and_equation_refuse_what_no_paper_has():
@@ -70,6 +149,13 @@ def test_covers_and_equation_refuse_what_no_paper_has():
         equation("expansionnet_v3", 1)
     with pytest.raises(ValueError, match="no equation 0"):
         equation("expansionnet_v1", 0)
+    with pytest.raises(ValueError, match="unknown paper"):
+        passage("expansionnet_v3", "4.2")
+
+
+def test_an_equation_has_one_oracle():
+    with pytest.raises(ValueError, match=r"arnet 2 is reference\.recurrent\.lstm already"):
+        equation("arnet", 2)(lambda: None)
 
 
 def test_properties_are_read_from_the_source(tmp_path):
@@ -98,14 +184,14 @@ def test_a_decorator_with_unknown_arguments_is_an_error(tmp_path, arguments, mes
         equations.properties(tmp_path)
 
 
-def test_the_command_prints_what_is_covered_and_what_is_not_yet(capsys):
+def test_the_command_prints_a_row_an_equation_and_how_many_compute(capsys):
     assert main(["equations"]) == 0
     printed = capsys.readouterr().out
-    covered = [key for key, names in oracles().items() if names]
-    numbered = sum(isinstance(number, int) for _, number in covered)
-    assert f"{numbered} of 68 numbered equations" in printed
-    assert f"{len(covered) - numbered} of 2 listings covered" in printed
-    assert "reference.expansion.selection  =  torch_impl.expansion" in printed
+    assert "68 of 68 numbered equations (59 computations, 9 definitions)" in printed
+    row = r"\(8\) +computation +erratum +reference\.expansion\.selection  =  torch_impl\.expansion"
+    assert re.search(row, printed)
+    assert r"out = \sigma(S) \odot B_1^{bw} + (1 - \sigma(S)) \odot B_2^{bw}" in printed
+    assert "definition: (5) again, with the word as one-hot row" in printed
 
 
 def test_the_command_as_json_is_a_list_of_entries(capsys):
@@ -113,15 +199,23 @@ def test_the_command_as_json_is_a_list_of_entries(capsys):
     listed = json.loads(capsys.readouterr().out)
     assert [entry["number"] for entry in listed] == list(range(1, 15))
     for entry in listed:
-        assert set(entry) == {"paper", "number", "oracle", "counterpart", "properties"}
+        assert set(entry) == {
+            *("paper", "number", "formula", "kind", "definition", "notes"),
+            *("oracle", "counterpart", "properties"),
+        }
+    (misprint,) = listed[10]["notes"]
+    assert misprint["kind"] == "erratum"
+    assert misprint["taken"] == "FF(Norm(E_n))"
 
 
 def test_the_command_prints_the_errata(capsys):
     assert main(["equations", "--errata", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == len(ERRATA)
+    assert len(json.loads(capsys.readouterr().out)) == len(all_notes())
     assert main(["equations", "--errata", "--paper", "arnet"]) == 0
     printed = capsys.readouterr().out
-    assert "arnet (8)" in printed
+    assert "arnet (11): erratum" in printed
+    assert "arnet (7), (9), bounds: decision" in printed
+    assert "2 errata and 5 decisions" in printed
     assert "expansionnet" not in printed
 
 

@@ -99,7 +99,7 @@ def by_loops(Q, B, K, V, S, groups, sees, epsilon):
     return out
 
 
-@covers(expansionnet_v1=[4, 5, 6, 7, 8, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
+@covers(expansionnet_v1=[4, 5, 6, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
 @given(grouped())
 def test_the_static_operator_is_its_formula_written_in_loops(case):
     o, groups = case
@@ -109,7 +109,7 @@ def test_the_static_operator_is_its_formula_written_in_loops(case):
     assert_close(o.static(groups), expected)
 
 
-@covers(expansionnet_v1=[3, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8])
+@covers(expansionnet_v1=[3, 5, 6, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8])
 @given(operands(), st.booleans())
 def test_the_dynamic_operator_is_its_formula_written_in_loops(o, causal):
     L, N_E = len(o.C), len(o.E_Q)
@@ -169,7 +169,7 @@ def test_the_operators_do_not_see_the_scale_of_the_keys_as_epsilon_vanishes(case
         assert_close(scaled.dynamic(causal, VANISHING), o.dynamic(causal, VANISHING), "dynamic")
 
 
-@covers(expansionnet_v1=[7, 8, 9], expansionnet_v2=[3, 6, 8])
+@covers(expansionnet_v1=[9], expansionnet_v2=[3, 6, 8])
 @given(grouped())
 def test_negating_m_relabels_the_streams(case):
     o, groups = case
@@ -190,6 +190,31 @@ def test_the_second_papers_printed_signs_are_a_relabelling_of_the_first_ones(o):
         B.append(expansion.normalise_rows(printed.T) @ F)
     out = sigmoid(o.S) * B[0] + (1 - sigmoid(o.S)) * B[1]
     assert_close(replace(o, V_1=o.V_2, V_2=o.V_1, S=-o.S).static(), out)
+
+
+@covers(expansionnet_v1=[7, 8], expansionnet_v2=[3, 5, 6, 7])
+@given(operands())
+def test_the_first_papers_two_steps_are_the_second_ones_streams(o):
+    Z = expansion.length_transformation(o.E_Q, o.K)
+    F = expansion.forward_step(Z, o.V_1, o.V_2, o.E_B)
+    B = expansion.backward_step(Z, *F)
+    for i, V_i, F_i, B_i in ((1, o.V_1, F[0], B[0]), (2, o.V_2, F[1], B[1])):
+        expected = expansion.forward_expansion(expansion.forward_weights(Z, i), V_i, o.E_B)
+        assert_close(F_i, expected, f"forward {i}")
+        expected = expansion.backward_expansion(expansion.backward_weights(Z, i), F_i)
+        assert_close(B_i, expected, f"backward {i}")
+    assert_close(expansion.selection(o.S, *B), o.static())
+
+
+@covers(expansionnet_v1=[7, 8])
+@given(operands())
+def test_the_two_steps_of_minus_z_are_those_of_z_with_the_streams_swapped(o):
+    Z = expansion.length_transformation(o.E_Q, o.K)
+    F_1, F_2 = expansion.forward_step(Z, o.V_1, o.V_2, o.E_B)
+    swapped = expansion.forward_step(-Z, o.V_2, o.V_1, o.E_B)
+    assert (np.array(swapped) == [F_2, F_1]).all()
+    B_1, B_2 = expansion.backward_step(Z, F_1, F_2)
+    assert (np.array(expansion.backward_step(-Z, F_2, F_1)) == [B_2, B_1]).all()
 
 
 @covers(expansionnet_v2=[6, 9])
@@ -266,7 +291,7 @@ def test_a_single_token_has_no_direction(o):
     assert (single.dynamic(causal=True) == single.dynamic(causal=False)).all()
 
 
-@covers(expansionnet_v1=[7, 8], expansionnet_v2=[3, 5, 6, 7])
+@covers(expansionnet_v2=[3, 5, 6, 7])
 @given(operands())
 def test_the_order_of_the_tokens_is_free_where_nothing_is_causal(o):
     reverse = o.map(lambda A: A[::-1], *TOKENS)
@@ -274,7 +299,7 @@ def test_the_order_of_the_tokens_is_free_where_nothing_is_causal(o):
     assert_close(reverse.dynamic(causal=False), o.dynamic(causal=False)[::-1], "dynamic")
 
 
-@covers(expansionnet_v1=[7, 8, 9], expansionnet_v2=[5, 7, 8])
+@covers(expansionnet_v1=[9], expansionnet_v2=[5, 7, 8])
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_equal_values_and_biases_come_back_through_the_only_live_stream(seed, N, L, d):
     o = normal_operands(seed, N, L, d).map(np.abs, "E_Q", "C", "K")

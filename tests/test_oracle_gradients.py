@@ -59,7 +59,7 @@ def flat(arrays):
     return np.concatenate([array.ravel() for array in arrays])
 
 
-@covers(expansionnet_v1=[5, 6, 7, 8, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
+@covers(expansionnet_v1=[5, 6, 9], expansionnet_v2=[2, 3, 4, 5, 6, 7, 8, 9])
 @given(SEEDS, GROUPS, SIZES, SIZES, EPSILONS)
 def test_static_gradients_are_central_differences(seed, groups, L, d, epsilon):
     arrays, dO = draw_static(seed, groups, L, d)
@@ -72,7 +72,7 @@ def test_static_gradients_are_central_differences(seed, groups, L, d, epsilon):
     assert_derivative(flat(found), flat(numeric), "static")
 
 
-@covers(expansionnet_v1=[3, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8])
+@covers(expansionnet_v1=[3, 5, 6, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8])
 @given(SEEDS, st.integers(1, 3), st.integers(1, 3), SIZES, CAUSAL, EPSILONS)
 def test_dynamic_gradients_are_central_differences(seed, N_E, L, d, causal, epsilon):
     arrays, dO = draw_dynamic(seed, N_E, L, d)

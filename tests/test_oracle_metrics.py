@@ -274,7 +274,7 @@ def test_captions_without_a_common_word_are_not_alike_at_all():
 
 @pytest.mark.parametrize("captions", [[], [["a"]]])
 def test_captions_that_have_none_to_compare_with_are_named(captions):
-    with pytest.raises(ValueError, match=f"{len(captions)} captions of an image, expected at le"):
+    with pytest.raises(ValueError, match="expected at least 2 to compare"):
         metrics.self_bleu(captions)
 
 

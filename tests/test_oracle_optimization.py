@@ -120,3 +120,48 @@ def test_a_gradient_below_the_threshold_is_left_to_the_bit(seed, size):
 def test_a_threshold_that_is_not_above_zero_is_refused(threshold):
     with pytest.raises(ValueError, match=f"threshold is {threshold}, expected above 0"):
         optimization.clip_gradients([np.ones(2)], threshold)
+
+
+@given(st.integers(1, 300), st.sampled_from([0.7, 0.9, 0.98, 0.999]))
+def test_the_window_of_radam_is_its_closed_form(t, beta_2):
+    """rho_t = rho_inf - 2 t beta^t / (1 - beta^t), and r_t in terms of it (Liu et al. 2019)."""
+    rho_inf = 2 / (1 - beta_2) - 1
+    rho = rho_inf - 2 * t * beta_2**t / (1 - beta_2**t)
+    r = optimization.rectification(t, beta_2)
+    assert (r is None) == (rho < 5)
+    if r is not None:
+        assert_close(r**2 * (rho_inf - 4) * (rho_inf - 2) / rho_inf, (rho - 4) * (rho - 2) / rho)
+
+
+SCHEDULES = st.fixed_dictionaries(
+    {
+        "lr": st.sampled_from([2e-4, 1.0]),
+        "warmup": st.integers(0, 20),
+        "batches_per_epoch": st.integers(1, 9),
+        "anneal": st.sampled_from([0.55, 0.8]),
+        "anneal_every": st.integers(1, 3),
+    }
+)
+
+
+@given(SCHEDULES, st.integers(0, 60))
+def test_a_schedule_is_its_rise_times_a_factor_for_every_few_epochs(options, iteration):
+    stairs = options["anneal"] ** (
+        iteration // (options["batches_per_epoch"] * options["anneal_every"])
+    )
+    remaining = max(options["warmup"] - iteration, 1)
+    risen = min((iteration + 1) / max(options["warmup"], 1), 1)
+    expected = options["lr"] / remaining * stairs
+    assert_close(optimization.hyperbolic_warmup(iteration, **options, floor=0.0), expected)
+    assert_close(optimization.linear_warmup(iteration, **options), options["lr"] * risen * stairs)
+    floored = optimization.hyperbolic_warmup(iteration, **options, floor=10.0)
+    assert floored == 10.0 if iteration >= options["warmup"] else floored <= options["lr"]
+
+
+def test_a_gradient_that_does_not_change_moves_radam_by_r_times_the_rate():
+    """Both moments, bias-corrected, are then the gradient and its square."""
+    run = (np.zeros(()), [np.array(-3.0)] * 9, [0.1] * 9)
+    moved = np.diff([0.0, *optimization.radam(*run, epsilon=0.0)])
+    assert_close(moved, [0.1 * (optimization.rectification(t, 0.98) or 0) for t in range(1, 10)])
+    published = np.diff([0.0, *optimization.radam(*run, epsilon=0.0, published=True)])
+    assert_close(published, [*[0.1 * 3.0] * 5, *moved[5:]])

@@ -7,17 +7,20 @@ import json
 import textwrap
 from typing import Any
 
-from benchmarks.equations import WITHOUT_COUNTERPART, entries, summary
+from benchmarks.equations import WITHOUT_COUNTERPART, entries, notes, summary
 from benchmarks.errors import InputError
 from reference.equations import PAPERS
-from reference.errata import ERRATA
+
+ROW = "  {:<20} {:<12} {:<18} {}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("--json", action="store_true", help="print the entries as a JSON list")
     parser.add_argument("--paper", metavar="PAPER", help=f"one paper: {', '.join(PAPERS)}")
-    parser.add_argument("--errata", action="store_true", help="print the papers' errata instead")
+    parser.add_argument(
+        "--errata", action="store_true", help="print the papers' errata and our decisions instead"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,43 +28,42 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.paper is not None and arguments.paper not in PAPERS:
         raise InputError(f"--paper {arguments.paper}: expected one of {', '.join(PAPERS)}")
     papers = [arguments.paper] if arguments.paper else list(PAPERS)
-    if arguments.errata:
-        _print_errata(papers, arguments.json)
-        return 0
-    chosen = [entry for entry in entries() if entry["paper"] in papers]
+    listed = notes() if arguments.errata else entries()
+    chosen: list[dict[str, Any]] = [entry for entry in listed if entry["paper"] in papers]
     if arguments.json:
         print(json.dumps(chosen, indent=2))
-        return 0
-    for paper in papers:
-        _print_paper(paper, [entry for entry in chosen if entry["paper"] == paper])
-    print(summary(chosen))
+    elif arguments.errata:
+        _print_notes(chosen)
+    else:
+        for paper in papers:
+            _print_paper(paper, [entry for entry in chosen if entry["paper"] == paper])
+        print(summary(chosen))
     return 0
 
 
 def _print_paper(paper: str, chosen: list[dict[str, Any]]) -> None:
     about = PAPERS[paper]
     print(f"{paper}: {about.title} ({about.authors}, {about.year})")
+    print(ROW.format("equation", "kind", "print", "oracle  =  counterpart"))
     for entry in chosen:
-        if not entry["oracle"]:
-            continue
-        reason = WITHOUT_COUNTERPART.get((paper, entry["number"]))
-        number, oracle = f"({entry['number']})", ", ".join(entry["oracle"])
-        print(f"  {number:<6}{oracle}  =  {entry['counterpart'] or reason}")
-        for name in entry["properties"]:
-            print(f"          {name}")
-    missing = [str(entry["number"]) for entry in chosen if not entry["oracle"]]
-    if missing:
-        print(f"  not yet: {', '.join(missing)}")
+        number = entry["number"]
+        label = f"({number})" if isinstance(number, int) else number
+        counterpart = entry["counterpart"] or WITHOUT_COUNTERPART.get((paper, number))
+        said = sorted({note["kind"] for note in entry["notes"]})
+        names = f"{entry['oracle']}  =  {counterpart}" if entry["oracle"] else "not yet"
+        print(ROW.format(label, entry["kind"] or "", ", ".join(said) or "as printed", names))
+        for line in (*entry["formula"], *entry["properties"]):
+            print(f"      {line}")
+        if entry["definition"]:
+            print(f"      definition: {entry['definition']}")
     print()
 
 
-def _print_errata(papers: list[str], as_json: bool) -> None:
-    chosen = [erratum for erratum in ERRATA if erratum.paper in papers]
-    if as_json:
-        print(json.dumps([vars(erratum) for erratum in chosen], indent=2))
-        return
-    for erratum in chosen:
-        print(f"{erratum.paper} {erratum.where}")
+def _print_notes(chosen: list[dict[str, Any]]) -> None:
+    for note in chosen:
+        print(f"{note['paper']} {note['where']}: {note['kind']}")
         for label in ("printed", "taken", "why"):
-            text = f"{label + ':':<9}{getattr(erratum, label)}"
+            text = f"{label + ':':<9}{note[label]}"
             print(textwrap.fill(text, 96, initial_indent="  ", subsequent_indent=" " * 11))
+    kinds = [note["kind"] for note in chosen]
+    print(f"{kinds.count('erratum')} errata and {kinds.count('decision')} decisions")

@@ -21,7 +21,7 @@ from typing import NoReturn
 from benchmarks.errors import InputError
 
 COMMANDS: dict[str, str] = {
-    "equations": "which equations are oracled, and the papers' errata",
+    "equations": "the papers' equations, their oracle, and the errata",
     "verify": "hold an implementation, ours or yours, to the oracle",
     "flops": "FLOPs by closed form, and v2's Table VI regenerated",
     "time": "time our implementations against each other",

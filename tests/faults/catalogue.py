@@ -224,6 +224,22 @@ TRAINING = (
         "test_optimization.py::test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does",
     ),
     Fault(
+        "oracle: RAdam's window",
+        "the oracle's window decays once before the last gradient",
+        "reference.optimization:rectification",
+        "(age - 1)",
+        "age",
+        "test_oracle_optimization.py::test_the_window_of_radam_is_its_closed_form",
+    ),
+    Fault(
+        "oracle: warm-up",
+        "the oracle's linear warm-up counts from zero",
+        "reference.optimization:linear_warmup",
+        "rate * (iteration + 1)",
+        "rate * iteration",
+        "test_oracle_optimization.py::test_a_schedule_is_its_rise_times_a_factor_for_every_few_epochs",
+    ),
+    Fault(
         "linear warm-up",
         "the warm-up as run rises linearly",
         "torch_impl.training.optimization:hyperbolic_warmup",

@@ -293,6 +293,14 @@ EXPANSION = (
         STATIC_LOOPS,
     ),
     Fault(
+        "oracle: v1's second stream",
+        "both streams of v1's backward step take the positive part",
+        f"{ORACLE}:backward_step",
+        "relu(-Z.T)",
+        "relu(Z.T)",
+        "test_oracle_expansion.py::test_the_first_papers_two_steps_are_the_second_ones_streams",
+    ),
+    Fault(
         "oracle: no mean over groups",
         "the oracle's backward weights are not divided by the number of groups",
         f"{ORACLE}:backward_weights",
@@ -304,8 +312,8 @@ EXPANSION = (
         "oracle: index order",
         "the oracle's block matrices put row (j, n) at n L + j",
         f"{ORACLE}:broad_sum",
-        "np.kron(np.eye(L, dtype=C.dtype), np.ones((1, N_E), dtype=C.dtype))",
-        "np.kron(np.ones((1, N_E), dtype=C.dtype), np.eye(L, dtype=C.dtype))",
+        "np.kron(np.eye(L), np.ones((1, N_E)))",
+        "np.kron(np.ones((1, N_E)), np.eye(L))",
         DYNAMIC_LOOPS,
     ),
     Fault(

@@ -21,6 +21,22 @@ JOINT = "test_joint_training.py::test_the_loss_of_a_batch_is_the_joint_one_of_it
 
 RECURRENT = (
     Fault(
+        "oracle: input gate",
+        "the forget gate lets the oracle's update in",
+        "reference.recurrent:lstm",
+        "f * c + i * g",
+        "f * c + f * g",
+        "test_oracle_recurrent.py::test_the_lstm_is_the_one_that_pytorch_has",
+    ),
+    Fault(
+        "oracle: read-only gate",
+        "the input gate lets through what the oracle's read-only unit reads",
+        "reference.recurrent:read_only_memory_cell",
+        "r * read",
+        "i * read",
+        "test_oracle_recurrent.py::test_the_cell_grows_by_the_gate_times_what_is_read",
+    ),
+    Fault(
         "gates in another order",
         "the forget gate and the output gate change places",
         f"{CELL}:cell",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.equations import WITHOUT_COUNTERPART
+from benchmarks.equations import WITHOUT_COUNTERPART, notes
 from benchmarks.records import Record
 from benchmarks.report.document import (
     Block,
@@ -22,7 +22,6 @@ from benchmarks.verify.tolerances import (
     ULPS,
 )
 from reference.equations import PAPERS
-from reference.errata import ERRATA
 
 
 def coverage(records: Sequence[Record]) -> Section:
@@ -53,12 +52,13 @@ def coverage(records: Sequence[Record]) -> Section:
             if entries:
                 blocks.append(_equation_table(r["what"]["paper"], entries))
         blocks.append(provenance(made))
-    errata = [[e.paper, e.where, e.printed, e.taken, e.why] for e in ERRATA]
+    columns = ("paper", "where", "kind", "printed", "taken", "why")
+    errata: list[list[Cell]] = [[note[column] for column in columns] for note in notes()]
     blocks.append(
         Table(
             "errata",
-            "Errata: where print and sense differ",
-            ("paper", "where", "printed", "taken", "why"),
+            "Errata, and decisions where the print leaves something open",
+            columns,
             errata,
             folded=True,
         )
