@@ -72,7 +72,7 @@ COUNTERPARTS: dict[Key, str] = {
     ("lstm_readonly", 15): "torch_impl.training.objectives.cross_entropy",
     ("lstm_readonly", 16): "torch_impl.recurrent.cell.cell",
     ("lstm_readonly", 17): "torch_impl.recurrent.cell.cell",
-    ("lstm_readonly", "gradient clipping"): "torch_impl.training.optimization.clip_gradients",
+    ("lstm_readonly", "gradient clipping"): "torch_impl.training.optimisation.clip_gradients",
     ("middle_out", 1): "torch_impl.middle_out.step",
     ("middle_out", 2): "torch_impl.middle_out.attend",
     ("middle_out", 3): "torch_impl.middle_out.attend",

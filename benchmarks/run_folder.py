@@ -12,8 +12,8 @@ from typing import Any
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, read_json, write_atomically
-from torch_impl.checkpoints import files as checkpoints
-from torch_impl.checkpoints.files import Checkpoint, CheckpointError
+from torch_impl.checkpoints import checkpoint as checkpoints
+from torch_impl.checkpoints.checkpoint import Checkpoint, CheckpointError
 from torch_impl.models import AnyCaptioner
 
 # more epochs of the same training is the same training, and so is one computed otherwise

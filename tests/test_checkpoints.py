@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from torch_impl.checkpoints import files as checkpoints
-from torch_impl.checkpoints.files import CheckpointError
+from torch_impl.checkpoints import checkpoint as checkpoints
+from torch_impl.checkpoints.checkpoint import CheckpointError
 from torch_impl.models import Captioner, Configuration
 
 CONFIGURATION = Configuration(

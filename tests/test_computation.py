@@ -25,11 +25,10 @@ from tests.support.parity import (
     gradients,
 )
 from tests.support.training import CONFIGURATION, RECIPE, numbers
-from torch_impl.checkpoints.files import CheckpointError, load, save
+from torch_impl.checkpoints.checkpoint import CheckpointError, load, save
 from torch_impl.cider import CiderD
 from torch_impl.models import Captioner
-from torch_impl.training.computation import Computation
-from torch_impl.training.objective_training import (
+from torch_impl.training import (
     Batch,
     CrossEntropyTraining,
     Images,
@@ -37,7 +36,8 @@ from torch_impl.training.objective_training import (
     SelfCriticalTraining,
     data_generator,
 )
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.computation import Computation
+from torch_impl.training.optimisation import Optimisation
 
 PLAIN = replace(RECIPE, dropout=0.0)
 STILL = replace(CONFIGURATION, dropout=0.0)
@@ -88,7 +88,7 @@ def training(
     seed: int = 0,
     dtype: Any = torch.float64,
     implementation: str = "auto",
-    recipe: Recipe = PLAIN,
+    recipe: Optimisation = PLAIN,
 ) -> CrossEntropyTraining | SelfCriticalTraining:
     with torch.random.fork_rng():
         torch.manual_seed(seed)

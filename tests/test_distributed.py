@@ -33,17 +33,17 @@ from benchmarks.training.setup import cider_d
 from benchmarks.verify.tolerances import PROCESSES, assert_close
 from tests.support.runs import RATES, SHORT, SIZES
 from tests.support.training import CONFIGURATION, RECIPE, numbers
-from torch_impl.checkpoints import files as checkpoints
+from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.models import Captioner
-from torch_impl.training import distributed
-from torch_impl.training.computation import Computation
-from torch_impl.training.distributed import Processes, ProcessesError
-from torch_impl.training.objective_training import (
+from torch_impl.training import (
     CrossEntropyTraining,
     Images,
     SelfCriticalTraining,
+    distributed,
 )
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.computation import Computation
+from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
+from torch_impl.training.optimisation import Optimisation
 
 WORDS = ("a", "big", "red", "star", "and", "blue", "boxes")
 OBJECTIVES = ("cross_entropy", "self_critical")
@@ -83,13 +83,13 @@ class Precise:
 
 
 def training(
-    processes: Processes,
+    process_group: ProcessGroup,
     objective: str,
     seed: int = 0,
     *,
     ragged: bool = True,
     accumulate: int = 1,
-    recipe: Recipe = PLAIN,
+    recipe: Optimisation = PLAIN,
     dtype: torch.dtype = torch.float64,
 ) -> CrossEntropyTraining | SelfCriticalTraining:
     """Of a small model; five images a batch, so that the second of an epoch has but three."""
@@ -101,75 +101,77 @@ def training(
     given: dict[str, Any] = {
         "seed": seed,
         "computation": Computation(accumulate),
-        "processes": processes,
+        "process_group": process_group,
     }
     if objective == "self_critical":
-        images = ImageBatches(split, 4 if not ragged else 7, seed=seed, processes=processes)
+        images = ImageBatches(split, 4 if not ragged else 7, seed=seed, process_group=process_group)
         reward = cider_d(split, vocabulary)
         return SelfCriticalTraining(
             model, Precise(images, dtype), recipe, reward, max_length=7, **given
         )
-    size = {"captions_per_image": 2, "max_length": 9, "seed": seed, "processes": processes}
+    size = {"captions_per_image": 2, "max_length": 9, "seed": seed, "process_group": process_group}
     captions = CaptionBatches(split, vocabulary, 8 if not ragged else 14, **size)
     # without dropout nothing but the samples of captions is drawn
     sampling = (lambda step: 0.5) if recipe.dropout else None
     return CrossEntropyTraining(model, Precise(captions, dtype), recipe, sampling=sampling, **given)
 
 
-def trained(processes: Processes, objective: str, epochs: int = 2, **options: Any) -> Any:
+def trained(process_group: ProcessGroup, objective: str, epochs: int = 2, **options: Any) -> Any:
     """The numbers of every step, the last gradients, and the weights."""
-    one = training(processes, objective, **options)
+    one = training(process_group, objective, **options)
     found = [numbers(step) for step in one.run(epochs)]
     gradients = {n: p.grad.numpy() for n, p in one.model.named_parameters() if p.grad is not None}
     return found, gradients, {n: w.numpy() for n, w in one.model.state_dict().items()}
 
 
-def halved(processes: Processes, objective: str, kill: int, path: Path, **options: Any) -> Numbers:
+def halved(
+    process_group: ProcessGroup, objective: str, kill: int, path: Path, **options: Any
+) -> Numbers:
     """The numbers of the first ``kill`` steps, after which the first process saves."""
-    one = training(processes, objective, **options)
+    one = training(process_group, objective, **options)
     found = [numbers(step) for step in itertools.islice(one.run(2), kill)]
-    if processes.first:
+    if process_group.is_main:
         checkpoints.save(path, one.model, one.state_dict())
     return found
 
 
-def resumed(processes: Processes, objective: str, path: Path, **options: Any) -> Any:
-    one, checkpoint = training(processes, objective, **options), checkpoints.load(path)
+def resumed(process_group: ProcessGroup, objective: str, path: Path, **options: Any) -> Any:
+    one, checkpoint = training(process_group, objective, **options), checkpoints.load(path)
     one.load_state_dict(checkpoint.weights, checkpoint.state)
     found = [numbers(step) for step in one.run(2)]
     return found, {n: w.numpy() for n, w in one.model.state_dict().items()}
 
 
-def summed(processes: Processes) -> list[Any]:
+def summed(process_group: ProcessGroup) -> list[Any]:
     """Gradients of which some are in some processes only."""
     having = ((), (0,), (0, 1), (2,))
     parameters = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(4)]
     for i, parameter in enumerate(parameters):
-        if processes.rank in having[i]:
-            parameter.grad = torch.full((2, 2), 10.0**processes.rank)
-    processes.sum_gradients(parameters)
+        if process_group.rank in having[i]:
+            parameter.grad = torch.full((2, 2), 10.0**process_group.rank)
+    process_group.all_reduce_gradients(parameters)
     return [None if p.grad is None else p.grad.tolist() for p in parameters]
 
 
-def unequal(processes: Processes) -> str:
+def unequal(process_group: ProcessGroup) -> str:
     """What a process whose weights differ makes of the job; who says so; and what is heard then."""
-    one = training(processes, "cross_entropy", seed=processes.rank // 2)
+    one = training(process_group, "cross_entropy", seed=process_group.rank // 2)
     try:
         next(one.run(1))
-    except ProcessesError as error:
+    except ProcessGroupError as error:
         return str(error)
     return "trained"
 
 
-def said(processes: Processes) -> bool:
-    return processes.speaks()
+def said(process_group: ProcessGroup) -> bool:
+    return process_group.elect_reporter()
 
 
-def commanded(processes: Processes, port: int, words: list[str]) -> tuple[int, str, str]:
+def commanded(process_group: ProcessGroup, port: int, words: list[str]) -> tuple[int, str, str]:
     """The command line as ``torchrun`` starts it."""
     os.environ.update(
-        WORLD_SIZE=str(processes.size),
-        RANK=str(processes.rank),
+        WORLD_SIZE=str(process_group.world_size),
+        RANK=str(process_group.rank),
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
         TORCHELASTIC_USE_AGENT_STORE="True",
@@ -189,10 +191,10 @@ def _process(
     torch.set_num_threads(1)
     words, options = given
     if function is commanded:
-        answer.send(commanded(Processes(rank, size), *words))
+        answer.send(commanded(ProcessGroup(rank, size), *words))
         return
-    with distributed.joined(dist.FileStore(place, size), rank, size) as processes:
-        answer.send(function(processes, *words, **options))
+    with distributed.join_process_group(dist.FileStore(place, size), rank, size) as process_group:
+        answer.send(function(process_group, *words, **options))
 
 
 @pytest.fixture(scope="module")
@@ -245,10 +247,10 @@ def assert_same_weights(found: Weights, expected: Weights) -> None:
 
 @given(items=st.lists(st.integers()), size=st.integers(1, 9))
 def test_shares_in_turn_are_the_items_and_nearly_equal(items: list[int], size: int) -> None:
-    shares = [Processes(rank, size).share(items) for rank in range(size)]
+    shares = [ProcessGroup(rank, size).shard(items) for rank in range(size)]
     assert list(itertools.chain(*shares)) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert Processes().share(items) == items
+    assert ProcessGroup().shard(items) == items
 
 
 @given(seed=st.integers(0, 99), size=st.integers(1, 9), start=st.integers(0, 2))
@@ -257,9 +259,11 @@ def test_shares_of_a_batch_are_the_batch_whatever_their_number(
 ) -> None:
     split, vocabulary = split_of(seed, ragged=True), Vocabulary(WORDS)
 
-    def batches(processes: Processes) -> tuple[CaptionBatches, ImageBatches]:
-        of = CaptionBatches(split, vocabulary, 6, max_length=9, seed=seed, processes=processes)
-        return of, ImageBatches(split, 3, seed=seed, processes=processes)
+    def batches(process_group: ProcessGroup) -> tuple[CaptionBatches, ImageBatches]:
+        of = CaptionBatches(
+            split, vocabulary, 6, max_length=9, seed=seed, process_group=process_group
+        )
+        return of, ImageBatches(split, 3, seed=seed, process_group=process_group)
 
     def images(batch: Any) -> list[list[float]]:
         rows = zip(batch.features, batch.lengths.int().tolist(), strict=True)
@@ -271,7 +275,7 @@ def test_shares_of_a_batch_are_the_batch_whatever_their_number(
         own = zip(batch.tokens.tolist(), batch.images.int().tolist(), strict=True)
         return [([t for t in tokens if t], images(batch)[image]) for tokens, image in own]
 
-    alone, shared = batches(Processes()), [batches(Processes(r, size)) for r in range(size)]
+    alone, shared = batches(ProcessGroup()), [batches(ProcessGroup(r, size)) for r in range(size)]
     for whole, *shares in zip(alone, *shared, strict=True):
         assert {len(share) for share in shares} == {len(whole)}
         for position, batch in enumerate(whole.epoch(1, start), start):
@@ -291,7 +295,7 @@ def test_processes_take_the_steps_of_one(
 ) -> None:
     """Of ragged batches, the second of which leaves all processes but one without an image."""
     of_all = together(size, trained, objective, seed=seed, accumulate=accumulate)
-    expected, gradients, weights = trained(Processes(), objective, seed=seed)
+    expected, gradients, weights = trained(ProcessGroup(), objective, seed=seed)
     assert any(gradient.any() for gradient in gradients.values())
     for found, of_process, updated in of_all:
         assert_equal_steps(found, expected)
@@ -307,8 +311,8 @@ def test_processes_draw_as_the_parts_of_one(together: Any, objective: str, accum
     """Dropout and scheduled sampling; of equal images, as a part is padded for its own."""
     options: dict[str, Any] = {"recipe": RECIPE, "ragged": False}
     (found, *_), _ = together(2, trained, objective, accumulate=accumulate, **options)
-    in_parts, *_ = trained(Processes(), objective, accumulate=2 * accumulate, **options)
-    whole, *_ = trained(Processes(), objective, **options)
+    in_parts, *_ = trained(ProcessGroup(), objective, accumulate=2 * accumulate, **options)
+    whole, *_ = trained(ProcessGroup(), objective, **options)
     assert_equal_steps(found, in_parts)
     assert found[0][3] != pytest.approx(whole[0][3]), "each part has masks of its own"
 
@@ -319,13 +323,13 @@ def test_float32_parameters_of_two_processes_are_those_of_one(
 ) -> None:
     options = {"epochs": 4, "dtype": torch.float32, "recipe": replace(PLAIN, algorithm=algorithm)}
     (_, _, found), _ = together(2, trained, "cross_entropy", **options)
-    _, _, expected = trained(Processes(), "cross_entropy", **options)
+    _, _, expected = trained(ProcessGroup(), "cross_entropy", **options)
     assert_same_weights(found, expected)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_what_two_began_one_and_three_end(together: Any, tmp_path: Path, objective: str) -> None:
-    expected, _, weights = trained(Processes(), objective)
+    expected, _, weights = trained(ProcessGroup(), objective)
     path = tmp_path / "last.safetensors"
     begun, _ = together(2, halved, objective, 3, path)
     for size in (1, 3):
@@ -341,9 +345,9 @@ def test_gradients_are_summed_where_any_process_has_one(together: Any) -> None:
 
 def test_a_process_with_other_weights_is_named_by_all_and_one_speaks(together: Any) -> None:
     for found in together(3, unequal):
-        assert "process 2 of 3 has other weights than process 0" in found
+        assert "rank 2 of 3 has other weights than rank 0" in found
     assert together(3, said) == [True, False, False]
-    assert Processes().speaks()
+    assert ProcessGroup().elect_reporter()
 
 
 def test_a_job_that_cannot_be_joined_is_one_line(
@@ -353,7 +357,7 @@ def test_a_job_that_cannot_be_joined_is_one_line(
     monkeypatch.delenv("RANK", raising=False)
     assert cli.main(["train", "--scenes", "--out", "nowhere"]) == cli.EXIT_BAD_INPUT
     error = capsys.readouterr().err
-    assert "no job of several processes can be joined" in error
+    assert "cannot join the process group" in error
     assert error.count("\n") == 1
 
 
@@ -429,7 +433,7 @@ def test_a_recipe_of_several_steps_goes_from_each_to_the_next(
 KILLED = f"""
 import os, signal, sys
 from benchmarks.cli import main as cli
-from torch_impl.training import objective_training as training
+from torch_impl.training import cross_entropy as training
 
 objective, calls = training.cross_entropy, iter(range({STEPS}))
 
@@ -461,7 +465,7 @@ def test_a_killed_process_ends_the_job_in_one_line_and_one_goes_on(
     assert ended.returncode != 0
     lines = [line for line in ended.stderr.splitlines() if line.startswith("captionbench: error")]
     assert len(lines) == 1, ended.stderr
-    assert "process 0 of 2 " in lines[0]
+    assert "rank 0 of 2 " in lines[0]
     assert f"{folder.path}: --resume goes on" in lines[0]
     # torchrun's own report is of its process, none is of ours
     assert "benchmarks/" not in ended.stderr

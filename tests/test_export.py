@@ -261,7 +261,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     install = "expected the extra: pip install 'captionbench[export]'"
     with monkeypatch.context() as patch:
-        patch.delitem(sys.modules, "torch_impl.checkpoints.export_scalars", raising=False)
+        patch.delitem(sys.modules, "torch_impl.checkpoints.onnx_scalars", raising=False)
         patch.setitem(sys.modules, "onnxscript", None)
         words = ["--checkpoint", run, "--out", tmp_path / "onnx"]
         assert install in refused(capsys, "export", *words)

@@ -13,9 +13,9 @@ from benchmarks.verify.tolerances import assert_close
 from tests.support.covers import covers
 from tests.support.training import RECIPE, RandomBatches, numbers
 from torch_impl import models
-from torch_impl.checkpoints import files as checkpoints
+from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
-from torch_impl.training.objective_training import CrossEntropyTraining
+from torch_impl.training import CrossEntropyTraining
 
 Fields = dict[str, Any]
 

@@ -34,7 +34,7 @@ from tests.support.parity import (
     numpy,
     tensor,
 )
-from torch_impl.checkpoints import files as checkpoints
+from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.decoding import search as decoding
 from torch_impl.middle_out.operator import (
     SELF_ATTENTION,

@@ -256,7 +256,7 @@ def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint
         return terms(loss * (torch.nan if next(calls) == 2 else 1), reward)
 
     with monkeypatch.context() as patch:
-        patch.setattr("torch_impl.training.objective_training.Terms", spoiled)
+        patch.setattr("torch_impl.training.self_critical.Terms", spoiled)
         assert main(*TRAIN, "--out", folder, "--steps", "C") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "loss is nan at step 3 (epoch 2, batch 1), images " in error

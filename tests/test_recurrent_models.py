@@ -38,7 +38,7 @@ from tests.support.recurrent_parity import (
     through_the_oracle,
 )
 from torch_impl import models
-from torch_impl.checkpoints import files as checkpoints
+from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.decoding import search as decoding
 from torch_impl.models import RecurrentCaptioner, RecurrentConfiguration, SequenceClassifier
 from torch_impl.recurrent import LSTM, AttentiveLSTM

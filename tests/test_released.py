@@ -41,8 +41,8 @@ from tests.support.released_weights import (
     inputs,
     released,
 )
-from torch_impl.checkpoints import files as checkpoints
-from torch_impl.checkpoints.files import load_released
+from torch_impl.checkpoints import checkpoint as checkpoints
+from torch_impl.checkpoints.checkpoint import load_released
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import EndToEnd, ExpansionNet
 

@@ -24,8 +24,8 @@ from tests.support.released_weights import (
     inputs,
     released,
 )
-from torch_impl.checkpoints import files as checkpoints
-from torch_impl.checkpoints.files import CheckpointError, load_released
+from torch_impl.checkpoints import checkpoint as checkpoints
+from torch_impl.checkpoints.checkpoint import CheckpointError, load_released
 
 
 @settings(max_examples=10)

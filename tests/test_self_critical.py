@@ -19,8 +19,8 @@ from reference import cider, objectives
 from tests.support.parity import load, numpy, tensor
 from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration
-from torch_impl.training.objective_training import Images, SelfCriticalTraining
-from torch_impl.training.optimization import RECIPES
+from torch_impl.training import Images, SelfCriticalTraining
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 from torch_impl.training.self_critical import SelfCritical, self_critical
 
 
@@ -139,7 +139,7 @@ def test_training_raises_the_reward_of_its_samples() -> None:
     reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
     torch.manual_seed(0)
     model = Captioner(Configuration(**sizes, **layers, **mixers, **reductions))
-    recipe = replace(RECIPES["v2-as-run"], lr=1e-2, warmup=0, anneal=1.0)
+    recipe = replace(OPTIMISATION_PRESETS["v2-as-run"], lr=1e-2, warmup=0, anneal=1.0)
     run = SelfCriticalTraining(model, SameImages(), recipe, CiderD(references), max_length=6)
     rewards = [step.reward or 0.0 for step in run.run(1)]
     assert np.mean(rewards[:10]) < 1
@@ -150,7 +150,7 @@ def test_a_training_that_cannot_be_is_named() -> None:
     model = Captioner(
         Configuration(9, 4, "attention", "attention", "norm", "norm", d_model=8, num_heads=2)
     )
-    given = model, SameImages(), RECIPES["v2-as-run"], CiderD([[[2]]])
+    given = model, SameImages(), OPTIMISATION_PRESETS["v2-as-run"], CiderD([[[2]]])
     bad: list[tuple[dict[str, Any], str]] = [
         ({"num_samples": 0}, "num_samples is 0, expected at least 1"),
         ({"num_samples": 1}, "at least 2 samples"),

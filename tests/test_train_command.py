@@ -32,8 +32,8 @@ from tests.support.runs import (
     log_of,
     main,
 )
-from torch_impl.checkpoints import files as checkpoints
-from torch_impl.training import objective_training as training
+from torch_impl.checkpoints import checkpoint as checkpoints
+from torch_impl.training import cross_entropy as training
 
 DATA = ["--scenes", "12,4,3"]
 SHORT = ["--epochs", 3, "--batch-size", 20, "--warm-up", 4, "--log-every", 2]

@@ -15,15 +15,15 @@ from tests.support.training import (
     RandomBatches,
     numbers,
 )
-from torch_impl.checkpoints.files import CheckpointError, load, save
+from torch_impl.checkpoints.checkpoint import CheckpointError, load, save
 from torch_impl.models import Captioner
-from torch_impl.training.objective_training import (
+from torch_impl.training import (
     Batch,
     CrossEntropyTraining,
     NonFiniteError,
     data_generator,
 )
-from torch_impl.training.optimization import ALGORITHMS
+from torch_impl.training.optimisation import ALGORITHMS
 
 
 def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURATION):

@@ -30,7 +30,7 @@ from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import AnyCaptioner
 from torch_impl.training import distributed
 from torch_impl.training.computation import PRECISIONS, Computation
-from torch_impl.training.distributed import Processes, ProcessesError
+from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
 
 PresetT = TypeVar("PresetT")
 
@@ -144,26 +144,29 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: bad input, by name; a process has ended.
     """
     try:
-        with distributed.started(arguments.device) as processes, ExitStack() as silent:
-            if not processes.first:
+        with (
+            distributed.init_process_group(arguments.device) as process_group,
+            ExitStack() as silent,
+        ):
+            if not process_group.is_main:
                 nobody = silent.enter_context(Path(os.devnull).open("w"))
                 silent.enter_context(redirect_stdout(nobody))
                 silent.enter_context(redirect_stderr(nobody))
             try:
-                return _run(arguments, processes)
-            except (InputError, ProcessesError):
-                if not processes.speaks():
+                return _run(arguments, process_group)
+            except (InputError, ProcessGroupError):
+                if not process_group.elect_reporter():
                     sys.exit(EXIT_BAD_INPUT)
                 raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{arguments.out}: {_GOES_ON}") from None
-    except ProcessesError as error:
+    except ProcessGroupError as error:
         raise InputError(
             f"{error}; {arguments.out}: {_GOES_ON}, with any number of processes"
         ) from error
 
 
-def _run(arguments: argparse.Namespace, processes: Processes) -> int:
+def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     if not 0 <= arguments.seed < 2**63:
         raise InputError(f"--seed is {arguments.seed}, expected 0 to 2^63 - 1")
     if arguments.log_every < 1:
@@ -172,9 +175,9 @@ def _run(arguments: argparse.Namespace, processes: Processes) -> int:
         raise InputError(f"--minutes is {arguments.minutes}, expected more than 0")
     if not arguments.checkpoint_seconds >= 0:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
-    check_device(processes.device)
+    check_device(process_group.device)
     if arguments.recipe:
-        return _recipe(arguments, processes)
+        return _recipe(arguments, process_group)
     for name in ("steps", "backbone", "images"):
         if getattr(arguments, name):
             raise InputError(f"--{name} goes with --recipe")
@@ -191,14 +194,14 @@ def _run(arguments: argparse.Namespace, processes: Processes) -> int:
         initial=initial.state_dict() if initial else None,
         resume=arguments.resume,
         minutes=arguments.minutes,
-        **_options(arguments, processes),
+        **_options(arguments, process_group),
     )
     state = "all epochs done" if result.finished else "time is up, --resume goes on"
     print(f"{arguments.out}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
     return 0
 
 
-def _recipe(arguments: argparse.Namespace, processes: Processes) -> int:
+def _recipe(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     """Take a recipe's steps, and say of each how its best validation scored."""
     presets = RECIPES[arguments.recipe]
     preset = _preset(presets, "scenes" if arguments.scenes else "as-run", arguments.preset)
@@ -226,7 +229,7 @@ def _recipe(arguments: argparse.Namespace, processes: Processes) -> int:
         initial=_initial(arguments.initial, data),
         resume=arguments.resume,
         minutes=arguments.minutes,
-        **_options(arguments, processes),
+        **_options(arguments, process_group),
     )
     for name, result in results.items():
         best, seconds = verdict(result.best), result.seconds
@@ -300,11 +303,11 @@ def _model(arguments: argparse.Namespace) -> dict[str, Any]:
     return _given(arguments, {name: name for name in fields + layers})
 
 
-def _options(arguments: argparse.Namespace, processes: Processes) -> dict[str, Any]:
+def _options(arguments: argparse.Namespace, process_group: ProcessGroup) -> dict[str, Any]:
     """What changes no number, or by rounding alone."""
     return {
-        "device": processes.device,
-        "processes": processes,
+        "device": process_group.device,
+        "process_group": process_group,
         "computation": _computation(arguments),
         "log_every": arguments.log_every,
         "checkpoint_seconds": arguments.checkpoint_seconds,

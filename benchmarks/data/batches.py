@@ -22,8 +22,8 @@ from benchmarks.data.pixels import Pixels
 from benchmarks.data.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
-from torch_impl.training.distributed import Processes
-from torch_impl.training.objective_training import Batch, Images, data_generator
+from torch_impl.training import Batch, Images, data_generator
+from torch_impl.training.distributed import ProcessGroup
 
 Item = TypeVar("Item")
 Group = tuple[int, list[list[int]]]
@@ -48,7 +48,7 @@ class CaptionBatches:
             not; longer ones are cut.
         seed: of the order.
         window: batches that are sorted together; 1 sorts nothing.
-        processes: those that share each batch; all else is the same whatever their number.
+        process_group: those that share each batch; all else is the same whatever their number.
 
     Raises:
         InputError: the split has no captions, or a size is below 1.
@@ -64,7 +64,7 @@ class CaptionBatches:
         max_length: int,
         seed: int = 0,
         window: int = 20,
-        processes: Processes = Processes(),  # noqa: B008 - alone
+        process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     ) -> None:
         """Tokenise every caption once, unless the split has the tokens that are learned."""
         for name, value in (
@@ -79,7 +79,7 @@ class CaptionBatches:
         self._groups_per_batch = max(1, batch_size // captions_per_image)
         self._captions_per_image = captions_per_image
         self._window = window
-        self._processes = processes
+        self._process_group = process_group
         self._tokens = {
             image: split.learned[image]
             if split.learned is not None
@@ -137,7 +137,7 @@ class CaptionBatches:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def _collate(self, batch: list[Group]) -> Batch:
-        groups = self._processes.share(batch)
+        groups = self._process_group.shard(batch)
         if not groups:
             return Batch(*(torch.empty(0) for _ in Batch._fields))
         features, lengths = padded_features(self.split.features, [image for image, _ in groups])
@@ -159,7 +159,7 @@ class ImageBatches:
         split: images, references, features.
         batch_size: images a batch.
         seed: of the order.
-        processes: as of `CaptionBatches`.
+        process_group: as of `CaptionBatches`.
 
     Raises:
         InputError: the split has no captions, or the size is below 1.
@@ -171,7 +171,7 @@ class ImageBatches:
         batch_size: int,
         *,
         seed: int = 0,
-        processes: Processes = Processes(),  # noqa: B008 - alone
+        process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     ) -> None:
         """Find the images."""
         if batch_size < 1:
@@ -181,7 +181,7 @@ class ImageBatches:
         self.split = split
         self.seed = seed
         self._batch_size = batch_size
-        self._processes = processes
+        self._process_group = process_group
         self.captioned = captioned(split)
 
     def __len__(self) -> int:
@@ -207,7 +207,7 @@ class ImageBatches:
         return list(chunks(order.tolist(), self._batch_size))
 
     def _collate(self, batch: Sequence[int]) -> Images:
-        places = self._processes.share(batch)
+        places = self._process_group.shard(batch)
         if not places:
             return Images(*(torch.empty(0) for _ in Images._fields))
         image_ids = [self.captioned[place] for place in places]

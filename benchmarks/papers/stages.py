@@ -22,7 +22,7 @@ from benchmarks.training.fit import Result, fit
 from benchmarks.training.presets import Settings
 from torch_impl.models import AnyCaptioner, AnyConfiguration
 from torch_impl.training.objectives import cross_entropy
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.optimisation import Optimisation
 
 
 def folder_of(place: Place, what: str) -> Path:
@@ -61,9 +61,9 @@ def flickr8k_reduced(place: Place) -> CaptionData:
     return replace(data, name=f"{data.name}, reduced sizes")
 
 
-def one_rate(lr: float, epochs: int, batch_size: int) -> Recipe:
+def one_rate(lr: float, epochs: int, batch_size: int) -> Optimisation:
     """Adam at one rate without regularisers, as ARNet and Middle-Out train."""
-    return Recipe(
+    return Optimisation(
         lr=lr,
         warmup=0,
         schedule="linear",

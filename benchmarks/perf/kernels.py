@@ -38,7 +38,7 @@ from torch.utils.flop_counter import flop_registry
 
 from benchmarks.perf.cases.case import COMPILED, Case
 from torch_impl.kernels import support
-from torch_impl.training import optimization
+from torch_impl.training import optimisation
 
 ALLOCATIONS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 LOOK_UPS = ("embedding", "gather", "index", "index_select")
@@ -173,7 +173,7 @@ def _without_numbers(cuda: bool) -> Iterator[None]:
             mock.patch.object(nn.Module, "to", lambda module, *_, **__: module),
             mock.patch.object(FakeTensor, "tolist", to_list),
             # RAdam updates nothing in its first steps, whose number is no function of the shapes
-            mock.patch.object(optimization, "rectification", lambda *_: 1.0),
+            mock.patch.object(optimisation, "rectification", lambda *_: 1.0),
             FakeTensorMode(),
         ):
             stack.enter_context(context)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
-from torch_impl.checkpoints.files import CheckpointError
+from torch_impl.checkpoints.checkpoint import CheckpointError
 from torch_impl.checkpoints.released import load_released
 from torch_impl.models import EndToEnd
 

@@ -29,9 +29,9 @@ from torch_impl.models import (
     Configuration,
     build,
 )
+from torch_impl.training import NonFiniteError, Step
 from torch_impl.training.computation import Computation
-from torch_impl.training.distributed import Processes
-from torch_impl.training.objective_training import NonFiniteError, Step
+from torch_impl.training.distributed import ProcessGroup
 
 NAMED = 8
 """Images of a batch whose loss is not finite that are named."""
@@ -63,12 +63,12 @@ class _Fit:
         seed: int,
         folder: RunFolder | None,
         computation: Computation,
-        processes: Processes,
+        process_group: ProcessGroup,
     ) -> None:
         self.data, self.settings, self.folder = data, settings, folder
-        self.processes, self.compiled = processes, computation.compile
+        self.process_group, self.compiled = process_group, computation.compile
         self.training, self.batches = setup.training(
-            data, model, settings, seed, computation, processes
+            data, model, settings, seed, computation, process_group
         )
         self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
         self.history: list[dict[str, Any]] = []
@@ -111,14 +111,14 @@ class _Fit:
                 "learning_rate": last.learning_rate,
                 "captions_per_second": sum(step.captions for step in steps) / seconds,
                 "waiting_share": sum(step.waited for step in steps) / seconds,
-                "processes": self.processes.size,
+                "processes": self.process_group.world_size,
                 "seconds": self.seconds,
             }
         )
 
     def validate(self) -> None:
         """The first process alone."""
-        if not self.processes.first:
+        if not self.process_group.is_main:
             return
         model, metric, began = self.training.model, self.settings.metric, time.perf_counter()
         try:
@@ -203,7 +203,7 @@ class _Fit:
         last = None
         if self.folder and self.folder.last.exists():
             last = run_folder.load(self.folder.last)
-        last = self.processes.broadcast(last)
+        last = self.process_group.broadcast(last)
         if last:
             try:
                 self.training.load_state_dict(last.weights, last.state["training"], str(last.path))
@@ -239,7 +239,7 @@ def fit(
     log_every: int = 50,
     checkpoint_seconds: float = 60,
     progress: bool = False,
-    processes: Processes = Processes(),  # noqa: B008 - alone
+    process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
 ) -> Result:
     """Train a captioner on the "train" split of ``data``, choosing by a metric on `chosen_by`'s.
 
@@ -264,12 +264,12 @@ def fit(
         log_every: steps from one record to the next; an epoch's last step has one too.
         checkpoint_seconds: between two checkpoints within an epoch.
         progress: show a bar on stderr.
-        processes: those that train together; the first alone validates and keeps the run, what it
-            found is every one's result.
+        process_group: the ranks that train together; rank 0 validates and writes the run, and its
+            result is broadcast.
 
     Raises:
         InputError: data, sizes or a folder that do not fit; a loss that is not finite.
-        ProcessesError: a process has ended, or has other weights.
+        ProcessGroupError: a process has ended, or has other weights.
     """
     for name in ("train", chosen_by(data)):
         data_options.split(data, name)
@@ -284,8 +284,8 @@ def fit(
         except CheckpointError as error:
             raise InputError(str(error)) from error
     model.to(device)
-    folder = RunFolder(out) if out and processes.first else None
-    run = _Fit(data, model, settings, seed, folder, computation, processes)
+    folder = RunFolder(out) if out and process_group.is_main else None
+    run = _Fit(data, model, settings, seed, folder, computation, process_group)
     if folder:
         folder.prepare(
             {
@@ -301,9 +301,9 @@ def fit(
             data.vocabulary,
             resume,
         )
-    if processes.broadcast(resume):
+    if process_group.broadcast(resume):
         run.resume()
-    shown = progress and processes.first
+    shown = progress and process_group.is_main
     try:
         if not run.training.step and not run.history:
             run.log_cut(shown)
@@ -321,9 +321,9 @@ def fit(
     if folder and finished:
         folder.prove()
     found = run.history, run.best, run.seconds
-    history, best, seconds = processes.broadcast(found)
+    history, best, seconds = process_group.broadcast(found)
     model.load_state_dict(
-        processes.broadcast({name: weight.cpu() for name, weight in run.best_weights.items()})
+        process_group.broadcast({name: weight.cpu() for name, weight in run.best_weights.items()})
     )
     return Result(model.eval(), history, best, seconds, finished)
 
@@ -332,10 +332,10 @@ def _train(
     run: _Fit, minutes: float | None, log_every: int, checkpoint_seconds: float, progress: bool
 ) -> bool:
     """Train to the end, or until the time is up: whether all epochs were done."""
-    training, settings, processes = run.training, run.settings, run.processes
+    training, settings, process_group = run.training, run.settings, run.process_group
     epochs, per_epoch = settings.recipe.epochs, len(run.batches)
     budget = math.inf if minutes is None else 60 * minutes
-    if processes.broadcast(run.seconds >= budget and bool(run.best)):
+    if process_group.broadcast(run.seconds >= budget and bool(run.best)):
         return training.epoch >= epochs
     idle = settings.recipe.idle_updates
     if progress and epochs * per_epoch <= idle:
@@ -368,7 +368,7 @@ def _train(
             # no time left, or at an epoch's end not enough for another
             time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
             if minutes is not None:
-                time_is_up = processes.broadcast(time_is_up)
+                time_is_up = process_group.broadcast(time_is_up)
             if step.position % log_every == 0 or ends_epoch or time_is_up:
                 run.log_steps()
                 bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"], refresh=False)

@@ -14,7 +14,7 @@ from benchmarks.errors import InputError
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Configuration
 from torch_impl.training.objectives import BASELINES
-from torch_impl.training.optimization import RECIPES, Recipe
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS, Optimisation
 
 OBJECTIVES = ("cross_entropy", "self_critical")
 
@@ -45,7 +45,7 @@ class Settings:
             unknown name.
     """
 
-    recipe: Recipe
+    recipe: Optimisation
     captions_per_image: int = 1
     window: int = 20
     validate_every: int = 1
@@ -103,7 +103,7 @@ PRESETS = {
     "scenes": Preset(
         Settings(
             replace(
-                RECIPES["v2-as-run"],
+                OPTIMISATION_PRESETS["v2-as-run"],
                 lr=1e-3,
                 warmup=50,
                 schedule="linear",
@@ -122,7 +122,7 @@ PRESETS = {
     "few": Preset(
         Settings(
             replace(
-                RECIPES["v2-as-run"],
+                OPTIMISATION_PRESETS["v2-as-run"],
                 lr=1e-3,
                 warmup=20,
                 schedule="linear",
@@ -139,7 +139,7 @@ PRESETS = {
     "flickr8k": Preset(
         Settings(
             replace(
-                RECIPES["v2-as-run"],
+                OPTIMISATION_PRESETS["v2-as-run"],
                 lr=5e-4,
                 warmup=200,
                 epochs=8,
@@ -168,7 +168,9 @@ def reduction(mixer: str) -> str:
     return "norm" if Mixer.parse(mixer).attends else "linear"
 
 
-def configuration(data: CaptionData, recipe: Recipe, model: Mapping[str, Any]) -> Configuration:
+def configuration(
+    data: CaptionData, recipe: Optimisation, model: Mapping[str, Any]
+) -> Configuration:
     """The model for ``data``: ``model`` names what differs from ``Configuration``'s defaults.
 
     Raises:

@@ -1,7 +1,7 @@
 """The papers' trainings, step by step, as data: v1 section 4.3, v2 section IV-A3.
 
 A recipe has presets. "paper" is the text's, "as-run" what the authors' runs did where that is known
-(the numbers of the first step are those of `optimization.RECIPES`), "scenes" a small one for the
+(the numbers of the first step are those of `OPTIMISATION_PRESETS`), "scenes" a small one for the
 generated scenes. Where the text is silent: no warm-up but in the steps that name one, the dropout
 0.1 of the self-critical steps, the beams of the validations, which are those that the papers score
 these steps with (v1 Table 2; v2 Table I, section IV-C2). "As run" knows no other learning rates,
@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.training.presets import PRESETS, SMALL, Settings
-from torch_impl.training.optimization import RECIPES as FIRST_STEPS
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS, Optimisation
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class RecipePreset:
     model: Mapping[str, Any]
 
 
-def _self_critical(recipe: Recipe, **fields: Any) -> Settings:
+def _self_critical(recipe: Optimisation, **fields: Any) -> Settings:
     dropout = min(recipe.dropout, 0.1)
     return Settings(
         replace(recipe, dropout=dropout, label_smoothing=0.0, **fields),
@@ -50,7 +49,7 @@ def _self_critical(recipe: Recipe, **fields: Any) -> Settings:
     )
 
 
-def _v1(first: Recipe) -> Mapping[str, RecipeStep]:
+def _v1(first: Optimisation) -> Mapping[str, RecipeStep]:
     """The fast convergence, the optional fine-tuning, and self-critical learning with "the same
     learning rate algorithm": its warm-up and annealing.
     """
@@ -62,7 +61,7 @@ def _v1(first: Recipe) -> Mapping[str, RecipeStep]:
     }
 
 
-def _v2(first: Recipe) -> Mapping[str, RecipeStep]:
+def _v2(first: Optimisation) -> Mapping[str, RecipeStep]:
     every = replace(first, warmup=0, anneal_every=1)
     whole = replace(every, lr=3e-5, anneal=0.55, epochs=2)
     return {
@@ -107,14 +106,16 @@ _V2_MODEL = {**_V1_MODEL, "encoder": "static:32,64,128,256,512"}
 RECIPES: Mapping[str, Mapping[str, RecipePreset]] = MappingProxyType(
     {
         "expansionnet_v1": {
-            "paper": RecipePreset(_v1(FIRST_STEPS["v1-paper"]), _V1_MODEL),
-            "as-run": RecipePreset(_v1(FIRST_STEPS["v1-as-run"]), {**_V1_MODEL, "d_model": 768}),
-            "scenes": RecipePreset(_scenes(_v1(FIRST_STEPS["v1-as-run"])), SMALL),
+            "paper": RecipePreset(_v1(OPTIMISATION_PRESETS["v1-paper"]), _V1_MODEL),
+            "as-run": RecipePreset(
+                _v1(OPTIMISATION_PRESETS["v1-as-run"]), {**_V1_MODEL, "d_model": 768}
+            ),
+            "scenes": RecipePreset(_scenes(_v1(OPTIMISATION_PRESETS["v1-as-run"])), SMALL),
         },
         "expansionnet_v2": {
-            "paper": RecipePreset(_v2(FIRST_STEPS["v2-paper"]), _V2_MODEL),
-            "as-run": RecipePreset(_v2(FIRST_STEPS["v2-as-run"]), _V2_MODEL),
-            "scenes": RecipePreset(_scenes(_v2(FIRST_STEPS["v2-as-run"])), SMALL),
+            "paper": RecipePreset(_v2(OPTIMISATION_PRESETS["v2-paper"]), _V2_MODEL),
+            "as-run": RecipePreset(_v2(OPTIMISATION_PRESETS["v2-as-run"]), _V2_MODEL),
+            "scenes": RecipePreset(_scenes(_v2(OPTIMISATION_PRESETS["v2-as-run"])), SMALL),
         },
     }
 )

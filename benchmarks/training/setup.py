@@ -18,9 +18,9 @@ from benchmarks.training.presets import Settings
 from torch_impl.cider import CiderD
 from torch_impl.models import AnyCaptioner
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
+from torch_impl.training import CrossEntropyTraining, SelfCriticalTraining
 from torch_impl.training.computation import Computation
-from torch_impl.training.distributed import Processes
-from torch_impl.training.objective_training import CrossEntropyTraining, SelfCriticalTraining
+from torch_impl.training.distributed import ProcessGroup
 
 AnyTraining = CrossEntropyTraining | SelfCriticalTraining
 
@@ -31,7 +31,7 @@ def training(
     settings: Settings,
     seed: int,
     computation: Computation,
-    processes: Processes,
+    process_group: ProcessGroup,
 ) -> tuple[AnyTraining, CaptionBatches | ImageBatches]:
     """The training of ``model`` on the split "train", and its batches.
 
@@ -39,7 +39,7 @@ def training(
         InputError: the split has no captions, or sizes that do not fit the model.
     """
     split, recipe = data.splits["train"], settings.recipe
-    options: dict[str, Any] = {"seed": seed, "processes": processes}
+    options: dict[str, Any] = {"seed": seed, "process_group": process_group}
     on_model = {**options, "computation": computation}
     if settings.objective == "self_critical":
         images = ImageBatches(split, recipe.batch_size, **options)

@@ -17,7 +17,7 @@ from benchmarks.training import setup
 from benchmarks.training.fit import Result, fit
 from benchmarks.training.presets import configuration
 from benchmarks.training.recipes import RecipePreset
-from torch_impl.checkpoints.files import CheckpointError
+from torch_impl.checkpoints.checkpoint import CheckpointError
 from torch_impl.checkpoints.released import load_swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import (
@@ -27,7 +27,7 @@ from torch_impl.models import (
     EndToEnd,
     EndToEndConfiguration,
 )
-from torch_impl.training.distributed import Processes
+from torch_impl.training.distributed import ProcessGroup
 
 TINY = SwinConfiguration(
     image_size=32, embed_dim=8, depths=(2, 2), num_heads=(1, 2), window_size=4, mlp_ratio=2
@@ -116,7 +116,7 @@ def train(
     resume: bool = False,
     minutes: float | None = None,
     device: str = "cpu",
-    processes: Processes = Processes(),  # noqa: B008 - alone
+    process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     **options: Any,
 ) -> dict[str, Result]:
     """Take the steps ``names`` of a recipe, each in its folder of ``out``.
@@ -136,7 +136,7 @@ def train(
         resume: go on where a kill left it.
         minutes: for all steps; the one that has no time left is the last.
         device: where to train.
-        processes: those that train together, which all see ``out`` where there is a ``vision``.
+        process_group: those that train together, which all see ``out`` where there is a ``vision``.
         options: others of ``fit``.
 
     Returns:
@@ -176,7 +176,7 @@ def train(
                 seen = unencoded(data, vision.pictures, weights.backbone)
             else:
                 features = out / "features"
-                with processes.leading():
+                with process_group.main_first():
                     seen = encoded(data, vision.pictures, weights.backbone, features, device)
         captioner = configuration(seen, step.settings.recipe, {**preset.model, **model})
         results[name] = fit(
@@ -190,7 +190,7 @@ def train(
             resume=resume and (first or folder.config.exists()),
             minutes=None if minutes is None else minutes - seconds / 60,
             device=device,
-            processes=processes,
+            process_group=process_group,
             **options,
         )
         weights.take(results[name].model.cpu())

@@ -218,10 +218,10 @@ TRAINING = (
     Fault(
         "RAdam moves at once",
         "parameters move on steps 1 to 5, by momentum",
-        "torch_impl.training.optimization:RAdam._update",
+        "torch_impl.training.optimisation:RAdam._update",
         "if r is not None:",
         "r = 1.0 if r is None else r\n    if True:",
-        "test_optimization.py::test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does",
+        "test_optimisation.py::test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does",
     ),
     Fault(
         "oracle: RAdam's window",
@@ -242,10 +242,10 @@ TRAINING = (
     Fault(
         "linear warm-up",
         "the warm-up as run rises linearly",
-        "torch_impl.training.optimization:hyperbolic_warmup",
+        "torch_impl.training.optimisation:hyperbolic_warmup",
         "lr / max(warmup - iteration, 1)",
         "lr * min((iteration + 1) / max(warmup, 1), 1.0)",
-        "test_optimization.py::test_schedules_are_the_oracles",
+        "test_optimisation.py::test_schedules_are_the_oracles",
     ),
 )
 

@@ -239,7 +239,7 @@ RECURRENT = (
     Fault(
         "errors of padding",
         "the reconstructor's errors are divided by the padded length",
-        "torch_impl.training.objective_training:CrossEntropyTraining.loss",
+        "torch_impl.training.cross_entropy:CrossEntropyTraining.loss",
         "valid.sum().clamp(min=1)",
         "valid.numel()",
         JOINT,

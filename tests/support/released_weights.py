@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.verify import strategies
 from benchmarks.verify.strategies import fill
 from tests.support.parity import Array
-from torch_impl.checkpoints.files import load_released
+from torch_impl.checkpoints.checkpoint import load_released
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 
 IDS = {"start_id": 2, "end_id": 1, "pad_id": 0}

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 
 from torch_impl.models import Configuration
+from torch_impl.training import Batch, data_generator
 from torch_impl.training.loop import Step
-from torch_impl.training.objective_training import Batch, data_generator
-from torch_impl.training.optimization import RECIPES
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 
-RECIPE = replace(RECIPES["v2-as-run"], lr=3e-3, warmup=3, schedule="linear", dropout=0.2)
+RECIPE = replace(
+    OPTIMISATION_PRESETS["v2-as-run"], lr=3e-3, warmup=3, schedule="linear", dropout=0.2
+)
 CONFIGURATION = Configuration(
     vocabulary_size=11,
     d_feature=5,

@@ -1,6 +1,6 @@
 """Checkpoints: ours, the authors' released ones, and ONNX graphs."""
 
-from torch_impl.checkpoints.files import (
+from torch_impl.checkpoints.checkpoint import (
     Checkpoint,
     load,
     save,

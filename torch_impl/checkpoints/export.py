@@ -190,7 +190,7 @@ def _graph(
 ) -> bytes:
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    from torch_impl.checkpoints.export_scalars import TRANSLATIONS
+    from torch_impl.checkpoints.onnx_scalars import TRANSLATIONS
 
     with torch.no_grad(), warnings.catch_warnings(), _without_log():
         warnings.simplefilter("ignore")

@@ -1,14 +1,14 @@
-"""Several processes that train one model, each on its share of every batch.
+"""A process group that trains one model, each rank on its shard of every batch.
 
-A step has two moments when they talk: before it each learns how many words all shares have, and
-after it the gradients are summed, once, however many parts a share was computed in. Every process
-then makes the same update of the same weights.
+A step has two collectives: before it every rank learns how many words the whole batch has, after it
+the gradients are summed, once, however many micro-batches a shard was computed in. Every rank then
+makes the same update of the same weights.
 
-Not by ``DistributedDataParallel``, which takes the mean over processes, where a loss is a mean over
-words, of which shares have different numbers; which wants ``forward`` called, where objectives call
-a captioner's passes by name; which must be told the last of several backward passes; and for which
-a process without an image, as an epoch's last batch may leave it, needs a special case. Its
-gain, sums that travel while the backward pass still runs, is given up.
+``DistributedDataParallel`` does not fit. It averages over ranks, but a loss is a mean over words,
+which shards have different numbers of. It wraps ``forward``, but objectives call ``encode`` and
+``states``. It must be told the last of several backward passes, and a rank without an image, as an
+epoch's last batch may leave one, needs a special case. The price is its overlap of all-reduce and
+backward pass.
 """
 
 from __future__ import annotations
@@ -31,187 +31,192 @@ from torch_impl.common.weights import fingerprint
 
 T = TypeVar("T")
 
-_PATIENCE = timedelta(hours=12)
-"""Longer than any validation, for which the others wait; who has died is noticed at once."""
-_PRECEDENCE = timedelta(seconds=1)
+_TIMEOUT = timedelta(hours=12)
+"""Longer than any validation, for which the other ranks wait; a dead rank is noticed at once."""
+_MAIN_RANK_REPORTS_WITHIN = timedelta(seconds=1)
 
 
-class ProcessesError(RuntimeError):
-    """The processes cannot go on together: one has ended, or is another's unequal."""
+class ProcessGroupError(RuntimeError):
+    """The ranks cannot continue together: one has ended, or their weights differ."""
 
 
-class Processes:
-    """The processes of a job, of which this one is number ``rank`` of ``size``; by default alone.
+class ProcessGroup:
+    """This process's ``rank`` in a group of ``world_size``; by default a group of one.
 
-    Whatever talks is called by all of them in the same order, and raises ``ProcessesError`` where
-    one of them has ended.
+    Creating it does not initialise ``torch.distributed``: `init_process_group` does. Every rank
+    calls the collectives in the same order; they raise ``ProcessGroupError`` if a rank has ended.
 
     Args:
-        rank: from 0, the number of this process.
-        size: how many there are.
-        device: where this one computes.
-        store: what they found each other by.
+        device: where this rank computes.
+        store: what the ranks met at.
     """
 
     def __init__(
-        self, rank: int = 0, size: int = 1, device: str = "cpu", store: dist.Store | None = None
+        self,
+        rank: int = 0,
+        world_size: int = 1,
+        device: str = "cpu",
+        store: dist.Store | None = None,
     ) -> None:
-        """Talk to nobody yet."""
         self.rank = rank
-        self.size = size
+        self.world_size = world_size
         self.device = device
         self._store = store
 
     @property
-    def first(self) -> bool:
-        """Whether this one validates, logs and saves, alone."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, the only one to validate, log and save."""
         return self.rank == 0
 
-    def share(self, items: Sequence[T]) -> Sequence[T]:
-        """This process's run of ``items``: the shares in turn are all of them, nearly equal."""
-        first, end = (i * len(items) // self.size for i in (self.rank, self.rank + 1))
-        return items[first:end]
+    def shard(self, items: Sequence[T]) -> Sequence[T]:
+        """This rank's contiguous shard of ``items``; shards differ in size by at most one."""
+        start, end = (i * len(items) // self.world_size for i in (self.rank, self.rank + 1))
+        return items[start:end]
 
-    def gather(self, *numbers: float) -> list[tuple[float, ...]]:
-        """Every process's numbers, in the order of the processes; integers up to 2^53 are exact."""
-        if self.size == 1:
+    def all_gather(self, *numbers: float) -> list[tuple[float, ...]]:
+        """The ``numbers`` of every rank, by rank; integers up to 2^53 are exact."""
+        if self.world_size == 1:
             return [numbers]
         own = torch.tensor(numbers, dtype=torch.float64, device=self.device)
-        of_all = [torch.empty_like(own) for _ in range(self.size)]
-        with self._together():
-            dist.all_gather(of_all, own)
-        return [tuple(numbers.tolist()) for numbers in of_all]
+        gathered = [torch.empty_like(own) for _ in range(self.world_size)]
+        with self._collective():
+            dist.all_gather(gathered, own)
+        return [tuple(row.tolist()) for row in gathered]
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Make every parameter's gradient the sum over the processes, the same bits in each.
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace every gradient by its sum over the ranks, bitwise the same on each.
 
-        A parameter has none afterwards where no process has one.
+        A gradient is None afterwards where it was None on every rank.
         """
-        if self.size == 1:
+        if self.world_size == 1:
             return
         parameters = list(parameters)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        having = gradients[0].new_tensor([float(p.grad is not None) for p in parameters])
-        flat = torch.cat([having, *(gradient.flatten() for gradient in gradients)])
-        with self._together():
+        present = gradients[0].new_tensor([float(p.grad is not None) for p in parameters])
+        flat = torch.cat([present, *(gradient.flatten() for gradient in gradients)])
+        with self._collective():
             dist.all_reduce(flat)
-        having, *sums = flat.split([len(parameters), *(p.numel() for p in parameters)])
-        for parameter, had, total in zip(parameters, having.tolist(), sums, strict=True):
-            parameter.grad = total.view_as(parameter).to(parameter.dtype) if had else None
+        present, *sums = flat.split([len(parameters), *(p.numel() for p in parameters)])
+        for parameter, ranks, total in zip(parameters, present.tolist(), sums, strict=True):
+            parameter.grad = total.view_as(parameter).to(parameter.dtype) if ranks else None
 
     def broadcast(self, value: T) -> T:
-        """The first process's ``value``, in each; tensors in it are of the CPU."""
-        if self.size == 1:
+        """Rank 0's ``value``, on every rank; tensors in it must be on the CPU."""
+        if self.world_size == 1:
             return value
         box = [value]
-        with self._together():
+        with self._collective():
             dist.broadcast_object_list(box, src=0, device=torch.device(self.device))
         return box[0]
 
-    def check_same(self, weights: Mapping[str, Tensor]) -> None:
-        """Hold every process's ``weights`` to the first's.
+    def check_same_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Compare every rank's ``weights`` with rank 0's, bit by bit.
 
         Raises:
-            ProcessesError: which one has others, by a bit or more.
+            ProcessGroupError: names the first rank that differs.
         """
-        if self.size == 1:
+        if self.world_size == 1:
             return
-        # 48 bits of the hash: as many as a float64 holds, and enough to tell a mistake
-        (expected,), *others = self.gather(int(fingerprint(weights)[:12], 16))
+        # 48 bits of the hash: exact in float64, and enough to tell a mistake
+        (expected,), *others = self.all_gather(int(fingerprint(weights)[:12], 16))
         for rank, (found,) in enumerate(others, start=1):
             if found != expected:
-                raise ProcessesError(
-                    f"process {rank} of {self.size} has other weights than process 0, expected "
+                raise ProcessGroupError(
+                    f"rank {rank} of {self.world_size} has other weights than rank 0, expected "
                     "the same options, data and versions everywhere"
                 )
 
     @contextmanager
-    def leading(self) -> Iterator[None]:
-        """The first process does what is within before the others do."""
-        if not self.first:
-            self.gather(0)
+    def main_first(self) -> Iterator[None]:
+        """Rank 0 runs the body before the other ranks do."""
+        if not self.is_main:
+            self.all_gather(0)
         yield
-        if self.first:
-            self.gather(0)
+        if self.is_main:
+            self.all_gather(0)
 
-    def speaks(self) -> bool:
-        """Whether this one is to say why the job ends: one of them is, who can.
+    def elect_reporter(self) -> bool:
+        """Whether this rank reports why the job ends: exactly one of those that can does.
 
-        It is the first to ask, and of several within a second process 0. From then on a request to
-        end is not heeded: the end is near.
+        It is the first to ask, but rank 0 if that asks within a second. From then on SIGTERM is
+        ignored, as the process is about to end.
         """
         if self._store is None:
             return True
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if not self.first:
-            with suppress(RuntimeError):  # nobody spoke in time
-                self._store.wait(["said"], _PRECEDENCE)
+        if not self.is_main:
+            with suppress(RuntimeError):  # timed out: no other rank reports
+                self._store.wait(["reported"], _MAIN_RANK_REPORTS_WITHIN)
         with suppress(RuntimeError):
-            return self._store.add("said", 1) == 1
+            return self._store.add("reported", 1) == 1
         return True
 
     @contextmanager
-    def _together(self) -> Iterator[None]:
+    def _collective(self) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:
-            raise ProcessesError(
-                f"process {self.rank} of {self.size} has lost another ({_reason(error)})"
+            raise ProcessGroupError(
+                f"rank {self.rank} of {self.world_size} has lost another rank ({_reason(error)})"
             ) from error
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error, without the place in a source that it begins with."""
+    """The first sentence of an error, without the source location that it begins with."""
     line = (str(error).splitlines() or ["no reason given"])[0]
     return re.sub(r"^\[[^\]]*\]\s*", "", line).split(". ")[0]
 
 
 @contextmanager
-def joined(store: dist.Store, rank: int, size: int, device: str = "cpu") -> Iterator[Processes]:
-    """Process ``rank`` of ``size`` that meet at ``store``; by NCCL on GPUs, otherwise by Gloo.
+def join_process_group(
+    store: dist.Store, rank: int, world_size: int, device: str = "cpu"
+) -> Iterator[ProcessGroup]:
+    """Join the ranks that meet at ``store``; the backend is NCCL on GPUs, otherwise Gloo.
 
     Raises:
-        ProcessesError: they cannot meet.
+        ProcessGroupError: the ranks cannot meet.
     """
-    processes = Processes(rank, size, device, store)
+    group = ProcessGroup(rank, world_size, device, store)
     backend = "nccl" if torch.device(device).type == "cuda" else "gloo"
-    with processes._together():
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
-    yield processes
-    # not when it fails: the others do not answer any more
+    with group._collective():
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=world_size, timeout=_TIMEOUT
+        )
+    yield group
+    # not after an error: the other ranks no longer answer
     dist.destroy_process_group()
 
 
 @contextmanager
-def started(device: str = "cpu") -> Iterator[Processes]:
-    """The processes that ``torchrun`` started; without it this one alone.
+def init_process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
+    """The process group that ``torchrun`` started; without ``torchrun`` a group of one.
 
     Args:
-        device: where to compute; "cuda" is the GPU of the process's number on its machine.
+        device: where to compute; "cuda" is the GPU of the local rank.
 
     Raises:
-        ProcessesError: they cannot meet; within, this process is told to end (SIGTERM), as
-            ``torchrun`` tells all when one has ended.
+        ProcessGroupError: the ranks cannot meet; in the body, this process received SIGTERM, which
+            ``torchrun`` sends to all ranks when one has ended.
     """
     if "WORLD_SIZE" not in os.environ:
-        yield Processes(device=device)
+        yield ProcessGroup(device=device)
         return
     try:
         if device == "cuda":
             device = f"cuda:{int(os.environ['LOCAL_RANK'])}"
             torch.cuda.set_device(device)
-        store, rank, size = next(dist.rendezvous("env://"))
+        store, rank, world_size = next(dist.rendezvous("env://"))
     except (ValueError, KeyError, RuntimeError) as error:
-        raise ProcessesError(
-            f"no job of several processes can be joined ({_reason(error)})"
-        ) from error
+        raise ProcessGroupError(f"cannot join the process group ({_reason(error)})") from error
 
-    def ended(number: int, frame: FrameType | None) -> NoReturn:
+    def on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise ProcessesError(f"process {rank} of {size} was told to end, as another has ended")
+        raise ProcessGroupError(
+            f"rank {rank} of {world_size} received SIGTERM, as another rank has ended"
+        )
 
-    before = signal.signal(signal.SIGTERM, ended)
-    with joined(store, rank, size, device) as processes:
-        yield processes
+    before = signal.signal(signal.SIGTERM, on_sigterm)
+    with join_process_group(store, rank, world_size, device) as group:
+        yield group
     signal.signal(signal.SIGTERM, before)

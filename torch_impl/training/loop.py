@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torch_impl.checkpoints.files import CheckpointError, load_weights
+from torch_impl.checkpoints.checkpoint import CheckpointError, load_weights
 from torch_impl.models import AnyCaptioner
 from torch_impl.training.computation import Computation
-from torch_impl.training.distributed import Processes
-from torch_impl.training.optimization import Recipe, clip_gradients
+from torch_impl.training.distributed import ProcessGroup
+from torch_impl.training.optimisation import Optimisation, clip_gradients
 
 _ORDER, _DROPOUT, _DRAWS = range(3)
 
@@ -127,22 +127,21 @@ class Training(ABC, Generic[BatchT]):
             size the batches'.
         seed: of all that a step draws; the order of the data is the batches' own affair.
         computation: how a step is computed.
-        processes: those that train together. As the shares of one batch make its mean loss, their
-            number changes what a step gives by rounding alone, or by draws where something is drawn
-            beside the samples of captions: dropout and scheduled sampling draw by the place in the
-            batch where a part begins. So two processes of two parts draw as one of four does, where
-            all are as large.
+        process_group: the ranks that train together. The world size changes a step by rounding
+            alone, and by the random numbers of dropout and scheduled sampling, which are seeded by
+            the index of a micro-batch's first image: two ranks of two equal micro-batches draw what
+            one rank of four draws.
     """
 
     def __init__(
         self,
         model: AnyCaptioner,
         batches: Batches[BatchT],
-        recipe: Recipe,
+        recipe: Optimisation,
         *,
         seed: int = 0,
         computation: Computation = Computation(),  # noqa: B008 - it is frozen
-        processes: Processes = Processes(),  # noqa: B008 - alone
+        process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     ) -> None:
         """Start at step 0 of epoch 0."""
         self.model = model
@@ -150,7 +149,7 @@ class Training(ABC, Generic[BatchT]):
         self.recipe = recipe
         self.seed = seed
         self.computation = computation
-        self.processes = processes
+        self.process_group = process_group
         self.captioner: Any = computation.captioner(model)
         """The model as objectives call it."""
         self.draws = torch.Generator()
@@ -189,10 +188,10 @@ class Training(ABC, Generic[BatchT]):
 
         Raises:
             NonFiniteError: the loss or its gradient is NaN or infinite.
-            ProcessesError: a process has ended, or has other weights.
+            ProcessGroupError: a process has ended, or has other weights.
         """
         while self.epoch < epochs:
-            self.processes.check_same(self._parameters())
+            self.process_group.check_same_weights(self._parameters())
             batches = iter(self.batches.epoch(self.epoch, self.position))
             while self.position < len(self.batches):
                 began = time.perf_counter()
@@ -240,9 +239,9 @@ class Training(ABC, Generic[BatchT]):
         self.optimiser.zero_grad()
         parts = self._parts(batch)
         counts, images = [self.count(part) for part in parts], len(batch.features)
-        of_all = self.processes.gather(sum(counts), images, self.captions(batch))
+        of_all = self.process_group.all_gather(sum(counts), images, self.captions(batch))
         total, _, captions = (int(sum(numbers)) for numbers in zip(*of_all, strict=True))
-        place = int(sum(images for _, images, _ in of_all[: self.processes.rank]))
+        place = int(sum(images for _, images, _ in of_all[: self.process_group.rank]))
         loss = reward = 0.0
         rewarded = False
         with self._random_numbers(place):
@@ -258,12 +257,12 @@ class Training(ABC, Generic[BatchT]):
                 if terms.reward is not None:
                     rewarded = True
                     reward += share * terms.reward.item()
-        sums = zip(*self.processes.gather(loss, reward, rewarded), strict=True)
+        sums = zip(*self.process_group.all_gather(loss, reward, rewarded), strict=True)
         loss, reward, rewards = (sum(numbers) for numbers in sums)
         self._check("loss", loss)
         parameters = self._parameters().values()
         # before they are unscaled: what overflows in one process does in all
-        self.processes.sum_gradients(parameters)
+        self.process_group.all_reduce_gradients(parameters)
         self.scaler.unscale_(self.optimiser)
         norm = clip_gradients([p.grad for p in parameters if p.grad is not None], self.recipe.clip)
         return _Gradient(loss, reward if rewards else None, norm, captions)

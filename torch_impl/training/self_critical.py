@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,10 @@ from torch_impl.decoding.search import (
     draw,
     rescore,
 )
+from torch_impl.models import AnyCaptioner
 from torch_impl.training import objectives
+from torch_impl.training.loop import Batches, Terms, Training
+from torch_impl.training.optimisation import Optimisation
 
 Reward = Callable[[Tensor, Tensor], Tensor]
 """Captions (C, T), below 0 beyond their ends, and their images (C,), to (C,): a ``CiderD``."""
@@ -76,3 +79,94 @@ def self_critical(
     log_probs = rescore(model, features, lengths, samples.tokens)
     loss = objectives.self_critical(log_probs, samples.mask, rewards, baseline)
     return SelfCritical(loss, rewards, samples)
+
+
+class Images(NamedTuple):
+    """Images to sample captions of."""
+
+    features: Tensor
+    """(B, L, d_feature), rows beyond an image's length are padding."""
+    lengths: Tensor
+    """(B,) feature rows of each image."""
+    places: Tensor
+    """(B,) what the reward knows the images as."""
+
+    def to(self, device: torch.device) -> Images:
+        """All of it on a device."""
+        return Images(*(tensor.to(device) for tensor in self))
+
+    def parts(self, count: int) -> list[Images]:
+        """``count`` parts of nearly as many images each; fewer where there are fewer images."""
+        split = (tensor.tensor_split(min(count, len(self.features))) for tensor in self)
+        return [Images(*of_part) for of_part in zip(*split, strict=True)]
+
+
+class SelfCriticalTraining(Training[Images]):
+    """Training by the reward of sampled captions (v1 14-15, v2 14).
+
+    Args:
+        model: as of ``Training``.
+        batches: likewise.
+        recipe: likewise; its label smoothing means nothing here.
+        reward: of captions with their end token, on the model's device.
+        num_samples: K, samples of each image.
+        max_length: the longest sample in tokens, start and end included.
+        baseline: of ``objectives.self_critical``.
+        options: ``seed``, ``computation`` and ``process_group`` of ``Training``.
+
+    Raises:
+        ValueError: samples too few or too long, or an unknown baseline.
+    """
+
+    def __init__(
+        self,
+        model: AnyCaptioner,
+        batches: Batches[Images],
+        recipe: Optimisation,
+        reward: Reward,
+        *,
+        num_samples: int = 5,
+        max_length: int = 20,
+        baseline: str = "leave_one_out",
+        **options: Any,
+    ) -> None:
+        """Start at step 0 of epoch 0."""
+        if num_samples < 1:
+            raise ValueError(f"num_samples is {num_samples}, expected at least 1")
+        objectives.baselines(torch.zeros(num_samples), baseline)
+        if not 2 <= max_length <= model.max_length:
+            limits = f"2 to the model's {model.max_length}"
+            raise ValueError(f"max_length is {max_length}, expected {limits}")
+        self.reward = reward
+        self.num_samples = num_samples
+        self.max_length = max_length
+        self.baseline = baseline
+        super().__init__(model, batches, recipe, **options)
+
+    def terms(self, batch: Images) -> Terms:
+        """The self-critical loss of the images' samples, and their mean reward."""
+        made = self_critical(
+            self.captioner,
+            batch.features,
+            batch.lengths,
+            batch.places,
+            self.reward,
+            num_samples=self.num_samples,
+            max_length=self.max_length,
+            baseline=self.baseline,
+            generator=self.draws,
+        )
+        return Terms(made.loss, made.rewards.mean())
+
+    def count(self, batch: Images) -> int:
+        """The images, each with as many samples."""
+        return len(batch.features)
+
+    def skip(self, images: int) -> None:
+        """As ``decoding.draw`` draws for them."""
+        shape = images, self.num_samples, self.max_length - 1
+        torch.rand(shape, dtype=torch.float64, generator=self.draws)
+
+    def captions(self, batch: Images) -> int:
+        """The samples."""
+        return self.num_samples * len(batch.features)

@@ -38,7 +38,7 @@ from benchmarks.scoring import discrepancy, java
 from benchmarks.scoring.evaluate import evaluate
 from benchmarks.training.presets import Settings
 from torch_impl.models import AnyCaptioner, RecurrentConfiguration
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.optimisation import Optimisation
 
 PAPER = "arnet"
 LAMBDA = 0.01
@@ -73,7 +73,9 @@ def _code(place: Place, **sizes: int) -> CaptionData:
     return code.load(folder_of(place, "habeascorpus"), **sizes)
 
 
-def _stages(first: Recipe, second: Recipe, **settings: Any) -> tuple[Settings, Settings]:
+def _stages(
+    first: Optimisation, second: Optimisation, **settings: Any
+) -> tuple[Settings, Settings]:
     return Settings(first, **settings), Settings(second, **settings)
 
 

@@ -43,7 +43,7 @@ from benchmarks.papers.experiment import Experiment, Place, Run
 from benchmarks.records import Record
 from torch_impl.models import SequenceClassifier
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor, joint_loss
-from torch_impl.training.optimization import clip_gradients
+from torch_impl.training.optimisation import clip_gradients
 
 FILE = Path("mnist") / "mnist.npz"
 HIDDEN, BATCH = 128, 64

@@ -32,7 +32,7 @@ from benchmarks.training.presets import Settings
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import AnyCaptioner, Configuration
-from torch_impl.training.optimization import RECIPES
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 
 V1, V2 = "expansionnet_v1", "expansionnet_v2"
 TABLES = {V1: "3", V2: "I"}
@@ -74,7 +74,7 @@ class Form:
     images: tuple[int | None, int | None] = (None, None)
 
 
-_AS_RUN = RECIPES["v2-as-run"]
+_AS_RUN = OPTIMISATION_PRESETS["v2-as-run"]
 # as run: no warm-up, less dropout, words rewarded as they are (v2 section IV-A3, step C)
 _REWARDED = replace(_AS_RUN, lr=1e-4, warmup=0, dropout=0.1, label_smoothing=0.0)
 FORMS = {

@@ -39,7 +39,7 @@ from benchmarks.scoring.evaluate import evaluate
 from benchmarks.training.fit import Result
 from benchmarks.training.presets import Settings
 from torch_impl.models import RecurrentConfiguration
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.optimisation import Optimisation
 
 PAPER = "lstm_readonly"
 BEAM = 3
@@ -64,7 +64,7 @@ class Form:
     rates: tuple[float, ...] = RATES
 
 
-def _recipe(epochs: int, batch_size: int, halved_every: int = 8) -> Recipe:
+def _recipe(epochs: int, batch_size: int, halved_every: int = 8) -> Optimisation:
     plain = one_rate(RATES[0], epochs, batch_size)
     return replace(plain, anneal=0.5, anneal_every=halved_every, algorithm="sgd", clip=5.0)
 

@@ -25,10 +25,10 @@ from benchmarks.perf.cases.layers import (
 )
 from benchmarks.training.presets import reduction
 from torch_impl.models import AnyCaptioner, Captioner, Configuration
-from torch_impl.training.objective_training import Batch, CrossEntropyTraining
-from torch_impl.training.optimization import RECIPES
+from torch_impl.training import Batch, CrossEntropyTraining
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 
-RECIPE = RECIPES["v2-as-run"]
+RECIPE = OPTIMISATION_PRESETS["v2-as-run"]
 WIDTHS = ("d_model", "d_ff", "heads", "layers")
 MODEL = (*WIDTHS, "vocabulary", "d_feature", "encoder", "decoder")
 """The sizes of a whole model."""

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from benchmarks.verify.tolerances import assert_close
 from reference import optimization as oracle
 from tests.support.covers import covers
-from torch_impl.training import optimization
-from torch_impl.training.optimization import (
-    RECIPES,
+from torch_impl.training import optimisation
+from torch_impl.training.optimisation import (
+    OPTIMISATION_PRESETS,
     SCHEDULES,
+    Optimisation,
     RAdam,
-    Recipe,
 )
 
 Run = tuple[list[np.ndarray], list[list[np.ndarray]], list[float]]
@@ -90,7 +90,7 @@ def test_a_training_s_trajectory_is_the_oracle_s_over_hundreds_of_updates(
     random = np.random.default_rng(seed)
     X, y, theta = (random.normal(size=shape) for shape in ((20, 5), 20, 5))
     recipe = replace(
-        RECIPES["v2-as-run"],
+        OPTIMISATION_PRESETS["v2-as-run"],
         lr=0.01,
         warmup=warmup,
         schedule=schedule,
@@ -137,9 +137,9 @@ def test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does(run: Run)
             assert t >= 5 or np.array_equal(a, theta)
 
 
-@pytest.mark.parametrize("algorithm", optimization.ALGORITHMS)
+@pytest.mark.parametrize("algorithm", optimisation.ALGORITHMS)
 def test_idle_updates_are_those_that_change_nothing(algorithm: str) -> None:
-    recipe = replace(RECIPES["v2-paper"], algorithm=algorithm)
+    recipe = replace(OPTIMISATION_PRESETS["v2-paper"], algorithm=algorithm)
     theta = torch.ones(3, requires_grad=True)
     optimiser = recipe.optimiser([theta])
     unchanged = 0
@@ -159,7 +159,7 @@ def test_pytorchs_radam_moves_in_the_first_five_steps() -> None:
 
 @pytest.mark.parametrize("step", range(1, 6))
 def test_no_rectification_on_steps_1_to_5(step: int) -> None:
-    assert optimization.rectification(step, 0.98) is None
+    assert optimisation.rectification(step, 0.98) is None
     assert oracle.rectification(step, 0.98) is None
 
 
@@ -167,7 +167,7 @@ def test_rectification_starts_at_step_6_and_tends_to_1() -> None:
     """At step 6 rho is 5.88218..., by hand from its formula."""
     rho, rho_inf = 99 - 12 * 0.98**6 / (1 - 0.98**6), 99
     by_hand = math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
-    for rectification in (optimization.rectification, oracle.rectification):
+    for rectification in (optimisation.rectification, oracle.rectification):
         first, last = rectification(6, 0.98), rectification(5000, 0.98)
         assert first is not None and last is not None
         assert_close(first, by_hand)
@@ -244,8 +244,8 @@ schedules = st.fixed_dictionaries(
 @given(schedules, st.integers(0, 200))
 def test_schedules_are_the_oracles(options: dict[str, Any], iteration: int) -> None:
     for ours, theirs in [
-        (optimization.hyperbolic_warmup, oracle.hyperbolic_warmup),
-        (optimization.linear_warmup, oracle.linear_warmup),
+        (optimisation.hyperbolic_warmup, oracle.hyperbolic_warmup),
+        (optimisation.linear_warmup, oracle.linear_warmup),
     ]:
         assert_close(ours(iteration, **options), theirs(iteration, **options))
 
@@ -274,15 +274,15 @@ COCO: dict[str, Any] = {
     ],
 )
 def test_known_learning_rates(iteration: int, hyperbolic: float, linear: float) -> None:
-    assert_close(optimization.hyperbolic_warmup(iteration, **COCO), hyperbolic)
-    assert_close(optimization.linear_warmup(iteration, **COCO), linear)
+    assert_close(optimisation.hyperbolic_warmup(iteration, **COCO), hyperbolic)
+    assert_close(optimisation.linear_warmup(iteration, **COCO), linear)
 
 
 def test_the_hyperbolic_rate_has_a_floor_after_the_warm_up_alone() -> None:
     late = 11_800 * 2 * 40
-    assert optimization.hyperbolic_warmup(late, **COCO) == 5e-7
-    assert optimization.linear_warmup(late, **COCO) < 5e-7
-    assert optimization.hyperbolic_warmup(0, **COCO) < 5e-7
+    assert optimisation.hyperbolic_warmup(late, **COCO) == 5e-7
+    assert optimisation.linear_warmup(late, **COCO) < 5e-7
+    assert optimisation.hyperbolic_warmup(0, **COCO) < 5e-7
 
 
 @given(schedules)
@@ -301,33 +301,39 @@ def test_gradients_are_clipped_as_the_listing_has_it(run: Run, threshold: float)
     g = run[1][0]
     expected = oracle.clip_gradients(g, threshold)
     ours = [torch.tensor(part) for part in g]
-    norm = optimization.clip_gradients(ours, threshold)
+    norm = optimisation.clip_gradients(ours, threshold)
     assert_close(norm, np.linalg.norm(np.concatenate([part.ravel() for part in g])))
     for part, of in zip(ours, expected, strict=True):
         assert_close(part, of)
-    assert optimization.clip_gradients([torch.tensor([3.0, 4.0])], None) == 5
+    assert optimisation.clip_gradients([torch.tensor([3.0, 4.0])], None) == 5
     for bad in (0.0, -threshold, float("nan")):
         with pytest.raises(ValueError, match=f"threshold is {bad}, expected above 0"):
-            optimization.clip_gradients(ours, bad)
+            optimisation.clip_gradients(ours, bad)
 
 
 def test_recipes_are_the_papers_and_as_run() -> None:
     for name, recipe in {
-        "v1-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "radam"),
-        "v1-as-run": Recipe(2e-4, 20_000, "hyperbolic", 0.8, 2, 25, 48, 0.1, 0.3, "radam-as-run"),
-        "v2-paper": Recipe(2e-4, 10_000, "linear", 0.8, 2, 8, 48, 0.0, 0.1, "radam"),
-        "v2-as-run": Recipe(2e-4, 10_000, "hyperbolic", 0.8, 2, 8, 48, 0.1, 0.3, "radam-as-run"),
+        "v1-paper": Optimisation(2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "radam"),
+        "v1-as-run": Optimisation(
+            2e-4, 20_000, "hyperbolic", 0.8, 2, 25, 48, 0.1, 0.3, "radam-as-run"
+        ),
+        "v2-paper": Optimisation(2e-4, 10_000, "linear", 0.8, 2, 8, 48, 0.0, 0.1, "radam"),
+        "v2-as-run": Optimisation(
+            2e-4, 10_000, "hyperbolic", 0.8, 2, 8, 48, 0.1, 0.3, "radam-as-run"
+        ),
     }.items():
-        assert RECIPES[name] == recipe
+        assert OPTIMISATION_PRESETS[name] == recipe
 
 
 def test_a_recipe_makes_its_optimiser_and_learning_rates() -> None:
-    as_run = replace(RECIPES["v2-as-run"], warmup=100)
+    as_run = replace(OPTIMISATION_PRESETS["v2-as-run"], warmup=100)
     assert_close(as_run.learning_rate(50, 1000), 4e-6)
     assert_close(as_run.learning_rate(2000, 1000), 1.6e-4)
-    assert_close(replace(RECIPES["v2-paper"], warmup=100).learning_rate(49, 1000), 1e-4)
+    assert_close(
+        replace(OPTIMISATION_PRESETS["v2-paper"], warmup=100).learning_rate(49, 1000), 1e-4
+    )
     for name, kind in {"v2-as-run": RAdam, "v2-paper": torch.optim.RAdam}.items():
-        optimiser = RECIPES[name].optimiser(leaves([np.ones(1)]))
+        optimiser = OPTIMISATION_PRESETS[name].optimiser(leaves([np.ones(1)]))
         assert type(optimiser) is kind
         assert optimiser.defaults["betas"] == (0.9, 0.98)
         assert optimiser.defaults["eps"] == 1e-9
@@ -353,4 +359,4 @@ def test_a_recipe_makes_its_optimiser_and_learning_rates() -> None:
 )
 def test_a_recipe_names_the_field_that_is_wrong(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{field} is"):
-        replace(RECIPES["v2-paper"], **{field: value})
+        replace(OPTIMISATION_PRESETS["v2-paper"], **{field: value})

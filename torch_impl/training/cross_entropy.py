@@ -1,4 +1,4 @@
-"""The objectives that captioners are trained by: cross-entropy, and self-critical (v1 13-15)."""
+"""Training by cross-entropy, teacher-forced (v1 13, v2 13), with ARNet's reconstructor if asked."""
 
 from __future__ import annotations
 
@@ -10,29 +10,10 @@ from torch import Tensor, nn
 
 from torch_impl.models import AnyCaptioner
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor, check_lambda, joint_loss
-from torch_impl.training.loop import (
-    Batches,
-    NonFiniteError,
-    Step,
-    Terms,
-    Training,
-    data_generator,
-)
-from torch_impl.training.objectives import baselines, cross_entropy
-from torch_impl.training.optimization import Recipe
+from torch_impl.training.loop import Batches, Terms, Training
+from torch_impl.training.objectives import cross_entropy
+from torch_impl.training.optimisation import Optimisation
 from torch_impl.training.scheduled_sampling import sampled_inputs
-from torch_impl.training.self_critical import Reward, self_critical
-
-__all__ = [
-    "Batch",
-    "Batches",
-    "CrossEntropyTraining",
-    "Images",
-    "NonFiniteError",
-    "SelfCriticalTraining",
-    "Step",
-    "data_generator",
-]
 
 
 class Batch(NamedTuple):
@@ -63,26 +44,6 @@ class Batch(NamedTuple):
         return parts
 
 
-class Images(NamedTuple):
-    """Images to sample captions of."""
-
-    features: Tensor
-    """(B, L, d_feature), rows beyond an image's length are padding."""
-    lengths: Tensor
-    """(B,) feature rows of each image."""
-    places: Tensor
-    """(B,) what the reward knows the images as."""
-
-    def to(self, device: torch.device) -> Images:
-        """All of it on a device."""
-        return Images(*(tensor.to(device) for tensor in self))
-
-    def parts(self, count: int) -> list[Images]:
-        """``count`` parts of nearly as many images each; fewer where there are fewer images."""
-        split = (tensor.tensor_split(min(count, len(self.features))) for tensor in self)
-        return [Images(*of_part) for of_part in zip(*split, strict=True)]
-
-
 class CrossEntropyTraining(Training[Batch]):
     """Training by cross-entropy, teacher-forced (v1 13, v2 13).
 
@@ -98,7 +59,7 @@ class CrossEntropyTraining(Training[Batch]):
             without it, to the bit.
         sampling: of a step, from 0, the probability that a word which the model reads is one that
             it sampled itself (scheduled sampling); with 0 nothing is drawn.
-        options: ``seed``, ``computation`` and ``processes`` of ``Training``.
+        options: ``seed``, ``computation`` and ``process_group`` of ``Training``.
 
     Raises:
         ValueError: lambda below 0, or above it without a reconstructor.
@@ -108,7 +69,7 @@ class CrossEntropyTraining(Training[Batch]):
         self,
         model: AnyCaptioner,
         batches: Batches[Batch],
-        recipe: Recipe,
+        recipe: Optimisation,
         *,
         reconstructor: AutoReconstructor | None = None,
         lambda_: float = 0.0,
@@ -178,74 +139,3 @@ class CrossEntropyTraining(Training[Batch]):
         coins &= tokens[:, 1:] != self.model.pad_id
         uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
         return sampled_inputs(self.model, tokens, memory.detach(), lengths, coins, uniforms)
-
-
-class SelfCriticalTraining(Training[Images]):
-    """Training by the reward of sampled captions (v1 14-15, v2 14).
-
-    Args:
-        model: as of ``Training``.
-        batches: likewise.
-        recipe: likewise; its label smoothing means nothing here.
-        reward: of captions with their end token, on the model's device.
-        num_samples: K, samples of each image.
-        max_length: the longest sample in tokens, start and end included.
-        baseline: of ``objectives.self_critical``.
-        options: ``seed``, ``computation`` and ``processes`` of ``Training``.
-
-    Raises:
-        ValueError: samples too few or too long, or an unknown baseline.
-    """
-
-    def __init__(
-        self,
-        model: AnyCaptioner,
-        batches: Batches[Images],
-        recipe: Recipe,
-        reward: Reward,
-        *,
-        num_samples: int = 5,
-        max_length: int = 20,
-        baseline: str = "leave_one_out",
-        **options: Any,
-    ) -> None:
-        """Start at step 0 of epoch 0."""
-        if num_samples < 1:
-            raise ValueError(f"num_samples is {num_samples}, expected at least 1")
-        baselines(torch.zeros(num_samples), baseline)
-        if not 2 <= max_length <= model.max_length:
-            limits = f"2 to the model's {model.max_length}"
-            raise ValueError(f"max_length is {max_length}, expected {limits}")
-        self.reward = reward
-        self.num_samples = num_samples
-        self.max_length = max_length
-        self.baseline = baseline
-        super().__init__(model, batches, recipe, **options)
-
-    def terms(self, batch: Images) -> Terms:
-        """The self-critical loss of the images' samples, and their mean reward."""
-        made = self_critical(
-            self.captioner,
-            batch.features,
-            batch.lengths,
-            batch.places,
-            self.reward,
-            num_samples=self.num_samples,
-            max_length=self.max_length,
-            baseline=self.baseline,
-            generator=self.draws,
-        )
-        return Terms(made.loss, made.rewards.mean())
-
-    def count(self, batch: Images) -> int:
-        """The images, each with as many samples."""
-        return len(batch.features)
-
-    def skip(self, images: int) -> None:
-        """As ``decoding.draw`` draws for them."""
-        shape = images, self.num_samples, self.max_length - 1
-        torch.rand(shape, dtype=torch.float64, generator=self.draws)
-
-    def captions(self, batch: Images) -> int:
-        """The samples."""
-        return self.num_samples * len(batch.features)

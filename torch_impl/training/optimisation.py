@@ -201,7 +201,7 @@ of ARNet and Middle-Out; the descent of the read-only LSTM (19)."""
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Optimisation:
     """How a model is trained with cross-entropy; ``dataclasses.replace`` overrides a field.
 
     Args:
@@ -284,7 +284,7 @@ class Recipe:
 # v1 section 4.3, the fast convergence step ("approximately 12 epochs"); v2 section IV-A3, step A.
 # The texts name no dropout, no label smoothing and no form of the warm-up: here the Transformer's
 # 0.1, none, and linear.
-_V2_PAPER = Recipe(
+_V2_PAPER = Optimisation(
     lr=2e-4,
     warmup=10_000,
     schedule="linear",
@@ -300,7 +300,7 @@ _V2_AS_RUN = replace(
     _V2_PAPER, schedule="hyperbolic", label_smoothing=0.1, dropout=0.3, algorithm="radam-as-run"
 )
 
-RECIPES: dict[str, Recipe] = {
+OPTIMISATION_PRESETS: dict[str, Optimisation] = {
     "v1-paper": replace(_V2_PAPER, epochs=12),
     "v1-as-run": replace(_V2_AS_RUN, warmup=20_000, epochs=25),
     "v2-paper": _V2_PAPER,
