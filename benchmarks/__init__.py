@@ -1,1 +1,3 @@
-"""The harness: the only place that knows files, data sets, the command line and reports."""
+"""The harness: verification, performance, data, training, scoring, papers, the report."""
+
+__version__ = "0.1.0"

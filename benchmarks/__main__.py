@@ -1,7 +1,23 @@
-"""``python -m benchmarks`` is ``captionbench``."""
+"""The command ``captionbench``, also ``python -m benchmarks``."""
 
 import sys
 
-from benchmarks.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command line so that Ctrl-C is one line and exit code 130 at any moment of it."""
+    try:
+        from benchmarks.cli.main import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        print("captionbench: interrupted", file=sys.stderr)
+        return 130
+    finally:
+        import signal
+
+        # the result is printed: an interrupt while the interpreter shuts down changes nothing
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

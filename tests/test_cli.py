@@ -2,14 +2,17 @@
 
 import importlib
 import json
+import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import files
+from benchmarks import __version__, files
 from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
 
@@ -26,8 +29,12 @@ def test_every_command_has_help(command, capsys):
     ("words", "said"),
     [
         ([], "required: COMMAND (see captionbench --help)"),
-        (["no-such-command"], "invalid choice: 'no-such-command'"),
-        (["equations", "--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (["no-such-command"], "no-such-command: no such command (see captionbench --help)"),
+        (["verfy"], "verfy: no such command, did you mean verify? (see captionbench --help)"),
+        (["--verson"], "--verson: no such option, did you mean --version?"),
+        (["equations", "--no-such-option"], "--no-such-option: no such option (see captionbench"),
+        (["flops", "--d_model=3"], "--d_model: no such option, did you mean --d-model? (see"),
+        (["flops", "--d-mod", "3"], "--d-mod: no such option, did you mean --d-model? (see"),
         (
             ["train", "--scenes", "--out", "x", "--d-model", "abc"],
             "(see captionbench train --help)",
@@ -65,12 +72,12 @@ def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, raised, co
 @pytest.mark.parametrize(
     ("command", "how", "said"),
     [
-        ("report", (), "interrupted; the same command goes on"),
+        ("report", (), "interrupted; the same command resumes"),
         ("report", ("--resume does",), "interrupted; --resume does"),
         ("equations", (), "interrupted"),
     ],
 )
-def test_ctrl_c_says_how_to_go_on_where_one_can(monkeypatch, capsys, command, how, said):
+def test_ctrl_c_says_how_to_resume_where_one_can(monkeypatch, capsys, command, how, said):
     module = importlib.import_module(cli.module_of(command))
     monkeypatch.setattr(module, "run", lambda _: (_ for _ in ()).throw(KeyboardInterrupt(*how)))
     assert cli.main([command]) == cli.EXIT_INTERRUPTED
@@ -196,3 +203,63 @@ def test_ctrl_c_waits_for_imports_and_then_counts(monkeypatch):
         signal.raise_signal(signal.SIGINT)
         finished = True
     assert finished
+
+
+def run_process(code, **keywords):
+    """Run Python code in a process that heeds Ctrl-C, with the command line `main` in it."""
+    heed = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    words = [sys.executable, "-c", f"{heed}from benchmarks.__main__ import main\n{code}"]
+    keywords.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run(
+        words, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1], **keywords
+    )
+
+
+INTERRUPTED_IMPORT = """
+import sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "{name}":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["captionbench", "equations"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["benchmarks.cli.main", "argparse", "benchmarks.cli.equations"])
+def test_ctrl_c_while_it_starts_is_one_line(name):
+    done = run_process(INTERRUPTED_IMPORT.format(name=name))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "captionbench: interrupted\n"
+
+
+def test_ctrl_c_while_the_interpreter_ends_changes_nothing():
+    done = run_process(
+        "import atexit, sys\n"
+        "sys.argv = ['captionbench', '--version']\n"
+        "atexit.register(signal.raise_signal, signal.SIGINT)\n"
+        "sys.exit(main())"
+    )
+    assert (done.returncode, done.stdout) == (0, f"captionbench {__version__}\n")
+    assert done.stderr == ""
+
+
+EQUATIONS = "import sys\nsys.argv = ['captionbench', 'equations', '--errata']\nsys.exit(main())"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_full_standard_output_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = run_process(EQUATIONS, stdout=full)
+    assert done.returncode == 2
+    said = "standard output cannot be written (No space left on device)"
+    assert done.stderr == f"captionbench: error: {said}\n"
+
+
+def test_a_terminal_without_unicode_shows_escapes():
+    prints = (
+        "from benchmarks.cli import equations\nequations.run = lambda _: print('caf\\xe9') or 0\n"
+    )
+    done = run_process(prints + EQUATIONS, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "caf\\xe9\n", "")

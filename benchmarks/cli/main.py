@@ -7,17 +7,21 @@ Only the module of the command that was typed is imported.
 from __future__ import annotations
 
 import argparse
+import difflib
+import errno
 import importlib
+import io
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from benchmarks import __version__
 from benchmarks.errors import InputError
 
 COMMANDS: dict[str, str] = {
@@ -53,8 +57,9 @@ def module_of(command: str) -> str:
     return f"benchmarks.cli.{'publish' if command == 'import' else command}"
 
 
-GO_ON = ("features", "record", "reproduce", "report")
-"""Commands that, run again, do what is left of their work."""
+RESUMING = ("features", "record", "reproduce", "report")
+"""Commands that resume when they are run again."""
+SEE_HELP = "(see captionbench --help)"
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(ROOT / name for name in ("benchmarks", "reference", "torch_impl"))
@@ -63,15 +68,35 @@ EXIT_INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all others."""
+    """A parser whose errors are one line, and which knows its options by their whole names."""
+
+    def __init__(self, **keywords: object) -> None:
+        super().__init__(**keywords, allow_abbrev=False)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Refuse an unknown option before anything else, and name the nearest."""
+        for word in args:
+            name = word.partition("=")[0]
+            if word == "--" or (self._subparsers and not word.startswith("-")):
+                break  # values follow, or the options of a command
+            if word.startswith("--") and name not in self._option_string_actions:
+                near = _nearest(name, self._option_string_actions)
+                self.error(f"{name}: no such option{near}")
+        return super().parse_known_args(args, namespace)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def parser_for(command: str | None) -> argparse.ArgumentParser:
     """The whole parser, with the options of ``command`` only."""
     parser = _Parser(prog="captionbench", description="Five captioning papers, checked.")
+    parser.add_argument("--version", action="version", version=f"captionbench {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         subparser = commands.add_parser(name, help=summary, description=summary)
@@ -120,24 +145,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit code 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
     words = list(sys.argv[1:] if argv is None else argv)
     command = words[0] if words and words[0] in COMMANDS else None
+    _print_anything()
     try:
+        if words and command is None and not words[0].startswith("-"):
+            raise InputError(
+                f"{words[0]}: no such command{_nearest(words[0], COMMANDS)} {SEE_HELP}"
+            )
         with _interruption_held():
             parser = parser_for(command)
         arguments = parser.parse_args(words)
-        return int(importlib.import_module(module_of(arguments.command)).run(arguments))
+        code = int(importlib.import_module(module_of(arguments.command)).run(arguments))
+        sys.stdout.flush()
+        return code
     except InputError as error:
         print(f"captionbench: error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt as interruption:
-        how = str(interruption) or ("the same command goes on" if command in GO_ON else "")
+        how = str(interruption) or ("the same command resumes" if command in RESUMING else "")
         print("captionbench: interrupted" + (f"; {how}" if how else ""), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not an error, and nothing more to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except Exception as error:
-        if (line := _unimportable(error)) is None:
+        line = _unimportable(error)
+        if line is None and _is_full_output(error):
+            _drop_output()
+            line = f"standard output cannot be written ({os.strerror(errno.ENOSPC)})"
+        if line is None:
             raise
         print(f"captionbench: error: {line}", file=sys.stderr)
         return EXIT_BAD_INPUT
+
+
+def _print_anything() -> None:
+    """Escape what the terminal's encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_full_output(error: Exception) -> bool:
+    """Files are written by `benchmarks.files`, which names them."""
+    return isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+
+
+def _drop_output() -> None:
+    """What is still buffered would fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
