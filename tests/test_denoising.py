@@ -16,7 +16,7 @@ from reference import metrics
 from tests.support.covers import covers
 from tests.support.middle_out import oracle_lstm, oracle_side
 from tests.support.parity import Array, numpy
-from torch_impl.middle_out.operator import SELF_ATTENTION
+from torch_impl.middle_out import SELF_ATTENTION
 from torch_impl.models.denoising import (
     MAX_LENGTH,
     NOISE,
@@ -101,7 +101,7 @@ def test_drawn_sequences_are_the_papers(seed: int) -> None:
 def test_every_sequence_of_every_seed_is_the_oracles(
     seeds: list[int], reading: dict[str, Any]
 ) -> None:
-    """Teacher-forced by the scan, and fed back its own output by single steps."""
+    """Teacher-forced by the loop, and fed back its own output by single steps."""
     model, data = Denoiser(seeds, **reading).double(), draw(seeds)
     forced = numpy(model(data.x, data.lengths, data.y))
     own = numpy(model.generate(data.x, data.lengths))

@@ -42,7 +42,7 @@ from tests.support.parity import load, numpy, tensor
 from torch_impl import models
 from torch_impl.decoding.middle_out import middle_out_beam_search
 from torch_impl.decoding.search import beam_search
-from torch_impl.middle_out.operator import interleave
+from torch_impl.middle_out import interleave
 from torch_impl.models import AnyCaptioner
 
 WORDS = ("a", "b", "c", "d", "e")

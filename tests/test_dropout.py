@@ -24,7 +24,7 @@ from tests.support.parity import (
     numpy,
     tensor,
 )
-from torch_impl.common.dropout import Dropout, keep, scale
+from torch_impl.common.dropout import Dropout, keep_mask, keep_scale
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
@@ -60,7 +60,7 @@ class Masks:
         def drop(x: Tensor, p: float) -> Tensor:
             kept = torch.from_numpy(next(masks))
             assert kept.shape == x.shape
-            return x * kept * scale(p)
+            return x * kept * keep_scale(p)
 
         of_factored = iter((self.M.swapaxes(1, 2), *self.F, *self.B))
 
@@ -71,7 +71,7 @@ class Masks:
 
         with (
             mock.patch.object(literal.F, "dropout", drop),
-            mock.patch.object(factored, "keep", chosen),
+            mock.patch.object(factored, "keep_mask", chosen),
         ):
             out = operator(*arguments, dropout=self.p, implementation=implementation, **options)
         assert next(masks if implementation == "literal" else of_factored, None) is None
@@ -101,14 +101,14 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
             if case.causal:
                 visible, readers = oracle.causal_masks(int(valid.sum()), len(case.E_Q))
         M = oracle.length_transformation(queries, a["K"])
-        M = M * masks.M[b][rows][:, valid] * scale(p)
+        M = M * masks.M[b][rows][:, valid] * keep_scale(p)
         B = []
         for i, V in ((1, a["V_1"]), (2, a["V_2"])):
             F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, visible), V, biases)
-            F_fw = F_fw * masks.F[i - 1, b][rows] * scale(p)
+            F_fw = F_fw * masks.F[i - 1, b][rows] * keep_scale(p)
             R_bw = oracle.backward_weights(M, i, groups, readers)
             kept = masks.B[i - 1, b][valid]
-            B.append(oracle.backward_expansion(R_bw, F_fw) * kept * scale(p))
+            B.append(oracle.backward_expansion(R_bw, F_fw) * kept * keep_scale(p))
         assert_close(out[b, valid], oracle.selection(a["S"], *B))
 
 
@@ -145,7 +145,7 @@ def test_masks_keep_independently_with_the_probability_s_complement(
     """Within six standard deviations: of the mean, and of the agreement of neighbours."""
     torch.manual_seed(int(generator.integers(2**31)))
     count = 40_001
-    kept = keep((count,), p, torch.device("cpu")).double()
+    kept = keep_mask((count,), p, torch.device("cpu")).double()
     assert abs(float(kept.mean()) - (1 - p)) < DEVIATIONS * (p * (1 - p) / count) ** 0.5
     for lag in (1, 2, 3, 4, 8):
         both = float((kept[lag:] * kept[:-lag]).mean())
@@ -155,12 +155,12 @@ def test_masks_keep_independently_with_the_probability_s_complement(
 
 def test_masks_follow_the_seed_and_the_shape() -> None:
     torch.manual_seed(5)
-    first, second = (keep((3, 5, 7), 0.5, torch.device("cpu")) for _ in range(2))
+    first, second = (keep_mask((3, 5, 7), 0.5, torch.device("cpu")) for _ in range(2))
     assert first.shape == (3, 5, 7) and first.dtype == torch.bool
     assert not torch.equal(first, second)
     torch.manual_seed(5)
-    assert torch.equal(keep((3, 5, 7), 0.5, torch.device("cpu")), first)
-    assert keep((0, 4), 0.5, torch.device("cpu")).shape == (0, 4)
+    assert torch.equal(keep_mask((3, 5, 7), 0.5, torch.device("cpu")), first)
+    assert keep_mask((0, 4), 0.5, torch.device("cpu")).shape == (0, 4)
 
 
 @given(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.booleans())
@@ -180,7 +180,7 @@ def test_the_module_drops_and_scales_in_training_alone(p: float, training: bool)
 def test_what_is_kept_makes_up_for_what_is_dropped(p: float) -> None:
     """Within six standard deviations of the mean, whatever the probability is rounded to."""
     count = 2**21
-    dropped = 1 - 1 / scale(p)
-    mean = float(keep((count,), p, torch.device("cpu")).double().mean()) * scale(p)
+    dropped = 1 - 1 / keep_scale(p)
+    mean = float(keep_mask((count,), p, torch.device("cpu")).double().mean()) * keep_scale(p)
     assert abs(dropped - p) <= 2**-17
     assert abs(mean - 1) <= DEVIATIONS * (dropped / (1 - dropped) / count) ** 0.5

@@ -1,4 +1,4 @@
-"""Middle-out decoders and their left-to-right baseline: the scan, the captioners, the oracle."""
+"""Middle-out decoders and their left-to-right baseline: the loop, the captioners, the oracle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.parity import (
 )
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.decoding import search as decoding
-from torch_impl.middle_out.operator import (
+from torch_impl.middle_out import (
     SELF_ATTENTION,
     Weights,
     commonest,
@@ -120,7 +120,7 @@ def results(loop: Loop, h: Tensor, c: Tensor) -> tuple[Array, dict[str, Array]]:
 @covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
 @settings(max_examples=100, deadline=None)
 @given(loops())
-def test_the_scan_is_the_steps_forward_and_gradients(loop: Loop) -> None:
+def test_the_loop_is_its_steps_forward_and_gradients(loop: Loop) -> None:
     whole = run(loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
     out, gradients = results(loop, *whole)
     arguments = loop.memory, loop.mask, loop.written
@@ -132,7 +132,7 @@ def test_the_scan_is_the_steps_forward_and_gradients(loop: Loop) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(loops(), st.data())
-def test_sequences_that_have_ended_are_left_out_of_the_scan(
+def test_sequences_that_have_ended_are_left_out_of_the_loop(
     loop: Loop, data: st.DataObject
 ) -> None:
     """The others are as they were; what has ended is 0 and gives no gradient."""
@@ -184,7 +184,7 @@ def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case: Captio
 
 @settings(max_examples=20, deadline=None)
 @given(captions())
-def test_a_captioner_by_steps_is_the_scan_forward_and_gradients(case: Captions) -> None:
+def test_a_captioner_by_steps_is_the_loop_forward_and_gradients(case: Captions) -> None:
     found = {}
     for implementation in ("auto", "literal"):
         model = case.model.implement(implementation)
@@ -193,8 +193,8 @@ def test_a_captioner_by_steps_is_the_scan_forward_and_gradients(case: Captions) 
         torch.autograd.backward(out.square().mean())
         by = {n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
         found[implementation] = numpy(out), flat(by)
-    for scanned, stepped in zip(*found.values(), strict=True):
-        assert_close(scanned, stepped)
+    for looped, stepped in zip(*found.values(), strict=True):
+        assert_close(looped, stepped)
     with pytest.raises(ValueError, match="'library', expected one of auto, literal, scan"):
         case.model.implement("library")
 

@@ -22,7 +22,7 @@ from tests.support.middle_out import (
     turned,
 )
 from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
-from torch_impl.middle_out.operator import interleave
+from torch_impl.middle_out import interleave
 from torch_impl.models import (
     MiddleOutCaptioner,
     MiddleOutConfiguration,

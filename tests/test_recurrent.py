@@ -38,8 +38,8 @@ from torch_impl.recurrent import (
     AttentiveLSTM,
     Masks,
     State,
+    loop,
     read_only_inputs,
-    scan,
 )
 
 IMPLEMENTATIONS = ("literal", "scan", "library")
@@ -149,7 +149,7 @@ def test_a_padded_batch_is_each_sequence_through_the_oracle(
 
 @pytest.mark.parametrize("kind", CELLS)
 @given(st.data(), st.integers(1, 2000))
-def test_the_scan_and_its_gradients_are_the_literal_form_s(
+def test_the_loop_and_its_gradients_are_the_literal_form_s(
     kind: str, data: st.DataObject, chunk: int
 ) -> None:
     """By inputs, both states, what is read, and every parameter; in chunks of any size."""
@@ -158,7 +158,7 @@ def test_the_scan_and_its_gradients_are_the_literal_form_s(
     expected, by_autograd = case.graded()
     case.lstm.implementation = "scan"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "CHUNK", chunk)
+        patch.setattr(loop, "CHUNK", chunk)
         found, by_hand = case.graded()
     for name, value in expected.items():
         assert_close(found[name], value, name)
@@ -392,14 +392,14 @@ def test_auto_compiles_whole_too() -> None:
 
 
 @pytest.mark.parametrize("masked", ["", *DROPPED])
-def test_the_scan_is_an_operator_that_pytorch_accepts(masked: str) -> None:
+def test_the_loop_is_an_operator_that_pytorch_accepts(masked: str) -> None:
     dropout: Any = {"recurrent_dropout": 0.5, "recurrent_dropout_of": masked or "state"}
     lstm = LSTM(2, 3, read_only=True, zoneout=(0.5, 0.5), **dropout).double()
     xs, read = torch.randn(4, 2, 2, dtype=torch.float64), torch.randn(4, 2, 3, dtype=torch.float64)
     masks = lstm.masks(4, 2) if masked else Masks()
     state = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     tensors = (xs.requires_grad_(), lstm.weight_x, lstm.weight_h, lstm.bias, *state, read, *masks)
-    torch.library.opcheck(scan.lstm_scan, (*tensors, True, True))
+    torch.library.opcheck(loop.lstm_loop, (*tensors, True, True))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -414,7 +414,7 @@ def test_layers_work_under_autocast(implementation: str, dtype: torch.dtype) -> 
 
 
 def test_operations_are_counted_as_the_literal_form_s() -> None:
-    """Forward and backward; the first state is a constant, whose gradient the scan makes too."""
+    """Forward and backward; the first state is a constant, whose gradient the loop makes too."""
     counts = []
     for implementation in ("literal", "scan"):
         lstm = LSTM(3, 4, implementation=implementation)

@@ -105,7 +105,7 @@ def test_steps_of_several_states_attend_to_one_memory(
     st.sampled_from(("state", "update", None)),
     st.booleans(),
 )
-def test_the_attentive_scan_is_its_steps_with_whatever_regularises(
+def test_the_attentive_loop_is_its_steps_with_whatever_regularises(
     generator: np.random.Generator,
     mask: Array,
     T: int,
@@ -142,7 +142,7 @@ def test_the_attentive_scan_is_its_steps_with_whatever_regularises(
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_autocast_changes_nothing_of_the_attentive_scan(inside: bool) -> None:
+def test_autocast_changes_nothing_of_the_attentive_loop(inside: bool) -> None:
     layer, found = AttentiveLSTM(3, 4, 5), []
     xs, memory = torch.randn(2, 6, 3), torch.randn(2, 5, 5)
     for enabled in (False, True):

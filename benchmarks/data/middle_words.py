@@ -32,7 +32,7 @@ from benchmarks.data.vocabulary import (
 )
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
-from torch_impl.middle_out.operator import commonest, interleave, split
+from torch_impl.middle_out import commonest, interleave, split
 
 ENDING = "ing"
 CANDIDATES = 40

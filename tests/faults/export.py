@@ -44,8 +44,8 @@ EXPORT = (
         "exported paths",
         "a step goes on from the hypothesis in its own place, whichever is named",
         "torch_impl.checkpoints.export:_Decoder.forward",
-        "path.gather(1, hypotheses[..., None].expand(B, K, t))",
-        "path + 0 * hypotheses[..., None]",
+        "ancestry.gather(1, hypotheses[..., None].expand(B, K, t))",
+        "ancestry + 0 * hypotheses[..., None]",
         "test_export.py::test_steps_go_on_from_whichever_hypothesis_is_named",
     ),
     Fault(

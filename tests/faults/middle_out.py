@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-LOOP, SCAN = "torch_impl.middle_out.operator", "torch_impl.middle_out.sequence"
+DECODER, LOOP = "torch_impl.middle_out.decoder", "torch_impl.middle_out.loop"
 MODEL, SEARCH = "torch_impl.models.middle_out", "torch_impl.decoding.middle_out"
 DENOISING = "torch_impl.models.denoising"
-BY_HAND = "test_middle_out.py::test_the_scan_is_the_steps_forward_and_gradients"
-ENDED = "test_middle_out.py::test_sequences_that_have_ended_are_left_out_of_the_scan"
+BY_HAND = "test_middle_out.py::test_the_loop_is_its_steps_forward_and_gradients"
+ENDED = "test_middle_out.py::test_sequences_that_have_ended_are_left_out_of_the_loop"
 HALVES = "test_middle_out.py::test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle"
 STEPS = "test_middle_out.py::test_single_steps_are_the_whole_whichever_hypothesis_goes_on"
 BEAM = "test_middle_out_decoding.py::test_it_is_the_readable_search"
@@ -19,7 +19,7 @@ MIDDLE_OUT = (
     Fault(
         "the other side's word",
         "a side reads the newest word, whichever side it is of",
-        f"{LOOP}:input_entry",
+        f"{DECODER}:input_entry",
         "max(0, t + 1 - sides)",
         "t",
         HALVES,
@@ -35,7 +35,7 @@ MIDDLE_OUT = (
     Fault(
         "scores of values that are hidden",
         "what is masked keeps its share of the softmax",
-        f"{SCAN}:_attend",
+        f"{LOOP}:_attend",
         ".softmax(-1).masked_fill_(hidden, 0)",
         ".softmax(-1)",
         BY_HAND,
@@ -43,7 +43,7 @@ MIDDLE_OUT = (
     Fault(
         "self-attention without keys' gradient",
         "a state's gradient as a key of later steps is left out",
-        f"{SCAN}:_Self.by_rows",
+        f"{LOOP}:_Self.by_rows",
         "d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])",
         "d_rows",
         BY_HAND,
@@ -51,7 +51,7 @@ MIDDLE_OUT = (
     Fault(
         "cell gradient through the output gate only",
         "h's gradient does not reach the memory cell through tanh",
-        f"{SCAN}:_cell_backward",
+        f"{LOOP}:_cell_backward",
         "by_c.addcmul_(by_o, tanh_c, value=-1)",
         "by_c",
         BY_HAND,
@@ -59,7 +59,7 @@ MIDDLE_OUT = (
     Fault(
         "a lane's side changed",
         "of sides run side by side the last is the first",
-        f"{LOOP}:_side_by_side",
+        f"{DECODER}:_side_by_side",
         ".permute(1, 3, 2, 0, 4)",
         ".flip(0).permute(1, 3, 2, 0, 4)",
         BY_HAND,
@@ -67,7 +67,7 @@ MIDDLE_OUT = (
     Fault(
         "weights by ended sequences",
         "the gates' gradients of sequences that have ended are whatever was there",
-        f"{SCAN}:_Scan.backward",
+        f"{LOOP}:_Loop.backward",
         "x[:, t, n:] = 0",
         "x[:, t, n:] = 1",
         ENDED,

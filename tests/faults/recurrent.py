@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-CELL, SCAN = "torch_impl.recurrent.cell", "torch_impl.recurrent.scan"
+CELL, LOOP = "torch_impl.recurrent.cell", "torch_impl.recurrent.loop"
 PARITY = "test_recurrent.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
-BY_HAND = "test_recurrent.py::test_the_scan_and_its_gradients_are_the_literal_form_s"
+BY_HAND = "test_recurrent.py::test_the_loop_and_its_gradients_are_the_literal_form_s"
 LIBRARY = "test_recurrent.py::test_the_library_s_lstm_and_its_gradients_are_the_literal_form_s"
 ATTENTIVE = "test_recurrent_layers.py::test_the_attentive_lstm_is_the_oracle_s"
-ATTENTIVE_SCAN = "torch_impl.recurrent.attentive_scan"
+ATTENTIVE_LOOP = "torch_impl.recurrent.attentive_loop"
 ATTENTIVE_BY_HAND = (
-    "test_recurrent_layers.py::test_the_attentive_scan_is_its_steps_with_whatever_regularises"
+    "test_recurrent_layers.py::test_the_attentive_loop_is_its_steps_with_whatever_regularises"
 )
 DIRECTIONS = "test_recurrent_layers.py::test_both_directions_are_the_oracle_s"
 MODEL = "test_recurrent_models.py::test_a_padded_batch_is_each_source_through_the_oracle"
@@ -63,7 +63,7 @@ RECURRENT = (
     Fault(
         "hidden state of the kept cell",
         "the hidden state is made of the memory cell after zoneout",
-        f"{SCAN}:cell_forward",
+        f"{LOOP}:cell_forward",
         "torch.tanh(c_t, out=m)",
         "torch.tanh(c_t if z_c is None else c_t.lerp(c, z_c.expand_as(c)), out=m)",
         PARITY,
@@ -80,14 +80,14 @@ RECURRENT = (
         "recurrent dropout unscaled",
         "what recurrent dropout leaves is not scaled up",
         "torch_impl.recurrent.lstm:LSTM.masks",
-        " * scale(p)",
+        " * keep_scale(p)",
         "",
         "test_recurrent.py::test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation",
     ),
     Fault(
         "gradient through a dropped update",
         "the gradient reaches the gates of an update that recurrent dropout hid",
-        f"{SCAN}:cell_backward",
+        f"{LOOP}:cell_backward",
         "by_product = dc if update is None else dc * update",
         "by_product = dc",
         BY_HAND,
@@ -119,7 +119,7 @@ RECURRENT = (
     Fault(
         "state lost between chunks",
         "the weights' gradient takes each chunk of steps for a sequence of its own",
-        f"{SCAN}:backward",
+        f"{LOOP}:backward",
         "hs[before] if steps.start else",
         "torch.cat([h[None], hs[before][1:]]) if steps.start else",
         BY_HAND,
@@ -127,7 +127,7 @@ RECURRENT = (
     Fault(
         "the cell's gradient without zoneout's share",
         "what zoneout keeps of the memory cell passes no gradient on",
-        f"{SCAN}:backward",
+        f"{LOOP}:backward",
         "dc += past_c",
         "dc += 0 * past_c",
         BY_HAND,
@@ -135,7 +135,7 @@ RECURRENT = (
     Fault(
         "gradient through dropped units",
         "the gradient reaches h_{t-1} where recurrent dropout hid it",
-        f"{SCAN}:backward",
+        f"{LOOP}:backward",
         "dh *= recurrent[t]",
         "dh *= 1",
         BY_HAND,
@@ -167,7 +167,7 @@ RECURRENT = (
     Fault(
         "first context left out",
         "the first step attends to nothing",
-        f"{ATTENTIVE_SCAN}:_Scan.forward",
+        f"{ATTENTIVE_LOOP}:_AttentiveLoop.forward",
         "addmm_(contexts[t], weight_z.mT)",
         "addmm_(contexts[t] * (t > 0), weight_z.mT)",
         ATTENTIVE,
@@ -175,7 +175,7 @@ RECURRENT = (
     Fault(
         "no gradient through the query",
         "attention passes nothing on to the state that it asked with",
-        f"{ATTENTIVE_SCAN}:_Scan.backward",
+        f"{ATTENTIVE_LOOP}:_AttentiveLoop.backward",
         "dh.addmm_(dqueries[t], W_query)",
         "pass",
         ATTENTIVE_BY_HAND,
@@ -183,7 +183,7 @@ RECURRENT = (
     Fault(
         "gradient of the keys without tanh's",
         "the perceptron's hidden layer passes its gradient on as if it were linear",
-        f"{ATTENTIVE_SCAN}:_Scan.backward",
+        f"{ATTENTIVE_LOOP}:_AttentiveLoop.backward",
         "hidden.square_(), value=-1",
         "hidden.square_(), value=0",
         ATTENTIVE_BY_HAND,

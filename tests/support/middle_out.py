@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.verify.strategies import fill, generators
 from reference import middle_out as oracle
 from tests.support.parity import Array, load, numpy
-from torch_impl.middle_out.operator import SELF_ATTENTION, interleave
+from torch_impl.middle_out import SELF_ATTENTION, interleave
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration
 
 KINDS = st.sampled_from(SELF_ATTENTION)

@@ -24,12 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torch_impl.layers.cache import (
-    Layer,
-    node_axis,
-    read,
-    vacant,
-)
+from torch_impl.layers.kv_cache import CachedLayer, decode_step, init_cache, slot_axis
 from torch_impl.models import AnyCaptioner, Captioner
 
 OPSET = 18
@@ -64,9 +59,9 @@ class _Joined:
     def __init__(self, past: Tensor) -> None:
         self.past = self.present = past
 
-    def add(self, rows: Tensor, nodes: int) -> Tensor:
-        axis, past = node_axis(rows), self.past
-        if past.shape[-1] != rows.shape[-1]:  # rows of nodes grow too: by the newest, unseen
+    def append(self, rows: Tensor, slots: int) -> Tensor:
+        axis, past = slot_axis(rows), self.past
+        if past.shape[-1] != rows.shape[-1]:  # R's rows grow too, by the newest token
             past = torch.cat([past, past.new_zeros(*past.shape[:-1], 1)], -1)
         self.present = torch.cat([past, rows.unsqueeze(axis)], axis)
         return self.present.flatten(axis, axis + 1)
@@ -85,20 +80,20 @@ class _Decoder(nn.Module):
         hypotheses: Tensor,
         mask: Tensor,
         memory: Sequence[Sequence[Tensor]],
-        path: Tensor,
+        ancestry: Tensor,
         past: Sequence[dict[str, Tensor]],
     ) -> tuple[Tensor, ...]:
-        (B, K), t = tokens.shape, path.shape[-1]
-        path = path.gather(1, hypotheses[..., None].expand(B, K, t))
+        (B, K), t = tokens.shape, ancestry.shape[-1]
+        ancestry = ancestry.gather(1, hypotheses[..., None].expand(B, K, t))
         newest = torch.arange(K).expand(B, K) + t * K
-        path = torch.cat([path, newest[..., None]], -1)
+        ancestry = torch.cat([ancestry, newest[..., None]], -1)
         joined = [{name: _Joined(rows) for name, rows in kept.items()} for kept in past]
         layers = [
-            Layer(layer, keys, values, mask, rows)
+            CachedLayer(layer, keys, values, mask, rows)
             for layer, (keys, values), rows in zip(_layers(self.model), memory, joined, strict=True)
         ]
-        log_probs = read(self.model, layers, tokens, path)
-        return log_probs, path, *(rows.present for kept in joined for rows in kept.values())
+        log_probs = decode_step(self.model, layers, tokens, ancestry)
+        return log_probs, ancestry, *(rows.present for kept in joined for rows in kept.values())
 
 
 def to_onnx(model: AnyCaptioner) -> Graphs:
@@ -144,8 +139,8 @@ def _decoder_graph(model: Captioner) -> bytes:
     memory = weight.new_zeros(len(layers), 2, B, L, model.configuration.d_model)
     past, steps, names = [], [], ["path"]
     for i, layer in enumerate(layers):
-        rows = vacant(layer.mixer, B, STEPS * K, STEPS)
-        past.append({n: x.unflatten(node_axis(x), (STEPS, K)) for n, x in rows.items()})
+        rows = init_cache(layer.mixer, B, STEPS * K, STEPS)
+        past.append({n: x.unflatten(slot_axis(x), (STEPS, K)) for n, x in rows.items()})
         steps.append({n: _axes(x) for n, x in rows.items()})
         names += [f"{i}.{n}" for n in rows]
     return _graph(
@@ -174,10 +169,10 @@ def _layers(model: Captioner) -> list[Any]:
 
 
 def _axes(rows: Tensor) -> dict[int, str]:
-    """Which axes of ``rows`` are of any size, the nodes' as steps and hypotheses."""
-    axis = node_axis(rows)
+    """Which axes of ``rows`` are of any size, the slots' as steps and hypotheses."""
+    axis = slot_axis(rows)
     axes = {0: "batch", axis: "steps", axis + 1: "hypotheses"}
-    # a node's row over the tokens on the path to it
+    # R, over the tokens of a slot's ancestry
     return axes | {rows.dim(): "steps"} if rows.dim() == 5 else axes
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_impl.common.padding import Lengths
 from torch_impl.decoding.beams import largest
-from torch_impl.middle_out.operator import interleave
+from torch_impl.middle_out import interleave
 from torch_impl.models.middle_out import MiddleOutCaptioner, check_middle_word
 
 

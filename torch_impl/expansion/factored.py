@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.common.autocast import without_autocast
-from torch_impl.common.dropout import keep, scale
+from torch_impl.common.dropout import keep_mask, keep_scale
+from torch_impl.common.precision import without_autocast
 from torch_impl.expansion.stream import (
     Biases,
     Expanding,
@@ -238,11 +238,11 @@ class _Expansion(torch.autograd.Function):
             of_values, device = plan.dropout_of == "values", M.device
             rows = (B, N, d if of_values else 1)
             x = x._replace(
-                M=(M * keep(M.shape, p, device)).mul_(scale(p)),
-                kept_1=keep(rows, p, device),
-                kept_2=keep(rows, p, device),
-                back_1=keep((B, L, d), p, device),
-                back_2=keep((B, L, d), p, device),
+                M=(M * keep_mask(M.shape, p, device)).mul_(keep_scale(p)),
+                kept_1=keep_mask(rows, p, device),
+                kept_2=keep_mask(rows, p, device),
+                back_1=keep_mask((B, L, d), p, device),
+                back_2=keep_mask((B, L, d), p, device),
                 F_1=values_1.new_empty(rows) if of_values else None,
                 F_2=values_1.new_empty(rows) if of_values else None,
             )
@@ -291,7 +291,9 @@ class _Expansion(torch.autograd.Function):
             of_1 = first.gradients(_dropped(dB_1, part.back_1, plan.dropout))
             of_2 = second.gradients(_dropped(dB_2, part.back_2, plan.dropout))
             dM = of_1.M.sub_(of_2.M)
-            parts.append([dM.mul_(scale(plan.dropout)) if plan.dropout else dM, of_1.V, of_2.V, dS])
+            parts.append(
+                [dM.mul_(keep_scale(plan.dropout)) if plan.dropout else dM, of_1.V, of_2.V, dS]
+            )
             if of_1.conditions is not None and of_2.conditions is not None:
                 parts[-1].append(of_1.conditions.add_(of_2.conditions))
             d_vectors.append(of_1.vectors.add_(of_2.vectors))
@@ -310,7 +312,7 @@ def _whole(parts: Sequence[Tensor]) -> Tensor:
 
 def _dropped(x: Tensor, kept: Tensor | None, dropout: float) -> Tensor:
     """Backward values, or their gradient, as dropout leaves them."""
-    return x if kept is None else x * kept * scale(dropout) ** 2
+    return x if kept is None else x * kept * keep_scale(dropout) ** 2
 
 
 def _difference(first: Stream, second: Stream) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.common.numerics import EPSILON
+from torch_impl.common.precision import EPSILON
 
 
 def normalise(x: Tensor) -> Tensor:

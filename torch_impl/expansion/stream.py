@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_impl.common.numerics import EPSILON
+from torch_impl.common.precision import EPSILON
 from torch_impl.expansion.literal import broad_sum
 
 

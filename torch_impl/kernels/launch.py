@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_impl.common.numerics import EPSILON
+from torch_impl.common.precision import EPSILON
 
 if TYPE_CHECKING:  # loaded by its path, once for each way to run it
     from torch_impl.kernels import programs as _programs  # noqa: F401

@@ -1,16 +1,14 @@
 """Middle-out decoding (Middle-Out equations 4-7), batched: two sides that attend to each other."""
 
-from torch_impl.middle_out.operator import (
+from torch_impl.middle_out.captions import commonest, interleave, split
+from torch_impl.middle_out.decoder import (
     SELF_ATTENTION,
     Weights,
     attend,
-    commonest,
     input_entry,
-    interleave,
     lstm_cell,
     run,
     run_by_steps,
-    split,
     step,
     weight_sizes,
 )

@@ -25,7 +25,7 @@ from torch_impl.expansion import (
     StaticExpansion,
 )
 from torch_impl.expansion.functional import check_dropout, choose
-from torch_impl.layers.cache import Incremental
+from torch_impl.layers.kv_cache import TransformerState
 from torch_impl.layers.transformer import Decoder, Encoder, Mixer
 from torch_impl.models.common import Fields, check_words, log_probabilities
 
@@ -184,7 +184,7 @@ class Captioner(nn.Module):
         memory_lengths: Lengths | None = None,
         copies: int = 1,
         max_length: int | None = None,
-    ) -> Incremental:
+    ) -> TransformerState:
         """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
 
         Raises:
@@ -192,7 +192,7 @@ class Captioner(nn.Module):
                 max_length above the model's.
         """
         check_tokens(memory, self.configuration.d_model, "memory")
-        return Incremental(self, memory, memory_lengths, copies, max_length)
+        return TransformerState(self, memory, memory_lengths, copies, max_length)
 
     def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
         """``decode`` what ``encode`` makes of the features: (B, T, V)."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.common.padding import Lengths
-from torch_impl.middle_out.operator import (
+from torch_impl.middle_out import (
     Weights,
     input_entry,
     run,

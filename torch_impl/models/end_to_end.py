@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from torch_impl.common.padding import Lengths
-from torch_impl.layers.cache import Incremental
+from torch_impl.layers.kv_cache import TransformerState
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models.captioner import Captioner, Configuration
 
@@ -103,7 +103,7 @@ class EndToEnd(nn.Module):
         memory_lengths: Lengths | None = None,
         copies: int = 1,
         max_length: int | None = None,
-    ) -> Incremental:
+    ) -> TransformerState:
         """See ``Captioner.incremental``."""
         return self.captioner.incremental(memory, memory_lengths, copies, max_length)
 

@@ -24,7 +24,7 @@ from torch_impl.common.padding import (
     padding_mask,
     zero_padding,
 )
-from torch_impl.middle_out.operator import (
+from torch_impl.middle_out import (
     Weights,
     input_entry,
     run,

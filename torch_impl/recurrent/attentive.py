@@ -15,7 +15,7 @@ from torch_impl.common.padding import (
     padding_mask,
     zero_padding,
 )
-from torch_impl.recurrent.attentive_scan import attentive_scan
+from torch_impl.recurrent.attentive_loop import attentive_loop
 from torch_impl.recurrent.cell import Masks, State
 from torch_impl.recurrent.lstm import LSTM
 
@@ -122,7 +122,7 @@ class AttentiveLSTM(nn.Module):
         masks: Masks | None = None,
     ) -> tuple[Tensor, State]:
         """The whole sequence: by ``lstm.implementation`` a loop of steps under autograd, as
-        "literal" and while it is compiled, or else `attentive_scan`.
+        "literal" and while it is compiled, or else `attentive_loop`.
 
         Args:
             xs: (B, T, d_x), T >= 1.
@@ -156,7 +156,7 @@ class AttentiveLSTM(nn.Module):
             dtype, attention = lstm.weight_h.dtype, self.attention
             local = attention.project(memory.to(dtype), memory_lengths)
             of_x, of_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
-            states, state = attentive_scan(
+            states, state = attentive_loop(
                 F.linear(steps.to(dtype), of_x, lstm.bias),
                 local.memory,
                 local.keys,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from torch_impl.common.checks import positive
-from torch_impl.common.dropout import keep, scale
+from torch_impl.common.dropout import keep_mask, keep_scale
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -24,7 +24,7 @@ from torch_impl.recurrent.cell import (
     cell,
     unroll,
 )
-from torch_impl.recurrent.scan import lstm_scan
+from torch_impl.recurrent.loop import lstm_loop
 
 IMPLEMENTATIONS = ("auto", "literal", "scan", "library")
 
@@ -108,12 +108,12 @@ class LSTM(nn.Module):
                 return None
             if not self.training:
                 return weight.new_full((1, 1, 1), rate).expand(steps, batch, 1)
-            return (~keep(shape, rate, weight.device)).to(weight.dtype)
+            return (~keep_mask(shape, rate, weight.device)).to(weight.dtype)
 
         masks, p = Masks(zoneout(self.zoneout[0]), zoneout(self.zoneout[1])), self.recurrent_dropout
         if not (self.training and p):
             return masks
-        factors = keep(shape, p, weight.device).to(weight.dtype) * scale(p)
+        factors = keep_mask(shape, p, weight.device).to(weight.dtype) * keep_scale(p)
         if self.recurrent_dropout_of == "state":
             return masks._replace(recurrent=factors)
         return masks._replace(update=factors)
@@ -185,7 +185,7 @@ class LSTM(nn.Module):
             tensors = [steps, *weights, *state, read, *masks]
             graded = any(x is not None and x.requires_grad for x in tensors)
             back = torch.is_grad_enabled() and graded
-            hs, c, *_ = lstm_scan(steps, *weights, *state, read, *masks, self.squash, back)
+            hs, c, *_ = lstm_loop(steps, *weights, *state, read, *masks, self.squash, back)
             state = State(hs[-1], c)
         return zero_padding(hs.transpose(0, 1), mask), state
 

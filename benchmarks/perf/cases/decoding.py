@@ -23,7 +23,7 @@ from benchmarks.perf.cases.models import MODEL, captioner, features
 from torch_impl.decoding import protocols
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.graphs import GraphedBeamSearch
-from torch_impl.layers.cache import Incremental
+from torch_impl.layers.kv_cache import TransformerState
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Captioner
 
@@ -55,7 +55,7 @@ class _Compiled(_Whole):
         super().__init__(model)
         self.encode = torch.compile(model.encode, dynamic=False)
         self._states = model.incremental
-        self._step = torch.compile(Incremental.step, dynamic=True)
+        self._step = torch.compile(TransformerState.step, dynamic=True)
 
     def incremental(self, *arguments: Any) -> protocols.State:
         state = self._states(*arguments)

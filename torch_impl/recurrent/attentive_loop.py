@@ -1,8 +1,8 @@
 """The attentive LSTM along a sequence as one operator, its backward written by hand.
 
-As `scan`: the loop has only what a step must have before the next one, and all gradients of weights
-and of the memory are one product for all steps. Of the attention it keeps the weights and the query
-of every step; what the perceptron's hidden layer was, (B, L, d_a) a step, is computed again.
+As `lstm_loop`: the loop computes only what the next step needs, and the gradients of weights and
+memory are one product each for all steps. Saved for backward are the attention weights and the
+query of every step; the perceptron's hidden layer, (B, L, d_a) a step, is recomputed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torch_impl.common.autocast import without_autocast
+from torch_impl.common.precision import without_autocast
 from torch_impl.recurrent.cell import Masks, State
-from torch_impl.recurrent.scan import (
+from torch_impl.recurrent.loop import (
     Beside,
     cell_backward,
     cell_forward,
@@ -23,7 +23,7 @@ from torch_impl.recurrent.scan import (
 )
 
 
-def attentive_scan(
+def attentive_loop(
     inputs: Tensor,
     memory: Tensor,
     keys: Tensor,
@@ -53,12 +53,12 @@ def attentive_scan(
         squash: see `cell`.
     """
     given = memory, keys, mask, W_query, w_score, weight_z, weight_h, *state
-    hs, c = _Scan.apply(inputs, *given, *masks, squash)
+    hs, c = _AttentiveLoop.apply(inputs, *given, *masks, squash)
     return hs, State(hs[-1], c)
 
 
-class _Scan(torch.autograd.Function):
-    """See ``attentive_scan``."""
+class _AttentiveLoop(torch.autograd.Function):
+    """See ``attentive_loop``."""
 
     @staticmethod
     def forward(

@@ -68,10 +68,10 @@ def forward(
         return hs, last, cs, ms if apart and keep else xs.new_empty(0), kept
 
 
-lstm_scan = torch.library.custom_op("captionbench::lstm_scan", forward, mutates_args=())
+lstm_loop = torch.library.custom_op("captionbench::lstm_loop", forward, mutates_args=())
 
 
-@lstm_scan.register_fake
+@lstm_loop.register_fake
 def _(
     xs: Tensor,
     weight_x: Tensor,
@@ -167,12 +167,12 @@ def backward(
         return dxs, dW_x, dW_h, db, dh, dc, dread
 
 
-lstm_scan_backward = torch.library.custom_op(
-    "captionbench::lstm_scan_backward", backward, mutates_args=()
+lstm_loop_backward = torch.library.custom_op(
+    "captionbench::lstm_loop_backward", backward, mutates_args=()
 )
 
 
-@lstm_scan_backward.register_fake
+@lstm_loop_backward.register_fake
 def _(
     dhs: Tensor | None,
     dc: Tensor | None,
@@ -334,16 +334,16 @@ def _backward(ctx: Any, dhs: Tensor | None, dc: Tensor | None, *_: Any) -> tuple
     saved = ctx.saved_tensors
     read = saved[5]
     dhs = None if dhs is None else dhs.contiguous()
-    gradients = lstm_scan_backward(dhs, dc, *saved[:13], list(saved[13:]), ctx.squash)
+    gradients = lstm_loop_backward(dhs, dc, *saved[:13], list(saved[13:]), ctx.squash)
     dxs, dW_x, dW_h, db, dh, dc, dread = gradients
     db, dread = db if ctx.has_bias else None, None if read is None else dread
     return dxs, dW_x, dW_h, db, dh, dc, dread, None, None, None, None, None, None
 
 
-lstm_scan.register_autograd(_backward, setup_context=_setup_context)
+lstm_loop.register_autograd(_backward, setup_context=_setup_context)
 
 
-@register_flop_formula(torch.ops.captionbench.lstm_scan)
+@register_flop_formula(torch.ops.captionbench.lstm_loop)
 def forward_flops(
     xs_shape: Sequence[int], weight_x: Sequence[int], weight_h: Sequence[int], *_: Any, **__: Any
 ) -> int:
@@ -352,7 +352,7 @@ def forward_flops(
     return 2 * T * B * weight_h[0] * (weight_x[1] + weight_h[1])
 
 
-@register_flop_formula(torch.ops.captionbench.lstm_scan_backward)
+@register_flop_formula(torch.ops.captionbench.lstm_loop_backward)
 def backward_flops(*shapes: Any, **_: Any) -> int:
     """Twice the forward's: the gradients of both operands of each product."""
     return 2 * forward_flops(*shapes[2:5])

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torch_impl.common.autocast import without_autocast
+from torch_impl.common.precision import without_autocast
 
 
-def scan(
+def run_loop(
     X: Tensor,
     W: Tensor,
     h_0: Tensor,
@@ -49,7 +49,7 @@ def scan(
         W_h: (P, G, d, d), scores the states.
         written: (B, G, T), True for the steps that count.
     """
-    h, c = _Scan.apply(X, W, h_0, c_0, counts, words, W_d, keys, values, mask, W_h, written)
+    h, c = _Loop.apply(X, W, h_0, c_0, counts, words, W_d, keys, values, mask, W_h, written)
     return h, c
 
 
@@ -167,8 +167,8 @@ class _Self:
         return d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])
 
 
-class _Scan(torch.autograd.Function):
-    """See ``scan``."""
+class _Loop(torch.autograd.Function):
+    """See ``run_loop``."""
 
     @staticmethod
     def forward(

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.middle_out.sequence import scan
+from torch_impl.middle_out.loop import run_loop
 
 Sizes = tuple[int, ...]
 
@@ -221,7 +221,7 @@ def _run(
         attended |= {"words": words, "W_d": weights.W_d}
     if written is not None:
         attended["written"] = written.transpose(0, 1)
-    h, c = scan(X, W_z, *state, counts, W_h=weights.W_h, **attended)
+    h, c = run_loop(X, W_z, *state, counts, W_h=weights.W_h, **attended)
     return h.transpose(1, 2), c.transpose(1, 2)
 
 
@@ -263,7 +263,7 @@ def _side_by_side(
         else:
             lanes[name] = None if x is None else x.repeat(1, P, *[1] * (x.dim() - 2))
     h_0, c_0 = (x.repeat(P, 1, 1) for x in state)
-    found = scan(X, W.flatten(0, 1).unsqueeze(0), h_0, c_0, counts[::P], **lanes)
+    found = run_loop(X, W.flatten(0, 1).unsqueeze(0), h_0, c_0, counts[::P], **lanes)
     h, c = (x.unflatten(0, (P, G)).permute(1, 3, 2, 0, 4).flatten(2, 3)[:, :, :T] for x in found)
     return h, c
 
@@ -273,47 +273,3 @@ def _linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     rows = x.flatten(1, 2)
     y = rows @ W if b is None else torch.baddbmm(b.unsqueeze(1), rows, W)
     return y.unflatten(1, x.shape[1:3])
-
-
-def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id: int) -> list[int]:
-    """A caption in the generated order: the middle, then a word of either side in turn.
-
-    Args:
-        first: the words of the side whose turn comes first, which the paper has on the left, from
-            the middle outwards, the end token last if it ends.
-        middle: the middle word.
-        second: the words of the other side, likewise.
-        pad_id: stands where a side is through.
-    """
-    tokens = [middle]
-    for k in range(max(len(first), len(second))):
-        tokens += [half[k] if k < len(half) else pad_id for half in (first, second)]
-    return tokens
-
-
-def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
-    """The halves of a caption without special tokens, on either side of the first ``middle``.
-
-    Each from the middle outwards, the end token last.
-
-    Raises:
-        ValueError: the caption does not have the middle word.
-    """
-    if middle not in caption:
-        raise ValueError(f"the caption {list(caption)} does not have the middle word {middle}")
-    place = list(caption).index(middle)
-    return [*reversed(caption[:place]), end_id], [*caption[place + 1 :], end_id]
-
-
-def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
-    """The commonest word with this ending of an image's captions; of equals the first in them.
-
-    What the middle-word classifier learns (section 4.2).
-
-    Raises:
-        ValueError: no caption has such a word.
-    """
-    words = [word for caption in captions for word in caption if word.endswith(ending)]
-    if not words:
-        raise ValueError(f"no caption has a word in {ending!r}, expected a candidate")
-    return max(words, key=words.count)

@@ -1,0 +1,276 @@
+"""A KV cache: decoding one token at a time, with the keys and values of earlier tokens stored.
+
+Exact: a step returns what a pass over the whole prefix returns for its last token, because no layer
+of a decoder sees later tokens. Cross-attention projects the memory once; the K beams of an image
+share it, side by side on the query axis.
+
+Each step writes K cache slots, one a beam, which never move. ``ancestry`` (B, K, t) holds the slots
+of each beam's t tokens: to reorder beams is to reorder their ancestries.
+
+`decode_step` works on any `Buffer`: `TransformerState` preallocates them; an exported step
+(``checkpoints.export``) takes them as inputs and returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_impl.common.checks import check_hypotheses, check_step
+from torch_impl.common.padding import Lengths, padding_mask
+from torch_impl.common.precision import at_least_float32
+from torch_impl.expansion import DynamicExpansion, normalise
+from torch_impl.layers.attention import Attention, multi_head
+from torch_impl.layers.transformer import Decoder, DecoderLayer
+
+
+class Model(Protocol):
+    """A captioner whose decoder can read a token at a time."""
+
+    max_length: int
+    decoder: Decoder
+    embedding: nn.Embedding
+    positions: nn.Embedding
+    vocabulary: nn.Linear
+
+    @property
+    def draws(self) -> bool:
+        """Whether a pass draws at random: in training mode, with dropout."""
+
+
+class TransformerState:
+    """K beams for each image of a batch, and their KV cache, in preallocated buffers.
+
+    Without dropout and gradients: a model that has dropout must be in evaluation mode.
+
+    Args:
+        model: the captioner.
+        memory: (B, L, d), of ``model.encode``.
+        memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
+        copies: K, the beams of each image.
+        max_length: tokens of a beam at most; the model's if None.
+
+    Raises:
+        ValueError: the model has dropout now, lengths do not fit the memory, copies or
+            max_length below 1, or max_length more than the model's.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        copies: int = 1,
+        max_length: int | None = None,
+    ) -> None:
+        self.max_length = check_hypotheses(model, copies, max_length, model.max_length)
+        self.model, self.copies = model, copies
+        mask, (B, *_) = padding_mask(memory_lengths, memory), memory.shape
+        self._layers = []
+        for layer in cast(Iterable[DecoderLayer], model.decoder.layers):
+            cache = init_cache(layer.mixer, B, copies * self.max_length, self.max_length)
+            buffers = {name: _Preallocated(x) for name, x in cache.items()}
+            keys, values = layer.cross_attention.project(memory, mask)
+            self._layers.append(CachedLayer(layer, keys, values, mask, buffers))
+        self._ancestry = torch.empty(B, copies, 0, dtype=torch.int64, device=memory.device)
+        self._beams = torch.arange(copies, device=memory.device).expand(B, copies)
+
+    @property
+    def length(self) -> int:
+        """How many tokens of each beam were read."""
+        return self._ancestry.shape[-1]
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor) -> Tensor:
+        """The next token of each beam (B, K) to log p of the one after it, (B, K, V).
+
+        Raises:
+            ValueError: tokens are not (B, K), or max_length tokens were read already.
+            IndexError: a token id outside the vocabulary.
+        """
+        check_step(tokens, self._beams.shape, self.length, self.max_length)
+        slots = self._beams + self.length * self.copies
+        ancestry = torch.cat([self._ancestry, slots[..., None]], -1)  # (B, K, t)
+        log_probs = decode_step(self.model, self._layers, tokens, ancestry)
+        self._ancestry = ancestry
+        return log_probs
+
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Beam k of image b continues its present beam ``hypotheses[b, k]``."""
+        self._ancestry = self._ancestry.gather(1, hypotheses[..., None].expand_as(self._ancestry))
+
+
+def decode_step(
+    model: Model, layers: Sequence[CachedLayer], tokens: Tensor, ancestry: Tensor
+) -> Tensor:
+    """Tokens (B, K), the last of ``ancestry`` (B, K, t), to log p of those after, (B, K, V)."""
+    words = model.embedding(tokens) * model.embedding.embedding_dim**0.5  # (B, K, d)
+    outputs = [words + model.positions.weight[ancestry.shape[-1] - 1]]
+    for layer in layers:
+        outputs.append(layer.step(outputs[-1], ancestry))
+    logits = _linear(model.decoder.close(outputs[1:]), model.vocabulary)  # (B, K, V)
+    return F.log_softmax(logits, -1, dtype=at_least_float32(logits.dtype))
+
+
+FEW_ROWS = 8
+"""Up to so many rows, a CPU's BLAS multiplies a tall matrix faster with it on the left."""
+
+
+def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
+    """``linear(x)`` for x (B, K, d) of few rows."""
+    B, K, d = x.shape
+    if torch.compiler.is_exporting() or B * K > FEW_ROWS or not x.is_cpu:
+        out: Tensor = linear(x)
+        return out
+    columns = torch.addmm(linear.bias.unsqueeze(1), linear.weight, x.view(B * K, d).mT)  # (d', B K)
+    return columns.mT.contiguous().view(B, K, linear.out_features)
+
+
+class Buffer(Protocol):
+    """One of the tensors of `init_cache`, as it fills."""
+
+    def append(self, rows: Tensor, slots: int) -> Tensor:
+        """The first ``slots`` slots, the last of which ``rows`` were written to."""
+
+
+def init_cache(mixer: nn.Module, batch: int, slots: int, max_length: int) -> dict[str, Tensor]:
+    """The zeroed cache of a mixer, by name: what `_AttentionCache` or `_ExpansionCache` stores."""
+    if isinstance(mixer, DynamicExpansion):
+        weight, N_E = mixer.key.weight, mixer.num_expansions
+        precise = at_least_float32(weight.dtype)
+        KC, V = weight.new_zeros(2, batch, 2, slots, mixer.d_model)
+        P = weight.new_zeros(batch, slots, N_E, dtype=precise)
+        R = weight.new_zeros(batch, 2, slots, N_E, max_length, dtype=precise)
+        return {"KC": KC, "V": V, "P": P, "R": R}
+    assert isinstance(mixer, Attention)
+    keys, values = mixer.key.weight.new_zeros(2, batch, slots, mixer.d_model)
+    return {"keys": keys, "values": values}
+
+
+def slot_axis(x: Tensor) -> int:
+    """The slots' axis of a tensor of `init_cache`: after the batch, or after both streams."""
+    return 1 if x.dim() == 3 else 2
+
+
+class _Preallocated:
+    def __init__(self, buffer: Tensor) -> None:
+        self._buffer = buffer
+
+    def append(self, rows: Tensor, slots: int) -> Tensor:
+        buffer, axis = self._buffer[..., : rows.shape[-1]], slot_axis(rows)
+        buffer.narrow(axis, slots - rows.shape[axis], rows.shape[axis]).copy_(rows)
+        return buffer.narrow(axis, 0, slots)
+
+
+class CachedLayer:
+    """A decoder layer and its cache.
+
+    Args:
+        layer: the layer.
+        keys: (B, L, d), the memory's, of the layer's cross-attention.
+        values: (B, L, d), likewise.
+        mask: (B, L), True for valid rows of the memory; all if None.
+        cache: by the names of `init_cache`.
+    """
+
+    def __init__(
+        self,
+        layer: DecoderLayer,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        cache: Mapping[str, Buffer],
+    ) -> None:
+        self.layer, self.keys, self.values, self.mask = layer, keys, values, mask
+        mixer: nn.Module = layer.mixer
+        self.cache: _AttentionCache | _ExpansionCache
+        if isinstance(mixer, DynamicExpansion):
+            self.cache = _ExpansionCache(mixer, **cache)
+        else:
+            assert isinstance(mixer, Attention)
+            self.cache = _AttentionCache(mixer, **cache)
+
+    def step(self, x: Tensor, ancestry: Tensor) -> Tensor:
+        """The newest token of every beam, (B, K, d) to (B, K, d)."""
+        layer = self.layer
+        x = x + self.cache.mix(layer.norm_1(x), ancestry)
+        x = x + _attend(layer.cross_attention, layer.norm_2(x), self.keys, self.values, self.mask)
+        if layer.has_feed_forward:
+            feed_forward = layer.feed_forward
+            hidden = _linear(layer.norm_3(x), feed_forward.linear_1).relu()  # (B, K, d_ff)
+            x = x + feed_forward.linear_2(hidden)
+        return x
+
+
+def _attend(
+    attention: Attention, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+) -> Tensor:
+    Q = _linear(x, attention.query)
+    return attention.close(multi_head(Q, keys, values, attention.num_heads, mask), Q)
+
+
+class _AttentionCache:
+    """Keys and values, (B, slots, d)."""
+
+    def __init__(self, attention: Attention, keys: Buffer, values: Buffer) -> None:
+        self.attention, self.keys, self.values = attention, keys, values
+
+    def mix(self, x: Tensor, ancestry: Tensor) -> Tensor:
+        """Self-attention of the tokens x (B, K, d), the last of ``ancestry`` (B, K, t)."""
+        attention, (B, K, t) = self.attention, ancestry.shape
+        keys = self.keys.append(_linear(x, attention.key), t * K)  # (B, t K, d)
+        values = self.values.append(_linear(x, attention.value), t * K)
+        mask = ancestry.new_zeros(B, K, t * K, dtype=torch.bool).scatter_(-1, ancestry, True)
+        return _attend(attention, x, keys, values, mask)
+
+
+class _ExpansionCache:
+    """Keys and conditions (B, 2, slots, d), values of both streams likewise, P and R_fw.
+
+    Row (j, n) of M is a sum of c_j k_i and q_n k_i. Of each slot j are stored: P, its q_n k_j
+    (B, slots, N_E); and R, both streams' R_fw of its rows, (B, 2, slots, N_E, max_length), over the
+    tokens of its ancestry.
+    """
+
+    def __init__(
+        self, expansion: DynamicExpansion, KC: Buffer, V: Buffer, P: Buffer, R: Buffer
+    ) -> None:
+        self.expansion, self.KC, self.V, self.P, self.R = expansion, KC, V, P, R
+        self.precise = at_least_float32(expansion.key.weight.dtype)
+        self.scale = expansion.d_model**-0.5
+        self.query_vectors = expansion.query_vectors.to(self.precise).mT * self.scale  # (d, N_E)
+
+    def mix(self, x: Tensor, ancestry: Tensor) -> Tensor:
+        """The expansion of the tokens x (B, K, d), the last of ``ancestry`` (B, K, t)."""
+        e = self.expansion
+        (B, K, t), N_E = ancestry.shape, e.num_expansions
+        slots = t * K
+        key, condition = _linear(x, e.key), _linear(x, e.condition)  # (B, K, d)
+        values = torch.stack([_linear(x, e.value_1), _linear(x, e.value_2)], 1)
+        KC = self.KC.append(torch.stack([key, condition], 1), slots)  # (B, 2, slots, d)
+        V = self.V.append(values, slots)  # (B, 2, slots, d)
+        index = ancestry[:, None].expand(B, 2, K, t)
+        with torch.autocast(x.device.type, enabled=False):
+            p = key.to(self.precise) @ self.query_vectors  # (B, K, N_E)
+            P = self.P.append(p, slots)  # (B, slots, N_E)
+            P = P.gather(1, ancestry.view(B, slots, 1).expand(B, slots, N_E)).view(B, K, t, N_E)
+            # M of the new rows over the tokens of their ancestry, and of its rows over the new one
+            new = torch.stack([condition, key], 1).to(self.precise) * self.scale  # (B, 2, K, d)
+            A = (new @ KC.to(self.precise).mT).gather(3, index)[..., None]  # (B, 2, K, t, 1)
+            M = torch.stack([A[:, 0] + P, A[:, 1] + p[:, :, None]])  # (2, B, K, t, N_E)
+            gathering, reading = torch.stack([M, -M], 2).relu_()  # (B, 2, K, t, N_E), by stream
+            R = self.R.append(normalise(gathering.mT), slots)  # (B, 2, slots, N_E, t)
+            R_bw = normalise(reading.flatten(3)).view(B, 2, K, t, N_E)
+            by_slot = R_bw.new_zeros(B, 2, K, slots, N_E)
+            by_slot.scatter_(3, index[..., None].expand_as(R_bw), R_bw)
+            W = by_slot.flatten(3) @ R.flatten(2, 3)  # (B, 2, K, t)
+            W = W.new_zeros(B, 2, K, slots).scatter_(3, index, W)
+        biases = by_slot.sum(-1).flatten(1, 2).to(V.dtype) @ KC[:, 1]  # (B, 2 K, d)
+        biases = biases.view(B, 2, K, x.shape[-1]) + R_bw.sum(3).to(V.dtype) @ e.bias_vectors
+        streams = W.to(V.dtype) @ V + biases  # (B, 2, K, d)
+        gate = _linear(x, e.selector).sigmoid()
+        return gate * streams[:, 0] + (1 - gate) * streams[:, 1]

@@ -1,0 +1,49 @@
+"""Captions in the order in which Middle-Out generates them, and the words that they begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id: int) -> list[int]:
+    """A caption in the generated order: the middle, then a word of either side in turn.
+
+    Args:
+        first: the words of the side whose turn comes first, which the paper has on the left, from
+            the middle outwards, the end token last if it ends.
+        middle: the middle word.
+        second: the words of the other side, likewise.
+        pad_id: stands where a side is through.
+    """
+    tokens = [middle]
+    for k in range(max(len(first), len(second))):
+        tokens += [half[k] if k < len(half) else pad_id for half in (first, second)]
+    return tokens
+
+
+def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
+    """The halves of a caption without special tokens, on either side of the first ``middle``.
+
+    Each from the middle outwards, the end token last.
+
+    Raises:
+        ValueError: the caption does not have the middle word.
+    """
+    if middle not in caption:
+        raise ValueError(f"the caption {list(caption)} does not have the middle word {middle}")
+    place = list(caption).index(middle)
+    return [*reversed(caption[:place]), end_id], [*caption[place + 1 :], end_id]
+
+
+def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
+    """The commonest word with this ending of an image's captions; of equals the first in them.
+
+    What the middle-word classifier learns (section 4.2).
+
+    Raises:
+        ValueError: no caption has such a word.
+    """
+    words = [word for caption in captions for word in caption if word.endswith(ending)]
+    if not words:
+        raise ValueError(f"no caption has a word in {ending!r}, expected a candidate")
+    return max(words, key=words.count)
