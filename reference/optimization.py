@@ -138,10 +138,10 @@ def hyperbolic_warmup(
     anneal_every: int,
     floor: float = 5e-7,
 ) -> float:
-    """The learning rate as run: over the updates that the warm-up still has, then ``lr``, annealed.
+    """The learning rate as run: ``lr``, annealed, over the number of updates left of the warm-up.
 
-    The rise is hyperbolic: half way through 10,000 updates the rate is lr / 5,000. After it, and
-    not before, the rate is at least ``floor``.
+    The rise is hyperbolic: half way through 10,000 updates the rate is lr / 5,000. After the
+    warm-up, and not before, the rate is at least ``floor``.
     """
     rate = annealed(iteration, lr, batches_per_epoch, anneal, anneal_every)
     if iteration < warmup:
