@@ -18,19 +18,19 @@ import pytest
 from benchmarks import records
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.perf.revisions import processes, session
-from benchmarks.perf.revisions.counts import differences
-from benchmarks.perf.revisions.processes import Process, ProcessError
-from benchmarks.perf.revisions.revisions import (
+from benchmarks.perf.compare import measurement, worker_process
+from benchmarks.perf.compare.benchmarks import BENCHMARKS
+from benchmarks.perf.compare.checkout import (
     Revision,
     Tree,
     checked_out,
     order,
     resolve,
 )
-from benchmarks.perf.revisions.session import Settings
-from benchmarks.perf.revisions.suite import BENCHMARKS
-from benchmarks.perf.revisions.worker import ForeignCodeError, Worker
+from benchmarks.perf.compare.counts import differences
+from benchmarks.perf.compare.measurement import Settings
+from benchmarks.perf.compare.worker import ForeignCodeError, Worker
+from benchmarks.perf.compare.worker_process import Process, ProcessError
 from benchmarks.records import ROOT
 from benchmarks.verify.tolerances import SIMULATED
 from tests.support.regressions import Repository, git, repository
@@ -187,8 +187,8 @@ def test_a_process_that_hangs_ends_with_the_command(tmp_path):
     endless = f"import pathlib\npathlib.Path({str(hangs)!r}).touch()\nwhile True: pass\n"
     (package / "__init__.py").write_text(endless)
     code = (
-        "import pathlib, time; from benchmarks.perf.revisions.processes import Process\n"
-        "from benchmarks.perf.revisions.revisions import Tree\n"
+        "import pathlib, time; from benchmarks.perf.compare.worker_process import Process\n"
+        "from benchmarks.perf.compare.checkout import Tree\n"
         f"process = Process(Tree(None, pathlib.Path({str(tmp_path)!r})), 'cpu', 1)\n"
         "print(process.process.pid, flush=True); time.sleep(600)"
     )
@@ -310,8 +310,8 @@ def test_hooks_do_not_run_and_another_repository_s_environment_does_not_count(
 
 
 def test_a_process_that_does_not_answer_is_ended(repository, monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "WORKER", ("-c", "import time; time.sleep(60)"))
-    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    monkeypatch.setattr(worker_process, "WORKER", ("-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(worker_process, "PATIENCE", 0.1)
     process = Process(Tree(Revision("x", "x"), tmp_path), "cpu", 1)
     repository.commit()
     with pytest.raises(ProcessError, match=r"no answer within 0\.1 s"):
@@ -327,12 +327,12 @@ def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, nu
         "from pathlib import Path\n"
         "import signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from benchmarks.perf.revisions import processes, revisions\n"
+        "from benchmarks.perf.compare import checkout, worker_process\n"
         "folder, scratch, fake = map(Path, sys.argv[1:])\n"
-        "tempfile.tempdir, processes.WORKER = str(scratch), (str(fake),)\n"
-        "found = [revisions.resolve(folder, 'HEAD')] * 2\n"
-        "with processes.ended_in_order(), revisions.checked_out(folder, found) as trees:\n"
-        "    with processes.started(trees, 'cpu', 1) as running:\n"
+        "tempfile.tempdir, worker_process.WORKER = str(scratch), (str(fake),)\n"
+        "found = [checkout.resolve(folder, 'HEAD')] * 2\n"
+        "with worker_process.ended_in_order(), checkout.checked_out(folder, found) as trees:\n"
+        "    with worker_process.started(trees, 'cpu', 1) as running:\n"
         "        print(*(p.process.pid for p in running), flush=True)\n"
         "        running[0].receive()\n"
     )
@@ -379,7 +379,7 @@ def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, 
     # a schema of its own changes nothing: its harness is not asked
     (tmp_path / "same" / "benchmarks").mkdir()
     (tmp_path / "same" / "benchmarks" / "__init__.py").write_text("raise ImportError")
-    (outcome,) = session.check(
+    (outcome,) = measurement.check(
         trees, [(BENCHMARKS["reward"], "tensors")], Settings(), lambda text: None
     )
     same, more, wrong, lacking = outcome.checked

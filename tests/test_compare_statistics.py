@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.perf.cases.case import Work
-from benchmarks.perf.revisions.counts import (
+from benchmarks.perf.compare.benchmarks import BENCHMARKS
+from benchmarks.perf.compare.comparison import (
+    LEAST_ROUNDS,
+    compare,
+    quantile,
+    verdict,
+)
+from benchmarks.perf.compare.counts import (
     CALLS,
     agreed,
     count,
     differences,
     unsettled,
 )
-from benchmarks.perf.revisions.session import steady
-from benchmarks.perf.revisions.statistics import (
-    LEAST_ROUNDS,
-    compare,
-    quantile,
-    verdict,
-)
-from benchmarks.perf.revisions.suite import BENCHMARKS
+from benchmarks.perf.compare.measurement import steady
 from benchmarks.perf.timing import Estimate
 from benchmarks.verify.tolerances import QUANTILES, TIMES
 
@@ -191,7 +191,7 @@ def test_a_count_is_what_most_of_at_least_two_calls_agree_on(values, random):
 def test_calls_are_counted_until_two_of_them_agree(sizes):
     rest = iter(sizes)
     work = Work(lambda: torch.empty(next(rest), dtype=torch.uint8))
-    with patch("benchmarks.perf.revisions.counts.graph_breaks", return_value=None):
+    with patch("benchmarks.perf.compare.counts.graph_breaks", return_value=None):
         found = count(work, torch.device("cpu"))
     again = next((i for i, size in enumerate(sizes) if size in sizes[:i]), None)
     assert found["peak bytes"] == (None if again is None else sizes[again])
@@ -205,7 +205,7 @@ def test_an_optimizer_s_first_steps_hide_no_count():
     work = benchmark.find().make(benchmark.case("auto"), "auto", device)
     for _ in range(4):
         work.call()
-    with patch("benchmarks.perf.revisions.counts.graph_breaks", return_value=None):
+    with patch("benchmarks.perf.compare.counts.graph_breaks", return_value=None):
         found = count(work, device)
     assert all(found[name] for name in ("flops", "saved bytes", "peak bytes", "operators"))
 

@@ -15,8 +15,8 @@ from benchmarks.errors import InputError
 from benchmarks.files import read_json
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
-from benchmarks.perf.roofline import at_hand, prediction
-from benchmarks.perf.roofline.descriptions import (
+from benchmarks.perf.roofline import devices, prediction
+from benchmarks.perf.roofline.devices import (
     FILE,
     Device,
     described,
@@ -171,10 +171,10 @@ def test_the_cpu_at_hand_is_measured_only_where_no_record_is(monkeypatch):
         asked.append(case.subject.name)
         return [ceilings()]
 
-    monkeypatch.setattr(at_hand.running, "time_case", time_case)
-    monkeypatch.setattr(at_hand.running, "describe", lambda *_: {"name": "a CPU"})
+    monkeypatch.setattr(devices.case_records, "time_case", time_case)
+    monkeypatch.setattr(devices.case_records, "describe", lambda *_: {"name": "a CPU"})
     cpu = torch.device("cpu")
-    assert at_hand.at_hand(cpu, 1, [ceilings()]).bandwidth == 2e9
+    assert devices.local_device(cpu, 1, [ceilings()]).bandwidth == 2e9
     assert asked == []
-    assert at_hand.at_hand(cpu, 1, []).bandwidth == 2e9
+    assert devices.local_device(cpu, 1, []).bandwidth == 2e9
     assert asked == ["ceilings"]

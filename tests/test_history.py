@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.perf.revisions.series import series
+from benchmarks.perf.compare.history import series
 from benchmarks.report import build, markdown
 from benchmarks.report.sections.history import history
 from benchmarks.verify.tolerances import CHAINED

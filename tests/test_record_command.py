@@ -20,11 +20,10 @@ from benchmarks.cli import publish
 from benchmarks.cli import record as command
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.perf import run, threads
+from benchmarks.perf import case_records, device_record, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.subjects import SUBJECTS
-from benchmarks.perf.recording import archive, stages
-from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.scaling.ladders import LADDERS
 from tests.support.speed import STATIC, forbidden, record
 
@@ -48,7 +47,7 @@ def small(subject: str, *implementations: str):
 def verifies(monkeypatch, *, passed: bool) -> None:
     row = {**ROW, "passed": passed}
     fields = SimpleNamespace(**row, to_dict=lambda: row)
-    monkeypatch.setattr(run.table, "rows", lambda device, examples: iter([fields]))
+    monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([fields]))
 
 
 @pytest.fixture
@@ -62,8 +61,8 @@ def device(monkeypatch):
         "grid": [small("dynamic-layer forward+backward", "factored")],
     }
     ladder = replace(LADDERS["dynamic-vectors"], sizes=(1, 2, 4), implementations=("factored",))
-    monkeypatch.setattr(stages, "LADDERS", {ladder.name: ladder})
-    monkeypatch.setattr(stages, "at_hand", lambda *_: named("A100"))
+    monkeypatch.setattr(device_record, "LADDERS", {ladder.name: ladder})
+    monkeypatch.setattr(device_record, "local_device", lambda *_: named("A100"))
     monkeypatch.setattr(
         suites, "SUITES", {name: lambda seed, of=of: of for name, of in short.items()}
     )
@@ -87,7 +86,7 @@ def published(tmp_path, monkeypatch):
 
 def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys):
     packed = recorded(tmp_path / "d", "--threads", "1", "all")
-    made = archive.read(packed)
+    made = device_record.read(packed)
     assert made == records.newest(records.read(tmp_path / "d" / "records.jsonl"))
     numbers = {r["device"]["threads"] for r in made if r["kind"] == "timing"}
     assert numbers == {1, threads.usable()}
@@ -110,17 +109,17 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
 
 def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsys):
     packed = recorded(tmp_path, "--minutes", "1e-9")
-    assert {r["kind"] for r in archive.read(packed)} == {"verification"}
+    assert {r["kind"] for r in device_record.read(packed)} == {"verification"}
     printed = capsys.readouterr().out
     assert "so far: 5 cases are left (timing, memory, scaling, grid), run again" in printed
     assert "the file to send" not in printed
     recorded(tmp_path)
     assert "the file to send" in capsys.readouterr().out
-    whole = archive.read(packed)
+    whole = device_record.read(packed)
     assert len(whole) > 5
     for measured in ("time_case", "verify"):
-        monkeypatch.setattr(run, measured, forbidden(getattr(run, measured)))
-    assert archive.read(recorded(tmp_path)) == whole
+        monkeypatch.setattr(case_records, measured, forbidden(getattr(case_records, measured)))
+    assert device_record.read(recorded(tmp_path)) == whole
 
 
 def test_nothing_is_timed_of_what_is_not_right(device, tmp_path, monkeypatch, capsys):
@@ -141,7 +140,7 @@ def test_what_a_device_cannot_do_is_named_and_the_rest_is_measured(device, tmp_p
     packed = recorded(tmp_path)
     manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
     assert manifest["failed"] == {case.row: "OutOfMemoryError: no memory for this"}
-    subjects = {r["details"].get("case", {}).get("subject") for r in archive.read(packed)}
+    subjects = {r["details"].get("case", {}).get("subject") for r in device_record.read(packed)}
     assert {"reward", "dynamic-layer forward+backward"} <= subjects
 
 
@@ -171,7 +170,7 @@ def test_the_file_names_neither_user_nor_host_nor_folder(device, tmp_path, monke
 
 def packed(**changes) -> bytes:
     options = {"suite": "cpu", "device": {"name": "x"}, "stages": {}, "failed": {}, "tiny": False}
-    return archive.pack([example("a"), example("b")], **{**options, **changes})
+    return device_record.pack([example("a"), example("b")], **{**options, **changes})
 
 
 @given(st.floats(0, 1, exclude_max=True), st.integers(0, 7))
@@ -179,14 +178,14 @@ def test_a_changed_file_is_refused_or_gives_the_same_records(tmp_path_factory, w
     whole = packed()
     path = tmp_path_factory.mktemp("packed") / "x.captionbench.jsonl.gz"
     path.write_bytes(whole)
-    expected = archive.read(path)
+    expected = device_record.read(path)
     at = int(where * len(whole))
     changed = bytearray(whole)
     changed[at] ^= 1 << bit
     for damaged in (whole[:at], bytes(changed), whole + bytes(changed[at:])):
         path.write_bytes(damaged)
         try:
-            assert archive.read(path) == expected
+            assert device_record.read(path) == expected
         except InputError as error:
             assert str(error).startswith(str(path))
             assert "\n" not in str(error)
@@ -246,9 +245,9 @@ def test_of_a_bad_file_nothing_is_published(data, said, tmp_path, published, cap
 def test_too_large_a_file_is_not_unpacked(tmp_path, monkeypatch):
     path = tmp_path / "x.gz"
     path.write_bytes(packed())
-    monkeypatch.setattr(archive, "LARGEST", 100)
+    monkeypatch.setattr(device_record, "LARGEST", 100)
     with pytest.raises(InputError, match="over 100 bytes unpacked"):
-        archive.read(path)
+        device_record.read(path)
 
 
 def test_a_missing_file_is_named(tmp_path, published, capsys):
@@ -313,5 +312,5 @@ def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
 
 @pytest.mark.parametrize("suite", command.DEVICES)
 def test_every_suite_has_all_stages(suite):
-    names = [stage.name for stage in stages.stages(suite)]
+    names = [stage.name for stage in device_record.stages(suite)]
     assert names == ["timing", "memory", "scaling", "grid"]

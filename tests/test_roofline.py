@@ -16,6 +16,7 @@ from benchmarks.perf.cases.case import (
     Subject,
     Work,
 )
+from benchmarks.perf.cases.self_critical import SUBJECT as SELF_CRITICAL
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.flops.closed_forms import (
     Length,
@@ -24,9 +25,8 @@ from benchmarks.perf.flops.closed_forms import (
     static_literal,
 )
 from benchmarks.perf.kernels import Kernel, dispatched
-from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.roofline import BOUNDS, predict
-from benchmarks.perf.roofline.self_critical import SUBJECT as SELF_CRITICAL
 
 CPU = torch.device("cpu")
 GPU = named("A100")

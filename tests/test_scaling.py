@@ -18,9 +18,10 @@ from benchmarks.perf import resources
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
-from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.roofline import Prediction
-from benchmarks.perf.scaling import fit, run, saved
+from benchmarks.perf.scaling import exponents, growth, saved_activations
+from benchmarks.perf.scaling.growth import Growth
 from benchmarks.perf.scaling.ladders import (
     ALONG,
     DYNAMIC,
@@ -33,7 +34,6 @@ from benchmarks.perf.scaling.ladders import (
     lstm_macs,
     static_macs,
 )
-from benchmarks.perf.scaling.run import Growth
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import scaling as section
@@ -47,23 +47,23 @@ positive = st.floats(1e-6, 1e6)
 @given(ladders, powers, positive)
 def test_the_exponent_of_a_monomial_is_its_power(sizes, power, factor):
     values = [factor * n**power for n in sizes]
-    assert fit.exponent(sizes, values) == pytest.approx(power, **EXPONENTS)
-    assert fit.local(sizes, values) == pytest.approx(power, **EXPONENTS)
-    found = fit.measured(sizes, [values] * 5)
+    assert exponents.exponent(sizes, values) == pytest.approx(power, **EXPONENTS)
+    assert exponents.local(sizes, values) == pytest.approx(power, **EXPONENTS)
+    found = exponents.measured(sizes, [values] * 5)
     assert (found.low, found.high) == pytest.approx((power, power), **EXPONENTS)
 
 
 @given(ladders, positive, st.integers(1, 1000), st.data())
 def test_units_change_no_exponent(sizes, unit, times, data):
     values = data.draw(st.lists(positive, min_size=len(sizes), max_size=len(sizes)))
-    scaled = fit.exponent([times * n for n in sizes], [unit * y for y in values])
-    assert scaled == pytest.approx(fit.exponent(sizes, values), **EXPONENTS)
+    scaled = exponents.exponent([times * n for n in sizes], [unit * y for y in values])
+    assert scaled == pytest.approx(exponents.exponent(sizes, values), **EXPONENTS)
 
 
 @given(ladders, positive, positive, powers, powers)
 def test_a_sum_of_powers_grows_between_them(sizes, a, b, p, q):
     values = [a * n**p + b * n**q for n in sizes]
-    for slope in (fit.exponent, fit.local):
+    for slope in (exponents.exponent, exponents.local):
         assert min(p, q) - 1e-9 <= slope(sizes, values) <= max(p, q) + 1e-9
 
 
@@ -72,7 +72,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
     covered = 0
     for seed in range(trials):
         noise = np.random.default_rng(seed).lognormal(0, 0.2, size=(25, len(sizes)))
-        found = fit.measured(sizes, noise * np.array(sizes) ** power)
+        found = exponents.measured(sizes, noise * np.array(sizes) ** power)
         assert found.low <= found.value <= found.high
         covered += found.low <= power <= found.high
     # of 95 %: a binomial of 100 falls below 88 once in five hundred times
@@ -82,7 +82,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
 @given(ladders, st.integers(0, 100))
 def test_a_pause_in_all_sizes_of_a_round_changes_little(sizes, seed):
     noise = np.random.default_rng(seed).lognormal(0, 1.0, size=(9, 1))
-    found = fit.measured(sizes, noise * np.array(sizes, dtype=float) ** 1.5)
+    found = exponents.measured(sizes, noise * np.array(sizes, dtype=float) ** 1.5)
     assert found.value == pytest.approx(1.5, **EXPONENTS)
 
 
@@ -92,7 +92,7 @@ def test_a_pause_in_all_sizes_of_a_round_changes_little(sizes, seed):
 )
 def test_what_has_no_slope_is_refused(sizes, values):
     with pytest.raises(ValueError, match=r"expected as many|not above 0"):
-        fit.exponent(sizes, values)
+        exponents.exponent(sizes, values)
 
 
 def sizes_of(batch: int, length: int, G: Sequence[int], N_E: int, d: int) -> Sizes:
@@ -137,11 +137,14 @@ groups = st.lists(st.integers(1, 9), min_size=1, max_size=4)
 )
 def test_closed_forms_are_the_bytes_that_autograd_keeps(form, batch, length, G, N_E, d):
     sizes = sizes_of(batch, length, G, N_E, d)
-    for subject, forms in ((STATIC, saved.STATIC), (DYNAMIC, saved.DYNAMIC)):
+    for subject, forms in (
+        (STATIC, saved_activations.STATIC),
+        (DYNAMIC, saved_activations.DYNAMIC),
+    ):
         case = Case(SUBJECTS[subject], (form,), sizes)
         work = case.subject.make(case, form, torch.device("cpu"))
         counted = resources.count(work.call, work.given, torch.device("cpu"))["saved bytes"]
-        expected = saved.value(forms[form], saved.symbols(sizes))
+        expected = saved_activations.value(forms[form], saved_activations.symbols(sizes))
         if length == 1 and (subject, form) == (DYNAMIC, "factored"):
             expected -= 2 * 4 * (N_E - 1)  # the masks of one token are not copied for each vector
         assert counted == expected
@@ -149,7 +152,7 @@ def test_closed_forms_are_the_bytes_that_autograd_keeps(form, batch, length, G, 
 
 @settings(max_examples=8)
 @given(
-    st.sampled_from([(LSTM, saved.LSTM), (ZONEOUT, saved.ZONEOUT)]),
+    st.sampled_from([(LSTM, saved_activations.LSTM), (ZONEOUT, saved_activations.ZONEOUT)]),
     st.sampled_from((*ALONG, "library")),
     st.integers(1, 3),
     st.integers(1, 6),
@@ -165,7 +168,9 @@ def test_closed_forms_of_an_lstm_are_what_both_passes_multiply_and_keep(of, form
     counted = resources.count(work.call, work.given, device)
     assert counted["flops"] == 2 * lstm_macs(sizes, form)
     if form in forms:  # what the library keeps is its own affair
-        assert counted["saved bytes"] == saved.value(forms[form], saved.symbols(sizes))
+        assert counted["saved bytes"] == saved_activations.value(
+            forms[form], saved_activations.symbols(sizes)
+        )
 
 
 def test_a_gpu_s_lstm_is_counted_as_a_cpu_s():
@@ -187,8 +192,11 @@ def test_a_gpu_s_lstm_is_counted_as_a_cpu_s():
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(0, 4), st.integers(1, 9))
 def test_a_form_is_computed_as_it_reads(x, y, power, factor):
     numbers = {"x": x, "y": y}
-    assert saved.value(f"{factor} x^{power} y", numbers) == factor * x**power * y
-    assert saved.value(f"{factor} x + 2 y - 3 x y", numbers) == factor * x + 2 * y - 3 * x * y
+    assert saved_activations.value(f"{factor} x^{power} y", numbers) == factor * x**power * y
+    assert (
+        saved_activations.value(f"{factor} x + 2 y - 3 x y", numbers)
+        == factor * x + 2 * y - 3 * x * y
+    )
 
 
 def test_every_ladder_climbs_one_size_by_doubling():
@@ -206,7 +214,7 @@ def test_every_ladder_climbs_one_size_by_doubling():
         assert set(ladder.implementations) <= set(first.subject.implementations)
 
 
-def growth(power, expected, roofline, macs=True):
+def growth_of(power, expected, roofline, macs=True):
     sizes = (10, 20, 40)
     noise = np.random.default_rng(0).lognormal(0, 0.02, size=(9, len(sizes)))
     rounds = 1e-3 * noise * np.array(sizes, dtype=float) ** power
@@ -216,17 +224,17 @@ def growth(power, expected, roofline, macs=True):
 
 
 def test_what_agrees_is_said_to_and_what_departs_is_explained():
-    assert growth(1.0, 1.0, 1.0).why().startswith("grows as the closed form: 1.00 is within")
-    slower = growth(0.5, 1.0, 1.0).why()
+    assert growth_of(1.0, 1.0, 1.0).why().startswith("grows as the closed form: 1.00 is within")
+    slower = growth_of(0.5, 1.0, 1.0).why()
     assert slower.startswith("grows more slowly than the closed form, 1.00: at 10 compute")
     assert "launch" in slower
     assert "outside the interval" in slower
-    faster = growth(1.5, 1.0, 1.0, macs=False).why()
+    faster = growth_of(1.5, 1.0, 1.0, macs=False).why()
     assert faster.startswith("grows faster than the count, 1.00")
 
 
 def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "at_hand", lambda *_: named("A100"))
+    monkeypatch.setattr(command, "local_device", lambda *_: named("A100"))
     path, drawing = tmp_path / "s.jsonl", tmp_path / "s.svg"
     words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main([*words, "--json"]) == 0
@@ -239,11 +247,14 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
     for record in made:
         values, details = record["values"], record["details"]
         assert values["exponent low"] <= values["exponent"] <= values["exponent high"]
-        assert values["expected"] == fit.exponent(details["sizes"], details["macs"])
+        assert values["expected"] == exponents.exponent(details["sizes"], details["macs"])
         assert details["flops"] == [2 * macs for macs in details["macs"]]
         ladder, name = LADDERS[details["ladder"]], details["implementation"]
         cases = [ladder.case(n, name, tiny=True) for n in ladder.sizes]
-        kept = [saved.value(details["saved form"], saved.symbols(c.sizes)) for c in cases]
+        kept = [
+            saved_activations.value(details["saved form"], saved_activations.symbols(c.sizes))
+            for c in cases
+        ]
         assert details["saved bytes"] == kept
         assert len(details["samples"]) == record["n"]
     assert made[0]["values"]["expected"] == pytest.approx(1)
@@ -264,14 +275,14 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
 
 
 def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
-    path, climb = tmp_path / "s.jsonl", run.climb
+    path, climb = tmp_path / "s.jsonl", growth.climb
 
     def once(*arguments, **options):
         if path.exists():
             raise KeyboardInterrupt
         return climb(*arguments, **options)
 
-    monkeypatch.setattr(run, "climb", once)
+    monkeypatch.setattr(growth, "climb", once)
     words = ["--only", "dynamic-v", "static-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main(["scale", *words]) == EXIT_INTERRUPTED
     said = capsys.readouterr().out

@@ -18,12 +18,7 @@ from benchmarks import records
 from benchmarks.cli import main as cli
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.perf import (
-    options,
-    plot,
-    run,
-    threads,
-)
+from benchmarks.perf import case_records, coefficient_curves, options, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import eager
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
@@ -56,13 +51,13 @@ def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsy
     assert len(factored["details"]["samples"]) == factored["n"] >= 5
     assert factored["device"]["threads"] == 1
     assert (factored["details"]["cache"], factored["details"]["jumps"]) == ("warm", 0)
-    monkeypatch.setattr(run, "time_case", forbidden(run.time_case))
+    monkeypatch.setattr(case_records, "time_case", forbidden(case_records.time_case))
     assert timed(tmp_path, *words) == made
     assert capsys.readouterr().out == printed
 
 
 def test_an_interruption_leaves_whole_cases_and_the_next_run_goes_on(tmp_path, monkeypatch, capsys):
-    time_case = run.time_case
+    time_case = case_records.time_case
     calls = []
 
     @wraps(time_case)
@@ -72,7 +67,7 @@ def test_an_interruption_leaves_whole_cases_and_the_next_run_goes_on(tmp_path, m
             raise KeyboardInterrupt
         return time_case(*arguments, **options)
 
-    monkeypatch.setattr(run, "time_case", interrupted)
+    monkeypatch.setattr(case_records, "time_case", interrupted)
     only = ["--only", "dynamic-layer"]
     assert len(timed(tmp_path, *only, code=130)) == 2
     assert capsys.readouterr().err.endswith("captionbench: interrupted\n")
@@ -178,7 +173,7 @@ def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(tmp_pat
     coefficients = ["--groups", "none", "1", "2", "1,3", "--num-expansions", "1", "3"]
     made = timed(tmp_path, *words, *coefficients, "--plot", str(drawing))
     assert "time and memory over expansion coefficients" in capsys.readouterr().out
-    encoder, decoder = reversed(plot.curves(made))
+    encoder, decoder = reversed(coefficient_curves.curves(made))
     assert (encoder.half, decoder.half) == ("encoder", "decoder")
     for curve, sums in ((encoder, [1, 2, 4]), (decoder, [1, 3])):
         panel = curve.panel("seconds")
@@ -197,12 +192,12 @@ def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(tmp_pat
         [],
     ]
     text = drawing.read_text()
-    assert text == plot.draw(plot.curves(made))
+    assert text == coefficient_curves.draw(coefficient_curves.curves(made))
     for word in ("sum of G", "N_E", "literal", "factored", "peak bytes"):
         assert word in text
     files = markdown.files(build.document(made))
     assert "Over expansion coefficients: encoder forward+backward, B=2" in files["README.md"]
-    assert files["figures/speed-coefficients-2.svg"] == plot.draw([encoder])
+    assert files["figures/speed-coefficients-2.svg"] == coefficient_curves.draw([encoder])
 
 
 def test_curves_hold_the_other_half_at_v2_s(tmp_path):
@@ -213,18 +208,21 @@ def test_curves_hold_the_other_half_at_v2_s(tmp_path):
             case = suites.case("xe-step", (), **sizes)
             times = {"seconds": 1.0, "seconds low": 1.0, "seconds high": 1.0}
             made.append(record(case, "literal", times))
-    by_half = {curve.half: curve for curve in plot.curves(made)}
+    by_half = {curve.half: curve for curve in coefficient_curves.curves(made)}
     sizes = [r["details"]["case"]["sizes"] for r in by_half["encoder"].made]
     assert {s["decoder"] for s in sizes} == {"dynamic:16"}
     assert {s["encoder"] for s in sizes} == {"static:16", "static:64"}
     # no record has v2's encoder: either will do, but one alone
     assert len({r["details"]["case"]["sizes"]["encoder"] for r in by_half["decoder"].made}) == 1
-    assert plot.curves(made[:1]) == []
-    both = plot.about(plot.curves(made))
+    assert coefficient_curves.curves(made[:1]) == []
+    both = coefficient_curves.about(coefficient_curves.curves(made))
     assert both == "time and memory over expansion coefficients"
     # every second is of one N_E
-    assert plot.about(plot.curves(made[::2])) == f"{both}; of no decoder two sums were timed"
-    assert plot.about([]) == "nothing to draw yet"
+    assert (
+        coefficient_curves.about(coefficient_curves.curves(made[::2]))
+        == f"{both}; of no decoder two sums were timed"
+    )
+    assert coefficient_curves.about([]) == "nothing to draw yet"
 
 
 def test_no_time_left_says_so(tmp_path, capsys):
@@ -297,11 +295,11 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times_everything(
         {name: getattr(row, name) for name in ("passed", "operator", "what")}
         | {"implementation": row.implementation}
     )
-    monkeypatch.setattr(run.table, "rows", lambda device, examples: iter([row]))
+    monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([row]))
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    monkeypatch.setattr(run.gc, "collect", lambda: 0)
+    monkeypatch.setattr(case_records.gc, "collect", lambda: 0)
     # counted operation by operation, which takes the longest: tests of subjects hold it
-    monkeypatch.setattr(run, "_moved", lambda *_: {"moved bytes": 8.0})
+    monkeypatch.setattr(case_records, "_moved", lambda *_: {"moved bytes": 8.0})
     made = timed(tmp_path, "--suite", "gpu", code=1)
     out = capsys.readouterr().out
     assert "0 of 1 comparisons with the oracle hold" in out
@@ -344,27 +342,28 @@ def test_timings_with_a_warm_cache_on_cuda_are_a_row_of_their_own(monkeypatch):
         flushed.append(flush)
         return measure(calls, "cpu", budget, refused)
 
-    monkeypatch.setattr(run, "measure", measured)
+    monkeypatch.setattr(case_records, "measure", measured)
     case, budget = tiny("dynamic-operator forward"), Budget(1e-9, least=5, most=5)
     case = replace(case, implementations=("literal",))
     cold, warm = (
-        run.time_case(case, CPU, 1, budget, strict=True, flush=flush)[0] for flush in (True, False)
+        case_records.time_case(case, CPU, 1, budget, strict=True, flush=flush)[0]
+        for flush in (True, False)
     )
     assert flushed == [True, False]
-    assert warm["details"]["row"] == f"{case.row}, {run.WARM}"
+    assert warm["details"]["row"] == f"{case.row}, {case_records.WARM}"
     assert len(records.newest([cold, warm])) == 2
     assert cold["key"] != warm["key"]
 
 
 def test_a_baseline_that_fails_is_named_and_the_next_case_is_timed(tmp_path, monkeypatch, capsys):
-    time_case = run.time_case
+    time_case = case_records.time_case
 
     def fails(case, *arguments, **options):
         if case.subject.name == "reward":
             raise RuntimeError("out of memory\nand more")
         return time_case(case, *arguments, **options)
 
-    monkeypatch.setattr(run, "time_case", fails)
+    monkeypatch.setattr(case_records, "time_case", fails)
     made = timed(tmp_path, "--only", "reward", "dynamic-layer forward+", code=1)
     assert {r["details"]["case"]["subject"] for r in made} == {"dynamic-layer forward+backward"}
     error = capsys.readouterr().err

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.perf import run, timing
-from benchmarks.perf.cases import drawn, suites
+from benchmarks.perf import case_records, timing
+from benchmarks.perf.cases import random_shapes, suites
 from benchmarks.perf.cases.case import (
     HALVES,
     PRECISIONS,
@@ -130,10 +130,10 @@ def test_memory_grows_with_n_e_by_no_vectors():
 
 
 def test_shapes_are_drawn_again_by_an_equal_seed():
-    cases = drawn.cases()
-    assert cases == drawn.cases()
-    assert cases != drawn.cases(seed=1)
-    assert len({case.row for case in cases}) == 2 * drawn.SHAPES
+    cases = random_shapes.cases()
+    assert cases == random_shapes.cases()
+    assert cases != random_shapes.cases(seed=1)
+    assert len({case.row for case in cases}) == 2 * random_shapes.SHAPES
 
 
 @pytest.mark.parametrize("subject", ["static-layer forward", "dynamic-operator forward"])
@@ -185,7 +185,7 @@ def test_a_step_of_compiled_kernels_trains(monkeypatch):
 def test_bytes_a_second_are_of_the_least_bytes_or_of_those_moved(subject):
     case = tiny(subject)
     case = replace(case, implementations=case.implementations[:2])
-    for record in run.time_case(case, CPU, 1, timing.Budget(seconds=0.01), strict=True):
+    for record in case_records.time_case(case, CPU, 1, timing.Budget(seconds=0.01), strict=True):
         values = record["values"]
         (name,) = {"least bytes", "moved bytes"} & set(values)
         assert (name == "least bytes") == (subject == "static-layer forward")

@@ -10,7 +10,7 @@ import torch
 from benchmarks import records
 from benchmarks.cli import report
 from benchmarks.perf import targets
-from benchmarks.perf.cases import drawn, layers, suites
+from benchmarks.perf.cases import expansions, random_shapes, suites
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.targets import (
     BEST,
@@ -94,7 +94,7 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
 
 def test_one_slower_shape_is_one_too_many():
     (target,) = [t for t in TARGETS if t.what == "static layers of drawn shapes"]
-    cases = [case for case in drawn.cases() if case.subject is drawn.STATIC]
+    cases = [case for case in random_shapes.cases() if case.subject is random_shapes.STATIC]
     values = {"ratio low": 1.2, "ratio high": 1.4, "floor": 1.1}
     made = [record(case, "auto", values, verdict="faster") for case in cases]
     assert judge(made, [target])[0].verdict == "met"
@@ -106,7 +106,7 @@ def test_one_slower_shape_is_one_too_many():
 
 def test_a_quicker_form_than_the_chosen_one_is_counted():
     (target,) = [t for t in TARGETS if t.what == "dynamic layers of drawn shapes"]
-    case = next(case for case in drawn.cases() if case.subject is drawn.DYNAMIC)
+    case = next(case for case in random_shapes.cases() if case.subject is random_shapes.DYNAMIC)
     auto = {"ratio": 1.0, "ratio low": 0.9, "ratio high": 1.1, "floor": 1.1}
     for low, said in ((1.2, "0 of 1"), (1.3, "0 of 1, 1 chosen wrongly")):
         quicker = {"ratio": 1.4, "ratio low": low, "ratio high": 1.5, "floor": 1.1}
@@ -175,4 +175,4 @@ def test_what_was_timed_here_is_in_the_next_report(tmp_path):
 
 def test_a_model_with_nothing_to_expand_says_so():
     with pytest.raises(ValueError, match="has no expansion"):
-        layers.expansions(torch.nn.Linear(1, 1), "literal")
+        expansions.expansions(torch.nn.Linear(1, 1), "literal")

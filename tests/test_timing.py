@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.errors import InputError
-from benchmarks.perf import clock, resources, run, timing
+from benchmarks.perf import case_records, clock, resources, timing
 from benchmarks.perf.timing import (
     Budget,
     Estimate,
@@ -281,7 +281,7 @@ def test_on_cuda_peak_memory_is_the_allocator_s(monkeypatch):
 
 def test_a_gpu_is_described_by_what_its_numbers_depend_on(monkeypatch):
     Gpu(monkeypatch)
-    found = run.describe(CUDA, 3)
+    found = case_records.describe(CUDA, 3)
     assert found["name"] == "a GPU"
     assert (found["kind"], found["threads"], found["capability"]) == ("cuda", 3, "9.0")
 

@@ -17,7 +17,7 @@ from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline import training_time
-from benchmarks.perf.roofline.descriptions import named
+from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.training_time import (
     DEVICES,
     Stage,

@@ -13,8 +13,13 @@ from pathlib import Path
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.perf.revisions import session
-from benchmarks.perf.revisions.compare import (
+from benchmarks.perf.compare import measurement
+from benchmarks.perf.compare.benchmarks import BENCHMARKS, chosen
+from benchmarks.perf.compare.checkout import (
+    checked_out,
+    resolve,
+)
+from benchmarks.perf.compare.outcome import (
     configure_measurement,
     lines,
     progress,
@@ -22,12 +27,7 @@ from benchmarks.perf.revisions.compare import (
     refuse_nothing,
     settings_of,
 )
-from benchmarks.perf.revisions.processes import ended_in_order
-from benchmarks.perf.revisions.revisions import (
-    checked_out,
-    resolve,
-)
-from benchmarks.perf.revisions.suite import BENCHMARKS, chosen
+from benchmarks.perf.compare.worker_process import ended_in_order
 from benchmarks.records import ROOT, Record
 
 
@@ -80,11 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     verdicts: dict[str, Counter[str]] = {}
     regressed = False
     with progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
-        checked = session.check(trees, what, settings, say)
+        checked = measurement.check(trees, what, settings, say)
         for _ in range(arguments.repeat):
             began = time.perf_counter()
             timed = not arguments.counts_only
-            outcomes = session.time(trees, checked, settings, say) if timed else checked
+            outcomes = measurement.time(trees, checked, settings, say) if timed else checked
             wall_s = time.perf_counter() - began
             found = [record(outcome, trees, settings, wall_s) for outcome in outcomes]
             if arguments.out:

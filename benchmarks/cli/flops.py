@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.errors import InputError
 from benchmarks.perf.flops.closed_forms import BATCH, Component, Length
-from benchmarks.perf.flops.flops import MOST_VECTORS, PLOT_FORMATS, draw
+from benchmarks.perf.flops.drawing import MOST_VECTORS, PLOT_FORMATS, draw
 from benchmarks.perf.flops.table_vi import (
     D_FEATURE,
     DECODER,

@@ -10,9 +10,8 @@ from pathlib import Path
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import slug, write_atomically
-from benchmarks.perf.revisions.history import COLUMNS, cells, drawing
-from benchmarks.perf.revisions.revisions import order
-from benchmarks.perf.revisions.series import Entry, Name, series
+from benchmarks.perf.compare.checkout import order
+from benchmarks.perf.compare.history import COLUMNS, Entry, Name, cells, drawing, series
 from benchmarks.records import (
     LOCAL,
     PUBLISHED,

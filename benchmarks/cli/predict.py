@@ -17,11 +17,11 @@ from benchmarks.errors import InputError
 from benchmarks.perf import options, threads
 from benchmarks.perf.cases.case import COMPILED, Case
 from benchmarks.perf.roofline import prediction
-from benchmarks.perf.roofline.at_hand import at_hand
-from benchmarks.perf.roofline.descriptions import (
+from benchmarks.perf.roofline.devices import (
     CPU,
     Device,
     described,
+    local_device,
     named,
 )
 from benchmarks.perf.roofline.roofline import BOUNDS
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     on_cpu = arguments.device is None or arguments.device.casefold() == CPU
     if on_cpu:
         (count,) = threads.parse([arguments.threads])
-        device = at_hand(torch.device(CPU), count, known)
+        device = local_device(torch.device(CPU), count, known)
     else:
         device = named(arguments.device)
     arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")

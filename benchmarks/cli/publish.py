@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import records
 from benchmarks.cli.report import REPORTS
 from benchmarks.errors import InputError
-from benchmarks.perf.recording import archive
+from benchmarks.perf import device_record
 from benchmarks.records import PUBLISHED, Record
 from benchmarks.report import build
 
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: a file that is cut, changed or foreign, or whose records lack what the pages
             show; nothing is published then.
     """
-    read = [record for path in arguments.files for record in archive.read(path)]
+    read = [record for path in arguments.files for record in device_record.read(path)]
     published = records.load(PUBLISHED)
     new, known = [], {_text(record) for record in published}
     for record in read:

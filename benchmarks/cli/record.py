@@ -14,9 +14,7 @@ import torch
 from benchmarks.cli import time as timing
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.perf import run as running
-from benchmarks.perf.recording import archive
-from benchmarks.perf.recording.stages import stages
+from benchmarks.perf import case_records, device_record
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
 """Of each suite."""
@@ -55,15 +53,15 @@ def run(arguments: argparse.Namespace) -> int:
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1
         done = {}
-        for stage in stages(arguments.suite):
+        for stage in device_record.stages(arguments.suite):
             if not session.time_is_up:
                 print(f"\n{stage.name}: {stage.about}")
             before = session.left
             stage.run(session, arguments.tiny)
             done[stage.name] = session.left == before
-        described = running.describe(device, session.threads[-1])
-        packed = arguments.out / archive.name(described)
-        data = archive.pack(
+        described = case_records.describe(device, session.threads[-1])
+        packed = arguments.out / device_record.name(described)
+        data = device_record.pack(
             session.made,
             suite=arguments.suite,
             device=described,
@@ -71,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             failed=session.failed,
             tiny=arguments.tiny,
         )
-        archive.write(data, packed)
+        device_record.write(data, packed)
     print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:
         left = ", ".join(name for name, whole in done.items() if not whole)

@@ -16,10 +16,10 @@ from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf import threads
-from benchmarks.perf.roofline.at_hand import at_hand
-from benchmarks.perf.run import describe
-from benchmarks.perf.scaling import plot
-from benchmarks.perf.scaling import run as running
+from benchmarks.perf.case_records import describe
+from benchmarks.perf.roofline.devices import local_device
+from benchmarks.perf.scaling import curves
+from benchmarks.perf.scaling import growth as running
 from benchmarks.perf.scaling.ladders import LADDERS, Ladder
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
     known = records.read(path) if path is not None and path.exists() else []
     described = describe(device, count, pinned=True)
-    best = at_hand(device, count, records.load(records.PUBLISHED, records.LOCAL))
+    best = local_device(device, count, records.load(records.PUBLISHED, records.LOCAL))
     made: list[Record] = []
     for ladder in tqdm(ladders, unit="ladder", file=sys.stderr, disable=None):
         key = running.key(ladder, budget, described, arguments.tiny)
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
     if arguments.plot:
         with write_atomically(arguments.plot) as file:
-            file.write(plot.draw(made))
+            file.write(curves.draw(made))
     if arguments.json:
         print(json.dumps(made, indent=2, sort_keys=True))
         return 0

@@ -14,11 +14,11 @@ from benchmarks import records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
-from benchmarks.perf import options, plot, threads
-from benchmarks.perf.cases.printed import print_outcomes
+from benchmarks.perf import coefficient_curves, options, threads
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.session import Session
 from benchmarks.perf.targets import judge
+from benchmarks.perf.terminal import print_outcomes
 from benchmarks.perf.timing import Budget
 
 SECONDS = 3.0
@@ -104,23 +104,23 @@ def run(arguments: argparse.Namespace) -> int:
     device = torch.device(check_device(arguments.device))
     cases = options.chosen(arguments, device)
     if arguments.plot:
-        plot.check(cases)
+        coefficient_curves.check(cases)
     kept = None if arguments.tiny else records.LOCAL / "timing.jsonl"
     path: Path | None = arguments.out or kept
     measuring = session(arguments, device, path, quiet=arguments.json)
     right = measuring.verify() if arguments.suite == "gpu" else True
     measuring.time(cases, strict=arguments.implementation is not None)
-    curves = plot.curves(measuring.made) if arguments.plot else []
+    curves = coefficient_curves.curves(measuring.made) if arguments.plot else []
     if curves:
         with write_atomically(arguments.plot) as file:
-            file.write(plot.draw(curves))
+            file.write(coefficient_curves.draw(curves))
     if arguments.json:
         print(json.dumps(measuring.made, indent=2, sort_keys=True))
         return int(bool(not right or measuring.failed))
     print_outcomes([o for o in judge(measuring.made) if o.verdict != "not run"])
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
-        print(f"{arguments.plot}: {plot.about(curves)}")
+        print(f"{arguments.plot}: {coefficient_curves.about(curves)}")
     if measuring.left:
         print(f"{measuring.left} cases are left, run again")
     return int(bool(not right or measuring.failed))

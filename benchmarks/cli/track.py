@@ -12,19 +12,19 @@ import torch
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.perf.revisions import compare, session
-from benchmarks.perf.revisions.processes import ended_in_order
-from benchmarks.perf.revisions.revisions import checked_out, resolve
-from benchmarks.perf.revisions.suite import chosen
-from benchmarks.perf.revisions.track import FILE, previous
-from benchmarks.perf.run import describe
+from benchmarks.perf.case_records import describe
+from benchmarks.perf.compare import measurement, outcome
+from benchmarks.perf.compare.benchmarks import chosen
+from benchmarks.perf.compare.checkout import checked_out, resolve
+from benchmarks.perf.compare.history import FILE, previous
+from benchmarks.perf.compare.worker_process import ended_in_order
 from benchmarks.perf.targets import device_name
 from benchmarks.records import LOCAL, ROOT
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    compare.configure_measurement(parser)
+    outcome.configure_measurement(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
     )
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: an option that is none, a file of records that is none; nothing could be run.
     """
-    settings = compare.settings_of(arguments, {})
+    settings = outcome.settings_of(arguments, {})
     what = chosen(arguments.only, arguments.implementation)
     path = arguments.out or LOCAL / FILE
     if path.is_dir():
@@ -48,16 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     described = describe(torch.device(settings.device), settings.threads)
     before = previous(known, now, device_name({"device": described}), ROOT)
     revisions = [before, now] if before else [now]
-    with compare.progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
+    with outcome.progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
         began = time.perf_counter()
-        outcomes = session.time(trees, session.check(trees, what, settings, say), settings, say)
+        outcomes = measurement.time(
+            trees, measurement.check(trees, what, settings, say), settings, say
+        )
         wall_s = time.perf_counter() - began
-        compare.refuse_nothing(outcomes, revisions)
-        made = [compare.record(outcome, trees, settings, wall_s) for outcome in outcomes]
+        outcome.refuse_nothing(outcomes, revisions)
+        made = [outcome.record(one, trees, settings, wall_s) for one in outcomes]
         records.append(made, path)
     if arguments.json:
         print(json.dumps(made, indent=2))
     else:
-        print("\n".join(compare.lines(outcomes, revisions)))
+        print("\n".join(outcome.lines(outcomes, revisions)))
         print(f"{path}: the records", file=sys.stderr)
-    return int(before is not None and any(outcome.regressed for outcome in outcomes))
+    return int(before is not None and any(one.regressed for one in outcomes))

@@ -9,14 +9,14 @@ from dataclasses import replace
 import torch
 
 from benchmarks.errors import InputError
-from benchmarks.perf.cases import drawn, suites
+from benchmarks.perf.cases import random_shapes, suites
 from benchmarks.perf.cases.case import (
     PRECISIONS,
     V2,
     Case,
     eager,
 )
-from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.subjects import SUBJECTS, named
 
 LARGEST = 2**16
@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for name, what in (("batch", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=what)
-    parser.add_argument("--seed", type=int, help=f"of drawn shapes (default: {drawn.SEED})")
+    parser.add_argument("--seed", type=int, help=f"of drawn shapes (default: {random_shapes.SEED})")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
 
 
@@ -73,7 +73,7 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     Raises:
         InputError: an option's value that no case can have, or no case is left.
     """
-    seed = drawn.SEED if arguments.seed is None else arguments.seed
+    seed = random_shapes.SEED if arguments.seed is None else arguments.seed
     if seed < 0:
         raise InputError(f"--seed {seed}: expected at least 0")
     cases = suites.SUITES[arguments.suite](seed)
@@ -138,7 +138,9 @@ def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None
         if given is not None and not any(size in case.subject.sizes for case in cases):
             name = option.replace("_", "-")
             raise InputError(f"--{name}: makes no difference to any of {_names(cases)}")
-    if arguments.seed is not None and not any(case.subject in drawn.SUBJECTS for case in cases):
+    if arguments.seed is not None and not any(
+        case.subject in random_shapes.SUBJECTS for case in cases
+    ):
         raise InputError(f"--seed: nothing is drawn in any of {_names(cases)}")
 
 

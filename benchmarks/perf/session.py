@@ -14,8 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.perf import run as running
-from benchmarks.perf.cases import printed
+from benchmarks.perf import case_records, terminal
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
@@ -85,11 +84,11 @@ class Session:
 
     def verify(self) -> bool:
         """Whether every implementation is right here, by a record of it, old or new."""
-        described = running.describe(self.device, torch.get_num_threads())
-        found = self.known(running.verification_key(described, QUICK))
+        described = case_records.describe(self.device, torch.get_num_threads())
+        found = self.known(case_records.verification_key(described, QUICK))
         if not found:
             print("holding every implementation to the oracle ...", file=sys.stderr)
-            found = [running.verify(self.device, QUICK)]
+            found = [case_records.verify(self.device, QUICK)]
             self.keep(found)
         for record in found if not self.quiet else []:
             values = record["values"]
@@ -110,21 +109,21 @@ class Session:
             InputError: an implementation cannot be had, the records cannot be written, or the
                 clock jumps again and again.
         """
-        described = {n: running.describe(self.device, n, pinned=True) for n in self.threads}
+        described = {n: case_records.describe(self.device, n, pinned=True) for n in self.threads}
         turns = [(case, threads) for case in cases for threads in self.threads]
         bar = tqdm(turns, unit="case", file=sys.stderr, disable=None)
         for case, threads in bar:
             bar.set_description(case.subject.name)
             measure = partial(
-                running.time_case,
+                case_records.time_case,
                 *(case, self.device, threads, self.budget),
                 strict=strict,
                 flush=self.flush,
             )
-            key = running.key(case, self.budget, described[threads], self.flush)
+            key = case_records.key(case, self.budget, described[threads], self.flush)
             found = self.measured(case.row, key, measure)
             if found and not self.quiet:
-                bar.write("\n".join(printed.lines(found, self.made)), file=sys.stdout)
+                bar.write("\n".join(terminal.lines(found, self.made)), file=sys.stdout)
 
     def measured(self, row: str, key: str, measure: Callable[[], list[Record]]) -> list[Record]:
         """The records with the key, or what ``measure`` gives while there is time.
@@ -139,7 +138,7 @@ class Session:
         try:
             found = measure()
         except (RuntimeError, MemoryError) as error:
-            self.failed[row] = running.one_line(error)
+            self.failed[row] = case_records.one_line(error)
             tqdm.write(f"\n{row}: FAILED ({self.failed[row]})", file=sys.stderr)
             return []
         self.keep(found)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks import records
-from benchmarks.perf.cases import drawn
+from benchmarks.perf.cases import random_shapes
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.cases.models import RECIPE
@@ -60,10 +60,12 @@ def _on_cpu() -> list[Target]:
     return [
         Target("static layer, both passes", static, "factored", RATIO, 1.45),
         Target("static layer, both passes", static, "factored", SAVED, 0.5),
-        Target("static layers of drawn shapes", Case(drawn.STATIC, ()), "auto", SLOWER, 0),
+        Target("static layers of drawn shapes", Case(random_shapes.STATIC, ()), "auto", SLOWER, 0),
         Target("dynamic operator, forward", forward, "factored", RATIO, 8),
         Target("dynamic operator, both passes", both, "factored", RATIO, 5),
-        Target("dynamic layers of drawn shapes", Case(drawn.DYNAMIC, ()), "auto", SLOWER, 0),
+        Target(
+            "dynamic layers of drawn shapes", Case(random_shapes.DYNAMIC, ()), "auto", SLOWER, 0
+        ),
         Target(
             "what N_E adds to a dynamic layer", case("dynamic-memory", ()), "factored", GROWTH, 1.05
         ),
@@ -217,16 +219,16 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
         if r["details"]["case"]["subject"] == target.case.subject.name
         and r["details"]["implementation"] == target.implementation
         and r["details"]["case"]["precision"] == target.case.precision
-        and r["details"]["case"]["sizes"]["d_model"] >= drawn.NARROWEST
+        and r["details"]["case"]["sizes"]["d_model"] >= random_shapes.NARROWEST
         and _usual(r, target)
     ]
     if not of:
         return None
     slower = sum(r["details"]["verdict"] == "slower" for r in of)
-    enough = len(of) >= drawn.SHAPES
+    enough = len(of) >= random_shapes.SHAPES
     verdict = "missed" if slower > target.bound else "met" if enough else "not settled"
     # what a static layer computes by is factored or nothing else: there is no choice to be wrong
-    choice = target.case.subject.name == drawn.DYNAMIC.name
+    choice = target.case.subject.name == random_shapes.DYNAMIC.name
     wrong = sum(_chosen_wrongly(r, made) for r in of) if choice else 0
     text = f"{slower} of {len(of)}" + (f", {wrong} chosen wrongly" if wrong else "")
     return Outcome(target, text, device_name(of[0]), verdict, tuple(of))

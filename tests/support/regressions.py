@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cli import compare, history, track
-from benchmarks.perf.revisions import processes
+from benchmarks.perf.compare import worker_process
 
 FAKE = """
 import random
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
-from benchmarks.perf.revisions.worker import serve
+from benchmarks.perf.compare.worker import serve
 
 class Fake:
     def __init__(self, tree):
@@ -100,7 +100,7 @@ def repository(tmp_path, monkeypatch) -> Iterator[Repository]:
     monkeypatch.setattr(history, "PUBLISHED", tmp_path / "published")
     fake = tmp_path / "fake.py"
     fake.write_text(FAKE)
-    monkeypatch.setattr(processes, "WORKER", (str(fake),))
+    monkeypatch.setattr(worker_process, "WORKER", (str(fake),))
     made = Repository(folder)
     yield made
     assert made.worktrees == 1, "a worktree was left behind"

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import records
 from benchmarks.cli.main import main
-from benchmarks.perf import run
+from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
@@ -41,7 +41,7 @@ def record(case: Case, implementation: str, values: dict, **details):
     return records.make(
         "timing",
         paper="all",
-        table=run.TABLE,
+        table=case_records.TABLE,
         row=f"{case.row}: {implementation}",
         values=values,
         status="embedded",

@@ -18,7 +18,7 @@ from benchmarks.perf.cases.case import (
     Subject,
     Work,
 )
-from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import MODEL, captioner, features
 from torch_impl.decoding import protocols
 from torch_impl.decoding import search as decoding

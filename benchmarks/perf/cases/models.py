@@ -16,7 +16,7 @@ from benchmarks.perf.cases.case import (
     Work,
     prepared,
 )
-from benchmarks.perf.cases.layers import (
+from benchmarks.perf.cases.expansions import (
     ATTENTION,
     EXPANSIONS,
     drawn,

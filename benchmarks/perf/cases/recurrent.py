@@ -16,7 +16,7 @@ from benchmarks.perf.cases.case import (
     Work,
     prepared,
 )
-from benchmarks.perf.cases.layers import drawn, work
+from benchmarks.perf.cases.expansions import drawn, work
 from benchmarks.perf.cases.models import captions, features, training_step
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration, SequenceClassifier
 from torch_impl.recurrent import LSTM, AttentiveLSTM, read_only_inputs

@@ -6,10 +6,10 @@ from benchmarks.errors import InputError
 from benchmarks.perf.cases import (
     ceilings,
     decoding,
-    drawn,
-    growth,
-    layers,
+    expansions,
+    memory,
     models,
+    random_shapes,
     recurrent,
     reward,
 )
@@ -17,7 +17,7 @@ from benchmarks.perf.cases.case import Subject
 
 SUBJECTS: dict[str, Subject] = {
     subject.name: subject
-    for module in (ceilings, layers, models, recurrent, decoding, reward, growth, drawn)
+    for module in (ceilings, expansions, models, recurrent, decoding, reward, memory, random_shapes)
     for subject in module.SUBJECTS
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.perf.cases import drawn, recurrent
+from benchmarks.perf.cases import random_shapes, recurrent
 from benchmarks.perf.cases.case import (
     COMPILED,
     GRAPHED,
@@ -14,7 +14,7 @@ from benchmarks.perf.cases.case import (
     Case,
     Sizes,
 )
-from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import RECIPE
 from benchmarks.perf.cases.subjects import SUBJECTS
 from torch_impl.layers.transformer import Mixer
@@ -51,7 +51,7 @@ def case(
     return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)
 
 
-def cpu(seed: int = drawn.SEED) -> list[Case]:
+def cpu(seed: int = random_shapes.SEED) -> list[Case]:
     """What the targets on a CPU need, and shapes drawn by ``seed``."""
     return [
         case("ceilings", ("device",)),
@@ -74,11 +74,11 @@ def cpu(seed: int = drawn.SEED) -> list[Case]:
         case("attentive forward+backward", SCANS, length=49, **WORDS),
         case("middle-out-step", SCANS, **FRAMES),
         case("ceilings", ("device",)),
-        *drawn.cases(seed=seed),
+        *random_shapes.cases(seed=seed),
     ]
 
 
-def gpu(seed: int = drawn.SEED) -> list[Case]:
+def gpu(seed: int = random_shapes.SEED) -> list[Case]:
     """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
     large = {"copied": 2**30, "product": 8192}
     needed, rest, compiled = [], [], []
@@ -115,14 +115,14 @@ def gpu(seed: int = drawn.SEED) -> list[Case]:
     return [*needed, reward, *rest, *compiled]
 
 
-def grid(seed: int = drawn.SEED) -> list[Case]:
+def grid(seed: int = random_shapes.SEED) -> list[Case]:
     """Every expansion coefficient of the papers' ablations in encoder and decoder."""
     halves = [case("encoder forward+backward", FORMS), case("decoder forward+backward", FORMS)]
     whole = [case("xe-step", ("literal", "auto"), dropout=RECIPE.dropout), case("beam", READERS)]
     return over([*halves, *whole], ENCODERS, DECODERS)
 
 
-def memory(seed: int = drawn.SEED) -> list[Case]:
+def memory(seed: int = random_shapes.SEED) -> list[Case]:
     """What memory grows with, for every encoder and decoder of the ablations."""
     step = case("step-memory", EAGER, batch=4, dropout=RECIPE.dropout)
     steps = over([step], ENCODERS, [Sizes().decoder])

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import records
 from benchmarks.perf.cases.case import UNAVAILABLE, Case
 from benchmarks.perf.kernels import dispatched
-from benchmarks.perf.roofline.descriptions import Device
+from benchmarks.perf.roofline.devices import Device
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
 from benchmarks.records import Record
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmarks.perf.kernels import Kernel
-from benchmarks.perf.roofline.descriptions import Device
+from benchmarks.perf.roofline.devices import Device
 
 BOUNDS = ("compute", "memory", "launch")
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks import papers, records
 from benchmarks.files import read_json
+from benchmarks.perf.cases import self_critical
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
-from benchmarks.perf.roofline import self_critical
-from benchmarks.perf.roofline.descriptions import Device, described
+from benchmarks.perf.roofline.devices import Device, described
 from benchmarks.perf.roofline.prediction import described as device_of_record
 from benchmarks.perf.roofline.roofline import predict
 from benchmarks.records import Record

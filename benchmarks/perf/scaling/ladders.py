@@ -14,7 +14,7 @@ from functools import partial
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.flops.closed_forms import Length, dynamic_literal, static_literal
-from benchmarks.perf.scaling import saved
+from benchmarks.perf.scaling import saved_activations
 from torch_impl.layers.transformer import Mixer
 
 FORMS = ("literal", "factored")
@@ -58,7 +58,7 @@ class Ladder:
 
     Args:
         name: as on the command line and in records.
-        subject: of `speed.subjects`.
+        subject: of `cases.subjects`.
         symbol: what grows, as the papers call it.
         sizes: of it, ascending.
         at: the sizes of a case at each.
@@ -92,8 +92,8 @@ STATIC, DYNAMIC, LSTM, ZONEOUT = (
 READERS = ("prefix", "incremental")
 ALONG = ("literal", "scan")
 
-_static = partial(Ladder, subject=STATIC, macs=static_macs, saved=saved.STATIC)
-_dynamic = partial(Ladder, subject=DYNAMIC, macs=dynamic_macs, saved=saved.DYNAMIC)
+_static = partial(Ladder, subject=STATIC, macs=static_macs, saved=saved_activations.STATIC)
+_dynamic = partial(Ladder, subject=DYNAMIC, macs=dynamic_macs, saved=saved_activations.DYNAMIC)
 _steps = partial(
     Ladder,
     symbol="T",
@@ -133,8 +133,15 @@ LADDERS: dict[str, Ladder] = {
         _dynamic(
             "dynamic-batch", symbol="B", sizes=(3, 6, 12, 24, 48), at=lambda n: Sizes(batch=n)
         ),
-        _steps("lstm-steps", subject=LSTM, implementations=(*ALONG, "library"), saved=saved.LSTM),
-        _steps("zoneout-steps", subject=ZONEOUT, implementations=ALONG, saved=saved.ZONEOUT),
+        _steps(
+            "lstm-steps",
+            subject=LSTM,
+            implementations=(*ALONG, "library"),
+            saved=saved_activations.LSTM,
+        ),
+        _steps(
+            "zoneout-steps", subject=ZONEOUT, implementations=ALONG, saved=saved_activations.ZONEOUT
+        ),
         Ladder(
             "beam-size",
             "beam-encoded",

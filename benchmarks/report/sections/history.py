@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.files import slug
-from benchmarks.perf.revisions.history import COLUMNS, cells, drawing
-from benchmarks.perf.revisions.series import is_test, series
+from benchmarks.perf.compare.history import COLUMNS, cells, drawing, is_test, series
 from benchmarks.perf.targets import device_name
 from benchmarks.records import Record
 from benchmarks.report.document import (

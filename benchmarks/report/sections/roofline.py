@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.perf.roofline.descriptions import described
+from benchmarks.perf.roofline.devices import described
 from benchmarks.perf.roofline.prediction import TABLE, Beside, beside
 from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.records import Record

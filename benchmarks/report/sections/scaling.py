@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.files import slug
-from benchmarks.perf.scaling import plot
+from benchmarks.perf.scaling import curves
 from benchmarks.perf.targets import device_name
 from benchmarks.records import Record
 from benchmarks.report.document import (
@@ -55,7 +55,7 @@ def scaling(records: Sequence[Record]) -> Section:
     rows = [_row(record) for record in made]
     blocks.append(Table("scaling", "Growth of time and memory", COLUMNS, rows))
     for device in dict.fromkeys(map(device_name, made)):
-        drawn = plot.draw([r for r in made if device_name(r) == device])
+        drawn = curves.draw([r for r in made if device_name(r) == device])
         blocks.append(Figure(slug("scaling", device), f"Time over size, {device}", drawn))
     return Section(TITLE, [*blocks, provenance(made)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.perf import plot
+from benchmarks.perf import coefficient_curves
 from benchmarks.perf.targets import device_name, judge, roofline
 from benchmarks.records import Record
 from benchmarks.report.document import (
@@ -86,10 +86,14 @@ def speed(records: Sequence[Record]) -> Section:
             for name, value in r["values"].items()
         ]
         blocks.append(Table("speed-counted", "Ceilings and growth", COUNTED, rows, folded=True))
-    for n, curve in enumerate(plot.curves(made)):
+    for n, curve in enumerate(coefficient_curves.curves(made)):
         name = f"speed-coefficients-{n + 1}"
         blocks.append(
-            Figure(name, f"Over expansion coefficients: {curve.about}", plot.draw([curve]))
+            Figure(
+                name,
+                f"Over expansion coefficients: {curve.about}",
+                coefficient_curves.draw([curve]),
+            )
         )
     blocks.append(provenance(made))
     return Section("Speed", blocks)

@@ -11,7 +11,7 @@ from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.figures import Panel, panels
 from benchmarks.perf.cases.case import Case, Sizes
-from benchmarks.perf.cases.layers import ATTENTION
+from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.targets import device_name
 from benchmarks.records import Record
 from torch_impl.layers.transformer import Mixer

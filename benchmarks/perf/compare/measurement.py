@@ -14,11 +14,11 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.perf.revisions.counts import differences, unsettled
-from benchmarks.perf.revisions.processes import Process, ProcessError, started
-from benchmarks.perf.revisions.revisions import Tree
-from benchmarks.perf.revisions.statistics import LEAST_ROUNDS, Comparison, compare
-from benchmarks.perf.revisions.suite import Benchmark
+from benchmarks.perf.compare.benchmarks import Benchmark
+from benchmarks.perf.compare.checkout import Tree
+from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, compare
+from benchmarks.perf.compare.counts import differences, unsettled
+from benchmarks.perf.compare.worker_process import Process, ProcessError, started
 
 TURN = 0.003
 """Seconds that a process computes in a round, or one call: many short rounds settle more than few

@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 
 from benchmarks.perf import resources
-from benchmarks.perf.cases import layers, models
+from benchmarks.perf.cases import expansions, models
 from benchmarks.perf.cases.case import Case, Subject
 from torch_impl.layers.transformer import Mixer
 
-_LAYER = next(s for s in layers.SUBJECTS if s.name == "dynamic-layer forward+backward")
+_LAYER = next(s for s in expansions.SUBJECTS if s.name == "dynamic-layer forward+backward")
 _STEP = next(s for s in models.SUBJECTS if s.name == "xe-step")
 
 
@@ -63,14 +63,14 @@ SUBJECTS = [
         "dynamic-memory",
         "activations kept by dynamic expansion over N_E and d",
         ("batch", "tokens", "d_model", "decoder"),
-        layers.EXPANSIONS,
+        expansions.EXPANSIONS,
         count=_growth,
     ),
     Subject(
         "step-memory",
         "activations kept and peak memory of a training step, and of each further image",
         ("batch", "length", "tokens", *models.MODEL, "dropout"),
-        (*layers.EXPANSIONS, layers.ATTENTION),
+        (*expansions.EXPANSIONS, expansions.ATTENTION),
         count=_images,
     ),
 ]

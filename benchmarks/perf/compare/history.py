@@ -1,4 +1,4 @@
-"""Comparisons as series: each benchmark over revisions, one device at a time.
+"""Comparisons as series: each benchmark over the tracked revisions, one device at a time.
 
 A revision's time says little beside that of another session, so none is compared with it. What is
 followed is the chain of ratios, each measured in one session against the revision before.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from benchmarks.perf.revisions.revisions import label
+from benchmarks.errors import InputError
+from benchmarks.figures import curves
+from benchmarks.perf.compare.checkout import Revision, label, resolve
 from benchmarks.perf.targets import device_name
 from benchmarks.perf.timing import Estimate
 from benchmarks.records import Record
@@ -156,3 +159,63 @@ def _same(revision: Mapping[str, Any] | None) -> tuple[Any, ...]:
 
 def _label(revision: Mapping[str, Any]) -> str:
     return label(revision["commit"], revision["dirty"])
+
+
+def drawing(entries: Sequence[Entry]) -> str:
+    """A series as SVG: a line for each chain of ratios, and every slower or faster revision."""
+    timed = [entry for entry in entries if entry.level is not None]
+    lines, points = {}, {}
+    for since in dict.fromkeys(entry.since for entry in timed):
+        lines[f"since {since}"] = _points([entry for entry in timed if entry.since == since])
+    for verdict in ("slower", "faster"):
+        of = [e for e in timed if e.record["details"]["verdict"] == verdict]
+        if of:
+            points[verdict] = _points(of)
+    return curves(lines, "revision, as numbered", "times as fast", points=points)
+
+
+def _points(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
+    return [float(e.number) for e in entries], [e.level or 0.0 for e in entries]
+
+
+COLUMNS = ("", "revision", "ms", "times as fast", "than", "in all", "verdict", "")
+
+
+def cells(entry: Entry) -> list[str]:
+    """An entry as a row of `COLUMNS`."""
+    values, ratio = entry.record["values"], entry.ratio
+    return [
+        str(entry.number),
+        entry.label,
+        f"{1000 * values['seconds']:.4g}" if "seconds" in values else "",
+        f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "",
+        entry.against,
+        "" if entry.level is None else f"{entry.level:.3f} since {entry.since}",
+        entry.verdict,
+        entry.notes,
+    ]
+
+
+FILE = "comparison.jsonl"
+
+
+def previous(
+    known: Sequence[Record], now: Revision, device: str, repository: Path
+) -> Revision | None:
+    """The revision tracked last on the device that is another than ``now`` and can still be had.
+
+    A dirty tree cannot, nor a commit that git has since forgotten.
+    """
+    # times are whole seconds: of two in one the later in the file is the later
+    by_time = sorted(known, key=lambda r: r["time"])
+    for record in by_time[::-1]:
+        if record["kind"] != "comparison" or is_test(record) or device_name(record) != device:
+            continue
+        revision = record["details"]["revision"]
+        if revision["dirty"] or (revision["commit"] == now.commit and not now.dirty):
+            continue
+        try:
+            return resolve(repository, revision["commit"])
+        except InputError:
+            continue
+    return None

@@ -14,14 +14,14 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.perf.revisions.revisions import (
+from benchmarks.perf.case_records import describe
+from benchmarks.perf.compare.benchmarks import BENCHMARKS
+from benchmarks.perf.compare.checkout import (
     Revision,
     Tree,
 )
-from benchmarks.perf.revisions.session import Outcome, Settings
-from benchmarks.perf.revisions.suite import BENCHMARKS
-from benchmarks.perf.revisions.worker import CLOCKS
-from benchmarks.perf.run import describe
+from benchmarks.perf.compare.measurement import Outcome, Settings
+from benchmarks.perf.compare.worker import CLOCKS
 from benchmarks.records import Record
 
 TABLE = "revisions"

@@ -1,6 +1,6 @@
 """The process that has one revision's ``torch_impl``, and this checkout's everything else.
 
-It is started by `benchmarks.perf.revisions.processes`, is asked one thing at a time and answers
+It is started by `benchmarks.perf.compare.worker_process`, is asked one thing at a time and answers
 it. At the top only what has nothing to do with ``torch_impl``: that must come from the revision,
 and does because it is imported first.
 """
@@ -60,21 +60,21 @@ class Worker:
 
     def verify(self, name: str, implementation: str, examples: int) -> list[str]:
         """How the revision fails the running checkout's oracle: nothing if it holds."""
-        from benchmarks.perf.revisions import correctness, suite
+        from benchmarks.perf.compare import benchmarks, verification
 
-        found = correctness.failures(
-            suite.BENCHMARKS[name], implementation, str(self.device), examples
+        found = verification.failures(
+            benchmarks.BENCHMARKS[name], implementation, str(self.device), examples
         )
         self.check_origin()
         return found
 
     def prepare(self, name: str, implementation: str, clock: str) -> float:
         """Make the benchmark's work, and call it until it is warm: the seconds of a call."""
-        from benchmarks.perf.revisions import suite
+        from benchmarks.perf.compare import benchmarks
 
         self.work = None
         gc.collect()
-        case = suite.BENCHMARKS[name].case(implementation)
+        case = benchmarks.BENCHMARKS[name].case(implementation)
         assert case.subject.make is not None
         self.work = case.subject.make(case, implementation, self.device)
         self.check_origin()
@@ -86,7 +86,7 @@ class Worker:
 
     def count(self) -> dict[str, int | None]:
         """What a call takes that needs no clock."""
-        from benchmarks.perf.revisions import counts
+        from benchmarks.perf.compare import counts
 
         return counts.count(self.work, self.device)
 

@@ -1,4 +1,6 @@
-"""One file that a stranger can send: a manifest, then the records, as compressed JSON lines.
+"""Everything measured of one device by one command, in one file that can be sent.
+
+One file that a stranger can send: a manifest, then the records, as compressed JSON lines.
 
 The manifest, the first line, is an object:
 
@@ -19,11 +21,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
@@ -33,6 +40,13 @@ from benchmarks.files import (
     slug,
     write_atomically,
 )
+from benchmarks.perf import case_records
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.case import Case
+from benchmarks.perf.roofline.devices import Device, local_device
+from benchmarks.perf.scaling import growth as scaling
+from benchmarks.perf.scaling.ladders import LADDERS, Ladder
+from benchmarks.perf.session import Session
 from benchmarks.records import Record
 
 KIND, SCHEMA = "device record", 1
@@ -135,3 +149,61 @@ def _manifest(line: bytes, path: Path) -> dict[str, Any]:
     if missing := {"records", "sha256", "tiny"} - set(manifest):
         raise InputError(f"{path}: its manifest does not say {', '.join(sorted(missing))}")
     return manifest
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a device record.
+
+    Args:
+        name: as in the manifest.
+        about: what it measures.
+        run: session, tiny -> measures what has no record there yet, while there is time.
+    """
+
+    name: str
+    about: str
+    run: Callable[[Session, bool], None]
+
+
+def _timed(name: str, about: str, suite: str) -> Stage:
+    def run(session: Session, tiny: bool) -> None:
+        session.time(_cases(suite, session, tiny))
+
+    return Stage(name, about, run)
+
+
+def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
+    cases = suites.SUITES[suite](suites.random_shapes.SEED)
+    if session.device.type != "cuda":
+        cases = [case for case in cases if case.precision != "tf32"]
+    if tiny:
+        cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
+    return list(dict.fromkeys(cases))
+
+
+def _scaled(session: Session, tiny: bool) -> None:
+    """Every ladder, by every number of threads."""
+    for threads in session.threads:
+        described = case_records.describe(session.device, threads, pinned=True)
+        best = cache(partial(local_device, session.device, threads, session.made))
+        for ladder in tqdm(LADDERS.values(), unit="ladder", file=sys.stderr, disable=None):
+            key = scaling.key(ladder, session.budget, described, tiny)
+            climb = partial(_climbed, session, threads, ladder, best, tiny)
+            session.measured(ladder.name, key, climb)
+
+
+def _climbed(
+    session: Session, threads: int, ladder: Ladder, best: Callable[[], Device], tiny: bool
+) -> list[Record]:
+    return scaling.climb(ladder, session.device, threads, session.budget, best(), tiny=tiny)
+
+
+def stages(suite: str) -> list[Stage]:
+    """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
+    return [
+        _timed("timing", "what the targets need, and more", suite),
+        _timed("memory", "what memory grows with", "memory"),
+        Stage("scaling", "how time and memory grow with every size", _scaled),
+        _timed("grid", "every expansion coefficient of the ablations", "grid"),
+    ]

@@ -13,12 +13,12 @@ from multiprocessing import Pipe
 from types import FrameType
 from typing import Any
 
-from benchmarks.perf.revisions.revisions import Tree
+from benchmarks.perf.compare.checkout import Tree
 from benchmarks.records import ROOT
 
 PATIENCE = 300.0
 """Seconds for one answer."""
-WORKER = ("-P", "-m", "benchmarks.perf.revisions.worker")
+WORKER = ("-P", "-m", "benchmarks.perf.compare.worker")
 """What Python runs, followed by the pipe's descriptor, the tree, the device and the threads."""
 LACKING = ("ImportError", "ModuleNotFoundError", "AttributeError")
 """What a revision raises that has no such thing yet, or no longer."""

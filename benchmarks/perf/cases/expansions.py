@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.perf import traffic
+from benchmarks.perf.cases import least_bytes
 from benchmarks.perf.cases.case import (
     COMPILED,
     HALVES,
@@ -160,7 +160,9 @@ def _subjects() -> list[Subject]:
                         ("batch", length, "d_model", half, *(["dropout"] if backward else [])),
                         (*EXPANSIONS, *(name + COMPILED for name in EXPANSIONS)),
                         make=partial(make, half=half, backward=backward),
-                        least_bytes=partial(traffic.least, half=half, part=part, backward=backward),
+                        least_bytes=partial(
+                            least_bytes.least, half=half, part=part, backward=backward
+                        ),
                     )
                 )
     return made

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.perf.cases.case import eager
-from benchmarks.perf.revisions.suite import Benchmark
+from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.verify import own
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.hold import hold

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 
 from benchmarks import records
-from benchmarks.perf import resources
-from benchmarks.perf import run as running
+from benchmarks.perf import case_records, resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import UNAVAILABLE, Work, settings
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
-from benchmarks.perf.roofline.descriptions import Device
+from benchmarks.perf.roofline.devices import Device
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
-from benchmarks.perf.scaling import fit
+from benchmarks.perf.scaling import exponents
 from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget, Estimate, measure
 from benchmarks.records import Record
@@ -52,7 +51,7 @@ class Growth:
     @property
     def exponent(self) -> Estimate:
         """Of the time."""
-        return fit.measured(self.sizes, self.rounds)
+        return exponents.measured(self.sizes, self.rounds)
 
     def why(self) -> str:
         """Whether the time grows as the closed form does and, where not, what the data say of it.
@@ -60,14 +59,14 @@ class Growth:
         Shares are of the predicted time: of operations too small to do anything but be launched,
         and of those that read and write; the rate is FLOPs over the time measured.
         """
-        found, closed = self.exponent, fit.exponent(self.sizes, self.expected)
+        found, closed = self.exponent, exponents.exponent(self.sizes, self.expected)
         form = "closed form" if self.macs else "count"
         if found.low <= closed <= found.high:
             return (
                 f"grows as the {form}: {closed:.2f} is within [{found.low:.2f}, {found.high:.2f}]"
             )
         speed = "more slowly" if found.high < closed else "faster"
-        roofline = fit.exponent(self.sizes, [p.seconds for p in self.predicted])
+        roofline = exponents.exponent(self.sizes, [p.seconds for p in self.predicted])
         medians = np.median(self.rounds, axis=0)
         ends = []
         for i in (0, -1):
@@ -99,7 +98,7 @@ def climb(
     device: torch.device,
     threads: int,
     budget: Budget,
-    at_hand: Device,
+    local: Device,
     *,
     tiny: bool = False,
 ) -> list[Record]:
@@ -110,11 +109,11 @@ def climb(
         device: where.
         threads: of the CPU, pinned to as many cores.
         budget: of the rounds, all sizes together.
-        at_hand: the device by its measured ceilings.
+        local: the device by its measured ceilings.
         tiny: at the smallest widths, to try the machinery out.
     """
     began = time.perf_counter()
-    described = running.describe(device, threads, pinned=True)
+    described = case_records.describe(device, threads, pinned=True)
     made = []
     with settings("float32", threads), cpu_threads.pinned(described.get("pinned", [])):
         for name in ladder.implementations:
@@ -133,7 +132,7 @@ def climb(
                 [t["flops"] for t in taken],
                 [closed(case.sizes, name) for case in cases] if closed else None,
                 [
-                    predict(dispatched(case, name, cuda=device.type == "cuda"), at_hand)
+                    predict(dispatched(case, name, cuda=device.type == "cuda"), local)
                     for case in cases
                 ],
             )
@@ -163,7 +162,7 @@ def climb(
                 "peak bytes": [t["peak bytes"] for t in taken],
                 "predicted s": [p.seconds for p in growth.predicted],
                 "shares": [{bound: p.share(bound) for bound in BOUNDS} for p in growth.predicted],
-                "ceilings": at_hand.to_dict(),
+                "ceilings": local.to_dict(),
                 "why": growth.why(),
             },
             wall_s=(time.perf_counter() - began) / len(made),
@@ -183,13 +182,13 @@ def _values(growth: Growth, taken: list[dict[str, float]]) -> dict[str, float]:
         "exponent": found.value,
         "exponent low": found.low,
         "exponent high": found.high,
-        "expected": fit.exponent(sizes, growth.expected),
-        "roofline": fit.exponent(sizes, [p.seconds for p in growth.predicted]),
-        "last": fit.local(sizes, np.median(growth.rounds, axis=0).tolist()),
-        "expected last": fit.local(sizes, growth.expected),
+        "expected": exponents.exponent(sizes, growth.expected),
+        "roofline": exponents.exponent(sizes, [p.seconds for p in growth.predicted]),
+        "last": exponents.local(sizes, np.median(growth.rounds, axis=0).tolist()),
+        "expected last": exponents.local(sizes, growth.expected),
     }
     for name in ("saved bytes", "peak bytes"):
         amounts = [t[name] for t in taken]
         if all(amounts):
-            values[name] = fit.exponent(sizes, amounts)
+            values[name] = exponents.exponent(sizes, amounts)
     return values

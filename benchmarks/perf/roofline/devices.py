@@ -7,15 +7,21 @@ could be trusted for one or two of its cores, so it is described by the ceilings
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
+from benchmarks.perf import case_records
+from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
+from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
 
 FILE = Path(__file__).with_name("devices.json")
@@ -152,3 +158,23 @@ def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
         torch_name=name,
         threads=threads,
     )
+
+
+def local_device(device: torch.device, threads: int, known: Sequence[Record]) -> Device:
+    """By the newest ceilings among the records or, where there are none, measured now.
+
+    Args:
+        device: where PyTorch computes.
+        threads: of the CPU.
+        known: records.
+    """
+    name = case_records.describe(device, threads)["name"]
+    used = threads if device.type == CPU else 0
+    found = measured(known, name, used)
+    if found is None:
+        print("measuring what this device can do at best ...", file=sys.stderr)
+        case = suites.case("ceilings", ("device",))
+        made = case_records.time_case(case, device, threads, Budget(), strict=True)
+        found = measured(made, name, used)
+    assert found is not None
+    return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.perf.cases import layers
+from benchmarks.perf.cases import expansions
 from benchmarks.perf.cases.case import Case, Sizes
 
 IMPLEMENTATIONS = ("literal", "factored", "auto")
@@ -14,7 +14,7 @@ SHAPES, SEED = 20, 0
 NARROWEST = 64
 """The least d; it is drawn among its multiples."""
 
-_LAYERS = {subject.name: subject for subject in layers.SUBJECTS}
+_LAYERS = {subject.name: subject for subject in expansions.SUBJECTS}
 STATIC, DYNAMIC = (
     replace(
         _LAYERS[f"{kind}-layer forward+backward"],
