@@ -58,7 +58,7 @@ BENCHMARKS = {
     for one in (
         Benchmark(
             "static-operator",
-            "layers",
+            "expansions",
             "static-operator forward+backward",
             "auto",
             ("static_expansion",),
@@ -66,7 +66,7 @@ BENCHMARKS = {
         ),
         Benchmark(
             "static-layer",
-            "layers",
+            "expansions",
             "static-layer forward",
             "auto",
             ("static_expansion",),
@@ -74,7 +74,7 @@ BENCHMARKS = {
         ),
         Benchmark(
             "dynamic-operator",
-            "layers",
+            "expansions",
             "dynamic-operator forward+backward",
             "auto",
             ("dynamic_expansion",),
