@@ -1,4 +1,4 @@
-"""``captionbench tables PAPER``: a paper's tables cell by cell, the paper's value beside ours.
+"""``captionbench tables PAPER``: a paper's tables, ours below what is printed.
 
 A cell of ours comes from a record that names its paper, table, row and column; where several say
 so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ from benchmarks.records import (
     key_of,
     load,
 )
+from benchmarks.terminal import grid
+
+WIDEST, WIDEST_CELL = 132, 40
+"""Characters of a line and of a cell: wider tables are broken, longer texts are listed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -93,13 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         for remark in filter(None, (table.unit, table.remark)):
             print(f"  {remark}")
         shown = [cell for cell in listed if cell.table == table.name]
-        if not shown:
-            print(f"  {NOT_RUN}: {table.not_run}")
-        for cell in shown:
-            print(f"  {cell.row} | {cell.column} | {_beside(cell)}")
-        assumed = dict.fromkeys((_whose(c), text) for c in shown for text in c.assumptions)
-        for whose, assumption in assumed:
-            print(f"  {whose}, assuming: {assumption}")
+        for line in lines(table, shown) if shown else (f"{NOT_RUN}: {table.not_run}",):
+            print(f"  {line}".rstrip())
         print()
     return 0
 
@@ -138,17 +138,105 @@ def _entries(table: papers.Table, listed: Sequence[Cell]) -> list[dict[str, Any]
     return [nothing | {"table": table.name, "status": NOT_RUN, "reason": table.not_run}]
 
 
-def _beside(cell: Cell) -> str:
-    printed = "-" if cell.paper is None else number(cell.paper)
-    if cell.corrected is not None:
-        printed += f" (misprint of {number(cell.corrected)})"
+def lines(table: papers.Table, shown: Sequence[Cell]) -> list[str]:
+    """The paper's rows and columns, ours below what is printed, then the notes."""
+    names = [column.name for column in table.columns]
+    columns = sorted(
+        dict.fromkeys(cell.column for cell in shown),
+        key=lambda name: names.index(name) if name in names else len(names),
+    )
+    if max(len(_printed(cell)) for cell in shown) > WIDEST_CELL:
+        return [*_list(shown), "", *_notes(shown)]
+    rows: dict[str, dict[str, Cell]] = {}
+    for cell in shown:
+        rows.setdefault(cell.row, {})[cell.column] = cell
+    widths = {
+        name: 2 + max(len(text) for row in rows.values() for text in (name, *_pair(row.get(name))))
+        for name in columns
+    }
+    width = max(map(len, rows)) + len(f"  {PREDICTED}")
+    found: list[str] = []
+    while columns:
+        count = max(1, sum(w <= WIDEST - width for w in accumulate(widths[c] for c in columns)))
+        found += [*grid([("", "", *columns[:count]), *_rows(rows, columns[:count])], left=2), ""]
+        columns = columns[count:]
+    return [*found, *_notes(shown)]
+
+
+def _rows(rows: Mapping[str, Mapping[str, Cell]], columns: Sequence[str]) -> Iterator[list[str]]:
+    """A line of the paper's values and a line of ours, where there are any."""
+    for name, row in rows.items():
+        paper, ours = zip(*(_pair(row.get(column)) for column in columns), strict=True)
+        whose = next((_whose(cell) for cell in row.values() if cell.ours is not None), "ours")
+        label = name
+        for who, texts in (("paper", paper), (whose, ours)):
+            if any(texts):
+                yield [label, who, *texts]
+                label = ""
+
+
+def _pair(cell: Cell | None) -> tuple[str, str]:
+    """A cell's texts: the paper's, ours."""
+    return (_printed(cell), _ours(cell)) if cell else ("", "")
+
+
+def _printed(cell: Cell) -> str:
+    mark = "*" if cell.note else ""
+    return "" if cell.paper is None else f"{number(cell.paper)}{mark}"
+
+
+def _ours(cell: Cell) -> str:
     if cell.ours is None:
-        return f"paper {printed} | {NOT_RUN}: {cell.reason}"
-    ours = number(cell.ours)
-    if cell.interval is not None:
-        ours += " [{}, {}]".format(*map(number, cell.interval))
-    said = f" ({cell.note})" if cell.note and cell.corrected is None else ""
-    return f"paper {printed}{said} | {_whose(cell)} {ours} | {cell.status}{_source(cell)}"
+        return ""
+    interval = "" if cell.interval is None else " [{:.4g}, {:.4g}]".format(*cell.interval)
+    return f"{cell.ours:.4g}{interval}"
+
+
+def _list(shown: Sequence[Cell]) -> Iterator[str]:
+    """Cells of long texts, one after another."""
+    for cell in shown:
+        yield f"{cell.row}, {cell.column}"
+        yield from (
+            f"  {who + ':':<7}{text}"
+            for who, text in zip(("paper", _whose(cell)), _pair(cell), strict=True)
+            if text
+        )
+
+
+def _notes(shown: Sequence[Cell]) -> Iterator[str]:
+    """Where ours is from, what is missing and why, misprints, assumptions: each said once."""
+    made = [cell for cell in shown if cell.ours is not None]
+    yield from _scoped(made, shown, _origin)
+    missing = [cell for cell in shown if cell.ours is None]
+    yield from _scoped(missing, shown, lambda cell: f"{NOT_RUN}: {cell.reason}")
+    for cell in shown:
+        if cell.note:
+            meant = "" if cell.corrected is None else f"a misprint of {number(cell.corrected)}, "
+            yield f"* {cell.row}, {cell.column}: {meant}{cell.note}"
+    for whose, text in dict.fromkeys((_whose(c), text) for c in shown for text in c.assumptions):
+        yield f"{whose}, assuming: {text}"
+
+
+def _scoped(
+    listed: Sequence[Cell], shown: Sequence[Cell], say: Callable[[Cell], str]
+) -> Iterator[str]:
+    """What is said of the listed cells, each once; of whole rows or columns where not of all."""
+    said: dict[str, list[Cell]] = {}
+    for cell in listed:
+        said.setdefault(say(cell), []).append(cell)
+    for text, of in said.items():
+        whole, parts = [], []
+        for name in ("row", "column"):
+            names = dict.fromkeys(getattr(cell, name) for cell in of)
+            parts.append(f"{name} {'; '.join(names)}")
+            if len(of) == sum(getattr(cell, name) in names for cell in shown):
+                whole.append(parts[-1])
+        where = min(whole, key=len) if whole else ", ".join(parts)
+        yield text if len(said) == 1 else f"{text} ({where})"
+
+
+def _origin(cell: Cell) -> str:
+    return f"{'' if cell.status == PREDICTED else 'ours: '}{cell.status}{_source(cell)}"
 
 
 def _source(cell: Cell) -> str:
