@@ -1,9 +1,9 @@
 """v1 Tables 2 and 4, v2 Tables II and III: two stages, both scored, nothing trained twice."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
-import re
 import pytest
 
 from benchmarks import papers, records

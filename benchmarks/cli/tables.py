@@ -225,14 +225,18 @@ def _scoped(
     for cell in listed:
         said.setdefault(say(cell), []).append(cell)
     for text, of in said.items():
-        whole, parts = [], []
-        for name in ("row", "column"):
-            names = dict.fromkeys(getattr(cell, name) for cell in of)
-            parts.append(f"{name} {'; '.join(names)}")
-            if len(of) == sum(getattr(cell, name) in names for cell in shown):
-                whole.append(parts[-1])
-        where = min(whole, key=len) if whole else ", ".join(parts)
-        yield text if len(said) == 1 else f"{text} ({where})"
+        names = {n: dict.fromkeys(getattr(cell, n) for cell in of) for n in ("row", "column")}
+        scopes = [f"{name} {'; '.join(parts)}" for name, parts in names.items()]
+        for among in (shown, listed):
+            whole = [
+                scope
+                for scope, (name, parts) in zip(scopes, names.items(), strict=True)
+                if len(of) == sum(getattr(cell, name) in parts for cell in among)
+            ]
+            if whole:
+                scopes = [min(whole, key=len)]
+                break
+        yield text if len(said) == 1 else f"{text} ({', '.join(scopes)})"
 
 
 def _origin(cell: Cell) -> str:
