@@ -58,16 +58,16 @@ class Masks:
         masks = self.in_turn()
 
         def drop(x: Tensor, p: float) -> Tensor:
-            kept = torch.from_numpy(next(masks))
-            assert kept.shape == x.shape
-            return x * kept * keep_scale(p)
+            keep = torch.from_numpy(next(masks))
+            assert keep.shape == x.shape
+            return x * keep * keep_scale(p)
 
         of_factored = iter((self.M.swapaxes(1, 2), *self.F, *self.B))
 
         def chosen(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
-            kept = torch.from_numpy(next(of_factored).copy())
-            assert kept.shape == tuple(shape)
-            return kept
+            keep = torch.from_numpy(next(of_factored).copy())
+            assert keep.shape == tuple(shape)
+            return keep
 
         with (
             mock.patch.object(literal.F, "dropout", drop),

@@ -1,4 +1,4 @@
-"""The factored form does what it is for: fewer operations, little kept, a batch in parts."""
+"""The factored form: its operations, its saved activations, a batch in chunks."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_multiply_accumulates_of_a_layer(
 
 @given(CASES)
 def test_multiply_accumulates_of_gradients(case: OperatorCase) -> None:
-    """Twice the forward products, and what is made again instead of kept."""
+    """Twice the forward products, and what is recomputed."""
     arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
     dO = arrays.pop("dO")
     out = operator(case, arrays, implementation="factored")
     (B, L, d), N = case.K.shape, len(case.E_Q)
     if isinstance(case, StaticCase):
         mixing = 6 * N * L * L + 6 * L * L * d + 5 * N * L * d
-        if 2 * L + d <= N and N * L + L * d < N * d:  # W and B_1 - B_2 are kept in M's place
+        if 2 * L + d <= N and N * L + L * d < N * d:  # W and B_1 - B_2 are saved in M's place
             mixing -= 2 * N * L * L + 2 * L * L * d
         expected = 2 * N * L * d + min(mixing, 12 * N * L * d)
     else:
@@ -83,49 +83,49 @@ def test_multiply_accumulates_of_gradients(case: OperatorCase) -> None:
 
 
 @given(strategies.static_cases(many=True), st.integers(1, 60))
-def test_m_is_made_again_where_it_is_larger_than_what_it_is_for(
-    case: StaticCase, cached: int
+def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(
+    case: StaticCase, chunk: int
 ) -> None:
-    """Of few tokens and many vectors, by the oracle, whatever the parts of the batch."""
+    """Of few tokens and many vectors, by the oracle, whatever the chunks of the batch."""
     out, dX = batched(case)
-    with mock.patch.object(factored, "_CACHED", cached):
-        made, dX_made = run(case, implementation="factored")
-    assert_close(made, out)
-    assert_close(flat(dX_made), flat(dX), "gradients")
+    with mock.patch.object(factored, "CHUNK", chunk):
+        out_recomputed, dX_recomputed = run(case, implementation="factored")
+    assert_close(out_recomputed, out)
+    assert_close(flat(dX_recomputed), flat(dX), "gradients")
 
 
 @settings(max_examples=50)
 @given(CASES, st.integers(1, 60))
-def test_parts_of_a_batch_are_the_batch(case: OperatorCase, cached: int) -> None:
+def test_chunks_of_a_batch_are_the_batch(case: OperatorCase, chunk: int) -> None:
     """However many images are worked on at a time."""
     out, dX = run(case, implementation="factored")
-    with mock.patch.object(factored, "_CACHED", cached):
-        in_parts, dX_in_parts = run(case, implementation="factored")
-    assert_close(in_parts, out)
-    assert_close(flat(dX_in_parts), flat(dX), "gradients")
+    with mock.patch.object(factored, "CHUNK", chunk):
+        in_chunks, dX_in_chunks = run(case, implementation="factored")
+    assert_close(in_chunks, out)
+    assert_close(flat(dX_in_chunks), flat(dX), "gradients")
 
 
 @given(CASES)
-def test_factored_keeps_m_and_its_sums_alone(case: OperatorCase) -> None:
+def test_factored_saves_m_and_its_sums_alone(case: OperatorCase) -> None:
     """Beside the operands: nothing as long as the expansion and as wide as the model."""
     arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
-    def keep(x: Tensor) -> Tensor:
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() // x.itemsize
+    def save(x: Tensor) -> Tensor:
+        saved[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() // x.itemsize
         return x
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda x: x):
         out = operator(case, arrays, implementation="factored")
     for x in (*arrays.values(), out):
-        kept.pop(x.untyped_storage().data_ptr(), None)
+        saved.pop(x.untyped_storage().data_ptr(), None)
     (B, L, _), N = case.K.shape, len(case.E_Q)
     groups = case.groups if isinstance(case, StaticCase) else (1,)
     rows = N if isinstance(case, StaticCase) else L * N
     sums = 2 * B * (rows + L * len(groups))
     scaled_queries = case.E_Q.size + (0 if isinstance(case, StaticCase) else case.K.size)
     masks = B * L if isinstance(case, StaticCase) else B * L * L + 2 * L * rows
-    assert sum(kept.values()) <= B * L * rows + sums + scaled_queries + masks
+    assert sum(saved.values()) <= B * L * rows + sums + scaled_queries + masks
 
 
 @pytest.mark.parametrize("form", ["literal", "factored"])

@@ -11,7 +11,7 @@ GRADIENTS = "test_dropout.py::test_gradients_under_dropout_are_the_literal_form_
 BLOCK = "test_expansion.py::test_a_block_is_the_mean_of_its_groups"
 PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
 CAUSAL = "test_expansion.py::test_the_causal_form_does_not_see_later_tokens"
-REMADE = "test_factored.py::test_m_is_made_again_where_it_is_larger_than_what_it_is_for"
+RECOMPUTED = "test_factored.py::test_m_is_recomputed_where_it_is_larger_than_what_it_is_for"
 LAYER = "test_expansion.py::test_a_layer_is_the_oracle_s_whatever_padding_holds"
 STEP = "test_incremental.py::test_every_step_is_the_whole_prefix_whatever_the_order"
 STATIC_LOOPS = "test_oracle_expansion.py::test_the_static_operator_is_its_formula_written_in_loops"
@@ -95,15 +95,15 @@ EXPANSION = (
     Fault(
         "factored: biases read forward",
         "the expansion biases are read by the first direction's weights",
-        f"{STREAM}:Mixing.values",
-        "self.biases.read(*self.shares)",
-        "self.biases.read(*self.biases.shares(self.R_fw))",
+        f"{STREAM}:Mixed.values",
+        "self.biases.values(*self.bias_weights)",
+        "self.biases.values(*self.biases.weights(self.R_fw))",
         PARITY,
     ),
     Fault(
         "factored: row sums held still",
         "the gradient forgets that a row's sum moves with its entries",
-        f"{STREAM}:Stream._of_scores",
+        f"{STREAM}:Stream._gradient_of_M",
         "dR_fw.sub_(rho)",
         "dR_fw",
         PARITY,
@@ -111,7 +111,7 @@ EXPANSION = (
     Fault(
         "factored: column sums of fewer groups",
         "the gradient of a column's sums is divided by the number of groups twice",
-        f"{STREAM}:Stream._of_scores",
+        f"{STREAM}:Stream._gradient_of_M",
         " * len(self.rows.groups)",
         "",
         PARITY,
@@ -119,7 +119,7 @@ EXPANSION = (
     Fault(
         "factored: gradient of the other stream",
         "the gradient passes where the stream has nothing",
-        f"{STREAM}:Stream._of_scores",
+        f"{STREAM}:Stream._gradient_of_M",
         ".mul_(self.P.sign())",
         "",
         PARITY,
@@ -135,26 +135,26 @@ EXPANSION = (
     Fault(
         "factored: a projection's bias lost",
         "folding the key projection into the queries leaves out its bias",
-        f"{FACTORED}:_transposed",
+        f"{FACTORED}:_transposed_M",
         "None if key_bias is None else key_bias / root",
         "None",
         LAYER,
     ),
     Fault(
-        "factored: M made again with its padding",
-        "padding is masked in M, not in the M that is made again for the gradients",
+        "factored: M recomputed with its padding",
+        "padding is masked in M, not in the M that is recomputed in backward",
         f"{FACTORED}:_Expansion.backward",
-        "_Source(*source)",
-        "_Source(*source[:3], None)",
-        REMADE,
+        "_InputsOfM(*inputs_of_M)",
+        "_InputsOfM(*inputs_of_M[:3], None)",
+        RECOMPUTED,
     ),
     Fault(
         "factored: one W for both streams",
-        "the second stream's W is kept as the first's",
+        "the first stream's W is saved for both",
         f"{FACTORED}:_Expansion.forward",
-        "parts[-1] += first.W, second.W",
-        "parts[-1] += first.W, first.W",
-        REMADE,
+        "found += one.W, two.W",
+        "found += one.W, one.W",
+        RECOMPUTED,
     ),
     Fault(
         "factored: dropout scaled once",
@@ -167,8 +167,8 @@ EXPANSION = (
     Fault(
         "factored: dropped vectors learn",
         "the gradient reaches the weights of vectors that were dropped",
-        f"{STREAM}:Mixing.gradients",
-        "dR_bw *= self.kept.mT",
+        f"{STREAM}:Mixed.gradients",
+        "dR_bw *= self.keep.mT",
         "pass",
         GRADIENTS,
     ),
@@ -255,9 +255,9 @@ EXPANSION = (
     Fault(
         "NaN in padding leaks",
         "padded rows enter the projections as they are",
-        "torch_impl.expansion.layers:StaticExpansion.forward",
-        "x = zero_padding(x, mask)",
-        "",
+        "torch_impl.expansion.layers:_ExpansionLayer._inputs",
+        "zero_padding(x, mask)",
+        "x",
         LAYER,
     ),
     Fault(

@@ -4,21 +4,14 @@ Tokens are (B, L, d). The static form expands to N learned vectors, in groups (B
 Expansion); the dynamic form to N_E vectors for every token, row (j, n) at j * N_E + n. Stream 1
 takes +M and stream 2 takes -M.
 
-One function, several implementations of it: ``literal``, the papers' order of operations;
-``factored``, the same numbers by fewer operations and bytes; ``functional`` chooses.
+One function, two implementations: ``literal``, the papers' order of operations; ``factored``, the
+same values in fewer operations and bytes. ``functional`` chooses, or calls ``torch_impl.kernels``.
 """
 
-from torch_impl.expansion.functional import (
-    dynamic_expansion,
-    static_expansion,
-)
+from torch_impl.common.precision import EPSILON
+from torch_impl.expansion.functional import dynamic_expansion, static_expansion
 from torch_impl.expansion.layers import DynamicExpansion, StaticExpansion
-from torch_impl.expansion.literal import (
-    EPSILON,
-    broad_sum,
-    length_transformation,
-    normalise,
-)
+from torch_impl.expansion.literal import broad_sum, length_transformation, normalise
 
 __all__ = [
     "EPSILON",
@@ -28,6 +21,5 @@ __all__ = [
     "dynamic_expansion",
     "length_transformation",
     "normalise",
-    "positive",
     "static_expansion",
 ]

@@ -36,21 +36,21 @@ def static_expansion(
     Args:
         query_vectors: Q_E, (N, d), the groups one after the other.
         bias_vectors: E_B, (N, d).
-        keys: K, (B, L, d); or tokens that ``key_projection`` makes keys of.
+        keys: K, (B, L, d); or tokens, with ``key_projection``.
         values_1: V_1, (B, L, d).
         values_2: V_2, (B, L, d).
         selectors: S, (B, L, d).
         groups: the expansion coefficients G, which add up to N.
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
-        key_projection: the weight (d, d) and bias (d,) of a linear layer, which the expansion
-            queries may take over where they are fewer than the batch's tokens.
+        key_projection: the weight (d, d) and bias (d,) of a linear layer, folded into the expansion
+            queries where they are fewer than the batch's tokens.
         dropout: probability, on M before both streams, on every forward and backward value.
-        dropout_of: "values", as run; or "vectors", where the forward step drops an expanded vector
-            whole, which is another regulariser.
+        dropout_of: "values", as run; or "vectors", where the forward step drops whole expanded
+            vectors, which is another regulariser.
         implementation: "literal", the papers' order of operations; "factored", the same function
-            by fewer operations and bytes, with a first derivative only; "fused", Triton kernels
-            (``torch_impl.kernels``); or "auto": factored, but for a dynamic expansion of one token
-            or one vector a token literal; and no kernel as long as none was timed.
+            in fewer operations and bytes, with a first derivative only; "fused", Triton kernels
+            (``torch_impl.kernels``), opt-in; or "auto": factored, but literal for a dynamic
+            expansion of one token or of one vector a token.
 
     Returns:
         (B, L, d), zero in padded rows.
@@ -130,10 +130,9 @@ def dynamic_expansion(
     _check_alike(keys, {**others, "selectors": selectors})
     _check_mask(mask, keys)
     check_dropout(dropout, dropout_of)
-    # a token's M takes L + N_E products in two parts and L N_E at once; where parts are more, that
-    # form has nothing left to win
     L, N_E = keys.shape[1], len(query_vectors)
-    form = choose(implementation, L + N_E <= L * N_E)
+    products_literal, products_factored = L * N_E, L + N_E  # of a token's M
+    form = choose(implementation, products_factored <= products_literal)
     tokens = (conditions, keys, values_1, values_2, selectors)
     if form == "fused":
         _without_dropout(dropout)
@@ -143,7 +142,6 @@ def dynamic_expansion(
 
 
 def _check_vectors(query_vectors: Tensor, bias_vectors: Tensor, keys: Tensor) -> None:
-    """Raise ValueError unless the keys are tokens and the vectors are of their size."""
     if keys.dim() != 3:
         raise ValueError(f"keys has shape {tuple(keys.shape)}, expected (B, L, d)")
     d = keys.shape[-1]
@@ -153,7 +151,6 @@ def _check_vectors(query_vectors: Tensor, bias_vectors: Tensor, keys: Tensor) ->
 
 
 def _check_alike(first: Tensor, others: Mapping[str, Tensor]) -> None:
-    """Raise ValueError unless the others have the shape of the first."""
     for name, tensor in others.items():
         if tensor.shape != first.shape:
             raise ValueError(

@@ -23,7 +23,46 @@ from torch_impl.expansion.functional import (
 )
 
 
-class StaticExpansion(nn.Module):
+class _ExpansionLayer(nn.Module):
+    """The parameters of both forms: N expansion vectors and the projections of tokens."""
+
+    key: nn.Linear
+    value_1: nn.Linear
+    value_2: nn.Linear
+    selector: nn.Linear
+
+    def __init__(
+        self,
+        d_model: int,
+        num_vectors: int,
+        projections: Sequence[str],
+        dropout: float,
+        dropout_of: str,
+        implementation: str,
+    ) -> None:
+        super().__init__()
+        self.d_model = positive(d_model, "d_model")
+        choose(implementation)
+        check_dropout(dropout, dropout_of)
+        self.dropout, self.dropout_of, self.implementation = dropout, dropout_of, implementation
+        self.query_vectors = nn.Parameter(torch.empty(num_vectors, d_model))
+        self.bias_vectors = nn.Parameter(torch.empty(num_vectors, d_model))
+        for name in projections:
+            self.add_module(name, nn.Linear(d_model, d_model))
+        nn.init.xavier_uniform_(self.query_vectors)
+        nn.init.xavier_uniform_(self.bias_vectors)
+
+    def _inputs(self, x: Tensor, lengths: Lengths | None) -> tuple[Tensor, Tensor | None]:
+        """``x`` with zeros in padding, and its mask."""
+        check_tokens(x, self.d_model)
+        mask = padding_mask(lengths, x)
+        return zero_padding(x, mask), mask
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout} of {self.dropout_of}, {self.implementation}"
+
+
+class StaticExpansion(_ExpansionLayer):
     """Block Static Expansion as a layer with its projections (v2 equations 2-9).
 
     Args:
@@ -47,21 +86,10 @@ class StaticExpansion(nn.Module):
         dropout_of: str = "values",
         implementation: str = "auto",
     ) -> None:
-        super().__init__()
-        self.d_model = positive(d_model, "d_model")
-        self.groups = coefficients((groups,) if isinstance(groups, int) else groups)
-        choose(implementation)
-        self.implementation = implementation
-        check_dropout(dropout, dropout_of)
-        self.dropout, self.dropout_of = dropout, dropout_of
-        self.query_vectors = nn.Parameter(torch.empty(sum(self.groups), d_model))
-        self.bias_vectors = nn.Parameter(torch.empty(sum(self.groups), d_model))
-        self.key = nn.Linear(d_model, d_model)
-        self.value_1 = nn.Linear(d_model, d_model)
-        self.value_2 = nn.Linear(d_model, d_model)
-        self.selector = nn.Linear(d_model, d_model)
-        nn.init.xavier_uniform_(self.query_vectors)
-        nn.init.xavier_uniform_(self.bias_vectors)
+        G = coefficients((groups,) if isinstance(groups, int) else groups)
+        projections = "key", "value_1", "value_2", "selector"
+        super().__init__(d_model, sum(G), projections, dropout, dropout_of, implementation)
+        self.groups = G
 
     def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
         """(B, L, d) to (B, L, d), zero in padded rows.
@@ -69,9 +97,7 @@ class StaticExpansion(nn.Module):
         Raises:
             ValueError: x is not (B, L, d_model), lengths do not fit it, unknown implementation.
         """
-        check_tokens(x, self.d_model)
-        mask = padding_mask(lengths, x)
-        x = zero_padding(x, mask)
+        x, mask = self._inputs(x, lengths)
         return static_expansion(
             self.query_vectors,
             self.bias_vectors,
@@ -88,12 +114,10 @@ class StaticExpansion(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The settings that the parameters' shapes do not show."""
-        dropout = f"dropout={self.dropout} of {self.dropout_of}"
-        return f"groups={self.groups}, {dropout}, {self.implementation}"
+        return f"groups={self.groups}, {super().extra_repr()}"
 
 
-class DynamicExpansion(nn.Module):
+class DynamicExpansion(_ExpansionLayer):
     """Dynamic Expansion as a layer with its projections (v1 equations 3, 5-9; v2 1-8).
 
     Args:
@@ -109,6 +133,8 @@ class DynamicExpansion(nn.Module):
             kind of dropout.
     """
 
+    condition: nn.Linear
+
     def __init__(
         self,
         d_model: int,
@@ -119,23 +145,10 @@ class DynamicExpansion(nn.Module):
         dropout_of: str = "values",
         implementation: str = "auto",
     ) -> None:
-        super().__init__()
-        self.d_model = positive(d_model, "d_model")
-        self.num_expansions = positive(num_expansions, "num_expansions")
-        self.causal = causal
-        choose(implementation)
-        self.implementation = implementation
-        check_dropout(dropout, dropout_of)
-        self.dropout, self.dropout_of = dropout, dropout_of
-        self.query_vectors = nn.Parameter(torch.empty(num_expansions, d_model))
-        self.bias_vectors = nn.Parameter(torch.empty(num_expansions, d_model))
-        self.condition = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value_1 = nn.Linear(d_model, d_model)
-        self.value_2 = nn.Linear(d_model, d_model)
-        self.selector = nn.Linear(d_model, d_model)
-        nn.init.xavier_uniform_(self.query_vectors)
-        nn.init.xavier_uniform_(self.bias_vectors)
+        N_E = positive(num_expansions, "num_expansions")
+        projections = "condition", "key", "value_1", "value_2", "selector"
+        super().__init__(d_model, N_E, projections, dropout, dropout_of, implementation)
+        self.num_expansions, self.causal = N_E, causal
 
     def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
         """(B, L, d) to (B, L, d), zero in padded rows.
@@ -143,9 +156,7 @@ class DynamicExpansion(nn.Module):
         Raises:
             ValueError: x is not (B, L, d_model), lengths do not fit it, unknown implementation.
         """
-        check_tokens(x, self.d_model)
-        mask = padding_mask(lengths, x)
-        x = zero_padding(x, mask)
+        x, mask = self._inputs(x, lengths)
         return dynamic_expansion(
             self.query_vectors,
             self.bias_vectors,
@@ -162,8 +173,4 @@ class DynamicExpansion(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The settings that the parameters' shapes do not show."""
-        return (
-            f"num_expansions={self.num_expansions}, causal={self.causal}, "
-            f"dropout={self.dropout} of {self.dropout_of}, {self.implementation}"
-        )
+        return f"num_expansions={self.num_expansions}, causal={self.causal}, {super().extra_repr()}"

@@ -1,7 +1,6 @@
 """The expansion mechanism in the papers' order of operations: what every other form must equal.
 
-The length transformation matrix M and its normalisation are kept in float32 at least: epsilon is 0
-in float16.
+M and its normalisation are in float32 at least: epsilon is 0 in float16.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.common.precision import EPSILON
+from torch_impl.common.precision import EPSILON, at_least_float32
 
 
 def normalise(x: Tensor) -> Tensor:
@@ -23,7 +22,7 @@ def normalise(x: Tensor) -> Tensor:
 
 def length_transformation(queries: Tensor, keys: Tensor) -> Tensor:
     """M = Q_E K^T / sqrt(d), (B, N, L), in float32 at least (v1 equation 6, v2 equation 2)."""
-    precise = torch.promote_types(keys.dtype, torch.float32)
+    precise = at_least_float32(keys.dtype)
     with torch.autocast(keys.device.type, enabled=False):
         return queries.to(precise) @ keys.to(precise).mT / math.sqrt(keys.shape[-1])
 
@@ -46,13 +45,11 @@ def static(
     dropout_of: str,
 ) -> Tensor:
     """``static_expansion`` as printed."""
-    M = length_transformation(query_vectors, keys)
+    M = length_transformation(query_vectors, keys)  # (B, N, L)
     visible = None if mask is None else mask[:, None, :]
     readers = None if mask is None else mask[:, :, None]
-    values = values_1, values_2
-    return _streams(
-        M, values, bias_vectors, selectors, groups, visible, readers, dropout, dropout_of
-    )
+    E_B, values = bias_vectors, (values_1, values_2)
+    return _streams(M, values, E_B, selectors, groups, visible, readers, dropout, dropout_of)
 
 
 def dynamic(
@@ -70,18 +67,18 @@ def dynamic(
 ) -> Tensor:
     """``dynamic_expansion`` as printed."""
     length, num_expansions = keys.shape[1], len(query_vectors)
-    E_Q = broad_sum(conditions, query_vectors)
+    E_Q = broad_sum(conditions, query_vectors)  # (B, N, d), N = L N_E
     E_B = broad_sum(conditions, bias_vectors)
-    M = length_transformation(E_Q, keys)
-    pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]
+    M = length_transformation(E_Q, keys)  # (B, N, L)
+    pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]  # (B, L, L)
     if causal:
-        # symmetric in row and column: both directions let j see i <= j
+        # row (j, n) gathers from tokens i <= j, and token j reads rows (i, n) with i <= j
         earlier = torch.ones(length, length, dtype=torch.bool, device=keys.device).tril()
         pairs = earlier[None] if pairs is None else pairs & earlier
     visible = readers = None
     if pairs is not None:
-        visible = pairs.repeat_interleave(num_expansions, dim=1)
-        readers = pairs.repeat_interleave(num_expansions, dim=2)
+        visible = pairs.repeat_interleave(num_expansions, dim=1)  # (., N, L)
+        readers = pairs.repeat_interleave(num_expansions, dim=2)  # (., L, N)
     groups, values = (length * num_expansions,), (values_1, values_2)
     return _streams(M, values, E_B, selectors, groups, visible, readers, dropout, dropout_of)
 
@@ -97,25 +94,25 @@ def _streams(
     dropout: float,
     dropout_of: str,
 ) -> Tensor:
-    """Both streams, forward and back, and their selection (v1 7-9, v2 3-8).
+    """Both streams, forward and backward, and their selection (v1 7-9, v2 3-8).
 
-    ``visible`` says which tokens an expanded row gathers from, (., N, L); ``readers`` which
-    expanded rows a token reads back, (., L, N); None is all.
+    ``visible`` (., N, L) is True where an expanded row gathers from a token, ``readers`` (., L, N)
+    where a token reads an expanded row; None is everywhere.
     """
     M = F.dropout(M, dropout)
     E_B = E_B.to(values[0].dtype)
     backward = []
     for signed, V in zip((M, -M), values, strict=True):
         P = F.relu(signed)
-        R_fw = normalise(_only(P, visible))
-        F_fw = R_fw.to(V.dtype) @ V + E_B
+        R_fw = normalise(_only(P, visible))  # (B, N, L)
+        F_fw = R_fw.to(V.dtype) @ V + E_B  # (B, N, d)
         if dropout_of == "values":
             F_fw = F.dropout(F_fw, dropout)
         else:
             F_fw = F_fw * F.dropout(torch.ones_like(F_fw[..., :1]), dropout)
-        transposed = torch.split(_only(P.mT, readers), list(groups), dim=-1)
+        transposed = torch.split(_only(P.mT, readers), list(groups), dim=-1)  # (B, L, |group|)
         R_bw = torch.cat([normalise(group) for group in transposed], dim=-1) / len(groups)
-        backward.append(F.dropout(R_bw.to(V.dtype) @ F_fw, dropout))
+        backward.append(F.dropout(R_bw.to(V.dtype) @ F_fw, dropout))  # (B, L, d)
     gate = selectors.sigmoid()
     return gate * backward[0] + (1 - gate) * backward[1]
 

@@ -1,17 +1,17 @@
-"""One stream of an expansion, there and back, and its gradients by hand.
+"""One stream of an expansion, forward and backward (v1 equations 5, 7-8, v2 3-7).
 
-Everything of M's shape is (b, L, N) for a slice of b images, tokens first, and in float32 at least;
-values and what is read of them are in the dtype of the values. P is relu(+M) or relu(-M), R_fw
-its rows and R_bw its columns normalised, within each group (v1 equations 5, 7-8, v2 3-7).
+Shapes: a chunk of b images, L tokens, N expanded rows. M and all of its shape are transposed,
+(b, L, N), in float32 at least; values are in their own dtype. P is relu(+M) or relu(-M); R_fw is P
+divided by its sums over tokens, R_bw by those over each group's rows and the number of groups.
 
-The products B = R_bw (R_fw V + E_B) associate in two ways: ``Mixing`` makes W = R_bw R_fw, (b, L,
-L), ``Expanding`` the expanded vectors F = R_fw V + E_B, (b, N, d).
+B = R_bw (R_fw V + E_B) associates in two ways: `Mixed` computes W = R_bw R_fw, (b, L, L);
+`Expanded` the expanded vectors F = R_fw V + E_B, (b, N, d).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,17 +21,17 @@ from torch_impl.expansion.literal import broad_sum
 
 
 def add_product(x: Tensor, a: Tensor, b: Tensor, alpha: int = 1) -> Tensor:
-    """``x`` with ``alpha`` times the product added in place, in a way that FLOP counters know."""
+    """``x + alpha a b`` in place, in a way that FLOP counters know."""
     if torch.compiler.is_compiling():  # an exporter refuses it, a compiler does it by itself
         return torch.baddbmm(x, a, b, alpha=alpha)
     return torch.baddbmm(x, a, b, alpha=alpha, out=x)
 
 
 class Rows(NamedTuple):
-    """What the expanded rows are.
+    """The expanded rows: their groups, and how a dynamic expansion makes them of tokens.
 
-    The rows of a dynamic expansion, N_E for each token, are one group. If ``causal``, row (j, n)
-    gathers from tokens i <= j, and token i reads the rows with j <= i.
+    The N = L N_E rows of a dynamic expansion are one group. If ``causal``, row (j, n) gathers from
+    tokens i <= j, and token i reads the rows with j <= i.
     """
 
     groups: tuple[int, ...]
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
     causal: bool = False
 
     def masks(self, M: Tensor) -> tuple[Tensor, Tensor] | None:
-        """1 where a row gathers from a token, and where the token reads it, (L, N); None is all."""
+        """1 where row n gathers from token l, and where token l reads it, (L, N); None is all."""
         if not self.causal:
             return None
         L, N = M.shape[1:]
@@ -56,13 +56,13 @@ class Rows(NamedTuple):
             return x.sum(-1, keepdim=True)
         return torch.cat([part.sum(-1, keepdim=True) for part in x.split(self.groups, -1)], -1)
 
-    def scaled(self, x: Tensor, by: Tensor, less: Tensor | None = None) -> Tensor:
-        """A new (x - less) * by, for x (b, L, N) and numbers (b, L, |G|) of each group."""
+    def scaled(self, x: Tensor, by: Tensor, minus: Tensor | None = None) -> Tensor:
+        """A new (x - minus) * by, for x (b, L, N) and each group's numbers (b, L, |G|)."""
         if len(self.groups) == 1:
-            return x * by if less is None else (x - less).mul_(by)
+            return x * by if minus is None else (x - minus).mul_(by)
         parts = x.split(self.groups, -1)
-        if less is not None:
-            parts = [part - number for part, number in zip(parts, less.split(1, -1), strict=True)]
+        if minus is not None:
+            parts = [part - number for part, number in zip(parts, minus.split(1, -1), strict=True)]
         scaled = [part * number for part, number in zip(parts, by.split(1, -1), strict=True)]
         return torch.cat(scaled, -1)
 
@@ -70,180 +70,193 @@ class Rows(NamedTuple):
 class Biases(NamedTuple):
     """The expansion biases: E_B itself, or the broad sum of conditions C and vectors b_n.
 
-    Of the sum's N = L N_E rows nothing is read but two parts, over n and over j.
+    The N = L N_E rows of that sum are never made: R_bw E_B takes only R_bw's sums over j and n.
     """
 
     vectors: Tensor
     conditions: Tensor | None = None
 
-    def rows(self) -> Tensor:
-        """E_B, (N, d) or (b, N, d)."""
+    def E_B(self) -> Tensor:
+        """(N, d) or (b, N, d)."""
         return self.vectors if self.conditions is None else broad_sum(self.conditions, self.vectors)
 
-    def shares(self, R_bw: Tensor) -> tuple[Tensor, ...]:
-        """How much of the vectors each token reads, (b, L, .), and of the conditions."""
+    def weights(self, R_bw: Tensor) -> tuple[Tensor, ...]:
+        """Each token's weights of the vectors, (b, L, N); or (b, L, N_E), and of C, (b, L, L)."""
         R_bw = R_bw.to(self.vectors.dtype)
         if self.conditions is None:
             return (R_bw,)
-        by_row = R_bw.unflatten(2, (-1, len(self.vectors)))
+        by_row = R_bw.unflatten(2, (-1, len(self.vectors)))  # (b, L, L, N_E)
         return by_row.sum(2), by_row.sum(3)
 
-    def read(self, of_vectors: Tensor, of_conditions: Tensor | None = None) -> Tensor:
-        """R_bw E_B of its ``shares``, (b, L, d)."""
-        read = of_vectors @ self.vectors
+    def values(self, of_vectors: Tensor, of_conditions: Tensor | None = None) -> Tensor:
+        """R_bw E_B, (b, L, d), by the `weights` of R_bw."""
+        values = of_vectors @ self.vectors
         if self.conditions is None or of_conditions is None:
-            return read
-        return add_product(read, of_conditions, self.conditions)
+            return values
+        return add_product(values, of_conditions, self.conditions)
 
-    def scores(self, dB: Tensor) -> Tensor:
+    def gradient_of_weights(self, dB: Tensor) -> Tensor:
         """dB E_B^T, (b, L, N)."""
         if self.conditions is None:
             return dB @ self.vectors.mT
         of_conditions, of_vectors = torch.bmm(dB, self.conditions.mT), dB @ self.vectors.mT
-        by_row = of_conditions[..., None] + of_vectors[:, :, None]
+        by_row = of_conditions[..., None] + of_vectors[:, :, None]  # (b, L, L, N_E)
         return by_row.flatten(2)
 
     def gradients(
         self, dB: Tensor, of_vectors: Tensor, of_conditions: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """R_bw^T dB of the ``shares`` of R_bw, as it falls on the vectors and the conditions."""
+        """R_bw^T dB by the `weights` of R_bw: of the vectors, (., d), and of C, (b, L, d)."""
         d_vectors = of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1)
         return d_vectors, None if of_conditions is None else torch.bmm(of_conditions.mT, dB)
 
-    def gradients_of_rows(self, dF: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What falls on E_B (b, N, d), as it falls on the vectors and the conditions."""
+    def gradients_of_rows(self, dE_B: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The gradients of the vectors and of C by that of E_B, (b, N, d)."""
         if self.conditions is None:
-            return dF.sum(0), None
-        by_row = dF.unflatten(1, (-1, len(self.vectors)))
+            return dE_B.sum(0), None
+        by_row = dE_B.unflatten(1, (-1, len(self.vectors)))  # (b, L, N_E, d)
         return by_row.sum((0, 1)), by_row.sum(2)
 
 
+class StreamTensors(NamedTuple):
+    """The tensors of one stream, by image. None is not known, or without dropout nothing."""
+
+    V: Tensor
+    """(b, L, d)."""
+    inverse_rows: Tensor | None = None
+    """1 / (sums over tokens + epsilon), (b, 1, N)."""
+    inverse_columns: Tensor | None = None
+    """1 / (|G| (sums over a group's rows + epsilon)), (b, L, |G|)."""
+    keep_F: Tensor | None = None
+    """Dropout's mask of expanded values, (b, N, d), or vectors, (b, N, 1)."""
+    keep_B: Tensor | None = None
+    """Dropout's mask of backward values, (b, L, d)."""
+    F: Tensor | None = None
+    """The expanded vectors after dropout of values, (b, N, d)."""
+    W: Tensor | None = None
+    """R_bw R_fw, (b, L, L)."""
+
+
 class Gradients(NamedTuple):
-    """Of a stream, for the gradient dB of its backward values."""
+    """Of a stream, by the gradient dB of its backward values."""
 
     M: Tensor
-    """As of P: the stream's sign is not in it."""
+    """As of P: without the stream's sign."""
     V: Tensor
     vectors: Tensor
     conditions: Tensor | None
 
 
 class Stream(ABC):
-    """The stream of ``sign`` and values V (b, L, d) of M (b, L, N).
+    """The stream of ``sign`` 1 or -1 of M (b, L, N), after dropout.
 
     Args:
-        M: what dropout has left of it.
+        M: (b, L, N).
         sign: 1 or -1.
-        V: (b, L, d).
+        x: its tensors; inverse sums are computed if None.
         biases: of the expanded rows.
         rows: their groups.
         masks: ``rows.masks``.
-        inverse_sums: 1 / (sums + epsilon) over tokens, (b, 1, N), and over each group, these by
-            the number of groups too, (b, L, |G|); they are made if None.
-        kept: True where dropout leaves an expanded value, (b, N, d), or vector, (b, N, 1).
+        saved: whether x holds what the forward pass saved.
     """
 
     def __init__(
         self,
         M: Tensor,
         sign: int,
-        V: Tensor,
+        x: StreamTensors,
         biases: Biases,
         rows: Rows,
         masks: tuple[Tensor, Tensor] | None,
-        inverse_sums: tuple[Tensor, Tensor] | None = None,
-        kept: Tensor | None = None,
+        saved: bool = False,
     ) -> None:
-        self.V, self.biases, self.rows, self.masks, self.kept = V, biases, rows, masks, kept
+        self.V, self.keep, self.biases, self.rows, self.masks = x.V, x.keep_F, biases, rows, masks
         self.P = torch.relu(M if sign > 0 else -M)
-        gathering, reading = (self.P, self.P) if masks is None else (self.P * x for x in masks)
-        if inverse_sums is None:
-            by_group = (rows.sums(reading) + EPSILON) * len(rows.groups)
-            inverse_sums = 1 / (gathering.sum(1, keepdim=True) + EPSILON), 1 / by_group
-        self.inverse_sums = inverse_sums
-        self.R_fw = gathering * inverse_sums[0]
-        self.R_bw = rows.scaled(reading, inverse_sums[1])
+        gathering, reading = (self.P, self.P) if masks is None else (self.P * m for m in masks)
+        if x.inverse_rows is None or x.inverse_columns is None:
+            by_group = (rows.sums(reading) + EPSILON) * len(rows.groups)  # (b, L, |G|)
+            self.inverse_sums = 1 / (gathering.sum(1, keepdim=True) + EPSILON), 1 / by_group
+        else:
+            self.inverse_sums = x.inverse_rows, x.inverse_columns
+        self.R_fw = gathering * self.inverse_sums[0]
+        self.R_bw = rows.scaled(reading, self.inverse_sums[1])
+        self._multiply(x, saved)
+
+    @abstractmethod
+    def _multiply(self, x: StreamTensors, saved: bool) -> None:
+        """The product that the association begins with, unless it is saved."""
 
     @abstractmethod
     def values(self) -> Tensor:
         """B = R_bw (R_fw V + E_B), (b, L, d)."""
 
+    def minus(self, other: Stream) -> Tensor:
+        """B_1 - B_2, (b, L, d)."""
+        return self.values() - other.values()
+
     @abstractmethod
     def gradients(self, dB: Tensor) -> Gradients:
-        """The gradients for that of ``values``."""
+        """The gradients by that of `values`."""
 
-    def _of_scores(self, dR_fw: Tensor, dR_bw: Tensor) -> Tensor:
-        """The gradient by P for those by the weights."""
+    def _gradient_of_M(self, dR_fw: Tensor, dR_bw: Tensor) -> Tensor:
+        """Through Psi, whose sums move with their entries, and the ReLU."""
         r, c = self.inverse_sums
-        rho = (dR_fw * self.R_fw).sum(1, keepdim=True)
+        rho = (dR_fw * self.R_fw).sum(1, keepdim=True)  # (b, 1, N)
         by_rows = dR_fw.sub_(rho).mul_(r)
-        gamma = self.rows.sums(dR_bw * self.R_bw) * len(self.rows.groups)
+        gamma = self.rows.sums(dR_bw * self.R_bw) * len(self.rows.groups)  # (b, L, |G|)
         by_columns = self.rows.scaled(dR_bw, c, gamma)
         if self.masks is not None:
             by_rows, by_columns = by_rows.mul_(self.masks[0]), by_columns.mul_(self.masks[1])
         return by_rows.add_(by_columns).mul_(self.P.sign())
 
 
-class Mixing(Stream):
-    """By W = R_bw R_fw, (b, L, L): of each row's vector all is kept or nothing.
+class Mixed(Stream):
+    """B = W V + R_bw E_B with W = R_bw R_fw; dropout takes whole expanded vectors, if any."""
 
-    Args:
-        W: where it is known; made if None.
-    """
-
-    def __init__(self, *arguments: Any, W: Tensor | None = None, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.reading = self.R_bw if self.kept is None else self.R_bw * self.kept.mT
-        self.shares = self.biases.shares(self.reading)
-        self.W = torch.bmm(self.reading, self.R_fw.mT).to(self.V.dtype) if W is None else W
+    def _multiply(self, x: StreamTensors, saved: bool) -> None:
+        self.R_kept = self.R_bw if self.keep is None else self.R_bw * self.keep.mT
+        self.bias_weights = self.biases.weights(self.R_kept)
+        self.W = torch.bmm(self.R_kept, self.R_fw.mT).to(x.V.dtype) if x.W is None else x.W
 
     def values(self) -> Tensor:
-        """W V + R_bw E_B."""
-        return add_product(self.biases.read(*self.shares), self.W, self.V)
+        return add_product(self.biases.values(*self.bias_weights), self.W, self.V)
 
-    def less(self, other: Mixing) -> Tensor:
-        """These values less those of the other stream; the biases are read at once."""
-        shares = (x - y for x, y in zip(self.shares, other.shares, strict=True))
-        mixed = add_product(self.biases.read(*shares), self.W, self.V)
-        return add_product(mixed, other.W, other.V, -1)
+    def minus(self, other: Stream) -> Tensor:
+        assert isinstance(other, Mixed)
+        weights = (x - y for x, y in zip(self.bias_weights, other.bias_weights, strict=True))
+        difference = add_product(self.biases.values(*weights), self.W, self.V)
+        return add_product(difference, other.W, other.V, -1)
 
     def gradients(self, dB: Tensor) -> Gradients:
-        """Backwards through W and what is read of the biases."""
-        dW = torch.bmm(dB, self.V.mT).to(self.P.dtype)
-        dR_bw = add_product(self.biases.scores(dB).to(self.P.dtype), dW, self.R_fw)
-        if self.kept is not None:
-            dR_bw *= self.kept.mT
-        dM = self._of_scores(torch.bmm(dW.mT, self.reading), dR_bw)
-        return Gradients(dM, torch.bmm(self.W.mT, dB), *self.biases.gradients(dB, *self.shares))
+        dW = torch.bmm(dB, self.V.mT).to(self.P.dtype)  # (b, L, L)
+        dR_bw = self.biases.gradient_of_weights(dB).to(self.P.dtype)  # (b, L, N)
+        dR_bw = add_product(dR_bw, dW, self.R_fw)
+        if self.keep is not None:
+            dR_bw *= self.keep.mT
+        dM = self._gradient_of_M(torch.bmm(dW.mT, self.R_kept), dR_bw)
+        d_biases = self.biases.gradients(dB, *self.bias_weights)
+        return Gradients(dM, torch.bmm(self.W.mT, dB), *d_biases)
 
 
-class Expanding(Stream):
-    """By the expanded vectors F, (b, N, d), of which any value may be dropped.
+class Expanded(Stream):
+    """B = R_bw F with F = R_fw V + E_B, of which dropout may take any value."""
 
-    Args:
-        F: where they are ``known``, or go; a new place if None.
-    """
-
-    def __init__(
-        self, *arguments: Any, F: Tensor | None = None, known: bool = False, **options: Any
-    ) -> None:
-        super().__init__(*arguments, **options)
-        if F is None or not known:
-            E_B = self.biases.rows().expand(len(self.V), -1, -1)
-            F = torch.baddbmm(E_B, self.R_fw.mT.to(self.V.dtype), self.V, out=F)
-            F = F if self.kept is None else F.mul_(self.kept)
+    def _multiply(self, x: StreamTensors, saved: bool) -> None:
+        F = x.F  # saved, or the buffer to write to
+        if F is None or not saved:
+            E_B = self.biases.E_B().expand(len(x.V), -1, -1)
+            F = torch.baddbmm(E_B, self.R_fw.mT.to(x.V.dtype), x.V, out=F)  # (b, N, d)
+            F = F if self.keep is None else F.mul_(self.keep)
         self.F = F
 
     def values(self) -> Tensor:
-        """R_bw F."""
         return torch.bmm(self.R_bw.to(self.F.dtype), self.F)
 
     def gradients(self, dB: Tensor) -> Gradients:
-        """Backwards through the two products."""
-        dF = torch.bmm(self.R_bw.to(dB.dtype).mT, dB)
-        if self.kept is not None:
-            dF *= self.kept
-        dR_fw, dR_bw = torch.bmm(self.V, dF.mT), torch.bmm(dB, self.F.mT)
-        dM = self._of_scores(dR_fw.to(self.P.dtype), dR_bw.to(self.P.dtype))
+        dF = torch.bmm(self.R_bw.to(dB.dtype).mT, dB)  # (b, N, d)
+        if self.keep is not None:
+            dF *= self.keep
+        dR_fw, dR_bw = torch.bmm(self.V, dF.mT), torch.bmm(dB, self.F.mT)  # (b, L, N)
+        dM = self._gradient_of_M(dR_fw.to(self.P.dtype), dR_bw.to(self.P.dtype))
         dV = torch.bmm(self.R_fw.to(dF.dtype), dF)
         return Gradients(dM, dV, *self.biases.gradients_of_rows(dF))

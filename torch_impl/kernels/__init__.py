@@ -1,13 +1,13 @@
 """The expansion operators as Triton kernels, which never write the expanded values.
 
-``static_expansion`` and ``dynamic_expansion`` are custom operators of PyTorch, with fake
-implementations, autograd and FLOP formulas, so that ``torch.compile``, ``torch.export``, autocast
-and ``FlopCounterMode`` take them as they take its own. ``unsupported`` says what they do not take.
-CUDA tensors run compiled; CPU tensors run in Triton's interpreter, inside ``interpreted`` only. No
-timing was made on a GPU: tiles are chosen by what the compiler reports (``launch``).
+``static_expansion`` and ``dynamic_expansion`` are custom operators with fake implementations,
+autograd and FLOP formulas: they work under ``torch.compile``, ``torch.export``, autocast and
+``FlopCounterMode``. ``unsupported`` tells why a call cannot use them. CUDA tensors run compiled;
+CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Not timed on a GPU yet: tiles
+are chosen by what the compiler reports (``launch``).
 
-Both use W = R^bw R^fw (L x L), by stream, in place of F = R^fw V + E_B (N x d), and the gradients
-derived by hand for it. M, its sums and their gradients are float32 whatever the dtype; operands of
+Both use W = R^bw R^fw (L x L), by stream, instead of F = R^fw V + E_B (N x d), and its hand-derived
+gradients. M, its sums and their gradients are float32 whatever the dtype; operands of
 products are rounded to the dtype and accumulated in float32. Sums over rows, batches and tiles are
 made in a fixed order, without atomics, so that equal calls have equal results.
 
@@ -31,19 +31,19 @@ Static, backward, 5 m + m e / 4 + w + 10 x + 2 q:
     length_gradients        2 m -> m e / 4           dM
     bias_gradients          m + 2 x -> q             dE_B, in a few parts of the batch
 
-Five programs read M: within a pass it is written, which is less than to make it again in each.
-Between the passes ``store_m`` keeps it, m + w + x with the other things kept; without, x alone is
-kept and the backward begins with the first three programs, N L d + 2 N L^2 multiply-accumulates a
-sequence more.
+Five programs read M: within a pass it is written, which costs less than recomputing it in each.
+Between the passes ``store_m`` saves it, m + w + x with the other saved activations; without it, x
+alone is saved and the backward pass begins with the first three programs, N L d + 2 N L^2
+multiply-accumulates a sequence more.
 
-Four products of the backward are PyTorch's own: dV = W^T dB and dW = dB V^T by sequence;
+Four products of the backward pass are PyTorch's own: dV = W^T dB and dW = dB V^T by sequence;
 dQ = dM K / sqrt(d) and dK = dM^T Q / sqrt(d) for the whole batch at once, as M is (N, B, L). Their
-operands are in memory but for dM: to write it once and read it twice moves 3 m e / 4, to make it in
-both from M and the numerators would read 4 m.
+operands are in memory but for dM: to write it once and read it twice moves 3 m e / 4, to compute it
+in both from M and the numerators would read 4 m.
 
-Dynamic, where row (j, n) of M is A[j] + P[n], so that nothing of N_E L rows is written but dM's
-numerators (4 N_E B L^2). Captions are so short that it is the launches which count: four programs
-forward and four backward, beside five products, two sums and, of float16, casts:
+Dynamic: row (j, n) of M is A[j] + P[n], so that nothing of N_E L rows is written but dM's
+numerators (4 N_E B L^2). Captions are so short that launches dominate: four programs forward and
+four backward, beside five products, two sums and, in float16, casts:
 
     dynamic_lengths             Z: A and P
     dynamic_sums                row and column sums
@@ -62,12 +62,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from torch_impl.kernels import dynamic, static
-from torch_impl.kernels.support import (
-    interpreted,
-    kept,
-    prepared,
-    unsupported,
-)
+from torch_impl.kernels.support import interpreted, needs_backward, prepared, unsupported
 
 __all__ = ["dynamic_expansion", "interpreted", "static_expansion", "unsupported"]
 
@@ -96,7 +91,7 @@ def static_expansion(
         selectors: S, (B, L, d).
         groups: the expansion coefficients G, which add up to N.
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
-        store_m: whether M and W are kept for the backward, or computed in it again.
+        store_m: save M and W for backward; else they are recomputed in it.
         tf32: whether products of float32 may round their operands to TF32; None is as
             ``torch.set_float32_matmul_precision`` has it.
 
@@ -111,7 +106,7 @@ def static_expansion(
     if min(groups, default=0) < 1 or sum(groups) != len(query_vectors):
         raise ValueError(f"groups {tuple(groups)} must be positive, of sum {len(query_vectors)}")
     mask = None if mask is None else mask.contiguous()
-    args = (*prepared(tensors), mask, list(groups), tf32, kept(tensors), store_m)
+    args = (*prepared(tensors), mask, list(groups), tf32, needs_backward(tensors), store_m)
     return static.static_expansion(*args)[0]
 
 
@@ -152,7 +147,7 @@ def dynamic_expansion(
     tensors = (query_vectors, bias_vectors, conditions, keys, values_1, values_2, selectors)
     _check(*tensors, mask=mask)
     mask = None if mask is None else mask.contiguous()
-    args = (*prepared(tensors), mask, causal, tf32, kept(tensors))
+    args = (*prepared(tensors), mask, causal, tf32, needs_backward(tensors))
     return dynamic.dynamic_expansion(*args)[0]
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from torch_impl.kernels.launch import Launches, accumulator, blocks
+from torch_impl.common.precision import at_least_float32
+from torch_impl.kernels.launch import Launches, blocks
 
 
 def _launches(
@@ -61,21 +62,9 @@ dynamic_expansion = torch.library.custom_op(
 
 
 @dynamic_expansion.register_fake
-def _(
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    conditions: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    tf32: bool | None,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    (B, L, _), N_E = keys.shape, len(query_vectors)
-    precise = accumulator(keys.dtype)
+def _(query_vectors: Tensor, b: Tensor, C: Tensor, keys: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    (B, L, _), N_E, keep = keys.shape, len(query_vectors), rest[-1]
+    precise = at_least_float32(keys.dtype)
     return (
         torch.empty_like(keys),
         torch.empty_like(keys) if keep else keys.new_empty(0),
@@ -117,7 +106,7 @@ def backward(
     X, rho = call.empty_precise(N_E, B, L, L), call.empty_precise(tokens, *inv_row.shape)
     gamma = call.empty_precise(tokens * N_E, B, 2, L)
     # float16 has not the range of dM, which grows as one over Psi's denominators
-    low = accumulator(keys.dtype) if keys.dtype == torch.float16 else keys.dtype
+    low = at_least_float32(keys.dtype) if keys.dtype == torch.float16 else keys.dtype
     dA, dP = keys.new_empty((B, L, L), dtype=low), keys.new_empty((N_E, B, L), dtype=low)
     sums = (Z, valid, inv_row, inv_column)
     call.run("dynamic_weight_gradients", (tokens * N_E, tokens, B), *sums, dY, X, rho, gamma)
@@ -143,31 +132,15 @@ dynamic_expansion_backward = torch.library.custom_op(
 
 @dynamic_expansion_backward.register_fake
 def _(
-    dO: Tensor,
+    _: Tensor,
     query_vectors: Tensor,
     bias_vectors: Tensor,
     conditions: Tensor,
     keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    mask: Tensor | None,
-    difference: Tensor,
-    inv_row: Tensor,
-    inv_column: Tensor,
-    Z: Tensor,
-    Y: Tensor,
-    causal: bool,
-    tf32: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return (
-        torch.empty_like(query_vectors),
-        torch.empty_like(bias_vectors),
-        torch.empty_like(conditions),
-        torch.empty_like(keys),
-        keys.new_empty((2, *keys.shape)),
-        torch.empty_like(selectors),
-    )
+    *__: Any,
+) -> tuple[Tensor, ...]:
+    like = (torch.empty_like(x) for x in (query_vectors, bias_vectors, conditions, keys))
+    return *like, keys.new_empty((2, *keys.shape)), torch.empty_like(keys)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_impl.common.precision import EPSILON
+from torch_impl.common.precision import EPSILON, at_least_float32
 
 if TYPE_CHECKING:  # loaded by its path, once for each way to run it
     from torch_impl.kernels import programs as _programs  # noqa: F401
@@ -70,40 +70,34 @@ class Tiles:
     num_stages: int = 2
 
 
-_forced: ContextVar[Tiles | None] = ContextVar("tiles", default=None)
+_fixed: ContextVar[Tiles | None] = ContextVar("tiles", default=None)
 
 
 @contextmanager
-def tiles(forced: Tiles) -> Iterator[None]:
-    """Use these tiles in place of the chosen ones: small ones cross borders at small sizes."""
-    token = _forced.set(forced)
+def tiles(fixed: Tiles) -> Iterator[None]:
+    """Use these tiles instead of the chosen ones: tests use small ones, which cross borders."""
+    token = _fixed.set(fixed)
     try:
         yield
     finally:
-        _forced.reset(token)
+        _fixed.reset(token)
 
 
 def choose_tiles(length: int, width: int, dtype: torch.dtype) -> Tiles:
     """The tiles for L tokens of d channels.
 
-    Not tuned by timing, nor by ``triton.autotune``, which would time every shape of a ragged batch
-    anew: the largest tiles that leave no program short of registers (the compile tests hold them
-    to that on sm_80 and sm_90), float32 having no tensor cores to do its products; and no more
-    tokens than have to be.
+    Not by ``triton.autotune``, which would time every shape of a ragged batch: the largest tiles
+    that spill no registers on sm_80 and sm_90 (the compile tests check it), smaller for float32,
+    which has no tensor cores; and the token tile that pads least.
     """
-    forced = _forced.get()
-    if forced is not None:
-        return forced
+    fixed = _fixed.get()
+    if fixed is not None:
+        return fixed
     BI = min((32, 16), key=lambda size: -(-length // size) * (size + 8))
     wide = dtype in (torch.float32, torch.float64)
     BN, BD, BK = (32, 32, 32) if wide else (64, 128, 64)
     channels = max(16, 1 << (width - 1).bit_length())
     return Tiles(BN, BI, min(BD, channels), min(BK, channels))
-
-
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Float32, or float64 for float64."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 @functools.lru_cache(maxsize=64)
@@ -129,17 +123,17 @@ def row_tiles(groups: tuple[int, ...], rows: int, device: torch.device) -> tuple
 
 
 def blocks(size: int, block: int) -> int:
-    """How many blocks cover ``size``."""
+    """The number of blocks that cover ``size``."""
     return -(-size // block)
 
 
 class Launches:
-    """The programs of one call on ``keys`` (B, L, d): they take its sizes and tiles by name.
+    """The programs of one call on ``keys`` (B, L, d), which take its sizes and tiles by name.
 
     Args:
         keys: K.
         tf32: whether products of float32 round their operands to TF32; None as PyTorch's do.
-        sizes: of more than ``keys`` says.
+        sizes: further constants of the programs.
     """
 
     def __init__(self, keys: Tensor, tf32: bool | None, **sizes: int | float) -> None:
@@ -149,7 +143,7 @@ class Launches:
         self.tiles = choose_tiles(self.L, self.d, keys.dtype)
         self.token_blocks = blocks(self.L, self.tiles.BI)
         self.channel_blocks = blocks(self.d, self.tiles.BD)
-        self.keys, self.precise = keys, accumulator(keys.dtype)
+        self.keys, self.precise = keys, at_least_float32(keys.dtype)
         if tf32 is None:
             tf32 = torch.get_float32_matmul_precision() != "highest"
         self.constants: dict[str, Any] = {
@@ -166,19 +160,19 @@ class Launches:
         }
 
     def empty(self, *shape: int) -> Tensor:
-        """Of keys' dtype."""
+        """A tensor of the keys' dtype."""
         return self.keys.new_empty(shape)
 
     def empty_precise(self, *shape: int) -> Tensor:
-        """Of what is accumulated, float32 at least."""
+        """A tensor of the accumulators' dtype."""
         return self.keys.new_empty(shape, dtype=self.precise)
 
     def run(self, name: str, grid: Sequence[int], *tensors: Tensor, **constants: Any) -> None:
-        """Run a program over the grid, on its tensors and those of the constants that it names."""
+        """Run a program over the grid; of the constants it gets those that it names."""
         cpu = self.keys.device.type == "cpu"
-        program, given = getattr(programs(cpu), name), self.constants | constants
-        options = {key: given[key] for key in ("num_warps", "num_stages")}
-        options |= {key: given[key] for key in program.arg_names[len(tensors) :]}
+        program, known = getattr(programs(cpu), name), self.constants | constants
+        options = {key: known[key] for key in ("num_warps", "num_stages")}
+        options |= {key: known[key] for key in program.arg_names[len(tensors) :]}
         if cpu:
             # Triton 3.6 with NumPy 2.4 cannot count loops to what the interpreter wraps
             from triton import language

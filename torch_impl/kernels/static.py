@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
+from torch_impl.common.precision import at_least_float32
 from torch_impl.kernels.launch import (
     FLAT,
     Launches,
-    accumulator,
     blocks,
     row_tiles,
 )
@@ -98,25 +98,14 @@ static_expansion = torch.library.custom_op(
 
 
 @static_expansion.register_fake
-def _(
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    mask: Tensor | None,
-    groups: Sequence[int],
-    tf32: bool | None,
-    keep: bool,
-    store_m: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    (B, L, d), N, G = keys.shape, len(query_vectors), len(groups)
-    precise = accumulator(keys.dtype)
+def _(query_vectors: Tensor, E_B: Tensor, keys: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    groups, _, keep, store_m = rest[-4:]
+    (B, L, _), N, G = keys.shape, len(query_vectors), len(groups)
+    precise = at_least_float32(keys.dtype)
     stored = keep and store_m
     return (
-        keys.new_empty(B, L, d),
-        keys.new_empty((B, L, d) if keep else (0,)),
+        torch.empty_like(keys),
+        torch.empty_like(keys) if keep else keys.new_empty(0),
         keys.new_empty((2, B, N) if keep else (0,), dtype=precise),
         keys.new_empty((G, B, 2, L) if keep else (0,), dtype=precise),
         keys.new_empty((N, B, L) if stored else (0,), dtype=precise),
@@ -184,29 +173,10 @@ static_expansion_backward = torch.library.custom_op(
 
 @static_expansion_backward.register_fake
 def _(
-    dO: Tensor,
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    mask: Tensor | None,
-    difference: Tensor,
-    inv_row: Tensor,
-    inv_column: Tensor,
-    M: Tensor,
-    W: Tensor,
-    groups: Sequence[int],
-    tf32: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return (
-        torch.empty_like(query_vectors),
-        torch.empty_like(bias_vectors),
-        torch.empty_like(keys),
-        keys.new_empty((2, *keys.shape)),
-        torch.empty_like(selectors),
-    )
+    _: Tensor, query_vectors: Tensor, bias_vectors: Tensor, keys: Tensor, *__: Any
+) -> tuple[Tensor, ...]:
+    like = (torch.empty_like(x) for x in (query_vectors, bias_vectors, keys))
+    return *like, keys.new_empty((2, *keys.shape)), torch.empty_like(keys)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Which calls can run as kernels, and as what."""
+"""Which calls the kernels support, and the dtype that they run in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 MAX_LENGTH, MAX_VECTORS, MAX_BATCH = 1024, 4096, 65535
-"""What the kernels are held to; a grid's third axis ends at the last."""
+"""The largest sizes tested; CUDA limits a grid's third axis to the last."""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -21,9 +21,9 @@ _interpreting = os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Let the kernels take CPU tensors, in Triton's interpreter: to check them, not for speed.
+    """Run kernels on CPU tensors in Triton's interpreter: to test them, not for speed.
 
-    ``TRITON_INTERPRET=1`` in the environment says the same of the whole process.
+    ``TRITON_INTERPRET=1`` in the environment does so for the whole process.
     """
     global _interpreting
     before, _interpreting = _interpreting, True
@@ -34,7 +34,7 @@ def interpreted() -> Iterator[None]:
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """x's dtype, or autocast's where that is active."""
+    """x's dtype, or autocast's where it is active."""
     device = x.device.type
     if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
@@ -42,7 +42,7 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def unsupported(*tensors: Tensor, mask: Tensor | None = None) -> str | None:
-    """Why a call cannot run as kernels, or None if it can. Nothing is synchronised.
+    """Why a call cannot run as kernels, or None if it can, without a synchronisation.
 
     Args:
         tensors: the floating-point arguments of ``static_expansion`` or ``dynamic_expansion`` in
@@ -60,7 +60,7 @@ def unsupported(*tensors: Tensor, mask: Tensor | None = None) -> str | None:
     if last.device.type not in ("cpu", "cuda") or (last.is_cuda and torch.version.cuda is None):
         return f"the device is {last.device.type}, expected cuda of NVIDIA"
     dtypes = {product_dtype(x) for x in tensors}
-    # NumPy multiplies float64, with which the interpreter is held to the oracle
+    # the interpreter also takes float64, to be compared with the oracle
     known = DTYPES if last.is_cuda else (*DTYPES, torch.float64)
     if len(dtypes) > 1 or not dtypes <= set(known):
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
@@ -93,6 +93,6 @@ def prepared(tensors: tuple[Tensor, ...]) -> list[Tensor]:
     return [x.to(product_dtype(x)).contiguous() for x in tensors]
 
 
-def kept(tensors: tuple[Tensor, ...]) -> bool:
-    """Whether a backward may follow."""
+def needs_backward(tensors: tuple[Tensor, ...]) -> bool:
+    """Whether a backward pass may follow."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
