@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verify.tolerances import assert_close
-from reference import optimization as oracle
+from reference import optimisation as oracle
 from tests.support.covers import covers
 from torch_impl.training import optimisation
 from torch_impl.training.optimisation import (

@@ -226,18 +226,18 @@ TRAINING = (
     Fault(
         "oracle: RAdam's window",
         "the oracle's window decays once before the last gradient",
-        "reference.optimization:rectification",
+        "reference.optimisation:rectification",
         "(age - 1)",
         "age",
-        "test_oracle_optimization.py::test_the_window_of_radam_is_its_closed_form",
+        "test_oracle_optimisation.py::test_the_window_of_radam_is_its_closed_form",
     ),
     Fault(
         "oracle: warm-up",
         "the oracle's linear warm-up counts from zero",
-        "reference.optimization:linear_warmup",
+        "reference.optimisation:linear_warmup",
         "rate * (iteration + 1)",
         "rate * iteration",
-        "test_oracle_optimization.py::test_a_schedule_is_its_rise_times_a_factor_for_every_few_epochs",
+        "test_oracle_optimisation.py::test_a_schedule_is_its_rise_times_a_factor_for_every_few_epochs",
     ),
     Fault(
         "linear warm-up",
