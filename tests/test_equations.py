@@ -195,7 +195,7 @@ def test_the_command_prints_a_row_an_equation_and_how_many_compute(capsys):
 
 
 def test_the_command_as_json_is_a_list_of_entries(capsys):
-    assert main(["equations", "--json", "--paper", "expansionnet_v2"]) == 0
+    assert main(["equations", "--json", "expansionnet_v2"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [entry["number"] for entry in listed] == list(range(1, 15))
     for entry in listed:
@@ -211,7 +211,7 @@ def test_the_command_as_json_is_a_list_of_entries(capsys):
 def test_the_command_prints_the_errata(capsys):
     assert main(["equations", "--errata", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == len(all_notes())
-    assert main(["equations", "--errata", "--paper", "arnet"]) == 0
+    assert main(["equations", "arnet", "--errata"]) == 0
     printed = capsys.readouterr().out
     assert "arnet (11): erratum" in printed
     assert "arnet (7), (9), bounds: decision" in printed
@@ -220,5 +220,5 @@ def test_the_command_prints_the_errata(capsys):
 
 
 def test_an_unknown_paper_is_bad_input(capsys):
-    assert main(["equations", "--paper", "nonsense"]) == 2
-    assert "--paper nonsense: expected one of expansionnet_v1" in capsys.readouterr().err
+    assert main(["equations", "nonsense"]) == 2
+    assert "unknown paper 'nonsense', expected one of expansionnet_v1" in capsys.readouterr().err

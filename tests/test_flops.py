@@ -352,14 +352,15 @@ def test_the_command_prints_table_vi_and_the_parts_of_a_model(capsys):
     assert cli.main(["flops"]) == 0
     out = capsys.readouterr().out
     assert "15.21  15.2089" in out and "block static expansion" in out
-    assert cli.main(["flops", "--encoder", "aoa", "--tokens", "9"]) == 0
+    assert cli.main(["flops", "--encoder", "aoa", "--caption-length", "9"]) == 0
     out = capsys.readouterr().out
     assert "Table VI" not in out and "attention on attention" in out
 
 
 def test_the_command_prints_json_that_adds_up(capsys):
-    options = ["--d-model", "64", "--ff", "32", "--heads", "4", "--layers", "2", "--length", "7"]
-    options += ["--vocabulary", "50", "--encoder", "static:4,4", "--images", "3", "--json"]
+    options = ["--d-model", "64", "--d-ff", "32", "--num-heads", "4", "--length", "7"]
+    options += ["--num-encoder-layers", "2", "--num-decoder-layers", "2", "--num-images", "3"]
+    options += ["--vocabulary-size", "50", "--encoder", "static:4,4", "--json"]
     assert cli.main(["flops", *options]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["table"] == []
@@ -372,21 +373,21 @@ def test_the_command_prints_json_that_adds_up(capsys):
 
 
 BAD = [
-    (["--heads", "7"], "not divisible"),
-    (["--heads", "0"], "num_heads"),
+    (["--num-heads", "7"], "not divisible by --num-heads"),
+    (["--num-heads", "0"], "--num-heads must be at least 1"),
     (["--encoder", "static:"], "static"),
     (["--encoder", "static:8,0"], "at least 1"),
     (["--decoder", "static:8"], "decoder|later words"),
     (["--decoder", "dynamic:0"], "at least 1"),
     (["--length", "0"], "--length"),
-    (["--tokens", "-1"], "--tokens"),
-    (["--tokens", "9" * 400], "--tokens"),
-    (["--images", "0"], "images"),
-    (["--batch", "0"], "batch"),
-    (["--layers", "0"], "layers"),
-    (["--vocabulary", "1"], "vocabulary"),
-    (["--d-feature", "0"], "d_feature"),
-    (["--vocabulary", "9" * 400], "too large"),
+    (["--caption-length", "-1"], "--caption-length"),
+    (["--caption-length", "9" * 400], "--caption-length"),
+    (["--num-images", "0"], "--num-images: 0, expected at least 1"),
+    (["--batch-size", "0"], "--batch-size: 0, expected at least 1"),
+    (["--num-encoder-layers", "0"], "--num-encoder-layers must be at least 1"),
+    (["--vocabulary-size", "1"], "vocabulary"),
+    (["--d-feature", "0"], "--d-feature must be at least 1"),
+    (["--vocabulary-size", "9" * 400], "too large"),
     (["--plot", "curve.xyz"], "curve.xyz"),
     (["--plot", "none/here/a.svg"], "none/here: no such folder"),
     (["--encoder", "static:8,1000000000"], "--encoder static:8,1000000000: expected at most"),

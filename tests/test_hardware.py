@@ -88,7 +88,10 @@ def test_a_speed_that_is_not_above_0_is_refused_by_name(what, value):
     ("words", "said"),
     [
         (["--device", "X9"], "expected one of cpu, K80, V100, T4, A100"),
-        (["--device", "T4", "--dtype", "bfloat16"], "no peak in bfloat16, expected one of float32"),
+        (
+            ["--device", "T4", "--precision", "bfloat16"],
+            "no peak in bfloat16, expected one of float32",
+        ),
         (["--device", "A100", "--only", "nothing"], "no such case"),
         (["--device", "A100", "--only", "dynamic-memory", "--suite", "cpu"], "no case is left"),
         (["--threads", "0"], "--threads 0"),

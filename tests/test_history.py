@@ -212,7 +212,7 @@ def test_history_prints_and_draws_each_series(repository, capsys, tmp_path):
     a, b = commits(2)
     path = tmp_path / "given.jsonl"
     records.append([comparison(a), comparison(b, a, 0.5, at=1, verdict="slower")], path)
-    words = ["history", str(path), "--benchmark", "rew", "--out", str(tmp_path / "drawn")]
+    words = ["history", str(path), "--only", "rew", "--plot", str(tmp_path / "drawn")]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "reward (tensors) on a CPU, 1 thread" in said

@@ -87,7 +87,7 @@ def test_coefficients_are_all_paired_and_what_does_not_matter_is_timed_once(tmp_
     names = {
         "greedy": 3 * 2, "encoder forward+backward": 3, "decoder forward+backward": 2, "reward": 1,
     }  # fmt: skip
-    line = ["time", "--suite", "gpu", "--dtype", "float32", *words, *names]
+    line = ["time", "--suite", "gpu", "--precision", "float32", *words, *names]
     cases = options.chosen(cli.parser_for("time").parse_args(line), CPU)
     for name, count in names.items():
         of = [case for case in cases if case.subject.name == name]
@@ -247,12 +247,12 @@ def test_no_time_left_says_so(tmp_path, capsys):
             ["--only", "encoder", "--suite", "grid", "--implementation", "attention"],
             "implementation attention cannot be had (it has expansions)",
         ),
-        (["--dtype", "tf32"], "--dtype tf32: expected a CUDA device"),
+        (["--precision", "tf32"], "--precision tf32: expected a CUDA device"),
         (["--groups", "12y4"], "--groups 12y4: expected none, 64"),
         (["--groups", "0"], "--groups 0: expected none, 64"),
         (["--num-expansions", "-1"], "--num-expansions -1: expected none or a number"),
         (["--seed", "-1"], "--seed -1: expected at least 0"),
-        (["--batch", "0"], "--batch 0: expected 1 to 65536"),
+        (["--batch-size", "0"], "--batch-size 0: expected 1 to 65536"),
         (["--length", "9" * 20], f"--length {'9' * 20}: expected 1 to 65536"),
         (["--threads", "999999"], "--threads 999999: expected a number from 1 to"),
         (["--out", ".", "--only", "reward"], "--out .: is a folder, expected a file of records"),
@@ -263,10 +263,16 @@ def test_no_time_left_says_so(tmp_path, capsys):
         (["--seconds", "inf"], "--seconds: seconds is inf, expected a finite number"),
         (["--minutes", "nan"], "--minutes nan: expected a finite number"),
         (["--only", ""], "--only (empty): no such case"),
-        (["--only", "reward", "--dtype", "bfloat16"], "--dtype bfloat16: makes no difference"),
+        (
+            ["--only", "reward", "--precision", "bfloat16"],
+            "--precision bfloat16: makes no difference",
+        ),
         (["--only", "reward", "--groups", "64"], "--groups: makes no difference to any of reward"),
         (["--only", "static", "--num-expansions", "4"], "--num-expansions: makes no difference"),
-        (["--only", "reward", "--batch", "4"], "--batch: makes no difference to any of reward"),
+        (
+            ["--only", "reward", "--batch-size", "4"],
+            "--batch-size: makes no difference to any of reward",
+        ),
         (["--only", "dynamic-layer", "--length", "4"], "--length: makes no difference"),
         (["--only", "reward", "--seed", "4"], "--seed: nothing is drawn in any of reward"),
         (["--no-flush"], "--no-flush: makes no difference on a CPU"),
@@ -325,7 +331,7 @@ def test_what_fails_at_work_is_left_out_and_named(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(torch, "compile", fails)
     monkeypatch.setattr(Session, "verify", lambda _: True)
-    only = ["--suite", "gpu", "--only", "dynamic-layer forward+", "--dtype", "float32"]
+    only = ["--suite", "gpu", "--only", "dynamic-layer forward+", "--precision", "float32"]
     made = timed(tmp_path, *only)
     # the kernels are there too where a test before this one has Triton interpret them
     found = {r["details"]["implementation"] for r in made} - {"fused"}
@@ -382,7 +388,7 @@ def test_whatever_is_listed_can_be_timed_and_sizes_given_are_kept(name):
     parser = argparse.ArgumentParser()
     options.configure(parser)
     subject = SUBJECTS[name]
-    given = ["--batch", "3"] if "batch" in subject.sizes else []
+    given = ["--batch-size", "3"] if "batch" in subject.sizes else []
     arguments = parser.parse_args(["--only", name, "--tiny", *given])
     cases = options.chosen(arguments, torch.device("cpu"))
     assert name in {case.subject.name for case in cases}
@@ -403,7 +409,7 @@ def test_every_name_of_several_is_timed(tmp_path, capsys):
 
 def test_float16_is_autocast(tmp_path):
     path = tmp_path / "r.jsonl"
-    words = ["--only", "static-operator forward", "--dtype", "float16", "--implementation"]
+    words = ["--only", "static-operator forward", "--precision", "float16", "--implementation"]
     quick = ["literal", "factored", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main(["time", *words, *quick]) == 0
     assert {record["details"]["case"]["precision"] for record in records.read(path)} == {"float16"}

@@ -17,7 +17,7 @@ ROW = "  {:<20} {:<12} {:<18} {}"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("--json", action="store_true", help="print the entries as a JSON list")
-    parser.add_argument("--paper", metavar="PAPER", help=f"one paper: {', '.join(PAPERS)}")
+    parser.add_argument("paper", nargs="?", metavar="PAPER", help=f"one: {', '.join(PAPERS)}")
     parser.add_argument(
         "--errata", action="store_true", help="print the papers' errata and our decisions instead"
     )
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the table of equations, or the errata."""
     if arguments.paper is not None and arguments.paper not in PAPERS:
-        raise InputError(f"--paper {arguments.paper}: expected one of {', '.join(PAPERS)}")
+        raise InputError(f"unknown paper {arguments.paper!r}, expected one of {', '.join(PAPERS)}")
     papers = [arguments.paper] if arguments.paper else list(PAPERS)
     listed = notes() if arguments.errata else entries()
     chosen: list[dict[str, Any]] = [entry for entry in listed if entry["paper"] in papers]

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cli.options import add_json, at_least
 from benchmarks.errors import InputError
 from benchmarks.perf.flops.closed_forms import BATCH, Component, Length
 from benchmarks.perf.flops.drawing import MOST_VECTORS, PLOT_FORMATS, draw
@@ -42,10 +43,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--decoder", default=DECODER, help="attention, aoa or dynamic:N")
     for option, field, default, text in (
         ("--d-model", "d_model", 512, "width of the model"),
-        ("--ff", "d_ff", 2048, "width of the feed-forward layers"),
-        ("--heads", "num_heads", 8, "attention heads"),
-        ("--layers", "layers", 3, "layers of each half"),
-        ("--vocabulary", "vocabulary_size", VOCABULARY, "words"),
+        ("--d-ff", "d_ff", 2048, "width of the feed-forward layers"),
+        ("--num-heads", "num_heads", 8, "attention heads"),
+        ("--num-encoder-layers", "num_encoder_layers", 3, "layers of the encoder"),
+        ("--num-decoder-layers", "num_decoder_layers", 3, "layers of the decoder"),
+        ("--vocabulary-size", "vocabulary_size", VOCABULARY, "words"),
         ("--d-feature", "d_feature", D_FEATURE, "width of an image feature"),
     ):
         help_text = f"{text} (default {default})"
@@ -60,15 +62,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--length", type=int, default=FEATURES, help=f"features of an image (default {FEATURES})"
     )
-    work.add_argument("--tokens", type=int, help="length of every caption (default: see --data)")
-    work.add_argument("--images", type=int, default=IMAGES, help=f"images (default {IMAGES})")
     work.add_argument(
-        "--batch",
-        type=int,
+        "--caption-length", type=int, metavar="T", help="of every caption (default: see --data)"
+    )
+    work.add_argument(
+        "--num-images", type=at_least(1), default=IMAGES, metavar="N", help=f"(default {IMAGES})"
+    )
+    work.add_argument(
+        "--batch-size",
+        type=at_least(1),
         default=BATCH,
         help=f"images that share a folded key projection; factored only (default {BATCH})",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
     parser.add_argument(
         "--plot",
         type=Path,
@@ -83,8 +89,7 @@ def _model(arguments: argparse.Namespace) -> Configuration:
         for field in fields(Configuration)
         if getattr(arguments, field.name, None) is not None
     }
-    layers = arguments.layers
-    model = configuration(**given, num_encoder_layers=layers, num_decoder_layers=layers)
+    model = configuration(**given)
     for half in ("encoder", "decoder"):
         text = getattr(model, half)
         if sum(Mixer.parse(text).coefficients) > MOST_VECTORS:
@@ -103,11 +108,14 @@ def _length(tokens: int, option: str) -> Length:
 def run(arguments: argparse.Namespace) -> int:
     """Print the parts of the chosen model and, where everything is the paper's, Table VI."""
     lengths = captions(arguments.data)
-    if arguments.tokens is not None:
-        lengths = Captions(_length(arguments.tokens, "--tokens"), "given", "by --tokens")
+    if arguments.caption_length is not None:
+        lengths = Captions(
+            _length(arguments.caption_length, "--caption-length"), "given", "by --caption-length"
+        )
     _length(arguments.length, "--length")
     model = _model(arguments)
-    work = {"features": arguments.length, "images": arguments.images, "batch": arguments.batch}
+    images, batch = arguments.num_images, arguments.batch_size
+    work = {"features": arguments.length, "images": images, "batch": batch}
     parts, total = count(model, lengths.length, **work)
     papers_own = model == configuration() and lengths.status != "given"
     papers_own &= work == {"features": FEATURES, "images": IMAGES, "batch": BATCH}
@@ -129,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"T = {T.mean:.3f}, T^2 = {T.square:.2f}: {lengths.status} ({lengths.source})\n")
     if table:
         _print_table(table)
-    _print_parts(model, parts, total, arguments.images)
+    _print_parts(model, parts, total, images)
     return 0
 
 

@@ -29,9 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="records (default: those that your reports show)",
     )
-    parser.add_argument("--benchmark", metavar="NAME", help="those whose names begin so")
+    parser.add_argument("--only", metavar="NAME", help="benchmarks whose names begin so")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="draw each series as SVG into this folder"
+        "--plot", type=Path, metavar="DIR", help="draw each series as SVG into this folder"
     )
     parser.add_argument("--json", action="store_true", help="print the series as JSON")
 
@@ -43,14 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: a file that is none of records, or no such benchmark was tracked.
     """
     found = series(_read(arguments.files), order(ROOT))
-    if arguments.benchmark:
-        found = {n: of for n, of in found.items() if n[0].startswith(arguments.benchmark)}
+    if arguments.only:
+        found = {n: of for n, of in found.items() if n[0].startswith(arguments.only)}
     if not found:
-        of = f" of {arguments.benchmark}" if arguments.benchmark else ""
+        of = f" of {arguments.only}" if arguments.only else ""
         raise InputError(f"no records{of}, expected some that `captionbench track` has appended")
-    if arguments.out:
+    if arguments.plot:
         for name, entries in found.items():
-            with write_atomically(arguments.out / f"{slug(*name)}.svg") as file:
+            with write_atomically(arguments.plot / f"{slug(*name)}.svg") as file:
                 file.write(drawing(entries))
     if arguments.json:
         listed = [

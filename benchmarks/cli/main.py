@@ -12,6 +12,7 @@ import errno
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -74,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**keywords, allow_abbrev=False)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see {self.prog} --help)")
+        raise InputError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
 
     def parse_known_args(self, args=None, namespace=None):
         """Refuse an unknown option before anything else, and name the nearest."""
@@ -145,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; exit code 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
     words = list(sys.argv[1:] if argv is None else argv)
     command = words[0] if words and words[0] in COMMANDS else None
+    arguments = argparse.Namespace()
     _print_anything()
     try:
         if words and command is None and not words[0].startswith("-"):
@@ -158,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except InputError as error:
-        print(f"captionbench: error: {error}", file=sys.stderr)
+        print(f"captionbench: error: {_as_typed(str(error), arguments)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt as interruption:
         how = str(interruption) or ("the same command resumes" if command in RESUMING else "")
@@ -184,6 +186,13 @@ def _print_anything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _as_typed(message: str, arguments: argparse.Namespace) -> str:
+    """The message, with fields that options set under the names of the options."""
+    names = [name for name in vars(arguments) if "_" in name]
+    pattern = rf"(?<![\w./-])({'|'.join(names) or '(?!)'})(?![\w./])"
+    return re.sub(pattern, lambda found: "--" + found[0].replace("_", "-"), message)
 
 
 def _is_full_output(error: Exception) -> bool:

@@ -86,11 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
     """The suite's cases that are timed, in precisions that the device has a peak in."""
-    for dtype in arguments.dtype or ():
+    for dtype in arguments.precision or ():
         try:
             device.peak_of(dtype)
         except ValueError as error:
-            raise InputError(f"--dtype {dtype}: {error}") from None
+            raise InputError(f"--precision {dtype}: {error}") from None
     chosen = options.chosen(arguments, torch.device(CPU if device.threads else "cuda"))
     names: dict[Case, dict[str, None]] = {}
     for case in chosen:

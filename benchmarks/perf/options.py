@@ -24,7 +24,7 @@ LARGEST = 2**16
 NONE = "none"
 """In place of expansion coefficients: attention."""
 CHANGES = {
-    "batch": "batch",
+    "batch_size": "batch",
     "length": "length",
     "groups": "encoder",
     "num_expansions": "decoder",
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what is so called, or begins so, in the suite or not; see --list",
     )
     parser.add_argument("--implementation", nargs="+", metavar="NAME", help="the first is baseline")
-    parser.add_argument("--dtype", nargs="+", choices=PRECISIONS, help="precisions")
+    parser.add_argument("--precision", nargs="+", choices=PRECISIONS, help="precisions")
     parser.add_argument(
         "--groups",
         nargs="+",
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N_E",
         help=f"decoders: {NONE} (attention) or a number",
     )
-    for name, what in (("batch", "images"), ("length", "features of an image")):
+    for name, what in (("batch-size", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=what)
     parser.add_argument("--seed", type=int, help=f"of drawn shapes (default: {random_shapes.SEED})")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
@@ -82,24 +82,27 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     if arguments.tiny:
         cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
     _check_matters(arguments, cases)
-    changes = {name: getattr(arguments, name) for name in ("batch", "length")}
-    changes = {name: value for name, value in changes.items() if value is not None}
-    for name, value in changes.items():
-        if not 1 <= value <= LARGEST:
-            raise InputError(f"--{name} {value}: expected 1 to {LARGEST}")
+    changes = {}
+    for option in ("batch_size", "length"):
+        if (value := getattr(arguments, option)) is not None:
+            if not 1 <= value <= LARGEST:
+                raise InputError(f"{option} {value}: expected 1 to {LARGEST}")
+            changes[CHANGES[option]] = value
     cases = [replace(case, sizes=replace(case.sizes, **changes)) for case in cases]
     if arguments.groups or arguments.num_expansions:
         cases = _mixed(cases, arguments.groups, arguments.num_expansions)
-    if arguments.dtype:
-        if device.type != "cuda" and "tf32" in arguments.dtype:
-            raise InputError("--dtype tf32: expected a CUDA device, where it is (--device)")
-        for dtype in arguments.dtype if cases else []:
+    if arguments.precision:
+        if device.type != "cuda" and "tf32" in arguments.precision:
+            raise InputError("--precision tf32: expected a CUDA device, where it is (--device)")
+        for dtype in arguments.precision if cases else []:
             if not any(dtype in case.subject.precisions for case in cases):
-                raise InputError(f"--dtype {dtype}: makes no difference to any of {_names(cases)}")
+                raise InputError(
+                    f"--precision {dtype}: makes no difference to any of {_names(cases)}"
+                )
         cases = [
             replace(case, precision=dtype)
             for case in cases
-            for dtype in arguments.dtype
+            for dtype in arguments.precision
             if dtype in case.subject.precisions
         ]
     elif device.type != "cuda":
@@ -136,8 +139,9 @@ def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None
     for option, size in CHANGES.items():
         given = getattr(arguments, option)
         if given is not None and not any(size in case.subject.sizes for case in cases):
-            name = option.replace("_", "-")
-            raise InputError(f"--{name}: makes no difference to any of {_names(cases)}")
+            raise InputError(
+                f"--{option.replace('_', '-')}: makes no difference to any of {_names(cases)}"
+            )
     if arguments.seed is not None and not any(
         case.subject in random_shapes.SUBJECTS for case in cases
     ):

@@ -20,7 +20,7 @@ from benchmarks.perf.cases.subjects import SUBJECTS
 from torch_impl.layers.transformer import Mixer
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
-"""Of the suite of a GPU; float16 is to be had by --dtype."""
+"""Of the suite of a GPU; float16 is opt-in: --precision."""
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
 ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
