@@ -86,7 +86,7 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     for option in ("batch_size", "length"):
         if (value := getattr(arguments, option)) is not None:
             if not 1 <= value <= LARGEST:
-                raise InputError(f"{option} {value}: expected 1 to {LARGEST}")
+                raise InputError(f"{_typed(option)} {value}: expected 1 to {LARGEST}")
             changes[CHANGES[option]] = value
     cases = [replace(case, sizes=replace(case.sizes, **changes)) for case in cases]
     if arguments.groups or arguments.num_expansions:
@@ -139,13 +139,15 @@ def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None
     for option, size in CHANGES.items():
         given = getattr(arguments, option)
         if given is not None and not any(size in case.subject.sizes for case in cases):
-            raise InputError(
-                f"--{option.replace('_', '-')}: makes no difference to any of {_names(cases)}"
-            )
+            raise InputError(f"{_typed(option)}: makes no difference to any of {_names(cases)}")
     if arguments.seed is not None and not any(
         case.subject in random_shapes.SUBJECTS for case in cases
     ):
         raise InputError(f"--seed: nothing is drawn in any of {_names(cases)}")
+
+
+def _typed(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 def _names(cases: Sequence[Case]) -> str:
