@@ -197,14 +197,15 @@ def _layers(parameters: Parameters) -> list[Parameters]:
     definition="a name for what a backbone gives: calls its argument",
 )
 def visual_features(A: Image, backbone: Callable[[Image], Array]) -> Array:
-    """The image's features (L, d_feature), by whatever network there is.
+    """The image's features (L, d_feature), by whatever network there is."""
+    return _rows_of_regions(backbone(A))
 
-    Raises:
-        ValueError: the backbone gives something other than a matrix with a row for each region.
-    """
-    X_0 = backbone(A)
-    if X_0.ndim != 2 or not len(X_0):
-        raise ValueError(f"features of shape {X_0.shape}, expected (regions, channels)")
+
+@requires(
+    lambda X_0: X_0.ndim == 2 and len(X_0) > 0,
+    "features of shape {X_0.shape}, expected (regions, channels)",
+)
+def _rows_of_regions(X_0: Array) -> Array:
     return X_0
 
 
