@@ -57,7 +57,7 @@ COUNTERPARTS: dict[Key, str] = {
     ("arnet", 10): "torch_impl.recurrent.auto_reconstructor.cosine_distance",
     ("arnet", 11): "torch_impl.recurrent.auto_reconstructor.mean_centroid_distance",
     ("arnet", 12): "torch_impl.recurrent.auto_reconstructor.point_wise_distance",
-    ("lstm_readonly", 2): "torch_impl.decoding.rescore",
+    ("lstm_readonly", 2): "torch_impl.decoding.teacher_forced",
     ("lstm_readonly", 3): "torch_impl.recurrent.LSTM",
     ("lstm_readonly", 4): "torch_impl.models.RecurrentCaptioner",
     ("lstm_readonly", 5): "torch_impl.models.RecurrentCaptioner",

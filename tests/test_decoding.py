@@ -29,9 +29,10 @@ from tests.support.tables import (
     sizes,
     table_oracle,
     tables,
+    teacher_forced,
 )
 from torch_impl.decoding import search as decoding
-from torch_impl.decoding.search import Hypothesis
+from torch_impl.decoding.beams import Hypothesis
 from torch_impl.models import Captioner, Configuration, transformer
 
 
@@ -71,7 +72,7 @@ def test_a_hypothesis_scores_what_teacher_forcing_gives_it(
         Table(), *model, beam_size=beam_size, max_length=max_length, num_return=beam_size
     )
     tokens = [[h.tokens for h in hypotheses] for hypotheses in found]
-    log_probs, mask = decoding.forced(Table(), *model, tokens)
+    log_probs, mask = teacher_forced(Table(), *model, tokens)
     for b, next_log_probs in enumerate(oracles(*model)):
         for k, hypothesis in enumerate(found[b]):
             assert log_probs[b, k][mask[b, k]].tolist() == hypothesis.log_probs
@@ -228,10 +229,9 @@ def test_bad_lengths_are_named_by_greedy_and_sampling(max_length: int) -> None:
 def test_other_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="num_samples is 0"):
         decoding.sample(Table(), *MODEL, max_length=4, num_samples=0)
-    with pytest.raises(ValueError, match="captions of 2 images, expected 1"):
-        decoding.forced(Table(), *MODEL, [[[START, END]], [[START, END]]])
-    with pytest.raises(ValueError, match="at least 2 tokens"):
-        decoding.forced(Table(), *MODEL, [[[START]]])
+    for shape in ((2, 1, 2), (1, 1, 1), (1, 2)):
+        with pytest.raises(ValueError, match=r"expected \(1, K, T\) with at least 2 tokens"):
+            decoding.teacher_forced(Table(), *MODEL, torch.full(shape, START))
     with pytest.raises(ValueError, match="max_length is 1"):
         oracle.greedy(table_oracle(np.zeros((1, 3))), start=START, end=END, max_length=1)
     with pytest.raises(ValueError, match="num_return is 2"):
@@ -292,10 +292,10 @@ def test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time(
     single = decoding.greedy(model, features, lengths, max_length=max_length)
     drawn: Options = {"max_length": max_length, "num_samples": 2}
     generator = torch.Generator().manual_seed(7)
-    samples = decoding.sample(model, features, lengths, **drawn, generator=generator)
+    samples = decoding.sample(model, features, lengths, **drawn, generator=generator).hypotheses()
     shape = (len(features), 2, max_length - 1)
     uniforms = torch.rand(shape, dtype=torch.float64, generator=generator.manual_seed(7)).numpy()
-    log_probs, mask = decoding.forced(
+    log_probs, mask = teacher_forced(
         model, features, lengths, [[h.tokens for h in hypotheses] for hypotheses in beams]
     )
     for b, length in enumerate(lengths):
@@ -336,7 +336,7 @@ def test_no_images_have_no_captions(case: tuple[Captioner, Tensor, Tensor], trai
     model.train(training)
     assert decoding.greedy(model, *none, max_length=4) == []
     assert decoding.beam_search(model, *none, beam_size=2, max_length=4) == []
-    assert decoding.sample(model, *none, num_samples=2, max_length=4) == []
+    assert decoding.sample(model, *none, num_samples=2, max_length=4).hypotheses() == []
 
 
 @given(captioners(), st.integers(1, 3))
@@ -375,7 +375,7 @@ def test_gradients_flow_through_the_forced_score_alone() -> None:
     model = transformer(5, 3, d_model=4, d_ff=4, num_heads=1, max_length=6).double().eval()
     features = torch.randn(2, 3, 3).double()
     captions = [[[START, 3, END], [START, END]], [[START, 4, 4, 3]]]
-    log_probs, mask = decoding.forced(model, features, None, captions)
+    log_probs, mask = teacher_forced(model, features, None, captions)
     assert mask.sum(-1).tolist() == [[2, 1], [3, 0]]
     weights = torch.randn(mask.shape).double()
     bias = model.vocabulary.bias

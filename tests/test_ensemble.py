@@ -16,9 +16,9 @@ from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
 from tests.support.parity import load, numpy, tensor
 from torch_impl import models
+from torch_impl.common.protocols import IncrementalModel
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.decoding.protocols import IncrementalModel
 from torch_impl.models import AnyCaptioner, Captioner, Configuration
 
 SHARED = ("d_feature", "vocabulary_size")

@@ -142,7 +142,7 @@ def test_steps_go_on_from_whichever_hypothesis_is_named(
     images = data.draw(strategies.tokens(graphs.d_feature, kinds=("normal", "zeros")))
     mask = torch.from_numpy(images.mask)
     memory = model.encode(tensor(images.x), mask)
-    expected = model.incremental(memory, mask, copies)
+    expected = model.init_state(memory, mask, copies)
     state = graphs.begin(graphs.encode(images.x, images.mask), copies)
     shape = len(images.x), copies
     beams = np.tile(np.arange(copies), (shape[0], 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -17,9 +17,11 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.verify import strategies
 from tests.support.captioners import captioners
 from tests.support.tables import Table, plain
-from torch_impl.decoding.graphs import Graph, GraphedBeamSearch, Made
+from torch_impl.decoding.graphs import Graph, GraphedBeamSearch
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import Captioner, transformer
+
+T = TypeVar("T")
 
 
 class Recorded(TorchDispatchMode):
@@ -58,11 +60,11 @@ def _memory(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
 
 
-def record(work: Callable[[], Made]) -> tuple[Graph, Made]:
+def record(compute: Callable[[], T]) -> tuple[Graph, T]:
     graph = Recorded()
     with graph:
-        made = work()
-    return graph, made
+        outputs = compute()
+    return graph, outputs
 
 
 @settings(max_examples=10)
@@ -120,6 +122,25 @@ def test_a_refused_first_batch_leaves_nothing_captured() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="max_length is 9"):
             search(torch.randn(2, 3, 4))
+
+
+def test_after_a_capture_that_failed_the_search_is_whole() -> None:
+    """Captured steps before the one that failed are not replayed as if they were all."""
+    steps = iter(range(9))
+
+    def fail_once(compute: Callable[[], T]) -> tuple[Graph, T]:
+        if next(steps) == 1:
+            raise RuntimeError("out of memory")
+        return record(compute)
+
+    model, features = _captioner(), torch.randn(2, 3, 4)
+    model.vocabulary.bias.data[model.end_id] = -9.0
+    search = GraphedBeamSearch(model, beam_size=2, max_length=4, capture=fail_once)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        search(features)
+    expected = list(map(plain, beam_search(model, features, beam_size=2, max_length=4)))
+    for _ in range(2):
+        assert list(map(plain, search(features))) == expected
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -71,8 +71,8 @@ def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(
         ({"words": [-1, 3]}, r"words \[-1, 3\] are not all in"),
         ({"beam_size": 0}, "beam_size is 0, expected at least 1"),
         ({"num_return": 3}, r"num_return is 3, expected 1 to beam_size \(2\)"),
-        ({"max_length": 1}, "max_length is 1, expected 2 to 12"),
-        ({"max_length": 13}, "max_length is 13, expected 2 to 12"),
+        ({"max_length": 1}, "max_length is 1, expected at least 2"),
+        ({"max_length": 13}, "max_length is 13, the model.s is 12"),
     ],
 )
 def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:

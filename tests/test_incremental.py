@@ -25,7 +25,7 @@ def test_every_step_is_the_whole_prefix_whatever_the_order(
 ) -> None:
     model, features, mask = case
     memory = model.encode(features, mask)
-    state = model.incremental(memory, mask, copies)
+    state = model.init_state(memory, mask, copies)
     repeated, repeated_mask = (x.repeat_interleave(copies, 0) for x in (memory, mask))
     prefix = torch.empty(len(memory), copies, 0, dtype=torch.int64)
     for step in range(model.max_length):
@@ -64,14 +64,16 @@ def test_without_dropout_training_reads_single_tokens_and_samples_alike(
         return
     options: dict[str, Any] = {"max_length": model.max_length, "num_samples": num_samples}
     expected, found = (
-        decoding.draw(model.train(training), features, mask, **options, generator=_seeded(seed))
+        decoding.sample(model.train(training), features, mask, **options, generator=_seeded(seed))
         for training in (False, True)
     )
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
     dropped = Configuration(**{**asdict(model.configuration), "dropout": 0.5})
     drawing = Captioner(dropped)
-    assert not model.draws and drawing.train().draws and not drawing.eval().draws
+    assert not model.is_stochastic
+    assert drawing.train().is_stochastic
+    assert not drawing.eval().is_stochastic
 
 
 def _seeded(seed: int) -> torch.Generator:
@@ -86,7 +88,7 @@ def test_low_precision_stays_in_its_dtype(autocast: bool) -> None:
     dtype = torch.float32 if autocast else torch.bfloat16
     model = Captioner(Configuration(**fields, **mixers, **reductions)).eval().to(dtype)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        state = model.incremental(model.encode(torch.randn(2, 3, 4, dtype=dtype)), copies=2)
+        state = model.init_state(model.encode(torch.randn(2, 3, 4, dtype=dtype)), num_beams=2)
         for _ in range(3):
             log_probs = state.step(torch.ones(2, 2, dtype=torch.int64))
             state.reorder(torch.tensor([[1, 0], [0, 0]]))
@@ -101,12 +103,12 @@ def test_what_cannot_be_is_named() -> None:
     model = Captioner(Configuration(**fields, **mixers, **reductions, dropout=0.5))
     memory = torch.zeros(2, 3, 8)
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
-        model.train().incremental(memory)
-    state = model.eval().incremental(memory, copies=2)
+        model.train().init_state(memory)
+    state = model.eval().init_state(memory, num_beams=2)
     with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(2, 2\)"):
         state.step(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"memory has shape \(2, 3, 5\)"):
-        model.incremental(torch.zeros(2, 3, 5))
+        model.init_state(torch.zeros(2, 3, 5))
 
 
 def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were() -> None:
@@ -115,10 +117,10 @@ def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were() -> None:
     reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
     model = Captioner(Configuration(**fields, **mixers, **reductions)).eval()
     memory = model.encode(torch.randn(2, 3, 4))
-    for name in ("copies", "max_length"):
+    for name in ("num_beams", "max_length"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-            model.incremental(memory, **{name: 0})
-    state = model.incremental(memory)
+            model.init_state(memory, **{name: 0})
+    state = model.init_state(memory)
     with pytest.raises(IndexError):
         state.step(torch.tensor([[3], [9]]))
     assert state.length == 0

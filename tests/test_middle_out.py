@@ -34,6 +34,7 @@ from tests.support.parity import (
     numpy,
     tensor,
 )
+from tests.support.tables import teacher_forced
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.decoding import search as decoding
 from torch_impl.middle_out import (
@@ -211,7 +212,7 @@ def test_single_steps_are_the_whole_whichever_hypothesis_goes_on(
     hypotheses = torch.tensor(data.draw(st.lists(ids, min_size=B * K, max_size=B * K))).view(
         B, K, 1
     )
-    state = model.incremental(memory, case.lengths, K, T)
+    state = model.init_state(memory, case.lengths, K, T)
     for t in range(T):
         log_p = state.step(hypotheses[..., -1])
         repeated = memory.repeat_interleave(K, 0), torch.tensor(case.lengths).repeat_interleave(K)
@@ -322,7 +323,7 @@ def test_the_left_to_right_model_is_searched_as_any_other(case: Captions, beam_s
     options = {"beam_size": beam_size, "max_length": 5, "num_return": beam_size}
     found = decoding.beam_search(case.model, case.features, case.lengths, **options)
     tokens = [[hypothesis.tokens for hypothesis in image] for image in found]
-    forced, mask = decoding.forced(case.model, case.features, case.lengths, tokens)
+    forced, mask = teacher_forced(case.model, case.features, case.lengths, tokens)
     for b, image in enumerate(found):
         for k, hypothesis in enumerate(image):
             assert_close(hypothesis.log_probs, numpy(forced[b, k][mask[b, k]]))
@@ -405,14 +406,14 @@ def test_bad_input_is_named() -> None:
         model.decode(torch.ones(2, 4, dtype=torch.int64), memory)
     with pytest.raises(ValueError, match="does not have the middle word 5"):
         split([3, 4], 5, end_id=2)
-    state = model.incremental(memory, max_length=1)
+    state = model.init_state(memory, max_length=1)
     with pytest.raises(ValueError, match=r"tokens has shape \(2,\), expected \(2, 1\)"):
         state.step(torch.ones(2, dtype=torch.int64))
     state.step(torch.ones(2, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match="1 tokens were read, as many as max_length"):
         state.step(torch.ones(2, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"expected model.eval\(\)"):
-        sequence_to_sequence(6, 2, dropout=0.5).train().incremental(memory)
+        sequence_to_sequence(6, 2, dropout=0.5).train().init_state(memory)
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -426,7 +427,7 @@ def test_both_passes_work_under_autocast(make: Any, kind: str, inside: bool) -> 
         log_p = model(features, tokens, lengths)
         if inside:
             torch.autograd.backward(log_p.sum())
-        state = model.eval().incremental(model.encode(features, lengths), copies=2)
+        state = model.eval().init_state(model.encode(features, lengths), num_beams=2)
         step = state.step(tokens[:, :2])
     if not inside:
         torch.autograd.backward(log_p.sum())

@@ -201,8 +201,8 @@ def test_without_a_middle_word_the_classifier_gives_it(case: Captions) -> None:
         ({"middle": [3]}, "1 middle words for 2 images, expected one each"),
         ({"beam_size": 0}, "beam_size is 0, expected at least 1"),
         ({"num_return": 3}, r"num_return is 3, expected 1 to beam_size \(2\)"),
-        ({"max_length": 1}, "max_length is 1, expected 2 to 5"),
-        ({"max_length": 6}, "max_length is 6, expected 2 to 5"),
+        ({"max_length": 1}, "max_length is 1, expected at least 2"),
+        ({"max_length": 6}, "max_length is 6, the model.s is 5"),
         ({"middle": None}, "middle_words is empty"),
     ],
 )

@@ -126,7 +126,7 @@ def through_the_oracles(
         T, scores = attentive_map(of("decoder.lstm."), c.d_embedding), of("decoder.attention.")
         states = []
         for t, x in enumerate(xs):
-            z = np.zeros(c.d_model)
+            z = np.zeros(c.d_memory)
             if len(memory):
                 z = oracle_attention.soft_attention(
                     state.h,
@@ -188,7 +188,7 @@ def test_every_step_is_the_whole_prefix_whatever_the_order(
     model, _, padded, mask, _ = data.draw(captioners(kind))
     valid = torch.from_numpy(mask)
     memory = model.encode(padded, valid).detach()
-    state = model.incremental(memory, valid, copies)
+    state = model.init_state(memory, valid, copies)
     repeated, repeated_mask = (x.repeat_interleave(copies, 0) for x in (memory, valid))
     prefix = torch.empty(len(memory), copies, 0, dtype=torch.int64)
     for step in range(model.max_length):
@@ -232,7 +232,7 @@ def test_a_batch_of_nothing_is_read_whole_and_by_steps(
     memory = model.encode(features, lengths)
     words = torch.zeros(0, T, dtype=torch.int64)
     assert model.decode(words, memory, lengths).shape == (0, T, 11)
-    state = model.incremental(memory, lengths, copies)
+    state = model.init_state(memory, lengths, copies)
     for _ in range(T):
         assert state.step(torch.zeros(0, copies, dtype=torch.int64)).shape == (0, copies, 11)
         state.reorder(torch.zeros(0, copies, dtype=torch.int64))
@@ -251,14 +251,15 @@ def test_captions_are_those_of_whole_prefixes(case: Any, beam_size: int) -> None
 @settings(max_examples=10)
 @given(captioners(), strategies.generators())
 def test_words_are_sampled_as_the_oracle_says(case: Any, generator: np.random.Generator) -> None:
-    """Coins and draws are the same; the model is left in the mode it was in."""
+    """Coins and draws are the same; every part of the model is left in the mode it was in."""
     model, p, padded, mask, source = case
     B, T = len(mask), model.max_length
     y = generator.integers(0, model.configuration.vocabulary_size, (B, T))
     coins, uniforms, epsilon = generator.random((B, T - 1)), generator.random((B, T - 1)), 0.6
     memory = model.encode(padded, torch.from_numpy(mask))
-    model.train(bool(generator.integers(2)))
-    before = model.training
+    for module in model.modules():
+        module.training = bool(generator.integers(2))
+    before = [module.training for module in model.modules()]
     found = sampled_inputs(
         model,
         torch.from_numpy(y),
@@ -267,7 +268,7 @@ def test_words_are_sampled_as_the_oracle_says(case: Any, generator: np.random.Ge
         torch.from_numpy(coins < epsilon),
         torch.from_numpy(uniforms),
     )
-    assert model.training == before
+    assert [module.training for module in model.modules()] == before
     model.eval()
     for b, valid in enumerate(mask):
 
@@ -394,7 +395,7 @@ def test_low_precision_is_finite_and_says_float32(family: str, autocast: bool) -
     features, words = torch.randn(3, 4, 5, dtype=dtype), torch.ones(3, 5, dtype=torch.int64)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         out = model(features, words, [4, 1, 0])
-        state = model.eval().incremental(model.encode(features), copies=2)
+        state = model.eval().init_state(model.encode(features), num_beams=2)
         step = state.step(torch.ones(3, 2, dtype=torch.int64))
     torch.autograd.backward(out.mean())
     for log_probs in (out, step):
@@ -462,14 +463,14 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="memory has shape"):
         model.decode(words, torch.zeros(2, 3, 5))
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
-        models.nic(**SMALL, dropout=0.5).train().incremental(memory)
+        models.nic(**SMALL, dropout=0.5).train().init_state(memory)
     model.eval()
-    for name in ("copies", "max_length"):
+    for name in ("num_beams", "max_length"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-            model.incremental(memory, **{name: 0})
+            model.init_state(memory, **{name: 0})
     with pytest.raises(ValueError, match="max_length is 5, the model's is 4"):
-        model.incremental(memory, max_length=5)
-    state = model.incremental(memory, copies=2)
+        model.init_state(memory, max_length=5)
+    state = model.init_state(memory, num_beams=2)
     with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(2, 2\)"):
         state.step(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(IndexError):

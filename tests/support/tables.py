@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from reference import decoding as oracle
-from torch_impl.decoding.search import Hypothesis
+from torch_impl.decoding import search
+from torch_impl.decoding.beams import Hypothesis
 
 PAD, START, END = 0, 1, 2
 Options = dict[str, Any]
@@ -39,6 +40,21 @@ class Table(nn.Module):
         positions = torch.arange(tokens.shape[1])
         rows = ((tokens + 1) * (positions + 2)).cumsum(1) % memory_lengths.unsqueeze(1)
         return memory.gather(1, rows.unsqueeze(-1).expand(-1, -1, memory.shape[-1]))
+
+
+def teacher_forced(
+    model: Any, features: Tensor, lengths: Tensor | None, captions: Sequence[Any]
+) -> tuple[Tensor, Tensor]:
+    """``search.teacher_forced`` of lists: log-probabilities, 0 in padding, and the mask."""
+    K = max(map(len, captions))
+    T = max(len(caption) for of_image in captions for caption in of_image)
+    tokens = torch.full((len(captions), K, T), model.pad_id)
+    mask = torch.zeros((len(captions), K, T - 1), dtype=torch.bool)
+    for b, of_image in enumerate(captions):
+        for k, caption in enumerate(of_image):
+            tokens[b, k, : len(caption)] = torch.tensor(caption)
+            mask[b, k, : len(caption) - 1] = True
+    return search.teacher_forced(model, features, lengths, tokens).where(mask, 0), mask
 
 
 def table_oracle(table: np.ndarray) -> oracle.NextLogProbs:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Protocol
 
 from torch import Tensor
-
-
-class Incremental(Protocol):
-    """A model whose passes may draw at random."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether a pass draws at random: in training mode, with dropout."""
 
 
 def positive(value: int, what: str) -> int:
@@ -25,16 +16,16 @@ def positive(value: int, what: str) -> int:
     return number
 
 
-def check_hypotheses(model: Incremental, copies: int, max_length: int | None, most: int) -> int:
-    """How many tokens a `State`'s hypotheses can have: ``max_length``, or ``most`` if None.
+def check_state(is_stochastic: bool, num_beams: int, max_length: int | None, most: int) -> int:
+    """The tokens that a `DecoderState` can hold: ``max_length``, or ``most`` if None.
 
     Raises:
-        ValueError: the model's passes draw, copies or max_length below 1, or max_length above
+        ValueError: the model is stochastic, num_beams or max_length below 1, or max_length above
             ``most``.
     """
-    if model.draws:
+    if is_stochastic:
         raise ValueError("incremental decoding has no dropout, expected model.eval()")
-    positive(copies, "copies")
+    positive(num_beams, "num_beams")
     length = positive(most if max_length is None else max_length, "max_length")
     if length > most:
         raise ValueError(f"max_length is {length}, the model's is {most}")
@@ -42,7 +33,7 @@ def check_hypotheses(model: Incremental, copies: int, max_length: int | None, mo
 
 
 def check_step(tokens: Tensor, shape: Sequence[int], length: int, max_length: int) -> None:
-    """Raise ValueError unless a `State` of this shape can read these tokens after ``length``."""
+    """Raise ValueError unless a `DecoderState` of this shape can read tokens after ``length``."""
     if tokens.shape != shape:
         raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected {tuple(shape)}")
     if length == max_length:

@@ -1,39 +1,25 @@
 """Decoding: greedy, sampling, beam search, grid beam search, middle-out, ensembles."""
 
-from torch_impl.decoding.protocols import (
-    IncrementalModel,
-    Model,
-    State,
-)
+from torch_impl.common.protocols import DecoderState, IncrementalModel, Model
+from torch_impl.decoding.beams import Hypothesis
 from torch_impl.decoding.search import (
-    Hypothesis,
     Samples,
     beam_search,
-    best,
-    draw,
-    forced,
     greedy,
-    hypotheses_of,
     inverse_cdf,
-    next_log_probs_of,
-    rescore,
     sample,
+    teacher_forced,
 )
 
 __all__ = [
+    "DecoderState",
     "Hypothesis",
     "IncrementalModel",
     "Model",
     "Samples",
-    "State",
     "beam_search",
-    "best",
-    "draw",
-    "forced",
     "greedy",
-    "hypotheses_of",
     "inverse_cdf",
-    "next_log_probs_of",
-    "rescore",
     "sample",
+    "teacher_forced",
 ]

@@ -1,19 +1,35 @@
-"""A beam under way: hypotheses that compete by their summed log-probability, step by step."""
+"""Hypotheses that compete by their summed log-probability, one step at a time."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_impl.decoding.protocols import Model
+from torch_impl.common.protocols import Model
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A caption and its log-probabilities under the model."""
+
+    tokens: list[int]
+    """From the start token to the end token, or to where ``max_length`` cut it off."""
+    log_probs: list[float]
+    """Of each token after the start token."""
+
+    @property
+    def score(self) -> float:
+        """The sum of the log-probabilities over the number of tokens, start token included."""
+        return sum(self.log_probs) / len(self.tokens)
 
 
 class Beams(NamedTuple):
-    """The hypotheses of a beam search, K of each of B images, T tokens read.
+    """The K hypotheses of each of B images, after T tokens.
 
-    Nothing here looks into a tensor: a step can be captured (``graphs``).
+    No method reads a value back to the host, so a step can be captured (``graphs``).
     """
 
     tokens: Tensor
@@ -21,21 +37,20 @@ class Beams(NamedTuple):
     log_probs: Tensor
     """(B, K, T - 1) float64."""
     sizes: Tensor
-    """(B, K) tokens of each, padding apart."""
+    """(B, K) number of tokens without padding."""
     finished: Tensor
     """(B, K)."""
     totals: Tensor
-    """(B, K) sums of log-probabilities; -inf where a place is empty, which loses to all others."""
+    """(B, K) sums of log-probabilities; -inf where a beam is empty, which loses to every other."""
     scores: Tensor | None = None
-    """(B, K, V), the same memory at every step: beams times vocabulary are too many to ask for
-    each time."""
+    """(B, K, V) buffer, reused at every step: allocating it each time is slow."""
     order: Tensor | None = None
-    """(B, K) the hypothesis of its image, one token ago, that each goes on from."""
+    """(B, K) the beam, one token ago, that each beam continues."""
 
     @classmethod
-    def begin(cls, model: Model, features: Tensor, beam_size: int) -> Beams:
-        """One empty hypothesis of each image of ``features``."""
-        shape, device = (len(features), beam_size), features.device
+    def begin(cls, model: Model, features: Tensor, num_beams: int) -> Beams:
+        """The start token, in the first beam of each image of ``features``."""
+        shape, device = (len(features), num_beams), features.device
         totals = torch.full(shape, -torch.inf, dtype=torch.float64, device=device)
         totals[:, 0] = 0
         return cls(
@@ -46,23 +61,24 @@ class Beams(NamedTuple):
             totals,
         )
 
-    def advance(self, log_p: Tensor, model: Model) -> Beams:
-        """The best by the next token's log-probabilities (B, K, V)."""
-        scores = (
-            torch.empty_like(log_p, dtype=torch.float64) if self.scores is None else self.scores
-        )
+    def continuations(self, log_p: Tensor, model: Model) -> Tensor:
+        """The total of every hypothesis with every next token, by log_p (B, K, V), as float64."""
+        scores = self.scores
+        if scores is None:
+            scores = torch.empty_like(log_p, dtype=torch.float64)
         scores.copy_(log_p).add_(self.totals.unsqueeze(-1))
-        # a finished hypothesis has one continuation: itself, padded, at no cost
-        scores.masked_fill_(self.finished.unsqueeze(-1), -torch.inf)
-        padded = self.totals.where(self.finished, scores[..., model.pad_id])
-        scores[..., model.pad_id] = padded
-        totals, choices = largest(scores.flatten(1), scores.shape[1])
+        return freeze(scores, self.finished, self.totals, model.pad_id)
+
+    def extend(
+        self, choices: Tensor, totals: Tensor, log_p: Tensor, scores: Tensor, model: Model
+    ) -> Beams:
+        """The beams after ``choices`` (B, K) of the K V continuations, which have these totals."""
         order, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
         finished = self.finished.gather(1, order)
         chosen = log_p.flatten(1).gather(1, choices).double().masked_fill(finished, 0)
         return Beams(
-            tokens=append(pick(self.tokens, order), token),
-            log_probs=append(pick(self.log_probs, order), chosen),
+            tokens=append(gather_beams(self.tokens, order), token),  # (B, K, T + 1)
+            log_probs=append(gather_beams(self.log_probs, order), chosen),  # (B, K, T)
             sizes=self.sizes.gather(1, order) + ~finished,
             finished=finished | (token == model.end_id),
             totals=totals,
@@ -70,40 +86,103 @@ class Beams(NamedTuple):
             order=order,
         )
 
-    def settled(self, num_return: int, max_length: int) -> Tensor:
-        """Whether every image's ``num_return`` best are certain before ``max_length`` is reached.
+    def advance(self, log_p: Tensor, model: Model) -> Beams:
+        """The K best continuations by the next token's log-probabilities (B, K, V)."""
+        scores = self.continuations(log_p, model)
+        totals, choices = stable_topk(scores.flatten(1), scores.shape[1])  # (B, K V) -> (B, K)
+        return self.extend(choices, totals, log_p, scores, model)
 
-        Log-probabilities are not positive, so the best sum of the unfinished over ``max_length`` is
-        a bound on any score that they can come to. A finished one with a score above it has a
-        larger sum than they too, and so stays in the beam.
+    def is_done(self, num_return: int, max_length: int) -> Tensor:
+        """Whether no further step can change any image's ``num_return`` best; a boolean scalar.
+
+        Log-probabilities are at most 0, so the largest total of the unfinished over ``max_length``
+        bounds every score that they can reach. A finished hypothesis whose score exceeds the bound
+        has a larger total than they too, and so stays in the beam.
         """
         unfinished = self.totals.masked_fill(self.finished, -torch.inf).amax(1, keepdim=True)
         scores = (self.totals / self.sizes).masked_fill(~self.finished, -torch.inf)
-        worst = scores.sort(1, descending=True).values[:, num_return - 1, None]
+        worst = scores.sort(1, descending=True).values[:, num_return - 1, None]  # (B, 1)
         safe = worst > unfinished / max_length
         return (safe | (unfinished == -torch.inf)).all()
 
+    def best(self, num_return: int) -> list[list[Hypothesis]]:
+        """Each image's ``num_return`` best by ``Hypothesis.score``, ties in the order of the beams.
 
-def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest of each row, with their indices; equal ones by index, -inf past the last.
+        Raises:
+            ValueError: the model's log-probabilities are NaN.
+        """
+        used = self.totals > -torch.inf
+        found = to_hypotheses(self.tokens, self.log_probs, self.sizes, used)
+        return [sorted(kept, key=lambda one: -one.score)[:num_return] for kept in found]
 
-    They are -inf in ``scores`` afterwards.
-    ``topk`` leaves the order of equals open, a stable sort of beams times vocabulary is far slower.
+
+def check_beam(model: Model, beam_size: int, num_return: int, max_length: int) -> None:
+    """Raise ValueError unless the options of a beam search are in range."""
+    if beam_size < 1:
+        raise ValueError(f"beam_size is {beam_size}, expected at least 1")
+    if not 1 <= num_return <= beam_size:
+        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
+    check_length(model, max_length)
+
+
+def check_length(model: Model, max_length: int) -> None:
+    """Raise ValueError unless captions of ``max_length`` tokens, start included, can be decoded."""
+    if max_length < 2:
+        raise ValueError(f"max_length is {max_length}, expected at least 2: the start token counts")
+    if max_length > model.max_length:
+        raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
+
+
+def freeze(scores: Tensor, finished: Tensor, unchanged: Tensor, pad_id: int) -> Tensor:
+    """Set ``scores`` (B, K, V), in place, so that finished hypotheses continue by padding alone.
+
+    Their score is then the ``unchanged`` one (B, K).
+    """
+    scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)
+    scores[..., pad_id] = unchanged.where(finished, scores[..., pad_id])
+    return scores
+
+
+def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest of each row and their indices, ties by index; overwrites them by -inf.
+
+    ``topk`` leaves the order of ties open, and a stable sort of K V scores is far slower.
     """
     values, indices = [], []
     for _ in range(k):
-        index = scores.argmax(-1, keepdim=True)  # the first of equals
+        index = scores.argmax(-1, keepdim=True)  # the first of ties
         values.append(scores.gather(-1, index))
         indices.append(index)
         scores.scatter_(-1, index, -torch.inf)
     return torch.cat(values, -1), torch.cat(indices, -1)
 
 
-def pick(x: Tensor, beams: Tensor) -> Tensor:
-    """The rows ``beams`` (B, K) of x (B, K, T)."""
+def gather_beams(x: Tensor, beams: Tensor) -> Tensor:
+    """The rows ``beams`` (B, K) of x (B, J, T), (B, K, T)."""
     return x.gather(1, beams.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
 
 def append(x: Tensor, column: Tensor) -> Tensor:
-    """x (B, K, T) and ``column`` (B, K) as its next."""
+    """x (B, K, T) with ``column`` (B, K) as its last, (B, K, T + 1)."""
     return torch.cat([x, column.unsqueeze(-1)], -1)
+
+
+def to_hypotheses(
+    tokens: Tensor, log_probs: Tensor, sizes: Tensor, used: Tensor
+) -> list[list[Hypothesis]]:
+    """Each image's hypotheses where ``used`` (B, K), cut to their ``sizes`` (B, K).
+
+    Raises:
+        ValueError: a log-probability is NaN.
+    """
+    if bool(log_probs.isnan().any()):
+        raise ValueError("the model's log-probabilities are NaN")
+    images = zip(tokens.tolist(), log_probs.tolist(), sizes.tolist(), used.tolist(), strict=True)
+    return [
+        [
+            Hypothesis(words[:size], values[: size - 1])
+            for words, values, size, keep in zip(*image, strict=True)
+            if keep
+        ]
+        for image in images
+    ]

@@ -1,6 +1,6 @@
-"""Several captioners as one: at each step the mean of what they think the next word is.
+"""Several captioners as one: at each step the mean of their next-word probabilities.
 
-The ensembles of v1 (Table 4) and v2 (Tables II to IV). Any function that decodes takes one.
+The ensembles of v1 (Table 4) and v2 (Tables II to IV). Every decoding function takes one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.common.padding import Lengths
-from torch_impl.decoding.protocols import State
+from torch_impl.common.protocols import DecoderState
 from torch_impl.models import AnyCaptioner, MiddleOutConfiguration
 
 
@@ -73,26 +73,26 @@ class Ensemble(nn.Module):
         )
 
     @property
-    def draws(self) -> bool:
-        """Whether a member's pass draws at random."""
-        return any(member.draws for member in self._members())
+    def is_stochastic(self) -> bool:
+        """Whether a member's forward pass draws random numbers."""
+        return any(member.is_stochastic for member in self._members())
 
-    def incremental(
+    def init_state(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        copies: int = 1,
+        num_beams: int = 1,
         max_length: int | None = None,
-    ) -> States:
-        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
+    ) -> EnsembleState:
+        """See ``BaseCaptioner.init_state``.
 
         Raises:
-            ValueError: as a member's ``incremental``, or a memory of another width.
+            ValueError: as a member's ``init_state``, or a memory of another width.
         """
         longest = self.max_length if max_length is None else max_length
-        return States(
+        return EnsembleState(
             [
-                member.incremental(part, memory_lengths, copies, longest)
+                member.init_state(part, memory_lengths, num_beams, longest)
                 for member, part in zip(self._members(), self._parts(memory), strict=True)
             ]
         )
@@ -101,7 +101,8 @@ class Ensemble(nn.Module):
         return iter(cast(Sequence[AnyCaptioner], self.members))
 
     def _parts(self, memory: Tensor) -> tuple[Tensor, ...]:
-        widths = [_memory_width(member) for member in self._members()]
+        """The members' memories, (B, L, d_memory) each."""
+        widths = [member.configuration.d_memory for member in self._members()]
         if memory.dim() != 3 or memory.shape[-1] != sum(widths):
             raise ValueError(
                 f"memory has shape {tuple(memory.shape)}, expected (B, L, {sum(widths)})"
@@ -109,27 +110,22 @@ class Ensemble(nn.Module):
         return memory.split(widths, -1)
 
 
-def _memory_width(member: AnyCaptioner) -> int:
-    c = member.configuration
-    return 3 * c.hidden_size if isinstance(c, MiddleOutConfiguration) else c.d_model
+class EnsembleState:
+    """The members' caches."""
 
-
-class States:
-    """What the members have read, a state of each."""
-
-    def __init__(self, states: Sequence[State]) -> None:
-        """Keep them."""
+    def __init__(self, states: Sequence[DecoderState]) -> None:
         self._states = states
 
     def step(self, tokens: Tensor) -> Tensor:
-        """The next tokens (B, K) to log of the mean probabilities (B, K, V) of those after."""
+        """Append tokens (B, K); log of the mean probabilities (B, K, V) of those after them."""
         return _mean([state.step(tokens) for state in self._states])
 
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Let each go on from the hypothesis of its image that ``hypotheses`` (B, K) names."""
+    def reorder(self, beams: Tensor) -> None:
+        """Hypothesis k of image b becomes a continuation of its hypothesis ``beams[b, k]``."""
         for state in self._states:
-            state.reorder(hypotheses)
+            state.reorder(beams)
 
 
 def _mean(log_probs: Sequence[Tensor]) -> Tensor:
+    """log(1/N sum_n p_n) of N log-probabilities (..., V)."""
     return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))

@@ -1,7 +1,7 @@
 """Beam search on a GPU as CUDA graphs: no step waits for the CPU to launch its kernels.
 
 Shapes grow by a token a step and are otherwise those of the first batch, so each step is a graph of
-its own, captured once and replayed for every batch. They share one pool of memory, which is safe as
+its own, captured once and replayed for every batch. They share one memory pool, which is safe as
 they are replayed in the order in which they were captured.
 """
 
@@ -9,68 +9,70 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from torch_impl.common.padding import padding_mask
-from torch_impl.decoding.beams import Beams
-from torch_impl.decoding.protocols import IncrementalModel
-from torch_impl.decoding.search import (
-    Hypothesis,
-    beam_search,
-    best,
-    next_log_probs_of,
-)
+from torch_impl.common.protocols import IncrementalModel
+from torch_impl.decoding.beams import Beams, Hypothesis
+from torch_impl.decoding.search import NextToken, beam_search, next_token_fn
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 class Graph(Protocol):
-    """Work that was captured."""
+    """A captured computation."""
 
     def replay(self) -> None:
-        """Do it again, on and into the same memory."""
+        """Run it again, from and into the same memory."""
 
 
 class Capture(Protocol):
-    """Captures work, in the order in which it will be replayed."""
+    """Captures computations, in the order in which they will be replayed."""
 
-    def __call__(self, work: Callable[[], Made]) -> tuple[Graph, Made]:
-        """The graph of ``work``, and what it made, which a replay fills."""
+    def __call__(self, compute: Callable[[], T]) -> tuple[Graph, T]:
+        """The graph of ``compute``, and its outputs, which a replay overwrites."""
 
 
 def cuda_capture() -> Capture:
-    """Captures into CUDA graphs of one pool."""
+    """Captures into CUDA graphs of one memory pool."""
     pool = torch.cuda.graph_pool_handle()
 
-    def capture(work: Callable[[], Made]) -> tuple[Graph, Made]:
+    def capture(compute: Callable[[], T]) -> tuple[Graph, T]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
-            made = work()
-        return graph, made
+            outputs = compute()
+        return graph, outputs
 
     return capture
 
 
+class _Captured(NamedTuple):
+    """The graphs of all steps, and the buffers that they read."""
+
+    features: Tensor
+    valid: Tensor | None
+    steps: list[tuple[Graph, Beams, Tensor]]
+
+
 class GraphedBeamSearch:
-    """``decoding.beam_search`` for batches of one shape, equal to it.
+    """``decoding.beam_search`` for batches of one shape, with equal results.
 
     The first batch is searched by ``beam_search`` itself, as warm-up, and then captured, under the
-    autocast of that call. The model's weights may change in place afterwards; it must stay where it
-    is, in evaluation mode.
+    autocast of that call; if the capture fails, nothing of it is kept. The model's weights may
+    change in place afterwards; it must stay on its device, in evaluation mode.
 
     Args:
-        model: reads a token at a time; in evaluation mode, on a GPU.
+        model: has a cache; in evaluation mode, on a GPU.
         beam_size: hypotheses kept for each image; 1 is greedy search.
-        max_length: the longest caption in tokens, start and end included.
+        max_length: in tokens, start and end included.
         num_return: hypotheses returned for each image, best first.
         capture: makes the graphs; `cuda_capture` if None.
 
     Raises:
-        ValueError: the model has dropout now or cannot read a token at a time; sizes as
-            ``beam_search`` has it.
+        ValueError: the model has dropout now or no cache.
     """
 
     def __init__(
@@ -82,15 +84,12 @@ class GraphedBeamSearch:
         num_return: int = 1,
         capture: Capture | None = None,
     ) -> None:
-        """Capture nothing before the first batch."""
-        if not isinstance(model, IncrementalModel) or model.draws:
-            raise ValueError("graphs are of a model that reads a token at a time, in model.eval()")
+        if not isinstance(model, IncrementalModel) or model.is_stochastic:
+            raise ValueError("graphs need a model that reads a token at a time, in model.eval()")
         self.model, self.beam_size, self.max_length = model, beam_size, max_length
         self.num_return = num_return
         self._capture = capture
-        self._features: Tensor | None = None
-        self._valid: Tensor | None = None
-        self._steps: list[tuple[Graph, Beams, Tensor]] = []
+        self._captured: _Captured | None = None
 
     @torch.no_grad()
     def __call__(self, features: Tensor, lengths: Tensor | None = None) -> list[list[Hypothesis]]:
@@ -98,15 +97,16 @@ class GraphedBeamSearch:
 
         Args:
             features: (B, L, d_feature), of the first call's shape.
-            lengths: (B,) valid feature rows, or (B, L) True where valid; all if None, then and now.
+            lengths: (B,) valid feature rows, or (B, L) True where valid; all if None, in every call
+                or in none.
 
         Raises:
             ValueError: another shape, dtype or device than the first, or lengths where there were
                 none; as ``beam_search``.
         """
         valid = padding_mask(lengths, features)
-        if self._features is None:
-            searched = beam_search(
+        if self._captured is None:
+            hypotheses = beam_search(
                 self.model,
                 features,
                 valid,
@@ -114,54 +114,53 @@ class GraphedBeamSearch:
                 max_length=self.max_length,
                 num_return=self.num_return,
             )
-            self._begin(features, valid)
-            return searched
-        self._check(features, valid)
-        self._features.copy_(features)
-        if self._valid is not None and valid is not None:
-            self._valid.copy_(valid)
-        for graph, beams, settled in self._steps:
+            self._captured = self._capture_steps(features, valid)
+            return hypotheses
+        captured = self._captured
+        _check(features, valid, captured)
+        captured.features.copy_(features)
+        if captured.valid is not None and valid is not None:
+            captured.valid.copy_(valid)
+        for graph, beams, is_done in captured.steps:
             graph.replay()
             found = beams
-            if bool(settled):
+            if bool(is_done):
                 break
-        return best(found, self.num_return)
+        return found.best(self.num_return)
 
-    def _begin(self, features: Tensor, valid: Tensor | None) -> None:
-        """Capture every step on memory of its own."""
+    def _capture_steps(self, features: Tensor, valid: Tensor | None) -> _Captured:
+        """Capture every step, on buffers of its own."""
         capture = self._capture or cuda_capture()
-        model, K, T = self.model, self.beam_size, self.max_length
-        held = self._features = features.clone()
-        valid = self._valid = None if valid is None else valid.clone()
-        reader: Callable[[Tensor, Tensor | None], Tensor]
+        model, num_return, max_length = self.model, self.num_return, self.max_length
+        features, valid = features.clone(), None if valid is None else valid.clone()
+        next_token: NextToken
 
         def first() -> tuple[Beams, Tensor]:
-            nonlocal reader
-            reader = next_log_probs_of(model, held, valid, K, T)
-            return step(Beams.begin(model, held, K))
+            nonlocal next_token
+            next_token = next_token_fn(model, features, valid, self.beam_size, max_length)
+            return step(Beams.begin(model, features, self.beam_size))
 
         def step(beams: Beams) -> tuple[Beams, Tensor]:
-            beams = beams.advance(reader(beams.tokens, beams.order), model)
-            return beams, beams.settled(self.num_return, T)
+            beams = beams.advance(next_token(beams.tokens, beams.order), model)
+            return beams, beams.is_done(num_return, max_length)
 
-        # a weight that autocast keeps in another dtype is gone after its context, a graph is not
-        kind = features.device.type
-        half, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        with torch.autocast(kind, dtype, enabled=half, cache_enabled=False):
-            work: Callable[[], tuple[Beams, Tensor]] = first
-            for _ in range(T - 1):
-                graph, (beams, settled) = capture(work)
-                self._steps.append((graph, beams, settled))
-                work = partial(step, beams)
+        # autocast frees its casts of the weights with its context, but a graph reads them later
+        device = features.device.type
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        steps: list[tuple[Graph, Beams, Tensor]] = []
+        with torch.autocast(device, dtype, enabled=enabled, cache_enabled=False):
+            compute: Callable[[], tuple[Beams, Tensor]] = first
+            for _ in range(max_length - 1):
+                graph, (beams, is_done) = capture(compute)
+                steps.append((graph, beams, is_done))
+                compute = partial(step, beams)
+        return _Captured(features, valid, steps)
 
-    def _check(self, features: Tensor, valid: Tensor | None) -> None:
-        first = self._features
-        assert first is not None
-        for name in ("shape", "dtype", "device"):
-            found, expected = getattr(features, name), getattr(first, name)
-            if found != expected:
-                raise ValueError(f"features: {name} {found}, the graphs are of {expected}")
-        if (valid is None) != (self._valid is None):
-            raise ValueError(
-                "lengths are given in every call or in none: the graphs are of the first"
-            )
+
+def _check(features: Tensor, valid: Tensor | None, captured: _Captured) -> None:
+    for name in ("shape", "dtype", "device"):
+        found, expected = getattr(features, name), getattr(captured.features, name)
+        if found != expected:
+            raise ValueError(f"features: {name} {found}, the graphs are of {expected}")
+    if (valid is None) != (captured.valid is None):
+        raise ValueError("lengths are given in every call or in none: the graphs are of the first")

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from torch_impl.common.padding import Lengths
-from torch_impl.decoding.beams import largest
+from torch_impl.decoding.beams import append, check_beam, freeze, gather_beams, stable_topk
 from torch_impl.middle_out import interleave
 from torch_impl.models.middle_out import MiddleOutCaptioner, check_middle_word
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A caption as the model gave it."""
+    """A caption from its middle outwards, and its log-probabilities under the model."""
 
     middle: int
     """The start token where there is one side."""
@@ -29,7 +29,7 @@ class Halves:
     right: list[int]
     """The words to the right, likewise."""
     log_probs: list[float]
-    """One for each word but the middle, in the order in which they were generated."""
+    """Of each word but the middle, in the order in which they were generated."""
 
     @property
     def score(self) -> float:
@@ -56,7 +56,6 @@ def middle_words(
     """The middle word of each image (B,): the classifier's, or as given.
 
     Args:
-        model: the captioner.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         middle: a user's word for all, or one an image (an oracle's); the classifier's if None.
@@ -95,12 +94,12 @@ def middle_out_beam_search(
     """Beam search in which the sides, or the only one, take turns, as the model's ``first`` says.
 
     At each turn a hypothesis offers its continuations on that side, or itself, unchanged, if that
-    side has ended; those with the largest scores go on. The score is the sum of log-probabilities
-    plus the number of tokens, in the competition as in the final order. Ties keep the order of
-    hypotheses, then of token ids.
+    side is finished; the largest scores survive. The score is the sum of log-probabilities plus the
+    number of tokens, in the competition as in the final order. Ties keep the order of hypotheses,
+    then of token ids.
 
     Args:
-        model: a captioner of one side or two, in evaluation mode.
+        model: of one side or two, in evaluation mode.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         beam_size: hypotheses kept for each image.
@@ -115,78 +114,70 @@ def middle_out_beam_search(
         ValueError: ``beam_size`` < 1; ``num_return`` not in 1 to ``beam_size``; ``max_length`` less
             than 2 or more than the model's; a middle word for one side; NaN; or as `middle_words`.
     """
-    order = model.configuration.turns
-    if len(order) == 1 and middle is not None:
+    turns = model.configuration.turns
+    if len(turns) == 1 and middle is not None:
         raise ValueError("a model of one side begins with the start token, expected no middle word")
-    if beam_size < 1:
-        raise ValueError(f"beam_size is {beam_size}, expected at least 1")
-    if not 1 <= num_return <= beam_size:
-        raise ValueError(f"num_return is {num_return}, expected 1 to beam_size ({beam_size})")
-    if not 2 <= max_length <= model.max_length:
-        raise ValueError(f"max_length is {max_length}, expected 2 to {model.max_length}")
+    check_beam(model, beam_size, num_return, max_length)
     B, K, device = features.shape[0], beam_size, features.device
-    if len(order) == 1:
+    if len(turns) == 1:
         first = torch.full((B,), model.start_id, device=device)
     else:
         first = middle_words(model, features, lengths, middle)
-    memory = model.encode(features, lengths)
-    turns = len(order) * (max_length - 1)
-    state = model.incremental(memory, lengths, K, turns)
+    memory = model.encode(features, lengths)  # (B, L, d)
+    num_steps = len(turns) * (max_length - 1)
+    state = model.init_state(memory, lengths, K, num_steps)
     tokens = first[:, None, None].expand(B, K, 1)
     log_probs = torch.zeros((B, K, 0), dtype=torch.float64, device=device)
-    # by side: how many words there are, and whether the last is the end token
+    # by side: the number of words, and whether the last is the end token
     counts = torch.zeros((2, B, K), dtype=torch.float64, device=device)
-    ended = torch.ones((2, B, K), dtype=torch.bool, device=device)
-    ended[list(order)] = False
-    # one hypothesis to begin with: a place whose sum is -inf is empty, and loses to all others
-    sums = torch.full((B, K), -torch.inf, dtype=torch.float64, device=device)
-    sums[:, 0] = 0
+    finished = torch.ones((2, B, K), dtype=torch.bool, device=device)
+    finished[list(turns)] = False
+    # sums of log-probabilities; -inf where a beam is empty, which loses to every other
+    totals = torch.full((B, K), -torch.inf, dtype=torch.float64, device=device)
+    totals[:, 0] = 0
     written = None
-    for turn in range(turns):
-        side = order[turn % len(order)]
-        log_p, through = state.step(tokens[..., -1], written).double(), ended[side]
+    for t in range(num_steps):
+        side = turns[t % len(turns)]
+        log_p = state.step(tokens[..., -1], written).double()  # (B, K, V)
+        side_finished = finished[side]  # (B, K)
         longer = counts.clone()
-        longer[side] += ~through
-        # the score's sum in its order, so that ties are ties
-        left, right = longer.unsqueeze(-1)
-        scores = sums.unsqueeze(-1) + log_p + left + 1 + right
-        # one that is through has one continuation: itself, padded, at no cost
-        scores.masked_fill_(through.unsqueeze(-1), -torch.inf)
-        itself = sums + longer[0] + 1 + longer[1]
-        scores[..., model.pad_id] = itself.where(through, scores[..., model.pad_id])
-        kept, choices = largest(scores.flatten(1), K)
+        longer[side] += ~side_finished
+        # in the order of ``Halves.score``, so that ties are ties
+        left, right = longer.unsqueeze(-1)  # (B, K, 1) each
+        scores = totals.unsqueeze(-1) + log_p + left + 1 + right  # (B, K, V)
+        unchanged = totals + longer[0] + 1 + longer[1]
+        freeze(scores, side_finished, unchanged, model.pad_id)
+        kept, choices = stable_topk(scores.flatten(1), K)  # (B, K V) -> (B, K)
         beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
         state.reorder(beams)
-        written = ~through.gather(1, beams)
+        written = ~side_finished.gather(1, beams)
         chosen = log_p.flatten(1).gather(1, choices).where(written, 0)
-        sums = (sums.gather(1, beams) + chosen).where(kept > -torch.inf, -torch.inf)
-        counts, ended = (x.gather(2, beams.expand(2, B, K)) for x in (longer, ended))
-        ended[side] |= token == model.end_id
-        tokens, log_probs = (
-            torch.cat([x.gather(1, beams[..., None].expand_as(x)), column[..., None]], -1)
-            for x, column in ((tokens, token), (log_probs, chosen))
-        )
-        if bool((ended.all(0) | (sums == -torch.inf)).all()):
+        totals = (totals.gather(1, beams) + chosen).where(kept > -torch.inf, -torch.inf)
+        counts, finished = (x.gather(2, beams.expand(2, B, K)) for x in (longer, finished))
+        finished[side] |= token == model.end_id
+        tokens = append(gather_beams(tokens, beams), token)
+        log_probs = append(gather_beams(log_probs, beams), chosen)
+        if bool((finished.all(0) | (totals == -torch.inf)).all()):
             break
     if bool(log_probs.isnan().any()):
         raise ValueError("the model's log-probabilities are NaN")
     return [
         [
-            _halves(words, values, order, model.end_id)
+            _halves(words, values, turns, model.end_id)
             for words, values, total in zip(*image, strict=True)
             if total > -torch.inf
         ][:num_return]
-        for image in zip(tokens.tolist(), log_probs.tolist(), sums.tolist(), strict=True)
+        for image in zip(tokens.tolist(), log_probs.tolist(), totals.tolist(), strict=True)
     ]
 
 
-def _halves(tokens: list[int], log_probs: list[float], order: Sequence[int], end_id: int) -> Halves:
-    """A hypothesis from its tokens in the generated order, the sides in this one."""
+def _halves(tokens: list[int], log_probs: list[float], turns: Sequence[int], end_id: int) -> Halves:
+    """A hypothesis from its tokens in the generated order."""
     halves: tuple[list[int], list[int]] = ([], [])
-    of_words = []
-    for turn, (token, value) in enumerate(zip(tokens[1:], log_probs, strict=True)):
-        half = halves[order[turn % len(order)]]
+    written = []
+    for t, (token, value) in enumerate(zip(tokens[1:], log_probs, strict=True)):
+        half = halves[turns[t % len(turns)]]
         if half[-1:] != [end_id]:
             half.append(token)
-            of_words.append(value)
-    return Halves(tokens[0], *halves, of_words)
+            written.append(value)
+    return Halves(tokens[0], *halves, written)

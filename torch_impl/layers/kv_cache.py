@@ -20,26 +20,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_hypotheses, check_step
+from torch_impl.common.checks import check_state, check_step
 from torch_impl.common.padding import Lengths, padding_mask
 from torch_impl.common.precision import at_least_float32
+from torch_impl.common.protocols import IncrementalModel
 from torch_impl.expansion import DynamicExpansion, normalise
 from torch_impl.layers.attention import Attention, multi_head
 from torch_impl.layers.transformer import Decoder, DecoderLayer
 
 
-class Model(Protocol):
-    """A captioner whose decoder can read a token at a time."""
+class TransformerModel(IncrementalModel, Protocol):
+    """A captioner with a `Decoder`."""
 
-    max_length: int
     decoder: Decoder
     embedding: nn.Embedding
     positions: nn.Embedding
     vocabulary: nn.Linear
-
-    @property
-    def draws(self) -> bool:
-        """Whether a pass draws at random: in training mode, with dropout."""
 
 
 class TransformerState:
@@ -51,33 +47,33 @@ class TransformerState:
         model: the captioner.
         memory: (B, L, d), of ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
-        copies: K, the beams of each image.
+        num_beams: K, the beams of each image.
         max_length: tokens of a beam at most; the model's if None.
 
     Raises:
-        ValueError: the model has dropout now, lengths do not fit the memory, copies or
+        ValueError: the model has dropout now, lengths do not fit the memory, num_beams or
             max_length below 1, or max_length more than the model's.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: TransformerModel,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        copies: int = 1,
+        num_beams: int = 1,
         max_length: int | None = None,
     ) -> None:
-        self.max_length = check_hypotheses(model, copies, max_length, model.max_length)
-        self.model, self.copies = model, copies
+        self.max_length = check_state(model.is_stochastic, num_beams, max_length, model.max_length)
+        self.model, self.num_beams = model, num_beams
         mask, (B, *_) = padding_mask(memory_lengths, memory), memory.shape
         self._layers = []
         for layer in cast(Iterable[DecoderLayer], model.decoder.layers):
-            cache = init_cache(layer.mixer, B, copies * self.max_length, self.max_length)
+            cache = init_cache(layer.mixer, B, num_beams * self.max_length, self.max_length)
             buffers = {name: _Preallocated(x) for name, x in cache.items()}
             keys, values = layer.cross_attention.project(memory, mask)
             self._layers.append(CachedLayer(layer, keys, values, mask, buffers))
-        self._ancestry = torch.empty(B, copies, 0, dtype=torch.int64, device=memory.device)
-        self._beams = torch.arange(copies, device=memory.device).expand(B, copies)
+        self._ancestry = torch.empty(B, num_beams, 0, dtype=torch.int64, device=memory.device)
+        self._beams = torch.arange(num_beams, device=memory.device).expand(B, num_beams)
 
     @property
     def length(self) -> int:
@@ -93,19 +89,19 @@ class TransformerState:
             IndexError: a token id outside the vocabulary.
         """
         check_step(tokens, self._beams.shape, self.length, self.max_length)
-        slots = self._beams + self.length * self.copies
+        slots = self._beams + self.length * self.num_beams
         ancestry = torch.cat([self._ancestry, slots[..., None]], -1)  # (B, K, t)
         log_probs = decode_step(self.model, self._layers, tokens, ancestry)
         self._ancestry = ancestry
         return log_probs
 
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Beam k of image b continues its present beam ``hypotheses[b, k]``."""
-        self._ancestry = self._ancestry.gather(1, hypotheses[..., None].expand_as(self._ancestry))
+    def reorder(self, beams: Tensor) -> None:
+        """Beam k of image b continues its present beam ``beams[b, k]``."""
+        self._ancestry = self._ancestry.gather(1, beams[..., None].expand_as(self._ancestry))
 
 
 def decode_step(
-    model: Model, layers: Sequence[CachedLayer], tokens: Tensor, ancestry: Tensor
+    model: TransformerModel, layers: Sequence[CachedLayer], tokens: Tensor, ancestry: Tensor
 ) -> Tensor:
     """Tokens (B, K), the last of ``ancestry`` (B, K, t), to log p of those after, (B, K, V)."""
     words = model.embedding(tokens) * model.embedding.embedding_dim**0.5  # (B, K, d)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_impl.common.padding import Lengths
 from torch_impl.layers.kv_cache import TransformerState
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
+from torch_impl.models.base import BaseCaptioner
 from torch_impl.models.captioner import Captioner, Configuration
 
 
@@ -33,28 +34,27 @@ class EndToEndConfiguration(Configuration):
 
     @property
     def captioner(self) -> Configuration:
-        """The captioner's own."""
+        """Of the captioner alone."""
         return Configuration(**{f.name: getattr(self, f.name) for f in fields(Configuration)})
 
 
-class EndToEnd(nn.Module):
-    """A captioner of images: what decoding and training ask of a captioner of features.
+class EndToEnd(BaseCaptioner):
+    """A captioner of images, which ``encode`` takes in place of features.
 
     Raises:
         ValueError: the captioner does not take the backbone's features.
     """
 
+    configuration: EndToEndConfiguration
+
     def __init__(self, backbone: SwinTransformer, captioner: Captioner) -> None:
-        super().__init__()
         c = captioner.configuration
         if c.d_feature != backbone.d_feature:
             raise ValueError(
                 f"the captioner's d_feature is {c.d_feature}, the backbone's {backbone.d_feature}"
             )
+        super().__init__(EndToEndConfiguration(**c.to_dict(), backbone=backbone.configuration))
         self.backbone, self.captioner = backbone, captioner
-        self.configuration = EndToEndConfiguration(**c.to_dict(), backbone=backbone.configuration)
-        self.start_id, self.end_id, self.pad_id = c.start_id, c.end_id, c.pad_id
-        self.max_length = c.max_length
 
     @classmethod
     def build(cls, configuration: EndToEndConfiguration) -> EndToEnd:
@@ -62,7 +62,7 @@ class EndToEnd(nn.Module):
         return cls(SwinTransformer(configuration.backbone), Captioner(configuration.captioner))
 
     def implement(self, implementation: str) -> EndToEnd:
-        """See ``Captioner.implement``."""
+        """As ``Captioner.implement``."""
         self.captioner.implement(implementation)
         return self
 
@@ -79,34 +79,20 @@ class EndToEnd(nn.Module):
     def states(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
     ) -> Tensor:
-        """See ``Captioner.states``."""
         return self.captioner.states(tokens, memory, memory_lengths)
 
     def predict(self, states: Tensor) -> Tensor:
-        """See ``Captioner.predict``."""
         return self.captioner.predict(states)
 
-    def decode(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
-    ) -> Tensor:
-        """See ``Captioner.decode``."""
-        return self.captioner.decode(tokens, memory, memory_lengths)
-
     @property
-    def draws(self) -> bool:
-        """See ``Captioner.draws``."""
-        return self.captioner.draws
+    def is_stochastic(self) -> bool:
+        return self.captioner.is_stochastic
 
-    def incremental(
+    def init_state(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        copies: int = 1,
+        num_beams: int = 1,
         max_length: int | None = None,
     ) -> TransformerState:
-        """See ``Captioner.incremental``."""
-        return self.captioner.incremental(memory, memory_lengths, copies, max_length)
-
-    def forward(self, images: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """``decode`` what ``encode`` makes of the images: (B, T, V)."""
-        return self.decode(tokens, self.encode(images, lengths), lengths)
+        return self.captioner.init_state(memory, memory_lengths, num_beams, max_length)

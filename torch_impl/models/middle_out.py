@@ -8,7 +8,6 @@ then those of the sides in turn, and the pad token where a side is through and h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_hypotheses, check_step, positive
+from torch_impl.common.checks import check_state, check_step, positive
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -32,10 +31,12 @@ from torch_impl.middle_out import (
     step,
     weight_sizes,
 )
-from torch_impl.models.common import (
-    Fields,
+from torch_impl.models.base import (
+    BaseCaptioner,
+    BaseConfiguration,
     check_rows,
     check_words,
+    flat_rows,
     log_probabilities,
 )
 from torch_impl.models.recurrent import SequenceClassifier
@@ -46,7 +47,7 @@ _IMPLEMENTATIONS = ("auto", "literal", "scan")
 
 
 @dataclass(frozen=True)
-class MiddleOutConfiguration(Fields):
+class MiddleOutConfiguration(BaseConfiguration):
     """A captioner's sizes, its sides and its self-attention.
 
     ``middle_out`` is two decoders from a middle word, else one from the start token; of the two the
@@ -54,21 +55,19 @@ class MiddleOutConfiguration(Fields):
     of the weights.
     ``self_attention`` is one of `middle_out.SELF_ATTENTION`. ``middle_words`` are the ids that the
     middle-word classifier chooses from; without any there is no classifier. ``max_length`` counts
-    the tokens of a caption, or of a half with the middle word. ``dropout`` falls on features,
-    embedded words and states. With ``reads_middle_word`` a decoder of one side is given a word,
+    the tokens of a caption, or of a half with the middle word. ``dropout`` is on features, embedded
+    words and states. With ``reads_middle_word`` a decoder of one side is given a word,
     whose embedding it reads beside that of every other (Table 5, "(M)"): the word's id is the last
     column of the features, the same in every row.
 
     Raises:
-        ValueError: a size below 1, an odd ``hidden_size``, an unknown self-attention, dropout out
-            of range, a special token or a middle word outside the vocabulary, two sides that read a
-            middle word, a first side that the model has not, or no column of features beside it.
+        ValueError: an odd ``hidden_size``, an unknown self-attention, a middle word outside the
+            vocabulary, two sides that read a middle word, a first side that the model lacks, or no
+            column of features beside it; as ``BaseConfiguration``.
     """
 
     family: ClassVar[str] = "middle_out"
 
-    vocabulary_size: int
-    d_feature: int
     middle_out: bool = True
     first: str = "left"
     self_attention: str = "dual"
@@ -76,21 +75,13 @@ class MiddleOutConfiguration(Fields):
     middle_words: tuple[int, ...] = ()
     d_embedding: int = 512
     hidden_size: int = 1024
-    dropout: float = 0.0
-    max_length: int = 74
-    start_id: int = 1
-    end_id: int = 2
-    pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary_size", "d_feature", "d_embedding", "hidden_size", "max_length"):
-            positive(getattr(self, name), name)
+        super().__post_init__()
         if self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, expected even: a half a direction"
             )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}, expected in [0, 1)")
         if self.reads_middle_word and self.middle_out:
             raise ValueError("reads_middle_word and middle_out: two sides begin with the word")
         if self.first not in ("left", "right"):
@@ -98,7 +89,6 @@ class MiddleOutConfiguration(Fields):
         if self.first == "right" and not self.middle_out:
             raise ValueError("first is 'right', expected two sides (middle_out)")
         positive(self.d_source, "d_feature without the word's column")
-        self.check_special_tokens()
         object.__setattr__(self, "middle_words", tuple(self.middle_words))
         for word in self.middle_words:
             check_middle_word(word, self)
@@ -126,6 +116,10 @@ class MiddleOutConfiguration(Fields):
         return self.d_embedding if self.reads_middle_word else 0
 
     @property
+    def d_memory(self) -> int:
+        return 3 * self.hidden_size + self.d_given
+
+    @property
     def max_tokens(self) -> int:
         """How many tokens there are at most in the generated order."""
         return 1 + self.sides * (self.max_length - 1)
@@ -140,7 +134,7 @@ def check_middle_word(word: int, configuration: MiddleOutConfiguration) -> None:
         raise ValueError(f"middle word {word} is a special token, expected a word")
 
 
-class MiddleOutCaptioner(nn.Module):
+class MiddleOutCaptioner(BaseCaptioner):
     """A bidirectional LSTM encoder, and one or two LSTM decoders with attention (1)-(7).
 
     Each direction of the encoder has half of ``hidden_size``, so that a decoder starts from its
@@ -153,12 +147,11 @@ class MiddleOutCaptioner(nn.Module):
         ValueError: see ``MiddleOutConfiguration``.
     """
 
+    configuration: MiddleOutConfiguration
+
     def __init__(self, configuration: MiddleOutConfiguration) -> None:
-        super().__init__()
-        c = self.configuration = configuration
-        self.start_id, self.end_id, self.pad_id = c.start_id, c.end_id, c.pad_id
-        self.max_length = c.max_length
-        self._reads = dataclasses.replace(c, max_length=c.max_tokens)
+        super().__init__(configuration)
+        c = configuration
         d, P, V = c.hidden_size, c.sides, c.vocabulary_size
         self.encoder = BidirectionalLSTM(c.d_source, d // 2)
         self.embedding = nn.Embedding(V, c.d_embedding)
@@ -174,7 +167,7 @@ class MiddleOutCaptioner(nn.Module):
         self.implementation = "auto"
 
     def implement(self, implementation: str) -> MiddleOutCaptioner:
-        """Let the decoders and every LSTM compute by this implementation; returns itself.
+        """Set the implementation of the decoders and of every LSTM; returns itself.
 
         "literal" is a loop of steps; "scan", the whole sequence, is "auto" of the decoders.
 
@@ -231,8 +224,8 @@ class MiddleOutCaptioner(nn.Module):
         """What is attended to (B, L, d), the state (h, c) that the decoders start from, and the
         given word's embedding (B, d_given)."""
         d, d_given = self.configuration.hidden_size, self.configuration.d_given
-        check_tokens(memory, 3 * d + d_given, "memory")
-        # what is the same in every valid row
+        check_tokens(memory, self.configuration.d_memory, "memory")
+        # the final state and the given word are the same in every valid row
         first = _first_row(memory, padding_mask(lengths, memory))
         return memory[..., :d], *first[:, d:].split([d, d, d_given], 1)
 
@@ -249,18 +242,19 @@ class MiddleOutCaptioner(nn.Module):
             ValueError: tokens are not (B, T) for the memory's B, T above ``max_tokens``, an id
                 outside the vocabulary, memory that is not ``encode``'s or lengths that do not fit.
         """
-        rows, h, c, given = self.begin(memory, memory_lengths)
-        check_words(tokens, len(memory), self._reads)
+        rows, h, cell, given = self.begin(memory, memory_lengths)
+        c = self.configuration
+        check_words(tokens, len(memory), c.vocabulary_size, c.max_tokens)
         mask, written = padding_mask(memory_lengths, memory), None
-        if self.configuration.middle_out:
-            # a side that is through gives none; nobody sees what follows the last token
+        if c.middle_out:
+            # a finished side writes none; no state sees what follows the last token
             written = torch.ones_like(tokens, dtype=torch.bool)
             written[:, :-1] = tokens[:, 1:] != self.pad_id
         entries = _beside(self.dropout(self.embedding(tokens)), given)
         along = run_by_steps if self.implementation == "literal" else run
         found, _ = along(
             self.weights(),
-            (h.unsqueeze(0), c.unsqueeze(0)),
+            (h.unsqueeze(0), cell.unsqueeze(0)),
             entries.unsqueeze(0),
             rows.unsqueeze(0),
             None if mask is None else mask.unsqueeze(0),
@@ -280,54 +274,20 @@ class MiddleOutCaptioner(nn.Module):
             logits[:, t::P] = states[:, t::P] @ self.vocabulary_W[p].T + self.vocabulary_b[p]
         return log_probabilities(logits)
 
-    def decode(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
-    ) -> Tensor:
-        """Tokens (B, T) in the generated order to log p of the token after each, (B, T, V).
-
-        Raises:
-            ValueError: as ``states``.
-        """
-        return self.predict(self.states(tokens, memory, memory_lengths))
-
-    @property
-    def draws(self) -> bool:
-        """Whether a pass draws at random: in training mode, with dropout."""
-        return self.training and self.configuration.dropout > 0
-
-    def incremental(
+    def init_state(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        copies: int = 1,
+        num_beams: int = 1,
         max_length: int | None = None,
     ) -> MiddleOutState:
-        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
-
-        Raises:
-            ValueError: ``draws``; memory that is not ``encode``'s or lengths that do not fit
-                it; copies or max_length below 1, or max_length above ``max_tokens``.
-        """
-        return MiddleOutState(self, memory, memory_lengths, copies, max_length)
-
-    def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """``decode`` what ``encode`` makes of the features: (B, T, V)."""
-        return self.decode(tokens, self.encode(features, lengths), lengths)
+        return MiddleOutState(self, memory, memory_lengths, num_beams, max_length)
 
 
 class MiddleOutState:
-    """Hypotheses of a batch of sources that grow by a token a step, whichever side it is of.
+    """The cache of K hypotheses a source: the sides' states, and all inputs, outputs and states.
 
-    Args:
-        model: the captioner.
-        memory: (B, L, .), of ``model.encode``.
-        memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
-        copies: K, the hypotheses of each source.
-        max_length: how many tokens a hypothesis can have; ``max_tokens`` if None.
-
-    Raises:
-        ValueError: the model draws, the memory or its lengths do not fit, copies or
-            max_length below 1, or max_length more than the model's.
+    See ``BaseCaptioner.init_state``; ``max_length`` is ``max_tokens`` if None.
     """
 
     @torch.no_grad()
@@ -335,12 +295,12 @@ class MiddleOutState:
         self,
         model: MiddleOutCaptioner,
         memory: Tensor,
-        memory_lengths: Lengths | None = None,
-        copies: int = 1,
-        max_length: int | None = None,
+        memory_lengths: Lengths | None,
+        num_beams: int,
+        max_length: int | None,
     ) -> None:
-        most, K = model.configuration.max_tokens, copies
-        self.max_length = check_hypotheses(model, K, max_length, most)
+        most, K = model.configuration.max_tokens, num_beams
+        self.max_length = check_state(model.is_stochastic, K, max_length, most)
         self.model, self.length = model, 0
         self._shape = len(memory), K
         mask = padding_mask(memory_lengths, memory)
@@ -361,7 +321,7 @@ class MiddleOutState:
 
         Args:
             tokens: (B, K).
-            written: (B, K), False where the token's side is through and gave none; by default
+            written: (B, K), False where the token's side is finished and wrote none; by default
                 where it is the pad token.
 
         Raises:
@@ -390,10 +350,9 @@ class MiddleOutState:
         self.length = t + 1
         return self.model.predict(h.movedim(0, 1), first=t).squeeze(1).unflatten(0, self._shape)
 
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Let hypothesis k of source b go on from its present hypothesis ``hypotheses[b, k]``."""
-        B, K = self._shape
-        rows = (hypotheses + torch.arange(B, device=hypotheses.device)[:, None] * K).flatten()
+    def reorder(self, beams: Tensor) -> None:
+        """Hypothesis k of source b becomes a continuation of its hypothesis ``beams[b, k]``."""
+        rows = flat_rows(beams)
         self._sides = [(h[:, rows], c[:, rows]) for h, c in self._sides]
         self._outputs, self._states = self._outputs[:, rows], self._states[:, rows]
         self._written = self._written[:, rows]

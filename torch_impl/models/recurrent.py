@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_hypotheses, check_step, positive
+from torch_impl.common.checks import check_state, check_step, positive
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -19,10 +19,12 @@ from torch_impl.common.padding import (
     padding_mask,
     zero_padding,
 )
-from torch_impl.models.common import (
-    Fields,
+from torch_impl.models.base import (
+    BaseCaptioner,
+    BaseConfiguration,
     check_rows,
     check_words,
+    flat_rows,
     log_probabilities,
 )
 from torch_impl.recurrent import (
@@ -39,24 +41,21 @@ SOURCES = ("features", "tokens")
 
 
 @dataclass(frozen=True)
-class RecurrentConfiguration(Fields):
-    """A recurrent captioner's sizes, and what its decoder has.
+class RecurrentConfiguration(BaseConfiguration):
+    """A recurrent captioner's sizes, and the options of its decoder.
 
     ``source`` is "features", rows of d_feature numbers, or "tokens", ids below d_feature.
     ``bias`` and ``squash`` are of the decoder, False as the read-only LSTM's paper prints them;
-    ``read_only`` is its reading of eq. 17. ``dropout`` falls on inputs and outputs of the decoder
+    ``read_only`` is its reading of eq. 17. ``dropout`` is on inputs and outputs of the decoder
     (Zaremba et al., 2014).
 
     Raises:
-        ValueError: a size below 1, a probability out of range, an unknown source or reading,
-            a read-only unit with attention or where d_embedding is not hidden_size, a special token
-            outside the vocabulary.
+        ValueError: a probability out of range, an unknown source or reading, a read-only unit with
+            attention or where d_embedding is not hidden_size; as ``BaseConfiguration``.
     """
 
     family: ClassVar[str] = "recurrent"
 
-    vocabulary_size: int
-    d_feature: int
     source: str = "features"
     d_embedding: int = 512
     hidden_size: int = 512
@@ -67,26 +66,18 @@ class RecurrentConfiguration(Fields):
     zoneout_cell: float = 0.0
     zoneout_hidden: float = 0.0
     recurrent_dropout: float = 0.0
-    dropout: float = 0.0
-    max_length: int = 74
-    start_id: int = 1
-    end_id: int = 2
-    pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary_size", "d_feature", "d_embedding", "hidden_size", "max_length"):
-            positive(getattr(self, name), name)
+        super().__post_init__()
         if self.source not in SOURCES:
             raise ValueError(f"source is {self.source!r}, expected one of {', '.join(SOURCES)}")
         for name in ("zoneout_cell", "zoneout_hidden"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected in [0, 1]")
-        for name in ("recurrent_dropout", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected in [0, 1)")
+        if not 0 <= self.recurrent_dropout < 1:
+            raise ValueError(f"recurrent_dropout is {self.recurrent_dropout}, expected in [0, 1)")
         if self.read_only is not None:
             self._check_read_only()
-        self.check_special_tokens()
 
     def _check_read_only(self) -> None:
         if self.read_only not in READINGS:
@@ -102,12 +93,16 @@ class RecurrentConfiguration(Fields):
             )
 
     @property
-    def d_model(self) -> int:
-        """The width of the memory."""
+    def d_memory(self) -> int:
         return self.d_embedding if self.source == "features" else self.hidden_size
 
+    @property
+    def is_stochastic(self) -> bool:
+        rates = self.dropout, self.recurrent_dropout, self.zoneout_cell, self.zoneout_hidden
+        return any(rates)
 
-class RecurrentCaptioner(nn.Module):
+
+class RecurrentCaptioner(BaseCaptioner):
     """An encoder of features or of tokens, and an LSTM that reads x_{-1} and then the words.
 
     Of features the memory is W_i f + b_i of every row, and x_{-1} the mean over the rows, which is
@@ -118,11 +113,11 @@ class RecurrentCaptioner(nn.Module):
         ValueError: see ``RecurrentConfiguration``.
     """
 
+    configuration: RecurrentConfiguration
+
     def __init__(self, configuration: RecurrentConfiguration) -> None:
-        super().__init__()
-        c = self.configuration = configuration
-        self.start_id, self.end_id, self.pad_id = c.start_id, c.end_id, c.pad_id
-        self.max_length = c.max_length
+        super().__init__(configuration)
+        c = configuration
         if c.source == "features":
             self.input = nn.Linear(c.d_feature, c.d_embedding)
         else:
@@ -138,7 +133,7 @@ class RecurrentCaptioner(nn.Module):
         }
         self.decoder: LSTM | AttentiveLSTM
         if c.attentive:
-            self.decoder = AttentiveLSTM(c.d_embedding, c.hidden_size, c.d_model, **options)
+            self.decoder = AttentiveLSTM(c.d_embedding, c.hidden_size, c.d_memory, **options)
         else:
             read_only = c.read_only is not None
             self.decoder = LSTM(c.d_embedding, c.hidden_size, read_only=read_only, **options)
@@ -146,7 +141,7 @@ class RecurrentCaptioner(nn.Module):
         self.vocabulary = nn.Linear(c.hidden_size, c.vocabulary_size, bias=c.bias)
 
     def implement(self, implementation: str) -> RecurrentCaptioner:
-        """Let every LSTM compute by this implementation; returns itself.
+        """Set the implementation of every LSTM; returns itself.
 
         Raises:
             ValueError: an unknown implementation, or "library" of a decoder that attends.
@@ -164,7 +159,7 @@ class RecurrentCaptioner(nn.Module):
         return self
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """The source, (B, L, d_feature) or ids (B, L), to memory (B, L, d_model), 0 in padding.
+        """The source, (B, L, d_feature) or ids (B, L), to memory (B, L, d_memory), 0 in padding.
 
         Raises:
             ValueError: features are not (B, L, d_feature); ids are not (B, L), out of range, or
@@ -189,99 +184,54 @@ class RecurrentCaptioner(nn.Module):
         return memory
 
     def begin(self, memory: Tensor, memory_lengths: Lengths | None = None) -> Tensor:
-        """x_{-1} (B, d_embedding) of a memory (B, L, d_model); zeros where an image has no rows."""
+        """x_{-1} (B, d_embedding) of a memory (B, L, d_memory); 0 where an image has no rows."""
         mask = padding_mask(memory_lengths, memory)
         if self.configuration.source == "features":
             if mask is None:
                 return memory.sum(1) / max(memory.shape[1], 1)
-            rows = mask.sum(1, keepdim=True).clamp(min=1)
+            rows = mask.sum(1, keepdim=True).clamp(min=1)  # (B, 1)
             return zero_padding(memory, mask).sum(1) / rows.to(memory.dtype)
         if mask is None:
-            last = memory[:, -1]
+            last = memory[:, -1]  # (B, hidden_size)
         else:
-            place = torch.arange(mask.shape[1], device=mask.device).where(mask, 0).amax(1)
-            last = memory[torch.arange(len(memory), device=mask.device), place]
+            index = torch.arange(mask.shape[1], device=mask.device).where(mask, 0).amax(1)  # (B,)
+            last = memory[torch.arange(len(memory), device=mask.device), index]
         out: Tensor = self.input(last)
         return out
 
     def states(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
     ) -> Tensor:
-        """Words so far (B, T) to the decoder's hidden state after each, (B, T, hidden_size).
-
-        Raises:
-            ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
-                the vocabulary, memory not (B, L, d_model) or lengths that do not fit it.
-        """
         c = self.configuration
-        check_tokens(memory, c.d_model, "memory")
-        check_words(tokens, len(memory), c)
-        first = self.begin(memory, memory_lengths)[:, None]
-        xs = self.dropout(torch.cat([first, self.embedding(tokens)], 1))
+        check_tokens(memory, c.d_memory, "memory")
+        check_words(tokens, len(memory), c.vocabulary_size, c.max_length)
+        first = self.begin(memory, memory_lengths)[:, None]  # (B, 1, d_embedding)
+        xs = self.dropout(torch.cat([first, self.embedding(tokens)], 1))  # (B, 1 + T, d_embedding)
         if isinstance(self.decoder, AttentiveLSTM):
             hs, _ = self.decoder(xs, memory, memory_lengths)
         else:
             read = None if c.read_only is None else read_only_inputs(xs, c.read_only)
             hs, _ = self.decoder(xs, read=read)
-        return hs[:, 1:]
+        return hs[:, 1:]  # (B, T, hidden_size)
 
     def predict(self, states: Tensor) -> Tensor:
-        """States (..., hidden_size) to the log-probabilities of the next word, (..., V)."""
         return log_probabilities(self.vocabulary(self.dropout(states)))
 
-    def decode(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
-    ) -> Tensor:
-        """Words so far (B, T) to log p(next word | words up to t, source), (B, T, V), at every t.
-
-        Log-probabilities are in float32 at least.
-
-        Raises:
-            ValueError: as ``states``.
-        """
-        return self.predict(self.states(tokens, memory, memory_lengths))
-
-    @property
-    def draws(self) -> bool:
-        """Whether a pass draws at random: in training mode, with dropout or zoneout of any kind."""
-        c = self.configuration
-        rates = c.dropout, c.recurrent_dropout, c.zoneout_cell, c.zoneout_hidden
-        return self.training and any(rates)
-
-    def incremental(
+    def init_state(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        copies: int = 1,
+        num_beams: int = 1,
         max_length: int | None = None,
     ) -> RecurrentState:
-        """``decode`` by single steps, ``copies`` hypotheses for each row of the memory.
-
-        Raises:
-            ValueError: ``draws``; memory not (B, L, d_model) or lengths that do not fit it;
-                copies or max_length below 1, or max_length above the model's.
-        """
-        check_tokens(memory, self.configuration.d_model, "memory")
-        return RecurrentState(self, memory, memory_lengths, copies, max_length)
-
-    def forward(self, features: Tensor, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """``decode`` what ``encode`` makes of the source: (B, T, V)."""
-        return self.decode(tokens, self.encode(features, lengths), lengths)
+        check_tokens(memory, self.configuration.d_memory, "memory")
+        return RecurrentState(self, memory, memory_lengths, num_beams, max_length)
 
 
 class RecurrentState:
-    """Hypotheses of a batch of sources that grow by a token a step: h, c and the last input.
+    """What the LSTM remembers of K hypotheses a source: h, c and the last input.
 
-    Args:
-        model: the captioner.
-        memory: (B, L, d), of ``model.encode``.
-        memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
-        copies: K, the hypotheses of each source.
-        max_length: how many tokens a hypothesis can have; the model's if None.
-
-    Raises:
-        ValueError: the model draws, lengths do not fit the memory, copies or
-            max_length below 1, or max_length more than the model's.
+    See ``BaseCaptioner.init_state``.
     """
 
     @torch.no_grad()
@@ -289,24 +239,24 @@ class RecurrentState:
         self,
         model: RecurrentCaptioner,
         memory: Tensor,
-        memory_lengths: Lengths | None = None,
-        copies: int = 1,
-        max_length: int | None = None,
+        memory_lengths: Lengths | None,
+        num_beams: int,
+        max_length: int | None,
     ) -> None:
-        self.max_length = check_hypotheses(model, copies, max_length, model.max_length)
+        self.max_length = check_state(model.is_stochastic, num_beams, max_length, model.max_length)
         self.model, self.length = model, 0
         decoder, B = model.decoder, len(memory)
-        self._shape = B, copies
+        self._shape = B, num_beams
         self._local: Local | None = None
         lstm = decoder.lstm if isinstance(decoder, AttentiveLSTM) else decoder
         if isinstance(decoder, AttentiveLSTM):
             self._local = decoder.attention.project(memory, memory_lengths)
         self._rates = lstm.masks(1, 1).at(0)
-        first = model.begin(memory, memory_lengths)
-        self._image = first.repeat_interleave(copies, 0)
+        first = model.begin(memory, memory_lengths)  # (B, d_embedding)
+        self._image = first.repeat_interleave(num_beams, 0)  # (B K, d_embedding)
         self._last = torch.zeros_like(first)
         state = self._next(first, lstm.zero_state(B), first)
-        self._state = State(*(x.repeat_interleave(copies, 0) for x in state))
+        self._state = State(*(x.repeat_interleave(num_beams, 0) for x in state))  # (B K, .)
         self._last = self._image
 
     @torch.no_grad()
@@ -318,17 +268,16 @@ class RecurrentState:
             IndexError: a token id outside the vocabulary.
         """
         check_step(tokens, self._shape, self.length, self.max_length)
-        words = self.model.embedding(tokens.flatten())
+        words = self.model.embedding(tokens.flatten())  # (B K, d_embedding)
         self._state = self._next(words, self._state, self._image)
         self._last, self.length = words, self.length + 1
         return self.model.predict(self._state.h).unflatten(0, self._shape)
 
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Let hypothesis k of source b go on from its present hypothesis ``hypotheses[b, k]``."""
-        B, K = self._shape
-        rows = hypotheses + torch.arange(B, device=hypotheses.device)[:, None] * K
-        self._state = State(*(x.index_select(0, rows.flatten()) for x in self._state))
-        self._last = self._last.index_select(0, rows.flatten())
+    def reorder(self, beams: Tensor) -> None:
+        """Hypothesis k of source b becomes a continuation of its hypothesis ``beams[b, k]``."""
+        rows = flat_rows(beams)
+        self._state = State(*(x.index_select(0, rows) for x in self._state))
+        self._last = self._last.index_select(0, rows)
 
     def _next(self, x: Tensor, state: State, image: Tensor) -> State:
         decoder, reading = self.model.decoder, self.model.configuration.read_only
@@ -367,8 +316,6 @@ class SequenceClassifier(nn.Module):
 
     Args:
         input_size: the width of a step.
-        hidden_size: of the LSTM.
-        num_classes: how many classes.
         options: of the ``LSTM``.
 
     Raises:

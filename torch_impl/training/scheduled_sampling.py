@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_impl.common.padding import Lengths
 from torch_impl.decoding.search import inverse_cdf
@@ -19,20 +22,18 @@ def sampled_inputs(
     coins: Tensor,
     uniforms: Tensor,
 ) -> Tensor:
-    """The words that a decoder in training reads instead of the true ones.
+    """The words that the decoder reads in place of the true ones.
 
-    Each word after the first is, where its coin says so, one sampled from the model's distribution
-    at the step before, which has read the words so chosen. The model samples as it decodes, in
-    evaluation mode, and is left in the mode it was in. No gradient reaches a sampled word, so the
-    whole sequence can be read at once afterwards.
+    Each word after the first is, where its coin is True, sampled from the model's distribution at
+    the step before, which has read the words so chosen. The model samples in evaluation mode. No
+    gradient reaches a sampled word, so the whole sequence can be read at once afterwards.
 
     Args:
-        model: the captioner.
         tokens: (B, T), the true words, the start token first.
         memory: (B, L, d), of ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
-        coins: (B, T - 1) booleans, True where a word is to be sampled.
-        uniforms: (B, T - 1), draws of [0, 1) for the samples.
+        coins: (B, T - 1) booleans, True where a word is sampled.
+        uniforms: (B, T - 1) in [0, 1), for the samples.
 
     Returns:
         (B, T).
@@ -44,15 +45,23 @@ def sampled_inputs(
     for name, x in (("coins", coins), ("uniforms", uniforms)):
         if x.shape != (B, T - 1):
             raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {(B, T - 1)}")
-    was_training = model.training
-    model.eval()
-    try:
-        state = model.incremental(memory, memory_lengths, 1, T)
+    with _evaluating(model):
+        state = model.init_state(memory, memory_lengths, 1, T)
         read = [tokens[:, 0]]
         for t in range(1, T):
-            log_probs = state.step(read[-1][:, None]).squeeze(1)
-            sampled = inverse_cdf(log_probs, uniforms[:, t - 1])
+            log_probs = state.step(read[-1][:, None]).squeeze(1)  # (B, V)
+            sampled = inverse_cdf(log_probs, uniforms[:, t - 1])  # (B,)
             read.append(sampled.where(coins[:, t - 1], tokens[:, t]))
+    return torch.stack(read, 1)  # (B, T)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """The body in evaluation mode; then every submodule is back in the mode that it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
     finally:
-        model.train(was_training)
-    return torch.stack(read, 1)
+        for module, training in modes.items():
+            module.training = training

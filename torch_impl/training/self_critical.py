@@ -1,4 +1,7 @@
-"""A step of self-critical training, on the device from the sampled tokens to the loss."""
+"""Self-critical training: a reward for sampled captions (v1 14-15, v2 14).
+
+Everything from the sampled tokens to the loss stays on the device.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,19 @@ from torch import Tensor
 
 from torch_impl.cider import PAD
 from torch_impl.common.padding import Lengths
-from torch_impl.decoding.protocols import Model
-from torch_impl.decoding.search import (
-    Samples,
-    draw,
-    rescore,
-)
+from torch_impl.common.protocols import Model
+from torch_impl.decoding.search import Samples, sample, teacher_forced
 from torch_impl.models import AnyCaptioner
 from torch_impl.training import objectives
 from torch_impl.training.loop import Batches, Terms, Training
 from torch_impl.training.optimisation import Optimisation
 
 Reward = Callable[[Tensor, Tensor], Tensor]
-"""Captions (C, T), below 0 beyond their ends, and their images (C,), to (C,): a ``CiderD``."""
+"""Captions (C, T), below 0 beyond their ends, and image ids (C,), to rewards (C,): a ``CiderD``."""
 
 
 class SelfCritical(NamedTuple):
-    """What a step made."""
+    """The outputs of ``self_critical``."""
 
     loss: Tensor
     """A scalar, whose gradient is the estimator of v2 equation 14."""
@@ -53,30 +52,29 @@ def self_critical(
     training mode, as the papers' models were trained, both have dropout. Sampling has no gradient.
 
     Args:
-        model: the captioning model.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
-        images: (B,) what ``reward`` knows the images as.
+        images: (B,) ids by which ``reward`` knows the images.
         reward: of captions without the start token, their end token included: as run, the
             references of a ``CiderD`` have it too.
         num_samples: K, samples of each image.
-        max_length: the longest caption in tokens, start and end included.
+        max_length: in tokens, start and end included.
         baseline: of ``objectives.self_critical``.
-        generator: of ``decoding.draw``.
+        generator: of ``decoding.sample``.
 
     Raises:
-        ValueError: not one of ``images`` for each image; as ``decoding.draw``,
+        ValueError: not one of ``images`` for each image; as ``decoding.sample``,
             ``objectives.self_critical`` and ``reward`` do.
     """
     images = torch.as_tensor(images, device=features.device)
     if images.shape != features.shape[:1]:
         raise ValueError(f"images has shape {tuple(images.shape)}, expected ({len(features)},)")
     options = {"max_length": max_length, "num_samples": num_samples}
-    samples = draw(model, features, lengths, **options, generator=generator)
-    words = samples.tokens[..., 1:].masked_fill(~samples.mask, PAD)
-    rewards = reward(words.flatten(0, 1), images.repeat_interleave(num_samples))
-    rewards = rewards.view(words.shape[:2])
-    log_probs = rescore(model, features, lengths, samples.tokens)
+    samples = sample(model, features, lengths, **options, generator=generator)
+    words = samples.tokens[..., 1:].masked_fill(~samples.mask, PAD)  # (B, K, T - 1)
+    rewards = reward(words.flatten(0, 1), images.repeat_interleave(num_samples))  # (B K,)
+    rewards = rewards.view(words.shape[:2])  # (B, K)
+    log_probs = teacher_forced(model, features, lengths, samples.tokens)  # (B, K, T - 1)
     loss = objectives.self_critical(log_probs, samples.mask, rewards, baseline)
     return SelfCritical(loss, rewards, samples)
 
@@ -163,7 +161,7 @@ class SelfCriticalTraining(Training[Images]):
         return len(batch.features)
 
     def skip(self, images: int) -> None:
-        """As ``decoding.draw`` draws for them."""
+        """As ``decoding.sample`` draws for them."""
         shape = images, self.num_samples, self.max_length - 1
         torch.rand(shape, dtype=torch.float64, generator=self.draws)
 

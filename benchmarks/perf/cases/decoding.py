@@ -20,7 +20,7 @@ from benchmarks.perf.cases.case import (
 )
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import MODEL, captioner, features
-from torch_impl.decoding import protocols
+from torch_impl.common.protocols import DecoderState
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.graphs import GraphedBeamSearch
 from torch_impl.layers.kv_cache import TransformerState
@@ -49,16 +49,16 @@ class _Whole:
 class _Compiled(_Whole):
     """A captioner that reads a token at a time, by one compiled step for all lengths."""
 
-    draws = False
+    is_stochastic = False
 
     def __init__(self, model: Captioner) -> None:
         super().__init__(model)
         self.encode = torch.compile(model.encode, dynamic=False)
-        self._states = model.incremental
+        self._init_state = model.init_state
         self._step = torch.compile(TransformerState.step, dynamic=True)
 
-    def incremental(self, *arguments: Any) -> protocols.State:
-        state = self._states(*arguments)
+    def init_state(self, *arguments: Any) -> DecoderState:
+        state = self._init_state(*arguments)
         return _CompiledState(partial(self._step, state), state.reorder)
 
 
