@@ -459,7 +459,7 @@ def test_bad_settings_are_named(build: Any, message: str) -> None:
         ((2, 5, 4), {}, r"xs has shape \(2, 5, 4\), expected \(B, L, 3\)"),
         ((2, 0, 3), {}, r"xs has shape \(2, 0, 3\), expected at least 1 step"),
         ((2, 5, 3), {"lengths": [5, 6]}, r"lengths \[5, 6\] must lie between 0 and 5"),
-        ((2, 5, 3), {"read": torch.zeros(2, 5, 2)}, "nothing can be read without a read-only"),
+        ((2, 5, 3), {"read": torch.zeros(2, 5, 2)}, "has no read-only unit, expected no"),
     ],
 )
 def test_bad_input_is_named(shape: Any, options: Any, message: str) -> None:
@@ -469,7 +469,7 @@ def test_bad_input_is_named(shape: Any, options: Any, message: str) -> None:
 
 def test_other_bad_input_is_named() -> None:
     unit = LSTM(3, 2, read_only=True)
-    with pytest.raises(ValueError, match="a read-only unit needs what it reads"):
+    with pytest.raises(ValueError, match="has a read-only unit, expected its inputs"):
         unit(torch.zeros(2, 5, 3))
     with pytest.raises(ValueError, match=r"read has shape \(2, 4, 2\), expected \(2, 5, 2\)"):
         unit(torch.zeros(2, 5, 3), read=torch.zeros(2, 4, 2))

@@ -9,6 +9,7 @@ PARITY = "test_recurrent.py::test_a_padded_batch_is_each_sequence_through_the_or
 BY_HAND = "test_recurrent.py::test_the_loop_and_its_gradients_are_the_literal_form_s"
 LIBRARY = "test_recurrent.py::test_the_library_s_lstm_and_its_gradients_are_the_literal_form_s"
 ATTENTIVE = "test_recurrent_layers.py::test_the_attentive_lstm_is_the_oracle_s"
+INPLACE = "torch_impl.recurrent.inplace_cell"
 ATTENTIVE_LOOP = "torch_impl.recurrent.attentive_loop"
 ATTENTIVE_BY_HAND = (
     "test_recurrent_layers.py::test_the_attentive_loop_is_its_steps_with_whatever_regularises"
@@ -55,7 +56,7 @@ RECURRENT = (
     Fault(
         "zoneout the other way round",
         "the rate is that of the new value, not of the old one",
-        f"{CELL}:_keep",
+        f"{CELL}:_zoneout",
         "z * old + (1 - z) * new",
         "z * new + (1 - z) * old",
         PARITY,
@@ -63,9 +64,9 @@ RECURRENT = (
     Fault(
         "hidden state of the kept cell",
         "the hidden state is made of the memory cell after zoneout",
-        f"{LOOP}:cell_forward",
-        "torch.tanh(c_t, out=m)",
-        "torch.tanh(c_t if z_c is None else c_t.lerp(c, z_c.expand_as(c)), out=m)",
+        f"{INPLACE}:cell_forward",
+        "torch.tanh(new_c, out=m)",
+        "torch.tanh(new_c if z_c is None else new_c.lerp(c, z_c.expand_as(c)), out=m)",
         PARITY,
     ),
     Fault(
@@ -87,16 +88,16 @@ RECURRENT = (
     Fault(
         "gradient through a dropped update",
         "the gradient reaches the gates of an update that recurrent dropout hid",
-        f"{LOOP}:cell_backward",
-        "by_product = dc if update is None else dc * update",
-        "by_product = dc",
+        f"{INPLACE}:cell_backward",
+        "d_product = dc if update is None else dc * update",
+        "d_product = dc",
         BY_HAND,
     ),
     Fault(
         "padded steps taken",
         "the memory cell goes on through padding",
         "torch_impl.recurrent.lstm:LSTM.forward",
-        "z_c=_or(masks.z_c, padding, steps)",
+        "z_c=_held(masks.z_c, padding, steps)",
         "z_c=masks.z_c",
         PARITY,
     ),
@@ -128,8 +129,8 @@ RECURRENT = (
         "the cell's gradient without zoneout's share",
         "what zoneout keeps of the memory cell passes no gradient on",
         f"{LOOP}:backward",
-        "dc += past_c",
-        "dc += 0 * past_c",
+        "dc += zoned_c",
+        "dc += 0 * zoned_c",
         BY_HAND,
     ),
     Fault(

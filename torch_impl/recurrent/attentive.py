@@ -21,15 +21,15 @@ from torch_impl.recurrent.lstm import LSTM
 
 
 class Local(NamedTuple):
-    """The local information vectors as attention reads them, projected once for all steps."""
+    """The local information vectors, projected once for all steps."""
 
     memory: Tensor
     """(B, L, d_s), zero in padding."""
     keys: Tensor
     """(B, L, d_a), W_s s_i + b."""
     visible: Tensor | None
-    """(B, L), True for the rows that are attended to; all if None. A softmax over nothing would be
-    NaN: without valid rows all are, which are zero then."""
+    """(B, L), True for valid rows; all if None. Without valid rows all are True, as a softmax over
+    none would be NaN; they are zero."""
 
 
 class SoftAttention(nn.Module):
@@ -53,7 +53,7 @@ class SoftAttention(nn.Module):
         self.score = nn.Linear(d_attention, 1, bias=False)
 
     def project(self, memory: Tensor, lengths: Lengths | None = None) -> Local:
-        """What does not depend on the step, of a memory (B, L, d_s).
+        """The parts of a memory (B, L, d_s) that all steps share.
 
         Raises:
             ValueError: the memory is not (B, L, d_s) or lengths do not fit it.
@@ -66,8 +66,8 @@ class SoftAttention(nn.Module):
 
     def forward(self, h: Tensor, local: Local) -> Tensor:
         """The contexts (B, K, d_s) of K states (B, K, d) of each sequence; zeros without rows."""
-        hidden = (local.keys[:, None] + self.query(h)[:, :, None]).tanh()
-        scores = self.score(hidden).squeeze(-1)
+        hidden = (local.keys[:, None] + self.query(h)[:, :, None]).tanh()  # (B, K, L, d_a)
+        scores = self.score(hidden).squeeze(-1)  # (B, K, L)
         if local.visible is not None:
             scores = scores.masked_fill(~local.visible[:, None], -torch.inf)
         return scores.softmax(-1) @ local.memory
@@ -105,10 +105,7 @@ class AttentiveLSTM(nn.Module):
         self.attention = SoftAttention(d_memory, hidden_size, d_attention or hidden_size)
 
     def step(self, x: Tensor, state: State, local: Local, masks: Masks | None = None) -> State:
-        """One step of x (B, d_x), from the state before it and the projected memory.
-
-        There may be K states to each sequence of the memory: x (B K, d_x), state (B K, d).
-        """
+        """The state after x (B K, d_x), for K states (B K, d) of each of B sequences."""
         B = len(local.memory)
         z = self.attention(state.h.unflatten(0, (B, len(x) // max(B, 1))), local)
         return self.lstm.step(torch.cat([x, z.flatten(0, 1)], -1), state, masks=masks)
@@ -121,22 +118,21 @@ class AttentiveLSTM(nn.Module):
         state: State | None = None,
         masks: Masks | None = None,
     ) -> tuple[Tensor, State]:
-        """The whole sequence: by ``lstm.implementation`` a loop of steps under autograd, as
-        "literal" and while it is compiled, or else `attentive_loop`.
+        """The whole sequence: `step` by `step` if literal or compiled, else `attentive_loop`.
 
         Args:
             xs: (B, T, d_x), T >= 1.
             memory: (B, L, d_s).
             memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
             state: before the first step; zeros if None.
-            masks: (T, B, d) each; drawn if None.
+            masks: (T, B, d) each; those of ``lstm.masks`` if None.
 
         Returns:
             h of every step (B, T, d) and the last state.
 
         Raises:
-            ValueError: xs are not (B, T, d_x) or without steps; a memory that does not fit; an
-                implementation that cannot.
+            ValueError: xs are not (B, T, d_x) or without steps; a memory that does not fit; the
+                implementation is "library".
         """
         check_tokens(xs, self.input_size, "xs")
         B, T, _ = xs.shape
@@ -155,15 +151,15 @@ class AttentiveLSTM(nn.Module):
         with torch.autocast(xs.device.type, enabled=False):
             dtype, attention = lstm.weight_h.dtype, self.attention
             local = attention.project(memory.to(dtype), memory_lengths)
-            of_x, of_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
+            W_x, W_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
             states, state = attentive_loop(
-                F.linear(steps.to(dtype), of_x, lstm.bias),
+                F.linear(steps.to(dtype), W_x, lstm.bias),
                 local.memory,
                 local.keys,
                 local.visible,
                 attention.query.weight,
                 attention.score.weight[0],
-                of_z,
+                W_z,
                 lstm.weight_h,
                 state,
                 masks,

@@ -1,4 +1,4 @@
-"""The attentive LSTM along a sequence as one operator, its backward written by hand.
+"""The attentive LSTM over a sequence: a sequential loop with a custom backward.
 
 As `lstm_loop`: the loop computes only what the next step needs, and the gradients of weights and
 memory are one product each for all steps. Saved for backward are the attention weights and the
@@ -15,11 +15,11 @@ from torch.autograd.function import once_differentiable
 
 from torch_impl.common.precision import without_autocast
 from torch_impl.recurrent.cell import Masks, State
-from torch_impl.recurrent.loop import (
-    Beside,
+from torch_impl.recurrent.inplace_cell import (
+    StepInputs,
     cell_backward,
     cell_forward,
-    views,
+    gate_views,
 )
 
 
@@ -39,21 +39,20 @@ def attentive_loop(
     """The states h of all steps (T, B, d), and the last (ARNet 3, 4).
 
     Args:
-        inputs: (T, B, 4 d), what x gives to the gates, the bias included.
+        inputs: (T, B, 4 d), W x + b of the gates.
         memory: (B, L, d_s).
         keys: (B, L, d_a), W_s s_i + b.
-        mask: (B, L), True for the rows that are attended to, one of each sequence at least; all if
-            None.
+        mask: (B, L), True for valid rows, at least one of each sequence; all if None.
         W_query: W_h of the score, (d_a, d).
         w_score: w of the score, (d_a,).
-        weight_z: (4 d, d_s), what the context gives to the gates.
+        weight_z: (4 d, d_s), of the context.
         weight_h: (4 d, d).
         state: before the first step.
         masks: (T, B, d) each.
         squash: see `cell`.
     """
-    given = memory, keys, mask, W_query, w_score, weight_z, weight_h, *state
-    hs, c = _AttentiveLoop.apply(inputs, *given, *masks, squash)
+    operands = memory, keys, mask, W_query, w_score, weight_z, weight_h, *state
+    hs, c = _AttentiveLoop.apply(inputs, *operands, *masks, squash)
     return hs, State(hs[-1], c)
 
 
@@ -80,15 +79,15 @@ class _AttentiveLoop(torch.autograd.Function):
         squash: bool,
     ) -> tuple[Tensor, Tensor]:
         (T, B, _), (_, L, d_s) = inputs.shape, memory.shape
-        gates, beside = inputs.clone(), Beside(None, z_c, z_h, update)
+        gates, extra = inputs.clone(), StepInputs(None, z_c, z_h, update)
         hs, cs = inputs.new_empty(T, *h_0.shape), inputs.new_empty(T, *c_0.shape)
         ms = inputs.new_empty(T, *c_0.shape) if squash or z_c is not None else cs
         queries = inputs.new_empty(T, B, keys.shape[-1])
         weights, contexts = inputs.new_empty(T, B, L), inputs.new_empty(T, B, d_s)
-        by_step, hidden, h, c = views(gates, h_0.shape[-1]), torch.empty_like(keys), h_0, c_0
+        views, hidden, h, c = gate_views(gates, h_0.shape[-1]), torch.empty_like(keys), h_0, c_0
         for t in range(T):
-            torch.mm(h, W_query.mT, out=queries[t])
-            torch.add(keys, queries[t][:, None], out=hidden).tanh_()
+            torch.mm(h, W_query.mT, out=queries[t])  # (B, d_a)
+            torch.add(keys, queries[t][:, None], out=hidden).tanh_()  # (B, L, d_a)
             scores = (hidden.flatten(0, 1) @ w_score[:, None]).view(B, L)
             if mask is not None:
                 scores.masked_fill_(~mask, -torch.inf)
@@ -96,12 +95,12 @@ class _AttentiveLoop(torch.autograd.Function):
             torch.bmm(weights[t][:, None], memory, out=contexts[t][:, None])
             h_in = h if recurrent is None else h * recurrent[t]
             gates[t].addmm_(contexts[t], weight_z.mT).addmm_(h_in, weight_h.mT)
-            at_gates, at_t = [of[t] for of in by_step], beside.at(t)
-            cell_forward(at_gates, h, c, hs[t], cs[t], ms[t], at_t, squash)
+            of_step = [view[t] for view in views]
+            cell_forward(of_step, h, c, hs[t], cs[t], ms[t], extra.at(t), squash)
             h, c = hs[t], cs[t]
-        saved = memory, keys, W_query, w_score, weight_z, weight_h, h_0, c_0
-        kept = gates, hs, cs, ms, queries, weights, contexts
-        ctx.save_for_backward(*saved, z_c, z_h, recurrent, update, *kept)
+        operands = memory, keys, W_query, w_score, weight_z, weight_h, h_0, c_0
+        computed = gates, hs, cs, ms, queries, weights, contexts
+        ctx.save_for_backward(*operands, z_c, z_h, recurrent, update, *computed)
         ctx.squash = squash
         ctx.set_materialize_grads(False)
         return hs, c.clone()
@@ -112,45 +111,45 @@ class _AttentiveLoop(torch.autograd.Function):
     def backward(ctx: Any, dhs: Tensor | None, dc: Tensor | None) -> tuple[Tensor | None, ...]:
         memory, keys, W_query, w_score, weight_z, weight_h, h_0, c_0, *rest = ctx.saved_tensors
         z_c, z_h, recurrent, update, gates, hs, cs, ms, queries, weights, contexts = rest
-        beside, T = Beside(None, z_c, z_h, update), len(hs)
+        extra, T = StepInputs(None, z_c, z_h, update), len(hs)
         dgates, dcontexts = torch.empty_like(gates), torch.empty_like(contexts)
         dqueries, dkeys, dw = map(torch.zeros_like, (queries, keys, w_score[:, None]))
         dh = torch.zeros_like(h_0) if dhs is None else dhs[-1].clone()
         dc = torch.zeros_like(c_0) if dc is None else dc.clone()
         dm, hidden, squares = map(torch.empty_like, (h_0, keys, keys[:, :1]))
         of_keys = torch.zeros_like(weights[0])
-        by_step, d_by_step = views(gates, h_0.shape[-1]), views(dgates, h_0.shape[-1])
+        views, dviews = (gate_views(x, h_0.shape[-1]) for x in (gates, dgates))
         for t in reversed(range(T)):
-            past_h, past_c = cell_backward(
-                [of[t] for of in by_step],
-                [of[t] for of in d_by_step],
+            zoned_h, zoned_c = cell_backward(
+                [view[t] for view in views],
+                [view[t] for view in dviews],
                 dh,
                 dc,
                 cs[t - 1] if t else c_0,
                 ms[t],
                 dm,
                 None,
-                beside.at(t),
+                extra.at(t),
                 ctx.squash,
             )
             torch.mm(dgates[t], weight_h, out=dh)
             if recurrent is not None:
                 dh *= recurrent[t]
             torch.mm(dgates[t], weight_z, out=dcontexts[t])
-            dweights = (memory @ dcontexts[t][..., None]).squeeze(-1).mul_(weights[t])
+            dweights = (memory @ dcontexts[t][..., None]).squeeze(-1).mul_(weights[t])  # (B, L)
             dscores = dweights.addcmul_(weights[t], dweights.sum(-1, keepdim=True), value=-1)
             torch.add(keys, queries[t][:, None], out=hidden).tanh_()
             dw.addmm_(hidden.flatten(0, 1).mT, dscores.view(-1, 1))
-            # through tanh, by 1 - tanh^2, less the factor w
+            # through tanh, 1 - tanh^2; the factor w and the 1 come after the loop
             dkeys.addcmul_(dscores[..., None], hidden.square_(), value=-1)
             torch.bmm(dscores[:, None], hidden, out=squares)
             torch.sub(dscores.sum(-1, keepdim=True), squares[:, 0], out=dqueries[t]).mul_(w_score)
             dh.addmm_(dqueries[t], W_query)
             of_keys += dscores
-            if past_h is not None:
-                dh += past_h
-            if past_c is not None:
-                dc += past_c
+            if zoned_h is not None:
+                dh += zoned_h
+            if zoned_c is not None:
+                dc += zoned_c
             if dhs is not None and t:
                 dh += dhs[t - 1]
         dkeys.add_(of_keys[..., None]).mul_(w_score)
@@ -160,6 +159,6 @@ class _AttentiveLoop(torch.autograd.Function):
             dy.flatten(0, 1).mT @ x.flatten(0, 1)
             for dy, x in ((dqueries, before), (dgates, contexts), (dgates, h_in))
         )
-        dmemory = weights.permute(1, 2, 0) @ dcontexts.transpose(0, 1)
+        dmemory = weights.permute(1, 2, 0) @ dcontexts.transpose(0, 1)  # (B, L, d_s)
         of_weights = dW_query, dw[:, 0], dweight_z, dweight_h
         return dgates, dmemory, dkeys, None, *of_weights, dh, dc, *[None] * 5

@@ -19,7 +19,7 @@ from torch_impl.recurrent import LSTM
 class AutoReconstructor(nn.Module):
     """An LSTM that reads the decoder's h_t and reconstructs h_{t-1} (ARNet 5-7).
 
-    No part of the decoder: it is trained beside it, and decoding knows nothing of it.
+    It is trained jointly with the decoder; decoding does not use it.
 
     Args:
         hidden_size: of the decoder's states.
@@ -54,9 +54,9 @@ class AutoReconstructor(nn.Module):
         mask = padding_mask(lengths, hs)
         hs = zero_padding(hs, mask)
         primes, _ = self.lstm(hs, lengths=mask)
-        # one after the other in memory as the LSTM left them
+        # time first, as the LSTM left them in memory
         present, past = primes.transpose(0, 1)[1:], hs.transpose(0, 1)[:-1]
-        errors = (past - self.fc(present)).square().sum(-1).T
+        errors = (past - self.fc(present)).square().sum(-1).T  # (B, T - 1)
         return errors if mask is None else errors.where(mask[:, 1:], 0)
 
 
@@ -109,7 +109,7 @@ def point_wise_distance(U: Tensor, V: Tensor) -> Tensor:
 
 
 class Decoder(Protocol):
-    """A captioner whose hidden states can be looked at."""
+    """A captioner with access to its hidden states."""
 
     pad_id: int
 
@@ -133,21 +133,21 @@ def last_states(
 ) -> Tensor:
     """The hidden state that emits a caption's last token: (B, d).
 
-    Given the true captions this is training mode, given the model's own it is inference; the last
-    token is the end token, or whatever ``max_length`` left last. Two decoders that take turns have
-    two last states, each that emits its side's last token: they stand side by side.
+    On true captions this is the paper's training mode, on the model's own its inference mode. The
+    last token is the end token, or the last within ``max_length``. Two decoders in turn have two
+    last states, each that emits its side's last token, concatenated.
 
     Args:
         model: the captioner, in the mode it is in.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
         tokens: (B, T), one caption of each image, the start token first; of more sides than one in
-            the order in which they are generated, the pad token where a side is through.
+            the order in which they are generated, the pad token where a side has ended.
         sizes: (B,) tokens of each caption, start and end included.
         sides: P, the decoders that take turns.
 
     Returns:
-        (B, P d), the sides in the order of their turns.
+        (B, P d), the sides in turn.
 
     Raises:
         ValueError: a caption of less than P + 1 tokens or more than T, a side that has none, or

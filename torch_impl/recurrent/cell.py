@@ -1,4 +1,4 @@
-"""One step of an LSTM with everything that may be in it, in the papers' order of operations."""
+"""One step of an LSTM with all of its options, in the papers' order of operations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 READINGS = ("image", "previous_input")
 DROPPED = ("state", "update")
-"""What recurrent dropout falls on: h_{t-1} as the gates read it, or g_t."""
+"""What recurrent dropout is applied to: h_{t-1} in the gates, or g_t."""
 
 
 class State(NamedTuple):
-    """What a cell carries from step to step."""
+    """The recurrent state."""
 
     h: Tensor
     """(B, d), the hidden state; the read-only LSTM's output m."""
@@ -23,19 +23,19 @@ class State(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """What regularises a cell: of one step, (B, d), or of all, (T, B, d); None where nothing does.
+    """Zoneout and recurrent dropout: of one step, (B, d), or of all, (T, B, d); None without them.
 
-    A last axis of length 1 stands for all units.
+    A last axis of length 1 is broadcast over the units.
     """
 
     z_c: Tensor | None = None
-    """How much of its previous value the memory cell keeps: 0 or 1 in training, the rate else."""
+    """The share of c_{t-1} in c_t: 0 or 1 in training, the rate in evaluation."""
     z_h: Tensor | None = None
-    """The same of the hidden state."""
+    """Likewise of h_{t-1} in h_t."""
     recurrent: Tensor | None = None
-    """Factors on h_{t-1} where the gates read it: 0, or one over the probability to be kept."""
+    """Factors on h_{t-1} in the gates: 0 or 1 / (1 - p)."""
     update: Tensor | None = None
-    """The same on g_t."""
+    """Likewise on g_t."""
 
     def at(self, t: int) -> Masks:
         """Those of step ``t``."""
@@ -53,18 +53,19 @@ def cell(
     masks: Masks = NO_MASKS,
     squash: bool = True,
 ) -> State:
-    """One step (ARNet 2; read-only 6-10, 16, 17) with zoneout and recurrent dropout in it.
+    """One step (ARNet 2; read-only 6-10, 16, 17) with zoneout and recurrent dropout.
 
     Args:
-        inputs: (B, G d), what x_t gives to the gates, in the order i, f, o, r if there, g.
+        inputs: (B, G d), W_x x_t + b of the gates i, f, o, r if any, g.
         state: h_{t-1} and c_{t-1}.
-        weight_h: (G d, d), what h_{t-1} gives to the gates.
-        read: (B, d), what the read-only unit reads; without one there is no r and G is 4.
+        weight_h: (G d, d), W_h of the gates.
+        read: (B, d), the input of the read-only unit; if None there is no r and G is 4.
         masks: of this step.
         squash: h_t = o * tanh(c_t), or o * c_t as read-only 10 has it.
     """
     h, c = state
-    gates = inputs + F.linear(h if masks.recurrent is None else h * masks.recurrent, weight_h)
+    h_in = h if masks.recurrent is None else h * masks.recurrent
+    gates = inputs + F.linear(h_in, weight_h)  # (B, G d)
     *sigmoids, g = gates.chunk(4 if read is None else 5, -1)
     i, f, o, *r = (gate.sigmoid() for gate in sigmoids)
     g = g.tanh() if masks.update is None else g.tanh() * masks.update
@@ -72,10 +73,10 @@ def cell(
     if read is not None:
         c_t = c_t + r[0] * read
     h_t = o * (c_t.tanh() if squash else c_t)
-    return State(_keep(h_t, h, masks.z_h), _keep(c_t, c, masks.z_c))
+    return State(_zoneout(h_t, h, masks.z_h), _zoneout(c_t, c, masks.z_c))
 
 
-def _keep(new: Tensor, old: Tensor, z: Tensor | None) -> Tensor:
+def _zoneout(new: Tensor, old: Tensor, z: Tensor | None) -> Tensor:
     return new if z is None else z * old + (1 - z) * new
 
 
@@ -89,22 +90,20 @@ def unroll(
     masks: Masks,
     squash: bool,
 ) -> tuple[Tensor, State]:
-    """``cell`` along xs (T, B, d_x): the states h, (T, B, d), and the last (ARNet 1)."""
+    """`cell` over xs (T, B, d_x): the states h, (T, B, d), and the last (ARNet 1)."""
     hs = []
     for t, x in enumerate(xs):
-        inputs = F.linear(x, weight_x, bias)
-        state = cell(
-            inputs, state, weight_h, None if read is None else read[t], masks.at(t), squash
-        )
+        inputs, read_t = F.linear(x, weight_x, bias), None if read is None else read[t]
+        state = cell(inputs, state, weight_h, read_t, masks.at(t), squash)
         hs.append(state.h)
     return torch.stack(hs), state
 
 
 def read_only_inputs(xs: Tensor, reading: str) -> Tensor:
-    """What the read-only unit reads beside each of the inputs (B, T, d): of the same shape.
+    """The read-only unit's inputs, (B, T, d), for the LSTM's inputs (B, T, d).
 
-    "image" is x_{-1}, the first of them, at every step; "previous_input" is x_{t-1} as eq. 17 is
-    printed, and zeros at the image's step, which has none before it.
+    "image" is x_{-1}, the first input, at every step; "previous_input" is x_{t-1} as eq. 17 is
+    printed, zeros at the first step.
 
     Raises:
         ValueError: an unknown reading.

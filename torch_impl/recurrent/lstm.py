@@ -30,29 +30,30 @@ IMPLEMENTATIONS = ("auto", "literal", "scan", "library")
 
 
 class LSTM(nn.Module):
-    """An LSTM (ARNet 1, 2) and what the papers change in it.
+    """An LSTM (ARNet 1, 2) with the papers' options.
 
-    The rows of ``weight_x`` (G d, d_x), ``weight_h`` (G d, d) and ``bias`` (G d) are the gates', in
-    the order i, f, o, r with a read-only unit, g; all start uniform within 1 / sqrt(d).
+    The rows of ``weight_x`` (G d, d_x), ``weight_h`` (G d, d) and ``bias`` (G d) are those of the
+    gates i, f, o, r with a read-only unit, g; all are initialised uniformly within 1 / sqrt(d).
 
     Args:
         input_size: d_x.
         hidden_size: d.
         bias: whether the gates have one.
         zoneout: the probabilities that a unit of the memory cell and of the hidden state keeps its
-            previous value (Krueger et al., 2017); in evaluation the mixture of both.
-        recurrent_dropout: the probability that a unit of h_{t-1} is not read by the gates.
-        recurrent_dropout_of: "state", that is; or "update", units of g_t (Semeniuta et al., 2016).
-        read_only: a fifth gate lets what is read pass into the memory cell (read-only 16, 17).
+            previous value (Krueger et al., 2017); their expectation in evaluation.
+        recurrent_dropout: of ``recurrent_dropout_of``: "state", units of h_{t-1} in the gates; or
+            "update", units of g_t (Semeniuta et al., 2016).
+        recurrent_dropout_of: see there.
+        read_only: a fifth gate r, of the read-only unit (read-only 16, 17).
         squash: whether h_t = o * tanh(c_t), or o * c_t (read-only 10).
-        implementation: "literal", a loop of steps; "scan", the same with its backward written by
-            hand; "library", PyTorch's LSTM, cuDNN's on a GPU, which knows neither masks that are
-            not lengths nor what the papers change; "auto", the library's where it can, else the
-            scan. May be set later.
+        implementation: "literal", a sequential loop under autograd; "scan", one with a custom
+            backward; "library", PyTorch's LSTM, cuDNN's on a GPU, for right-padded batches and
+            without these options; "auto", the library's where it can, else "scan". May be set
+            later.
 
     Raises:
-        ValueError: a size below 1, a probability out of range, dropout of something unknown, an
-            unknown implementation, or "library" with what it does not compute.
+        ValueError: a size below 1, a probability out of range, an unknown
+            ``recurrent_dropout_of`` or implementation, or "library" with an option.
     """
 
     def __init__(
@@ -94,12 +95,12 @@ class LSTM(nn.Module):
         self._choose(None, self.masks(1, 1))
 
     def zero_state(self, batch: int) -> State:
-        """h and c (B, d) of zeros, from which a network starts where nothing else is said."""
+        """h and c of zeros, (B, d)."""
         zeros = self.weight_h.new_zeros(batch, self.hidden_size)
         return State(zeros, zeros)
 
     def masks(self, steps: int, batch: int) -> Masks:
-        """What regularises so many steps, (T, B, d): drawn in training, the rates in evaluation."""
+        """The masks of all steps, (T, B, d): random in training, the rates in evaluation."""
         shape = steps, batch, self.hidden_size
         weight = self.weight_h
 
@@ -121,12 +122,12 @@ class LSTM(nn.Module):
     def step(
         self, x: Tensor, state: State, read: Tensor | None = None, masks: Masks | None = None
     ) -> State:
-        """One step: x (B, d_x) and the state before it to the state after it.
+        """The state after x (B, d_x).
 
         Args:
             x: the input.
             state: (B, d) each.
-            read: (B, d), what the read-only unit reads.
+            read: (B, d), the read-only unit's input.
             masks: of this step; ``self.masks(1, B)`` if None.
         """
         masks = self.masks(1, len(x)).at(0) if masks is None else masks
@@ -142,22 +143,22 @@ class LSTM(nn.Module):
         read: Tensor | None = None,
         masks: Masks | None = None,
     ) -> tuple[Tensor, State]:
-        """The whole sequence (ARNet 1): a padded step leaves the state as it is.
+        """The whole sequence (ARNet 1); a padded step does not change the state.
 
         Args:
             xs: (B, T, d_x), T >= 1.
             state: before the first step; zeros if None.
-            lengths: (B,) steps of each, or (B, T) True where there is one; all if None.
-            read: (B, T, d), what the read-only unit reads at each step.
+            lengths: (B,) steps of each, or (B, T) True for valid steps; all if None.
+            read: (B, T, d), the read-only unit's inputs.
             masks: (T, B, d) each; ``self.masks(T, B)`` if None.
 
         Returns:
             h of every step (B, T, d), zero in padding, and the last state of each.
 
         Raises:
-            ValueError: xs are not (B, T, d_x) or have no steps, lengths do not fit them, what is
-                read is not (B, T, d) or is there without a read-only unit, or the other way round;
-                an implementation that cannot.
+            ValueError: xs are not (B, T, d_x) or have no steps, lengths do not fit them, ``read``
+                is not (B, T, d) or not given exactly with a read-only unit, an implementation that
+                cannot.
         """
         check_tokens(xs, self.input_size, "xs")
         B, T, _ = xs.shape
@@ -175,7 +176,7 @@ class LSTM(nn.Module):
         if mask is not None:
             padding = ~mask.T[..., None]
             masks = masks._replace(
-                z_c=_or(masks.z_c, padding, steps), z_h=_or(masks.z_h, padding, steps)
+                z_c=_held(masks.z_c, padding, steps), z_h=_held(masks.z_h, padding, steps)
             )
         weights = self.weight_x, self.weight_h, self.bias
         read = None if read is None else zero_padding(read, mask).transpose(0, 1)
@@ -184,23 +185,23 @@ class LSTM(nn.Module):
         else:
             tensors = [steps, *weights, *state, read, *masks]
             graded = any(x is not None and x.requires_grad for x in tensors)
-            back = torch.is_grad_enabled() and graded
-            hs, c, *_ = lstm_loop(steps, *weights, *state, read, *masks, self.squash, back)
+            save = torch.is_grad_enabled() and graded
+            hs, c, *_ = lstm_loop(steps, *weights, *state, read, *masks, self.squash, save)
             state = State(hs[-1], c)
         return zero_padding(hs.transpose(0, 1), mask), state
 
     def _check_read(self, read: Tensor | None, shape: tuple[int, ...]) -> None:
         if (read is None) == self.read_only:
             raise ValueError(
-                "a read-only unit needs what it reads"
+                "the LSTM has a read-only unit, expected its inputs `read`"
                 if self.read_only
-                else "nothing can be read without a read-only unit"
+                else "the LSTM has no read-only unit, expected no `read`"
             )
         if read is not None and read.shape != shape:
             raise ValueError(f"read has shape {tuple(read.shape)}, expected {shape}")
 
     def _choose(self, mask: Tensor | None, masks: Masks) -> str:
-        """The implementation that a call with this padding and these masks gets."""
+        """The implementation for this padding and these masks."""
         if self.implementation not in IMPLEMENTATIONS:
             raise ValueError(
                 f"implementation is {self.implementation!r}, "
@@ -211,20 +212,22 @@ class LSTM(nn.Module):
         masked = any(x is not None for x in masks)
         changed = masked or self.read_only or not self.squash
         if self.implementation == "auto":
-            # the library's cannot be compiled, nor packed where a mask cannot be looked into
+            # the library's cannot be compiled, nor packed where a mask's values cannot be checked
             packable = mask is None or (can_check_values() and _is_prefix(mask))
             # under autocast on a CPU it needs 16-bit instructions that not every CPU has
             autocast = self.weight_h.device.type == "cpu" and torch.is_autocast_enabled("cpu")
             possible = packable and not (changed or autocast or torch.compiler.is_compiling())
             return "library" if possible else "scan"
         if changed:
-            raise ValueError("the library's LSTM has no zoneout, dropout, read-only unit or m = oc")
+            raise ValueError(
+                "the library's LSTM has no zoneout, recurrent dropout, read-only unit or m = o c"
+            )
         if mask is not None and not _is_prefix(mask):
             raise ValueError("the library's LSTM pads at the end only, expected lengths")
         return "library"
 
     def _library(self, xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
-        """``forward`` of xs (T, B, d_x) by PyTorch's, whose gates are in the order i, f, g, o."""
+        """``forward`` of xs (T, B, d_x) by PyTorch's LSTM, whose gates are i, f, g, o."""
         ordered = []
         for weight in (self.weight_x, self.weight_h, self.bias):
             if weight is not None:
@@ -234,10 +237,10 @@ class LSTM(nn.Module):
             ordered.append(torch.zeros_like(self.bias))
         before = [x.unsqueeze(0).contiguous() for x in state]
         options = self.bias is not None, 1, 0.0, self.training, False
-        if mask is None or not len(mask):  # nothing cannot be packed
+        if mask is None or not len(mask):  # an empty batch cannot be packed
             hs, h, c = torch.lstm(xs, before, ordered, *options, False)
             return hs, State(h[0], c[0])
-        # PyTorch knows no sequence without steps: it takes one, and is not listened to
+        # an empty sequence cannot be packed either: it takes one step, which is discarded
         lengths = mask.sum(1)
         packed = pack_padded_sequence(xs, lengths.clamp(min=1).cpu(), enforce_sorted=False)
         order = packed.sorted_indices
@@ -246,15 +249,15 @@ class LSTM(nn.Module):
         data, h, c = torch.lstm(packed.data, packed.batch_sizes, before, ordered, *options)
         hs, _ = pad_packed_sequence(packed._replace(data=data), total_length=len(xs))
         after = (x[0].index_select(0, packed.unsorted_indices) for x in (h, c))
-        listened = (lengths > 0)[:, None]
-        h, c = (new.where(listened, old) for new, old in zip(after, state, strict=True))
+        nonempty = (lengths > 0)[:, None]
+        h, c = (new.where(nonempty, old) for new, old in zip(after, state, strict=True))
         return zero_padding(hs, mask.T), State(h, c)
 
 
 class BidirectionalLSTM(nn.Module):
-    """One LSTM from the first step to the last, another back, their states side by side.
+    """One LSTM forwards, one backwards, their states concatenated: ``hidden_size`` units each.
 
-    Keywords are those of ``LSTM``; of each direction there are ``hidden_size`` units.
+    Keywords are those of ``LSTM``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, **options: Any) -> None:
@@ -263,16 +266,15 @@ class BidirectionalLSTM(nn.Module):
         self.backwards = LSTM(input_size, hidden_size, **options)
 
     def forward(self, xs: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, State]:
-        """xs (B, T, d_x) to h of every step (B, T, 2 d), zero in padding, and the final states.
+        """xs (B, T, d_x) to h of every step (B, T, 2 d), zero in padding, and the last state.
 
-        The final state (B, 2 d) is that after the last step beside that, backwards, after the
-        first.
+        The last state (B, 2 d) is that of both directions, after the last and the first step.
 
         Raises:
             ValueError: as ``LSTM.forward``.
         """
         mask = padding_mask(lengths, xs)
-        # backwards, padding comes first, and leaves the zeros that all begin with as they are
+        # backwards, padding comes first and leaves the zero state unchanged
         flipped = None if mask is None else mask.flip(1)
         ahead, last = self.forwards(xs, lengths=mask)
         back, first = self.backwards(xs.flip(1), lengths=flipped)
@@ -280,11 +282,11 @@ class BidirectionalLSTM(nn.Module):
         return torch.cat([ahead, back.flip(1)], -1), state
 
 
-def _or(z: Tensor | None, padding: Tensor, like: Tensor) -> Tensor:
-    """What a unit keeps of its previous value when it keeps all of it in padding (T, B, 1)."""
+def _held(z: Tensor | None, padding: Tensor, like: Tensor) -> Tensor:
+    """Zoneout's shares ``z`` with 1 in padding (T, B, 1), where the state is held."""
     return padding.to(like.dtype) if z is None else z.masked_fill(padding, 1)
 
 
 def _is_prefix(mask: Tensor) -> bool:
-    """Whether what is valid (B, T) stands before all padding."""
+    """Whether the mask (B, T) is of right-padded sequences."""
     return not bool((~mask[:, :-1] & mask[:, 1:]).any())

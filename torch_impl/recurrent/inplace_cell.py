@@ -1,0 +1,121 @@
+"""One step of the LSTM from its gates on, in place, forward and backward.
+
+The loops with a custom backward are made of these; `cell` is the same step under autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class StepInputs(NamedTuple):
+    """What a step takes beside its gates, see `cell`: of one step, or (T, ., .) of all."""
+
+    read: Tensor | None
+    z_c: Tensor | None
+    z_h: Tensor | None
+    update: Tensor | None
+
+    def at(self, t: int) -> StepInputs:
+        """Those of step ``t``."""
+        return StepInputs(*(None if x is None else x[t] for x in self))
+
+
+def gate_views(gates: Tensor, d: int) -> tuple[Sequence[Tensor], ...]:
+    """Of gates (t, B, G d), step by step: all sigmoids side by side; i, f, o, r if any; g."""
+    sigmoids, g = gates[..., :-d], gates[..., -d:]  # (t, B, (G - 1) d), (t, B, d)
+    i, f, o, *r = sigmoids.split(d, -1)
+    return tuple(x.unbind(0) for x in (sigmoids, i, f, o, r[0] if r else o, g))
+
+
+def cell_forward(
+    gates: Sequence[Tensor],
+    h: Tensor,
+    c: Tensor,
+    h_t: Tensor,
+    c_t: Tensor,
+    m: Tensor,
+    inputs: StepInputs,
+    squash: bool,
+) -> None:
+    """h_t, c_t and m of the gates' pre-activations, which become their activations.
+
+    Args:
+        gates: `gate_views` of the step.
+        h: h_{t-1}.
+        c: c_{t-1}.
+        h_t: written.
+        c_t: written.
+        m: written, the factor of o: tanh(c_t), or c_t before zoneout; ``c_t`` itself where c_t is
+            the factor and there is no zoneout of c.
+        inputs: of this step.
+        squash: see `cell`.
+    """
+    (sigmoids, i, f, o, r, g), (read, z_c, z_h, update) = gates, inputs
+    sigmoids.sigmoid_()
+    g.tanh_()
+    new_c = c_t if squash else m  # before zoneout
+    torch.mul(f, c, out=new_c).addcmul_(i, g if update is None else g * update)
+    if read is not None:
+        new_c.addcmul_(r, read)
+    if squash:
+        torch.tanh(new_c, out=m)
+    torch.mul(o, m, out=h_t)
+    if z_h is not None:
+        h_t.lerp_(h, z_h.expand_as(h))
+    if z_c is not None:
+        torch.lerp(new_c, c, z_c.expand_as(c), out=c_t)
+
+
+def cell_backward(
+    gates: Sequence[Tensor],
+    dgates: Sequence[Tensor],
+    dh: Tensor,
+    dc: Tensor,
+    c: Tensor,
+    m: Tensor,
+    dm: Tensor,
+    dread: Tensor | None,
+    inputs: StepInputs,
+    squash: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of `cell_forward`: ``dgates`` by the pre-activations, ``dread``.
+
+    ``dc`` becomes the gradient of c_{t-1} through the cell; ``dh`` and ``dm`` are overwritten.
+
+    Returns:
+        The gradients of h_{t-1} and c_{t-1} through zoneout; None without it.
+    """
+    (sigmoids, i, f, o, r, g), (read, z_c, z_h, update) = gates, inputs
+    dsigmoids, di, df, do, dr, dg = dgates
+    zoned_h = zoned_c = None
+    if z_h is not None:
+        zoned_h = dh * z_h
+        dh -= zoned_h
+    if z_c is not None:
+        zoned_c = dc * z_c
+        dc -= zoned_c
+    torch.mul(dh, o, out=dm)
+    dc += _tanh_backward(dm, m) if squash else dm
+    d_product = dc if update is None else dc * update
+    torch.mul(d_product, i, out=dg)
+    torch.mul(d_product, g, out=di)
+    torch.mul(dc, c, out=df)
+    torch.mul(dh, m, out=do)
+    if read is not None and dread is not None:
+        torch.mul(dc, read, out=dr)
+        torch.mul(dc, r, out=dread)
+    torch.ops.aten.sigmoid_backward.grad_input(dsigmoids, sigmoids, grad_input=dsigmoids)
+    _tanh_backward(dg, g)
+    dc *= f
+    return zoned_h, zoned_c
+
+
+def _tanh_backward(gradient: Tensor, out: Tensor) -> Tensor:
+    """In place: ``gradient`` by out = tanh(x) to that by x."""
+    torch.ops.aten.tanh_backward.grad_input(gradient, out, grad_input=gradient)
+    return gradient
