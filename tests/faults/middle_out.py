@@ -43,7 +43,7 @@ MIDDLE_OUT = (
     Fault(
         "self-attention without keys' gradient",
         "a state's gradient as a key of later steps is left out",
-        f"{LOOP}:_Self.by_rows",
+        f"{LOOP}:_SelfAttention.gradient_of_rows",
         "d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])",
         "d_rows",
         BY_HAND,
@@ -52,8 +52,8 @@ MIDDLE_OUT = (
         "cell gradient through the output gate only",
         "h's gradient does not reach the memory cell through tanh",
         f"{LOOP}:_cell_backward",
-        "by_c.addcmul_(by_o, tanh_c, value=-1)",
-        "by_c",
+        "d_product.addcmul_(d_o, tanh_c, value=-1)",
+        "d_product",
         BY_HAND,
     ),
     Fault(

@@ -1,4 +1,4 @@
-"""Captions in the order in which Middle-Out generates them, and the words that they begin with."""
+"""Captions in the order in which Middle-Out generates them, and their middle words."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id: int) -> list[int]:
-    """A caption in the generated order: the middle, then a word of either side in turn.
+    """A caption in the generated order: the middle word, then a word of either side in turn.
 
     Args:
-        first: the words of the side whose turn comes first, which the paper has on the left, from
-            the middle outwards, the end token last if it ends.
+        first: the words of the first side, the paper's left, from the middle outwards, the end
+            token last if it ends.
         middle: the middle word.
         second: the words of the other side, likewise.
-        pad_id: stands where a side is through.
+        pad_id: pads the shorter side.
     """
     tokens = [middle]
     for k in range(max(len(first), len(second))):
@@ -22,9 +22,7 @@ def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id:
 
 
 def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
-    """The halves of a caption without special tokens, on either side of the first ``middle``.
-
-    Each from the middle outwards, the end token last.
+    """The halves of a caption around its first ``middle``, outwards, each with the end token last.
 
     Raises:
         ValueError: the caption does not have the middle word.
@@ -36,9 +34,9 @@ def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], 
 
 
 def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
-    """The commonest word with this ending of an image's captions; of equals the first in them.
+    """The commonest word with this ending in an image's captions, the first of equals.
 
-    What the middle-word classifier learns (section 4.2).
+    It is the target of the middle-word classifier (section 4.2).
 
     Raises:
         ValueError: no caption has such a word.

@@ -1,12 +1,11 @@
-"""Middle-Out Decoding (Mehri and Sigal 2018): LSTM decoders that attend to what they attend to.
+"""Middle-Out Decoding (Mehri and Sigal 2018): LSTM decoders with self-attention, P sides in turn.
 
-A sequence is generated in an order of its own: the middle word, then a word on the left and a word
-on the right in turn. Left-to-right decoding is the same with a single side, the start token first:
-what is written here for P sides is both. Step t belongs to side t mod P; it reads the newest word
-of its own side, and the attention over outputs and states is over those of all sides.
+A sequence is generated as its middle word, then a word on the left and one on the right in turn
+(P = 2). Left-to-right decoding is P = 1, with the start token first. Step t is of side t mod P: it
+reads the newest word of its side, and attends to the outputs and states of all sides.
 
-Shapes: G independent decoders (lanes), each with weights of its own, P sides, B sequences, T steps,
-L rows of memory; d the width of the states, m of the memory, e of a word.
+Shapes: G independent decoders (lanes), each with its weights, P sides, B sequences, T steps, L rows
+of memory; d the width of the states, m of the memory, e of a word.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch_impl.middle_out.loop import run_loop
 Sizes = tuple[int, ...]
 
 SELF_ATTENTION = ("none", "output", "hidden", "dual")
-"""What a decoder attends to of its own: nothing, words (5), states (6), or both (7)."""
+"""Self-attention of a decoder: none, to its outputs (5), to its states (6), or to both (7)."""
 
 
 class Weights(NamedTuple):
@@ -34,11 +33,11 @@ class Weights(NamedTuple):
     b: Tensor
     """(P, G, 4 d)."""
     W_a: Tensor | None = None
-    """(P, G, d, m): the score of the memory (4); without it there is no c_t."""
+    """(P, G, d, m): scores the memory (4); no c_t if None."""
     W_d: Tensor | None = None
-    """(P, G, d, e): the score of the outputs; without it there is no d_t."""
+    """(P, G, d, e): scores the outputs; no d_t if None."""
     W_h: Tensor | None = None
-    """(P, G, d, d): the score of the states; without it there is no h~_t."""
+    """(P, G, d, d): scores the states; no h~_t if None."""
 
     @property
     def sides(self) -> int:
@@ -47,7 +46,7 @@ class Weights(NamedTuple):
 
     @property
     def reads_word(self) -> bool:
-        """Whether e_{t-1} is an input: (5) has d_t in its place."""
+        """Whether e_{t-1} is an input; (5) has d_t instead."""
         return self.W_d is None or self.W_h is not None
 
     def side(self, p: int) -> Weights:
@@ -56,7 +55,7 @@ class Weights(NamedTuple):
 
 
 def weight_sizes(sides: int, d: int, m: int, e: int, self_attention: str) -> dict[str, Sizes]:
-    """The sizes of `Weights` of one lane, (P, ...), by name; m = 0 is no memory.
+    """The shapes of one lane's `Weights`, (P, ...), by name; without memory m = 0.
 
     Raises:
         ValueError: ``self_attention`` is not one of `SELF_ATTENTION`.
@@ -77,19 +76,19 @@ def weight_sizes(sides: int, d: int, m: int, e: int, self_attention: str) -> dic
 
 
 def input_entry(t: int, sides: int) -> int:
-    """Which entry of the generated order step ``t`` reads: the newest of its side, or the first."""
+    """The entry of the generated order that step ``t`` reads: its side's newest, or the first."""
     return max(0, t + 1 - sides)
 
 
 def attend(query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The mean of ``rows`` by the softmax of their scores (equations 2, 3); zero of no rows.
+    """The mean of ``rows`` by the softmax of their scores (equations 2, 3); zeros without rows.
 
     Args:
         query: h W of the score h W r (equation 4), (..., m).
         rows: (..., L, m).
         mask: (..., L), True for valid; all if None.
     """
-    scores = (rows @ query.unsqueeze(-1)).squeeze(-1)
+    scores = (rows @ query.unsqueeze(-1)).squeeze(-1)  # (..., L)
     if mask is None:
         weights = scores.softmax(-1)
     else:
@@ -99,7 +98,7 @@ def attend(query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """The next (h, c) from the gates before their non-linearities (..., 4 d), i, f, o, g."""
+    """The next (h, c) from the pre-activations (..., 4 d) of the gates i, f, o, g."""
     i, f, o, g = gates.chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
@@ -115,7 +114,7 @@ def step(
     states: Tensor,
     written: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One step of one side: S of equations (1), (5), (6), (7), an LSTM over what it is given.
+    """One step of one side: S of equations (1), (5), (6), (7).
 
     Args:
         weights: of the side, (G, ...).
@@ -125,7 +124,7 @@ def step(
         mask: (G, B, L), True for valid rows of the memory; all if None.
         outputs: the words of all sides so far (G, B, t + 1, e), the first included.
         states: the states of all sides so far (G, B, t, d).
-        written: (G, B, t), True for the steps so far that count; all if None.
+        written: (G, B, t), True for the steps that may be attended to; all if None.
 
     Returns:
         The side's next (h, c).
@@ -152,11 +151,10 @@ def run(
     written: Tensor | None = None,
     active: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """All steps over given words: what ``step`` computes one by one, forward and gradient.
+    """`step` over all given words, by a sequential loop with a custom backward.
 
-    The products that need no state are taken for all steps at once, in the forward pass (inputs and
-    keys) and in the backward pass (every weight's gradient); the loop has the rest. All of it is in
-    the precision of the weights, under autocast too.
+    Products without a state are one for all steps, in the forward pass (inputs and keys) and in the
+    backward pass (the weights' gradients). All is in the weights' precision, under autocast too.
 
     Args:
         weights: of all sides.
@@ -164,13 +162,13 @@ def run(
         entries: the words in the generated order (G, B, T, e); step t writes entry t + 1.
         memory: (G, B, L, m), if there is ``W_a``.
         mask: (G, B, L), True for valid rows of the memory; all if None.
-        written: (G, B, T), True for the steps that count: the state of another, and the entry that
-            it would write, are hidden from the self-attention; all if None.
-        active: for each step how many of the sequences take it, the first ones, and never more than
-            of the step before; all if None. What the others would give is 0.
+        written: (G, B, T), True for the steps whose state and entry may be attended to; all if
+            None.
+        active: of each step, the number of sequences that take it, which come first, never more
+            than of the step before; all if None.
 
     Returns:
-        The states h and c after every step, (G, B, T, d) each.
+        The states h and c after every step, (G, B, T, d) each; 0 where a sequence is not active.
     """
 
     def own(x: Tensor) -> Tensor:
@@ -198,13 +196,13 @@ def _run(
     written: Tensor | None,
     active: Sequence[int] | None,
 ) -> tuple[Tensor, Tensor]:
-    """``run`` once precision is settled."""
+    """`run` in one precision."""
     T, P = entries.shape[2], weights.sides
     width = entries.shape[3] if weights.reads_word else 0
-    words = entries.transpose(1, 2)
+    words = entries.transpose(1, 2)  # (G, T, B, e)
     read = torch.tensor([input_entry(t, P) for t in range(T)], device=words.device)
     inputs = words.index_select(1, read)[..., :width]
-    X = inputs.new_empty(*words.shape[:3], weights.W.shape[-1])
+    X = inputs.new_empty(*words.shape[:3], weights.W.shape[-1])  # (G, T, B, 4 d)
     for p in range(P):
         X[:, p::P] = _linear(inputs[:, p::P], weights.W[p, :, :width], weights.b[p])
     W_z, counts = weights.W[:, :, width:], list(active or [entries.shape[1]] * T)
@@ -212,7 +210,9 @@ def _run(
     if weights.W_a is not None:
         assert memory is not None
         by_side = (_linear(memory, weights.W_a[p].transpose(1, 2)) for p in range(P))
-        attended["keys"] = torch.stack([keys.transpose(0, 1) for keys in by_side])
+        attended["keys"] = torch.stack(
+            [keys.transpose(0, 1) for keys in by_side]
+        )  # (P, B, G, L, d)
         attended["values"] = memory.transpose(0, 1)
         attended["mask"] = None if mask is None else mask.transpose(0, 1)
     if P > 1 and weights.W_d is None and weights.W_h is None:
@@ -233,7 +233,7 @@ def run_by_steps(
     mask: Tensor | None = None,
     written: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``run`` in the paper's order: one ``step`` after the other, under autograd."""
+    """`run` in the paper's order: `step` by `step`, under autograd."""
     P, past, states = weights.sides, [state] * weights.sides, state[0].unsqueeze(2)[:, :, :0]
     for t in range(entries.shape[2]):
         newest, outputs = entries[:, :, input_entry(t, P)], entries[:, :, : t + 1]
@@ -252,10 +252,11 @@ def _side_by_side(
     counts: Sequence[int],
     attended: Mapping[str, Any],
 ) -> tuple[Tensor, Tensor]:
-    """``run`` of sides that see nothing of each other: they are lanes of their own."""
+    """`run` without self-attention: the sides do not depend on each other and become P G lanes."""
     G, T, P = X.shape[0], X.shape[1], W.shape[0]
     K = -(-T // P)
-    X = F.pad(X, (0, 0, 0, 0, 0, K * P - T)).unflatten(1, (K, P)).movedim(2, 0).flatten(0, 1)
+    X = F.pad(X, (0, 0, 0, 0, 0, K * P - T)).unflatten(1, (K, P))  # (G, K, P, B, 4 d)
+    X = X.movedim(2, 0).flatten(0, 1)  # (P G, K, B, 4 d)
     lanes: dict[str, Any] = {}
     for name, x in attended.items():
         if name == "keys" and x is not None:
@@ -269,7 +270,7 @@ def _side_by_side(
 
 
 def _linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-    """x (G, ., ., in) by W (G, in, out) plus b (G, out): (G, ., ., out), one product a lane."""
+    """x W + b for x (G, ., ., in), W (G, in, out), b (G, out): one product a lane."""
     rows = x.flatten(1, 2)
     y = rows @ W if b is None else torch.baddbmm(b.unsqueeze(1), rows, W)
     return y.unflatten(1, x.shape[1:3])

@@ -1,8 +1,9 @@
-"""The loop of ``middle_out.run``, with its backward by hand.
+"""`run` as a sequential loop over time with a custom backward.
 
-Sequences are (G, T, B, .): a step is one product a lane, and all steps' weight gradients are one
-more. Attention is one product a sequence, (N = B G, ., .), sequences before lanes, so that those
-that are still active are the first rows. ``dx`` or ``d_x`` is the loss's gradient by ``x``.
+Shapes: G lanes, T steps, B sequences, P sides; d of the states, m of the memory, e of a word. Each
+step is one product a lane, on (G, n, .) for its n active sequences; the weights' gradients are one
+product a lane for all steps. Attention is batched over N = B G pairs, sequences before lanes, so
+that the active ones come first.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ def run_loop(
     """The states h and c after every step, (G, T, B, d) each; 0 where a sequence is not active.
 
     Args:
-        X: what the words add to the gates, (G, T, B, 4 d), the bias included.
+        X: (G, T, B, 4 d), the words' part of the gates, with the bias.
         W: (P, G, z, 4 d), rows for d_t, c_t, h~_t and h_{t-1}.
         h_0: (G, B, d).
         c_0: (G, B, d).
-        counts: for each step how many sequences are active, the first ones.
-        words: the entries that ``W_d`` (P, G, d, e) scores, (G, T, B, e).
-        W_d: see there.
-        keys: W_a of the memory's rows, (P, B, G, L, d).
-        values: the memory's rows, (B, G, L, m).
+        counts: of each step, the number of active sequences, which come first.
+        words: (G, T, B, e), attended to by ``W_d``.
+        W_d: (P, G, d, e).
+        keys: (P, B, G, L, d), the memory's rows by W_a.
+        values: (B, G, L, m), the memory's rows.
         mask: (B, G, L), True for valid rows of the memory.
-        W_h: (P, G, d, d), scores the states.
-        written: (B, G, T), True for the steps that count.
+        W_h: (P, G, d, d), of the attention to states.
+        written: (B, G, T), True for the steps that may be attended to.
     """
     h, c = _Loop.apply(X, W, h_0, c_0, counts, words, W_d, keys, values, mask, W_h, written)
     return h, c
@@ -57,7 +58,7 @@ def _attend(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The weights (N, 1, L) of ``query`` (N, 1, d) on ``keys`` (N, L, d); the mean (N, 1, m)."""
-    scores = query @ keys.transpose(1, 2)
+    scores = query @ keys.transpose(1, 2)  # (N, 1, L)
     if mask is None:
         weights = scores.softmax(-1)
     else:
@@ -67,34 +68,34 @@ def _attend(
 
 
 def _attend_backward(weights: Tensor, values: Tensor, d_mean: Tensor) -> Tensor:
-    """The gradient (N, 1, L) by the scores."""
+    """The gradient of the scores, (N, 1, L)."""
     product = (d_mean @ values.transpose(1, 2)).mul_(weights)
     return product.addcmul_(weights, product.sum(-1, keepdim=True), value=-1)
 
 
-def _rows(x: Tensor) -> Tensor:
-    """(G, n, d) to (N = n G, 1, d), sequences before lanes."""
+def _by_pair(x: Tensor) -> Tensor:
+    """(G, n, d) to (N = n G, 1, d)."""
     return x.transpose(0, 1).reshape(-1, 1, x.shape[-1])
 
 
-def _lanes(x: Tensor, G: int) -> Tensor:
-    """``_rows`` undone: (N, 1, d) to (G, n, d)."""
+def _by_lane(x: Tensor, G: int) -> Tensor:
+    """The inverse of `_by_pair`: (N, 1, d) to (G, n, d)."""
     return x.view(-1, G, x.shape[-1]).transpose(0, 1)
 
 
-def _all_rows(x: Tensor) -> Tensor:
+def _all_pairs(x: Tensor) -> Tensor:
     """(G, T, B, d) to (N, T, d)."""
     return x.permute(2, 0, 1, 3).flatten(0, 1)
 
 
-def _by_weights(x: Tensor, dy: Tensor, P: int) -> Tensor:
-    """(P, G, in, out) of y = x W: each side's steps together, in one product a lane."""
+def _weight_gradient(x: Tensor, dy: Tensor, P: int) -> Tensor:
+    """The gradient (P, G, in, out) of W in y = x W, each side's steps in one product a lane."""
     sides = [(x[:, p::P].flatten(1, 2), dy[:, p::P].flatten(1, 2)) for p in range(P)]
     return torch.stack([a.transpose(1, 2) @ b for a, b in sides])
 
 
-class _Memory:
-    """Attention to the encoder's states: the loop's part, and what it leaves for afterwards."""
+class _MemoryAttention:
+    """Attention to the encoder's states, with the weights and scores' gradients of all steps."""
 
     def __init__(self, T: int, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         self.G, self.shape = values.shape[1], values.shape[:2]
@@ -107,36 +108,36 @@ class _Memory:
         """c_t (G, n, m) by h_{t-1} (G, n, d)."""
         N = self.G * h.shape[1]
         mask = None if self.mask is None else self.mask[:N]
-        weights, mean = _attend(_rows(h), self.keys[p, :N], self.values[:N], mask)
+        weights, mean = _attend(_by_pair(h), self.keys[p, :N], self.values[:N], mask)
         self.weights[t, :N], self.weights[t, N:] = weights.squeeze(1), 0
-        return _lanes(mean, self.G)
+        return _by_lane(mean, self.G)
 
     def backward(self, t: int, p: int, d_mean: Tensor) -> Tensor:
-        """By h_{t-1} (G, n, d)."""
+        """The gradient of h_{t-1}, (G, n, d)."""
         N = self.G * d_mean.shape[1]
         weights = self.weights[t, :N].unsqueeze(1)
-        d_scores = _attend_backward(weights, self.values[:N], _rows(d_mean))
+        d_scores = _attend_backward(weights, self.values[:N], _by_pair(d_mean))
         self.d_scores[t, :N], self.d_scores[t, N:] = d_scores.squeeze(1), 0
-        return _lanes(d_scores @ self.keys[p, :N], self.G)
+        return _by_lane(d_scores @ self.keys[p, :N], self.G)
 
-    def by_keys(self, h: Tensor, P: int) -> Tensor:
-        """(P, B, G, L, d), from every h_{t-1} (G, T, B, d)."""
-        rows = _all_rows(h)
+    def gradient_of_keys(self, h: Tensor, P: int) -> Tensor:
+        """(P, B, G, L, d), of all h_{t-1} (G, T, B, d)."""
+        rows = _all_pairs(h)
         sides = [self.d_scores[p::P].permute(1, 2, 0) @ rows[:, p::P] for p in range(P)]
         return torch.stack(sides).unflatten(1, self.shape)
 
-    def by_values(self, d_means: Tensor) -> Tensor:
-        """(B, G, L, m), from every gradient by c_t (G, T, B, m)."""
-        return (self.weights.permute(1, 2, 0) @ _all_rows(d_means)).unflatten(0, self.shape)
+    def gradient_of_values(self, d_means: Tensor) -> Tensor:
+        """(B, G, L, m), of the gradients of all c_t (G, T, B, m)."""
+        return (self.weights.permute(1, 2, 0) @ _all_pairs(d_means)).unflatten(0, self.shape)
 
 
-class _Self:
-    """Attention to what the decoders have made: ``ahead`` rows more than there were steps."""
+class _SelfAttention:
+    """Attention of step t to the first t + ``ahead`` words or states, (N, T, d)."""
 
     def __init__(self, rows: Tensor, W: Tensor, mask: Tensor | None, ahead: int) -> None:
         self.rows, self.W, self.mask, self.ahead = rows, W, mask, ahead
         N, T, _ = rows.shape
-        # by the row that is seen, then by the step that sees it
+        # (N, row, step)
         self.weights, self.queries = rows.new_zeros(N, T, T), torch.zeros_like(rows)
         self.d_scores, self.d_means = torch.zeros_like(self.weights), torch.zeros_like(rows)
         self.d_queries = rows.new_zeros(W.shape[1], T, N // W.shape[1], rows.shape[-1])
@@ -144,25 +145,25 @@ class _Self:
     def forward(self, t: int, p: int, h: Tensor) -> Tensor:
         """d_t or h~_t (G, n, r) by h_{t-1} (G, n, d)."""
         N, seen = h.shape[0] * h.shape[1], t + self.ahead
-        query, rows = _rows(h @ self.W[p]), self.rows[:N, :seen]
+        query, rows = _by_pair(h @ self.W[p]), self.rows[:N, :seen]
         mask = None if self.mask is None else self.mask[:N, :seen]
         weights, mean = _attend(query, rows, rows, mask)
         self.weights[:N, :seen, t], self.queries[:N, t] = weights.squeeze(1), query.squeeze(1)
-        return _lanes(mean, len(h))
+        return _by_lane(mean, len(h))
 
     def backward(self, t: int, p: int, d_mean: Tensor) -> Tensor:
-        """By h_{t-1} (G, n, d), as the query."""
+        """The gradient of h_{t-1}, (G, n, d), as the query."""
         (G, n, _), seen = d_mean.shape, t + self.ahead
-        N, by_mean = G * n, _rows(d_mean)
+        N, d_means = G * n, _by_pair(d_mean)
         weights, rows = self.weights[:N, :seen, t].unsqueeze(1), self.rows[:N, :seen]
-        d_scores = _attend_backward(weights, rows, by_mean)
-        self.d_scores[:N, :seen, t], self.d_means[:N, t] = d_scores.squeeze(1), by_mean.squeeze(1)
-        d_query = _lanes(d_scores @ rows, G)
+        d_scores = _attend_backward(weights, rows, d_means)
+        self.d_scores[:N, :seen, t], self.d_means[:N, t] = d_scores.squeeze(1), d_means.squeeze(1)
+        d_query = _by_lane(d_scores @ rows, G)
         self.d_queries[:, t, :n] = d_query
         return d_query @ self.W[p].transpose(1, 2)
 
-    def by_rows(self, rows: slice, N: int) -> Tensor:
-        """By these rows (N, ., r), as values and as keys of all steps that went backward so far."""
+    def gradient_of_rows(self, rows: slice, N: int) -> Tensor:
+        """Of these rows (N, ., r), as values and as keys of the steps after them."""
         d_rows = self.weights[:N, rows] @ self.d_means[:N]
         return d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])
 
@@ -192,11 +193,11 @@ class _Loop(torch.autograd.Function):
         outputs = memory = states = None
         if words is not None and W_d is not None:
             entered = None if seen is None else F.pad(seen, (1, 0), value=True)
-            outputs = _Self(_all_rows(words), W_d, entered, ahead=1)
+            outputs = _SelfAttention(_all_pairs(words), W_d, entered, ahead=1)
         if keys is not None and values is not None:
-            memory = _Memory(T, keys, values, mask)
+            memory = _MemoryAttention(T, keys, values, mask)
         if W_h is not None:
-            states = _Self(X.new_zeros(B * G, T, d), W_h, seen, ahead=0)
+            states = _SelfAttention(X.new_zeros(B * G, T, d), W_h, seen, ahead=0)
         widths = (
             0 if words is None or outputs is None else words.shape[-1],
             0 if values is None else values.shape[-1],
@@ -212,11 +213,11 @@ class _Loop(torch.autograd.Function):
                 x[:, t, n:] = 0
             h_t, c_t = (h_0, c_0) if t < P else (h[:, t - P], c[:, t - P])
             h_t, c_t = h_t[:, :n], c_t[:, :n]
-            Z[:, t, :n, -d:] = h_t
+            Z[:, t, :n, -d:] = h_t  # Z (G, T, B, z): the inputs of W
             for attention, mean in parts:
                 if attention is not None:
                     mean[:, t, :n] = attention.forward(t, p, h_t)
-            a, out = torch.baddbmm(X[:, t, :n], Z[:, t, :n], W[p]), gates[:, t, :n]
+            a, out = torch.baddbmm(X[:, t, :n], Z[:, t, :n], W[p]), gates[:, t, :n]  # (G, n, 4 d)
             torch.sigmoid(a[..., : 3 * d], out=out[..., : 3 * d])
             torch.tanh(a[..., 3 * d :], out=out[..., 3 * d :])
             i, f, o, g = out.chunk(4, -1)
@@ -224,7 +225,7 @@ class _Loop(torch.autograd.Function):
             torch.tanh(c[:, t, :n], out=tanh_c[:, t, :n])
             torch.mul(o, tanh_c[:, t, :n], out=h[:, t, :n])
             if states is not None:
-                states.rows[: n * G, t] = _rows(h[:, t, :n]).squeeze(1)
+                states.rows[: n * G, t] = _by_pair(h[:, t, :n]).squeeze(1)
         ctx.save_for_backward(W, c_0, Z, gates, c, tanh_c)
         ctx.set_materialize_grads(False)
         ctx.counts, ctx.widths, ctx.attentions = counts, widths, (outputs, memory, states)
@@ -234,7 +235,7 @@ class _Loop(torch.autograd.Function):
     @once_differentiable
     @without_autocast
     def backward(ctx: Any, d_h: Tensor | None, d_c: Tensor | None) -> tuple[Tensor | None, ...]:
-        """The loop has only what a step's gradient must have before the one before it."""
+        """The loop has only what the gradient of the step before needs."""
         W, c_0, Z, gates, c, tanh_c = ctx.saved_tensors
         outputs, memory, states = ctx.attentions
         P, (G, T, B, d) = W.shape[0], c.shape
@@ -250,7 +251,7 @@ class _Loop(torch.autograd.Function):
                 x[:, t, n:] = 0
             dh_t, dc_t = dh[:, t, :n], dc[p][:, :n]
             if states is not None:
-                dh_t += _lanes(states.by_rows(slice(t, t + 1), n * G), G)
+                dh_t += _by_lane(states.gradient_of_rows(slice(t, t + 1), n * G), G)
             if d_c is not None:
                 dc_t += d_c[:, t, :n]
             before = (c_0 if t < P else c[:, t - P])[:, :n]
@@ -263,42 +264,45 @@ class _Loop(torch.autograd.Function):
             (dh_0 if t < P else dh[:, t - P])[:, :n] += dh_before
         h_before, d_keys, d_values, d_words, dW_d, dW_h = Z[..., -d:], *[None] * 5
         if outputs is not None:
-            dW_d = _by_weights(h_before, outputs.d_queries, P)
+            dW_d = _weight_gradient(h_before, outputs.d_queries, P)
             if ctx.needs_input_grad[5]:
-                rows = outputs.by_rows(slice(None), B * G)
+                rows = outputs.gradient_of_rows(slice(None), B * G)
                 d_words = rows.unflatten(0, (B, G)).permute(1, 2, 0, 3)
         if memory is not None:
-            d_keys, d_values = memory.by_keys(h_before, P), memory.by_values(parts[1][1])
+            d_keys, d_values = (
+                memory.gradient_of_keys(h_before, P),
+                memory.gradient_of_values(parts[1][1]),
+            )
         if states is not None:
-            dW_h = _by_weights(h_before, states.d_queries, P)
+            dW_h = _weight_gradient(h_before, states.d_queries, P)
         dc_0 = torch.stack(dc).sum(0)
         own = (d_words, dW_d, d_keys, d_values, None, dW_h, None)
-        return da, _by_weights(Z, da, P), dh_0, dc_0, None, *own
+        return da, _weight_gradient(Z, da, P), dh_0, dc_0, None, *own
 
 
 def _cell_backward(
     dh: Tensor, dc: Tensor, gates: Tensor, c: Tensor, tanh_c: Tensor, da: Tensor
 ) -> None:
-    """Through one step of the LSTM's cell: writes ``da``, and turns ``dc`` into the step before's.
+    """Backward through one step of the LSTM's cell.
 
     Args:
-        dh: by the step's h.
-        dc: by its c, less what comes by h.
-        gates: i, f, o, g after their non-linearities.
-        c: of the step before.
-        tanh_c: of the step's c.
-        da: by the gates before their non-linearities.
+        dh: the gradient of h_t.
+        dc: that of c_t but through h_t; becomes that of c_{t-1}.
+        gates: the activations i, f, o, g.
+        c: c_{t-1}.
+        tanh_c: tanh(c_t).
+        da: written, the gradient of the pre-activations.
     """
     i, f, o, g = gates.chunk(4, -1)
     da_i, da_f, da_o, da_g = da.chunk(4, -1)
-    by_c = dh * o
-    by_o = by_c * tanh_c
-    torch.addcmul(by_o, by_o, o, value=-1, out=da_o)
-    dc += by_c.addcmul_(by_o, tanh_c, value=-1)
-    by_g = dc * i
-    by_i = by_g * g
-    torch.addcmul(by_g, by_i, g, value=-1, out=da_g)
-    torch.addcmul(by_i, by_i, i, value=-1, out=da_i)
+    d_product = dh * o
+    d_o = d_product * tanh_c
+    torch.addcmul(d_o, d_o, o, value=-1, out=da_o)
+    dc += d_product.addcmul_(d_o, tanh_c, value=-1)
+    d_g = dc * i
+    d_i = d_g * g
+    torch.addcmul(d_g, d_i, g, value=-1, out=da_g)
+    torch.addcmul(d_i, d_i, i, value=-1, out=da_i)
     dc *= f
-    by_f = dc * c
-    torch.addcmul(by_f, by_f, f, value=-1, out=da_f)
+    d_f = dc * c
+    torch.addcmul(d_f, d_f, f, value=-1, out=da_f)
