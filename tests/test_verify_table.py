@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import time
 
 import numpy as np
 import pytest
@@ -11,96 +10,130 @@ import pytest
 from benchmarks.cli.main import main
 from benchmarks.verify import properties, table, tolerances
 from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import implementations
-from benchmarks.verify.precision import literal_errors, literal_limit, relative_error
-from benchmarks.verify.search import drawn
+from benchmarks.verify.own import Own, implementations
+from benchmarks.verify.precision import literal_limit, literal_roundings
 from reference.equations import PAPERS
 
 
 def test_the_literal_form_gives_the_limit_of_a_precision():
     operator = OPERATORS["static_expansion"]
-    cases = drawn(operator.cases, 10)
-    limits = {}
-    for dtype, ulp in (("float32", 2.0**-23), ("bfloat16", 2.0**-7), ("float16", 2.0**-10)):
-        errors = literal_errors(operator.oracle, cases, dtype)
-        limits[dtype] = literal_limit(errors, dtype)
-        assert all(map(math.isfinite, errors))
-        assert 2 * ulp <= limits[dtype] == 2 * max(errors) + 2 * ulp < 100 * ulp
-    assert literal_limit([math.inf, math.nan], "float32") == 2 * 2.0**-23
-    assert relative_error(np.array([np.nan]), np.array([1.0])) == math.inf
+    cases = [operator.case(Draw(i)) for i in range(20)]
+    for dtype in ("float32", "bfloat16", "float16"):
+        found = literal_roundings(operator.oracle, cases, dtype)
+        assert 0 < max(found) < 4
+        assert literal_limit(found) == 2 * max(found) + 2
+    assert literal_limit([math.inf, math.nan]) == 2
+
+
+def test_a_bound_is_of_the_terms_and_not_of_what_is_left_of_them():
+    """a + x - b, of equal a and b, is off by a rounding of a in another order."""
+    x = np.array([2.0**-40])
+    case = (np.array([1.0]), x, np.array([1.0]))
+
+    def oracle(a, x, b):
+        return a + x - b
+
+    (bound,) = tolerances.roundings(oracle, case, 1e-10)
+    assert 1e-11 < bound < 1e-9
+    tolerances.assert_conforms(x + 1e-12, oracle, case)
+    for wrong in (x + 1e-8, x * np.nan, x + np.inf, np.zeros((1, 1)), (x, x)):
+        with pytest.raises(AssertionError):
+            tolerances.assert_conforms(wrong, oracle, case)
+    with pytest.raises(tolerances.OutOfToleranceError):  # nothing cancels here
+        tolerances.assert_conforms(x * (1 + 1e-8), lambda a, x, b: x, case)
+
+
+def test_several_outputs_are_compared_each():
+    def oracle(x):
+        return {"h": x, "c": 2 * x}
+
+    case = (np.ones(2),)
+    tolerances.assert_conforms({"c": 2 * np.ones(2), "h": np.ones(2)}, oracle, case)
+    with pytest.raises(
+        tolerances.OutOfToleranceError, match=r"output 1: .* at \[1\]: 3, expected 2"
+    ):
+        tolerances.assert_conforms({"h": np.ones(2), "c": np.array([2, 3])}, oracle, case)
+    with pytest.raises(AssertionError, match="1 outputs, expected 2"):
+        tolerances.assert_conforms(np.ones(2), oracle, case)
 
 
 def test_autograd_and_differences_agree_on_a_known_derivative():
     """d/dt of sum w (x + t a)^2 is 2 sum w x a, and a kink has none."""
-    x = np.array([0.5, -2.0, 3.0])
-    along = properties.direction(x.shape)
-    square = Candidate(lambda x: x * x, "square", "torch")
-    expected = [2 * (along * along * x).sum()]
-    tolerances.assert_derivative(properties.differences(lambda x: x * x, (x,)), expected, "square")
-    tolerances.assert_close(properties.autograd(square, (x,)), expected)
-    with pytest.raises(properties.UnsatisfiedAssumption):
-        properties.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0]),))
-    assert properties.autograd(Candidate(lambda x: (x * 0) + 1, "flat", "torch"), (x,)) == [0]
+    case = (np.array([0.5, -2.0, 3.0]),)
+    along = properties.direction((3,))
+    expected = [2 * (along * along * case[0]).sum()]
+    square = Candidate(lambda x: x * x, "torch")
+    slopes = properties.differences(lambda x: x * x, case, by=(0,))
+    tolerances.assert_derivative(slopes, expected, "square")
+    tolerances.assert_close(properties.derivatives(square, np.square, case, (0,)), expected)
+    with pytest.raises(properties.UndecidedError):
+        properties.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0]),), by=(0,))
+    flat = Candidate(lambda x: (x * 0) + 1, "torch")
+    assert properties.derivatives(flat, np.ones_like, case, (0,)) == [0]
 
 
 def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
-    first = Candidate(lambda x, y: x, "first", "torch")
-    slopes = properties.autograd(first, (np.ones(2), np.ones(2)))
+    first = Candidate(lambda x, y: x, "torch")
+    case = np.ones(2), np.ones(2)
+    slopes = properties.derivatives(first, lambda x, y: x, case, (0, 1))
     assert slopes[0] != 0
     assert slopes[1] == 0
 
 
-@pytest.fixture(scope="module")
-def own_rows():
-    began = time.process_time()
-    rows = list(table.rows(examples=3))
-    return rows, time.process_time() - began
-
-
-def test_every_implementation_of_ours_holds_and_every_oracled_equation_has_a_row(own_rows):
-    rows, seconds = own_rows
+def test_every_implementation_of_ours_passes_and_every_oracled_equation_has_a_row():
+    rows = list(table.rows(examples=2))
     assert [row for row in rows if not row.passed] == []
     assert all(row.cases for row in rows)
     covered = {(paper, n) for row in rows for paper, ns in row.equations.items() for n in ns}
     # v2's equation 10 is the image network, which is a parameter of the oracle
-    assert covered == {
+    assert covered >= {
         (paper, n)
         for paper in ("expansionnet_v1", "expansionnet_v2")
         for n in PAPERS[paper].numbers
     } - {("expansionnet_v2", 10)}
-    assert {row.operator for row in rows} == set(OPERATORS)
     assert {row.dtype for row in rows} == {"float64", "float32", "bfloat16", "float16"}
-    assert seconds < 30
+
+
+def off(X, parameters):
+    (own,) = [own for own in implementations() if own.operator == "layer_norm"]
+    return own.function(X, parameters) + 1e-2
+
+
+def raising(X, parameters):
+    raise ValueError
 
 
 def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch):
-    def broken(device):
-        (row,) = [row for row in implementations(device) if row[0] == "layer_norm"]
-        off = Candidate(lambda X, p: row[2].function(X, p) + 1e-2, "off", "torch", device)
-        return [("layer_norm", "off", off)]
-
-    monkeypatch.setattr(table, "implementations", broken)
-    verdicts = {(row.what, row.dtype): row.passed for row in table.rows(examples=3)}
-    assert not verdicts["output", "float64"]
-    assert not verdicts["output", "float32"]
-    assert verdicts["gradient", "float64"]
-
-    def raising(X, parameters):
-        raise ValueError
-
-    bad = Candidate(raising, "bad", "torch")
-    monkeypatch.setattr(table, "implementations", lambda device: [("layer_norm", "bad", bad)])
-    assert {row.worst for row in table.rows(examples=3)} == {math.inf}
+    monkeypatch.setattr(table, "implementations", lambda device: [Own("layer_norm", "off", off)])
+    rows = {(row.what, row.dtype): row for row in table.rows(examples=3)}
+    assert not rows["output", "float64"].passed
+    assert not rows["output", "float32"].passed
+    assert rows["gradient", "float64"].passed
+    (first, *_) = rows["output", "float64"].failures
+    assert first["property"] == "equals_oracle"
+    assert "error 0.01 exceeds" in first["message"]
+    monkeypatch.setattr(table, "implementations", lambda device: [Own("layer_norm", "", raising)])
+    assert not any(row.passed for row in table.rows(examples=3))
 
 
 def test_the_command_prints_our_table(monkeypatch, capsys):
-    kept = [row for row in implementations("cpu") if row[0] in ("layer_norm", "rouge_l")]
+    kept = [own for own in implementations("cpu") if own.operator in ("layer_norm", "rouge_l")]
     monkeypatch.setattr(table, "implementations", lambda device: kept)
     assert main(["verify", "--quick"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"layer_norm .* torch +float64 +cpu .* ok", printed)
-    assert "6 of 6 hold" in printed
-    assert main(["verify", "--examples", "2", "--json"]) == 0
-    (first, *_) = json.loads(capsys.readouterr().out)
-    assert {"operator", "equations", "dtype", "device", "worst", "bound", "passed"} <= set(first)
+    assert "6 of 6 passed" in printed
+    assert main(["verify", "--operator", "layer_norm", "--examples", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["operator"] for row in found} == {"layer_norm"}
+    assert {"equations", "dtype", "device", "worst", "bound", "passed"} <= set(found[0])
+
+
+def test_our_failures_print_their_case(monkeypatch, capsys):
+    monkeypatch.setattr(table, "implementations", lambda device: [Own("layer_norm", "off", off)])
+    assert main(["verify", "--quick"]) == 1
+    printed = capsys.readouterr().out
+    assert "X = np.array([[" in printed
+    assert "assert_conforms(candidate(*case), oracle, case)" in printed

@@ -1,28 +1,37 @@
-"""The command ``verify``: hold implementations, our own or somebody else's, to the oracle."""
+"""The command ``verify``: the conformance test of implementations, our own or somebody else's."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.scoring.captioners import is_exported
-from benchmarks.verify.candidate import FRAMEWORKS
-from benchmarks.verify.hold import (
+from benchmarks.verify import table
+from benchmarks.verify.conformance import (
+    EXAMPLES,
+    FAILED,
+    NOT_RUN,
+    PASSED,
+    QUICK,
     Verdict,
     clearest,
-    hold,
+    conformance_test,
     resolve,
+    seed,
 )
+from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.operators import OPERATORS, Operator
-from benchmarks.verify.table import EXAMPLES, QUICK, Row, rows
+from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
+from benchmarks.verify.table import Row, rows
 
-CANDIDATE_EXAMPLES, CANDIDATE_QUICK = 100, 20
+GIB = 2**30
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--candidate",
         metavar="WHERE",
-        help="a function to hold to the oracle: package.module:callable or path/file.py:callable; "
-        "or a folder of captionbench export",
+        help="a function to test: package.module:callable or path/file.py:callable; or a folder of "
+        "captionbench export; without it, our own implementations are tested",
     )
     parser.add_argument("--operator", metavar="NAME", help="what the candidate claims to be")
     parser.add_argument(
@@ -40,6 +49,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument("--examples", type=int, metavar="N", help="cases for each property")
     parser.add_argument("--quick", action="store_true", help="few cases for each property")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of the cases (default: another one in each run)"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=SECONDS,
+        metavar="SECONDS",
+        help="the longest that a call may take (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        type=float,
+        default=MEMORY / GIB,
+        metavar="GIB",
+        help="what the candidate may allocate on the host (default: %(default)g)",
+    )
     parser.add_argument("--list", action="store_true", help="print the operators and signatures")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -51,53 +77,135 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
+    for name in ("time_limit", "memory_limit"):
+        if not getattr(arguments, name) > 0:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {getattr(arguments, name):g}: expected more than 0")
     check_device(arguments.device)
     if arguments.candidate is None:
-        if arguments.operator or arguments.framework:
-            raise InputError("--operator and --framework are for a --candidate, which is missing")
-        examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
-        return _verify_own(arguments.device, examples, arguments.json)
+        return _verify_own(arguments)
+    operator, where = _claimed(arguments)
+    limits = _limits(arguments)
+    with resolve(where, operator, arguments.framework, arguments.device, limits) as candidate:
+        return _verify(operator, candidate, arguments)
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    return Limits(arguments.time_limit, int(arguments.memory_limit * GIB))
+
+
+def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
+    """The operator that the candidate claims to be, and where the candidate is."""
     if is_exported(Path(arguments.candidate)):
         from benchmarks.verify import exported
 
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")
-        operator, where = exported.operator(Path(arguments.candidate)), exported.CANDIDATE
-    elif Path(arguments.candidate).is_dir():
+        return exported.operator(Path(arguments.candidate)), exported.CANDIDATE
+    if Path(arguments.candidate).is_dir():
         raise InputError(f"--candidate {arguments.candidate}: not a folder of captionbench export")
-    elif arguments.operator not in OPERATORS:
-        given = "is missing" if arguments.operator is None else f"{arguments.operator!r} is unknown"
+    return _known(arguments.operator), arguments.candidate
+
+
+def _known(name: str | None) -> Operator:
+    if name not in OPERATORS:
+        given = "is missing" if name is None else f"{name!r} is unknown"
         raise InputError(f"--operator {given}: expected one of {', '.join(OPERATORS)}")
-    else:
-        operator, where = OPERATORS[arguments.operator], arguments.candidate
-    candidate = resolve(where, operator, arguments.framework, arguments.device)
-    examples = arguments.examples or (CANDIDATE_QUICK if arguments.quick else CANDIDATE_EXAMPLES)
-    verdicts = hold(operator, candidate, examples)
-    if arguments.json:
-        print(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
-    else:
-        print(f"{candidate.name} ({candidate.framework}) as {operator.name}, {examples} cases each")
-        _print_verdicts(verdicts)
-    return int(not all(verdict.passed for verdict in verdicts))
+    return OPERATORS[name]
 
 
-def _verify_own(device: str, examples: int, as_json: bool) -> int:
+def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
+    examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
+    from_seed = seed() if arguments.seed is None else arguments.seed
+    quiet = arguments.json
+    if not quiet:
+        what = f"{candidate.name} ({candidate.framework}) as {operator.name}"
+        print(f"{what}: {examples} cases each, --seed {from_seed}", flush=True)
+    verdicts = []
+    for verdict in _with_progress(operator, candidate, examples, from_seed):
+        verdicts.append(verdict)
+        if not quiet:
+            _print_verdict(verdict)
+    failed = [verdict for verdict in verdicts if verdict.status == FAILED]
+    if quiet:
+        found = {
+            "candidate": candidate.name,
+            "framework": candidate.framework,
+            "operator": operator.name,
+            "examples": examples,
+            "seed": from_seed,
+            "passed": not failed,
+            "printed": candidate.printed(),
+            "properties": [asdict(verdict) for verdict in verdicts],
+        }
+        print(json.dumps(found, indent=2))
+    else:
+        _print_summary(verdicts, failed, candidate.printed())
+    return int(bool(failed))
+
+
+def _with_progress(
+    operator: Operator, candidate: Isolated, examples: int, seed: int
+) -> Iterator[Verdict]:
+    """The verdicts, each as soon as it is known; what runs is said on a terminal."""
+    found = conformance_test(operator, candidate, examples=examples, seed=seed)
+    for i, prop in enumerate(operator.properties, 1):
+        if sys.stderr.isatty():
+            line = f"{i} of {len(operator.properties)}: {prop.name}"
+            print(line.ljust(60), end="\r", file=sys.stderr, flush=True)
+        yield next(found)
+
+
+LABELS = {PASSED: "ok", FAILED: "FAILED", NOT_RUN: "-"}
+
+
+def _print_verdict(verdict: Verdict) -> None:
+    print(f"  {LABELS[verdict.status]:<7}{verdict.name:<20}{verdict.says}", flush=True)
+    if verdict.message:
+        prefix = "not run: " if verdict.status == NOT_RUN else ""
+        print(f"{'':<29}{prefix}{verdict.message}", flush=True)
+
+
+def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str) -> None:
+    if failed:
+        shown = clearest(failed)
+        print(f"\nthe smallest case found on which {shown.name} fails, for a test:\n")
+        print(shown.code)
+        if printed:
+            print(f"\nthe end of what the candidate printed:\n\n{textwrap.indent(printed, '    ')}")
+    passed = sum(verdict.passed for verdict in verdicts)
+    print(f"\n{passed} of {passed + len(failed)} properties passed")
+    without: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.status == NOT_RUN:
+            without.setdefault(verdict.message, []).append(verdict.name)
+    for reason, names in without.items():
+        print(textwrap.fill(f"not run, {reason}: {', '.join(names)}", 96, subsequent_indent="    "))
+
+
+def _verify_own(arguments: argparse.Namespace) -> int:
+    if arguments.framework:
+        raise InputError("--framework is for a --candidate, which is missing")
+    only = None if arguments.operator is None else _known(arguments.operator).name
+    examples = arguments.examples or (table.QUICK if arguments.quick else table.EXAMPLES)
     found: list[Row] = []
     header = "operator", "equations", "of", "implementation", "dtype", "device", "cases"
-    if not as_json:
+    if not arguments.json:
         print(_line((*header, "worst error", "bound", "verdict")))
-    for row in rows(device, examples):
+    for row in rows(arguments.device, examples, only, _limits(arguments), arguments.seed or 0):
         found.append(row)
-        if not as_json:
+        if not arguments.json:
             words = row.operator, row.numbers, row.what, row.implementation, row.dtype, row.device
             numbers = str(row.cases), f"{row.worst:.2g}", f"{row.bound:.2g}"
             print(_line((*words, *numbers, "ok" if row.passed else "FAILED")), flush=True)
     failed = [row for row in found if not row.passed]
-    if as_json:
+    if arguments.json:
         print(json.dumps([row.to_dict() for row in found], indent=2))
     else:
+        for failure in (failure for row in failed for failure in row.failures):
+            print(f"\n{failure['property']}: {failure['message']}\n\n{failure['code']}")
         print("errors and bounds are relative to the largest entry of the oracle's result")
-        print(f"{len(found) - len(failed)} of {len(found)} hold")
+        print(f"{len(found) - len(failed)} of {len(found)} passed")
     return int(bool(failed))
 
 
@@ -108,17 +216,16 @@ def _line(cells: Sequence[str]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
-def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    for verdict in verdicts:
-        print(f"  {'ok' if verdict.passed else 'FAILED':<7}{verdict.property:<17}{verdict.says}")
-        if not verdict.passed:
-            print(f"{'':<26}{verdict.message}")
-    failed = [verdict for verdict in verdicts if not verdict.passed]
-    if failed:
-        shown = clearest(failed)
-        print(f"\nthe smallest case found on which {shown.property} fails, for a test:\n")
-        print(shown.code)
-    print(f"\n{len(verdicts) - len(failed)} of {len(verdicts)} properties hold")
+CALLED = (
+    "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays. They "
+    "must not be changed, nor any global setting; nothing may be kept from one call to the next.",
+    "A function with an argument named lengths gets a padded batch: the sequences with a batch "
+    "axis in front, and by that name the number of valid rows of the last of them. What it gives "
+    "for padded rows does not matter; padding may hold NaN and Inf. Of an empty sequence it must "
+    "give finite numbers.",
+    "In float64 an output may be off by what a relative change of 1e-10 of its inputs makes of it; "
+    "in lower precision by twice the roundings of the literal form, and 2 more.",
+)
 
 
 def _print_operators(as_json: bool) -> None:
@@ -128,15 +235,12 @@ def _print_operators(as_json: bool) -> None:
     for operator in OPERATORS.values():
         print(operator.signature)
         print(textwrap.fill(operator.about, 96, initial_indent="    ", subsequent_indent="    "))
+        for line in operator.conventions:
+            print(textwrap.fill(line, 96, initial_indent="    - ", subsequent_indent="      "))
         names = ", ".join(prop.name for prop in operator.properties)
-        print(textwrap.fill(names, 96, initial_indent="    held to: ", subsequent_indent=" " * 13))
+        print(textwrap.fill(names, 96, initial_indent="    tested: ", subsequent_indent=" " * 12))
     print()
-    for line in (
-        "Arguments are passed by position, arrays as NumPy arrays or PyTorch tensors.",
-        "A function with an argument named lengths gets a padded batch: the sequences with a batch "
-        "axis in front, and by that name the number of valid rows of the last of them. What it "
-        "gives for padded rows does not matter.",
-    ):
+    for line in CALLED:
         print(textwrap.fill(line, 96))
 
 
@@ -145,6 +249,7 @@ def _described(operator: Operator) -> dict[str, object]:
         "name": operator.name,
         "signature": operator.signature,
         "about": operator.about,
+        "conventions": operator.conventions,
         "equations": operator.equations,
         "properties": {prop.name: prop.says for prop in operator.properties},
     }

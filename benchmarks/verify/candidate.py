@@ -1,4 +1,8 @@
-"""Somebody else's function: loading it, and calling it with NumPy arrays whatever it works in."""
+"""Somebody else's function: loading it, and calling it with NumPy arrays whatever it works in.
+
+A ``Candidate`` runs in this process; ``process.Isolated`` runs one in a worker process, and has the
+same methods. Nothing here knows the oracle.
+"""
 
 from __future__ import annotations
 
@@ -7,140 +11,230 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 
 from benchmarks.errors import InputError
-
-FRAMEWORKS = ("numpy", "torch")
+from benchmarks.verify.cases import Place
+from benchmarks.verify.frameworks import FRAMEWORKS, NotAnArrayError, give, take
 
 
 class CandidateError(Exception):
-    """The candidate itself raised, or returned what is no array: a finding, not a crash."""
+    """The candidate raised, returned what is no array, or did what it must not: a failure of it."""
+
+    def __init__(self, message: str, kind: str = "candidate") -> None:
+        """``kind`` names the error, to tell one failure from another."""
+        super().__init__(message)
+        self.kind = kind
 
 
-class Candidate:
-    """A function that takes and returns NumPy arrays; PyTorch ones are converted on the way.
+class Calls:
+    """How a candidate is called, in this process or another; ``_call`` and ``_gradient`` differ."""
 
-    The function gets copies, so that one that works in place cannot spoil a comparison unseen.
-    """
+    def __call__(self, *arguments: Any, layout: str = "plain", **named: Any) -> Any:
+        """The function's result for copies of the arguments, as NumPy arrays.
+
+        Args:
+            arguments: as the operator has them, NumPy arrays and plain values.
+            layout: how arrays lie in memory, see ``frameworks``.
+            named: passed by name.
+
+        Raises:
+            CandidateError: the function raised, gave no array, or changed an argument or a global
+                setting.
+        """
+        (result,) = self.in_turn([arguments], layout=layout, named=[named])
+        return result
+
+    def in_turn(
+        self,
+        cases: Sequence[Sequence[Any]],
+        *,
+        layout: str = "plain",
+        named: Sequence[Mapping[str, Any]] | None = None,
+        same_objects: bool = False,
+    ) -> list[Any]:
+        """The results of calls in turn; of ``same_objects``, whose content changes between them.
+
+        Raises:
+            CandidateError: as for one call.
+        """
+        named = named or [{}] * len(cases)
+        results = []
+        for arguments, by_name, (result, after, after_named, changed) in zip(
+            cases, named, self._call(cases, layout, named, same_objects), strict=True
+        ):
+            given = [*enumerate(arguments, 1), *by_name.items()]
+            for (where, before), now in zip(given, [*after, *after_named], strict=True):
+                if not _same(now, before):
+                    raise CandidateError(f"changed its argument {where} in place", "in place")
+            if changed:
+                raise CandidateError(f"changed the global setting {changed}", "state")
+            results.append(result)
+        return results
+
+    def gradient(
+        self,
+        arguments: Sequence[Any],
+        weights: Any,
+        places: Sequence[Place],
+        *,
+        uses: int = 1,
+        named: Mapping[str, Any] | None = None,
+    ) -> list[Any]:
+        """Derivatives of the sum of ``weights * output`` at each of ``places``.
+
+        With ``uses`` 2 the function is called twice on the same arguments before one backward pass.
+
+        Raises:
+            CandidateError: the function raised, or its output has no such derivative.
+        """
+        return self._gradient(list(arguments), weights, list(places), uses, dict(named or {}))
+
+    def _call(
+        self,
+        cases: Sequence[Sequence[Any]],
+        layout: str,
+        named: Sequence[Mapping[str, Any]],
+        same_objects: bool,
+    ) -> list[tuple[Any, list[Any], list[Any], str]]:
+        """Of each call: the result, the arguments after it, those by name, a changed setting."""
+        raise NotImplementedError
+
+    def _gradient(
+        self,
+        arguments: list[Any],
+        weights: Any,
+        places: list[Place],
+        uses: int,
+        named: dict[str, Any],
+    ) -> list[Any]:
+        raise NotImplementedError
+
+
+class Candidate(Calls):
+    """A function in this process, in one framework and on one device."""
 
     def __init__(
         self,
         function: Callable[..., Any],
-        name: str,
         framework: str = "numpy",
         device: str = "cpu",
         folder: str | None = None,
     ) -> None:
-        """Wrap ``function``; ``device`` is for PyTorch functions only.
+        """Modules in ``folder`` can be imported while the function runs."""
+        self.function, self.framework, self.folder = function, framework, folder
+        self._arrays = FRAMEWORKS[framework](device)
 
-        Modules in ``folder`` can be imported while the function runs.
-        """
-        self.function, self.name, self.framework, self.device = function, name, framework, device
-        self.folder = folder
+    def _call(
+        self,
+        cases: Sequence[Sequence[Any]],
+        layout: str,
+        named: Sequence[Mapping[str, Any]],
+        same_objects: bool,
+    ) -> list[tuple[Any, list[Any], list[Any], str]]:
+        found = []
+        given: list[Any] = []
+        for arguments, by_name in zip(cases, named, strict=True):
+            if same_objects and given:
+                self._refill(given, arguments)
+            else:
+                given = [give(self._arrays, value, layout) for value in arguments]
+            given_by_name = {name: give(self._arrays, value) for name, value in by_name.items()}
+            state = self._arrays.state()
+            returned = self._run(self.function, *given, **given_by_name)
+            changed = [name for name, value in self._arrays.state().items() if value != state[name]]
+            result = self._taken(returned)
+            after = [_taken_or_none(self._arrays, value) for value in given]
+            after_named = [_taken_or_none(self._arrays, value) for value in given_by_name.values()]
+            found.append((result, after, after_named, ", ".join(changed)))
+            # what is kept of the answer, or of the arguments, is of no use in the next call
+            self._poison([returned, *given_by_name.values(), *([] if same_objects else given)])
+        return found
 
-    def like(self, function: Callable[..., Any], framework: str | None = None) -> Candidate:
-        """Another function of the same origin, in the same framework if none is said."""
-        return Candidate(function, self.name, framework or self.framework, self.device, self.folder)
+    def _gradient(
+        self,
+        arguments: list[Any],
+        weights: Any,
+        places: list[Place],
+        uses: int,
+        named: dict[str, Any],
+    ) -> list[Any]:
+        given = [give(self._arrays, value) for value in arguments]
+        by_name = {name: give(self._arrays, value) for name, value in named.items()}
 
-    def raw(self, *arguments: Any, **named: Any) -> Any:
-        """What the function returns for arguments that are already in its framework.
+        def loss(*case: Any) -> Any:
+            return self.function(*case, **by_name)
 
-        Raises:
-            CandidateError: the function raised.
-        """
+        gradients: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, uses)
+        return gradients
+
+    def _run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
             # what overflows shows in the result, and would be said again for every case
             with _importable(self.folder), np.errstate(all="ignore"):
-                return self.function(*arguments, **named)
-        except (Exception, SystemExit) as error:
-            raise CandidateError(f"raised {type(error).__name__}: {error}") from error
+                return function(*arguments, **named)
+        except NotAnArrayError as error:
+            raise CandidateError(f"returned {error}, expected an array", "not an array") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            kind = type(error).__name__
+            said = str(error).strip().splitlines()
+            raise CandidateError(f"raised {kind}: {' / '.join(said[:3])}", kind) from error
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function's result, tensors as arrays.
+    def _taken(self, value: Any) -> Any:
+        return self._run(take, self._arrays, value)
 
-        Raises:
-            CandidateError: the function raised, or changed an argument in place.
-        """
-        given = [self.convert(value) for value in arguments]
-        given_by_name = {name: self.convert(value) for name, value in named.items()}
-        result = to_numpy(self.raw(*given, **given_by_name))
-        for i, (now, before) in enumerate(zip(given, arguments, strict=True), start=1):
-            if not _same(to_numpy(now), before):
-                raise CandidateError(f"changed its argument {i} in place")
-        return result
+    def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:
+        for i, value in enumerate(arguments):
+            if isinstance(value, np.ndarray):
+                self._arrays.refill(given[i], value)
+            elif isinstance(value, Mapping):
+                for key, array in value.items():
+                    self._arrays.refill(given[i][key], array)
+            else:
+                given[i] = value
 
-    def convert(self, value: Any) -> Any:
-        """``value`` as the function wants it: a copy, in its framework and on its device."""
-        if self.framework == "torch":
-            return to_torch(value, self.device)
-        return copied(value)
-
-
-def copied(value: Any) -> Any:
-    """A copy of every array in ``value``; everything else as it is."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {key: copied(item) for key, item in value.items()}
-    return value
-
-
-def to_torch(value: Any, device: str = "cpu") -> Any:
-    """``value`` with every array in it as a tensor on ``device``."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.name == "bfloat16":  # torch has no conversion from the NumPy extension type
-            value = value.astype(np.float32)
-            return torch.from_numpy(value.copy()).to(device, torch.bfloat16)
-        # a copy has positive strides, which torch asks for
-        return torch.from_numpy(value.copy()).to(device)
-    if isinstance(value, Mapping):
-        return {key: to_torch(item, device) for key, item in value.items()}
-    return value
+    def _poison(self, values: Sequence[Any]) -> None:
+        """Overwrite every float array with NaN, where it can be written."""
+        for value in values:
+            if isinstance(value, Mapping):
+                self._poison(list(value.values()))
+            elif isinstance(value, (list, tuple)):
+                self._poison(list(value))
+            elif hasattr(value, "dtype"):
+                with suppress(Exception):
+                    self._arrays.refill(value, np.full(tuple(value.shape), np.nan))
 
 
-def to_numpy(value: Any) -> Any:
-    """``value`` with every tensor in it as an array; half precisions as float32."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        return (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
-    if isinstance(value, Mapping):
-        return {key: to_numpy(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
-        return type(value)(to_numpy(item) for item in value)
-    return value
+def _taken_or_none(arrays: Any, value: Any) -> Any:
+    """An argument after a call; None where it is no array."""
+    is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
+    return take(arrays, value) if is_data else None
 
 
 def _same(now: Any, before: Any) -> bool:
     if isinstance(before, Mapping):
-        return all(_same(now[key], before[key]) for key in before)
+        keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
+        return keys and all(_same(now[str(key)], value) for key, value in before.items())
     if isinstance(before, np.ndarray):
-        return bool((np.asarray(now, np.float64) == before.astype(np.float64)).all())
+        wide = np.float64 if before.dtype.kind in "fV" else before.dtype
+        now = np.asarray(now)
+        return now.shape == before.shape and np.array_equal(
+            now.astype(wide), before.astype(wide), equal_nan=wide == np.float64
+        )
     return True
 
 
-def one_sequence(candidate: Candidate, sequences: int) -> Candidate:
-    """A candidate for padded batches as one for single sequences: a batch of one, all of it valid.
-
-    ``sequences`` is how many of its first arguments have a batch axis.
-    """
-
-    def function(*arguments: Any) -> Any:
-        batch = [argument[None] for argument in arguments[:sequences]]
-        lengths = candidate.convert(np.array([len(arguments[sequences - 1])]))
-        return candidate.function(*batch, *arguments[sequences:], lengths=lengths)[0]
-
-    return candidate.like(function)
-
-
-def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate:
+def load(
+    where: str, framework: str = "numpy", device: str = "cpu", folder: str | None = None
+) -> Candidate:
     """The candidate at ``package.module:callable`` or ``path/file.py:callable``.
 
     Raises:
@@ -153,7 +247,7 @@ def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate
         )
     by_path = source.endswith(".py")
     # what the user's module imports may lie beside it, as for a script
-    folder = str(Path(source).resolve().parent if by_path else Path.cwd())
+    folder = str(Path(source).resolve().parent) if by_path else folder or str(Path.cwd())
     value: Any = _module(source, by_path, folder)
     for part in attribute.split("."):
         if not hasattr(value, part):
@@ -161,7 +255,7 @@ def load(where: str, framework: str = "numpy", device: str = "cpu") -> Candidate
         value = getattr(value, part)
     if not callable(value):
         raise InputError(f"candidate {where!r}: a {type(value).__name__}, expected a callable")
-    return Candidate(value, where, framework, device, folder)
+    return Candidate(value, framework, device, folder)
 
 
 @contextmanager
@@ -193,9 +287,13 @@ def _module(source: str, by_path: bool, folder: str) -> ModuleType:
             sys.modules[name] = module
             spec.loader.exec_module(module)
             return module
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        said = str(error).strip().splitlines()[:1]
         raise InputError(
-            f"candidate's module {source}: importing it raised {type(error).__name__}: {error}"
+            f"candidate's module {source}: importing it raised {type(error).__name__}: "
+            f"{''.join(said)}"
         ) from error
 
 
@@ -206,39 +304,21 @@ class _Source(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def takes_lengths(candidate: Candidate, contract: Sequence[str]) -> bool:
-    """Whether the candidate takes a padded batch, which it says by an argument named ``lengths``.
+def takes_lengths(function: Callable[..., Any], contract: Sequence[str]) -> bool:
+    """Whether a function takes a padded batch, which it says by an argument named ``lengths``.
 
     The contract's other arguments are passed by position: their names are the candidate's business.
 
     Raises:
-        InputError: the candidate cannot be called with the arguments of the contract.
+        TypeError: it cannot be called with the arguments of the contract.
     """
     try:
-        signature = inspect.signature(candidate.function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin without a signature: taken at its word
         return False
     batched = "lengths" in signature.parameters
     try:
         signature.bind(*contract, **({"lengths": None} if batched else {}))
     except TypeError:
-        expected = ", ".join(contract)
-        raise InputError(
-            f"candidate {candidate.name} takes {signature}, expected ({expected})"
-        ) from None
+        raise TypeError(f"takes {signature}, expected ({', '.join(contract)})") from None
     return batched
-
-
-def detect_framework(call: Callable[[str], Any], candidate: Candidate) -> str:
-    """The framework in which ``call(framework)`` runs the candidate: NumPy if it can, else PyTorch.
-
-    Where neither runs: PyTorch if the candidate's module mentions torch.
-    """
-    for framework in FRAMEWORKS:
-        try:
-            call(framework)
-        except CandidateError:
-            continue
-        return framework
-    module = sys.modules.get(getattr(candidate.function, "__module__", ""), None)
-    return "torch" if hasattr(module, "torch") else "numpy"

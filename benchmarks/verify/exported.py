@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hypothesis import strategies as st
 
 from benchmarks.errors import InputError
 from benchmarks.files import read_json, sha256_of_arrays
@@ -23,9 +22,10 @@ from benchmarks.scoring.onnx_captioner import (
     ENCODER,
     OnnxCaptioner,
 )
-from benchmarks.verify import cases, contracts, properties
-from benchmarks.verify.cases import Cases, Numbers
-from benchmarks.verify.operators import Operator, Property
+from benchmarks.verify.cases import Case
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators import Operator
+from benchmarks.verify.operators.transformer import captioner
 from reference.primitives import Array, Integers
 from torch_impl.models import build, configuration
 
@@ -59,9 +59,7 @@ def oracle(features: Array, tokens: Integers, folder: str) -> Array:
     c = _model(folder).configuration
     weights = {name: value.astype(features.dtype) for name, value in _weights(folder).items()}
     reductions = c.encoder_reduction, c.decoder_reduction
-    return contracts.captioner(
-        features, tokens, weights, c.encoder, c.decoder, c.num_heads, *reductions
-    )
+    return captioner(features, tokens, weights, c.encoder, c.decoder, c.num_heads, *reductions)
 
 
 def operator(folder: Path) -> Operator:
@@ -83,25 +81,16 @@ def operator(folder: Path) -> Operator:
     found = {name: weights[name] for name in names if name in weights}
     if sha256_of_arrays(found) != config.get("weights"):
         raise InputError(f"{folder}: its graphs have other weights than those that were exported")
-    drawn = _cases(str(folder), model)
-    check = properties.low_precision
-    says = (check.__doc__ or "").strip().rstrip(".")
-    held = Property("float32", says[0].lower() + says[1:], check, drawn, "limit")
+
+    def case(draw: Draw) -> Case:
+        """(features, tokens, folder)."""
+        L, T = draw.size("L", 6, large=(33, 144)), draw.size("T", model.max_length)
+        tokens = draw.random.integers(0, model.configuration.vocabulary_size, T)
+        return draw.inputs(L, model.d_feature), tokens, str(folder)
+
     arguments = ("features", "tokens", "folder")
-    return Operator("exported_captioner", arguments, "(T, V)", ABOUT, oracle, (held,), {})
-
-
-def _cases(folder: str, model: OnnxCaptioner) -> Cases:
-    """(features, tokens, folder)."""
-
-    @st.composite
-    def drawn(draw: st.DrawFn) -> cases.Case:
-        L, T = draw(st.integers(1, 6)), draw(st.integers(1, model.max_length))
-        numbers = Numbers(draw(cases.SEEDS))
-        features = numbers.inputs(L, model.d_feature)
-        return features, numbers.random.integers(0, model.configuration.vocabulary_size, T), folder
-
-    return drawn()
+    dtypes = ("float32", "float32")
+    return Operator("exported_captioner", arguments, "(T, V)", ABOUT, oracle, case, dtypes=dtypes)
 
 
 @cache

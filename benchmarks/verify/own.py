@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,6 @@ from pycocoevalcap.rouge.rouge import Rouge
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import NextLogProbs
 from torch_impl.decoding import search as decoding
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, functional
@@ -218,10 +218,30 @@ def _runs(module: type[nn.Module], implementation: str, device: str) -> bool:
     return True
 
 
-def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
-    """(operator, implementation, candidate) of everything this project has."""
-    rows: list[tuple[str, str, Callable[..., Any]]] = [
-        (function.__name__, name, partial(function, implementation=name))
+@dataclass(frozen=True)
+class Own:
+    """An implementation of this project's: of an operator, by name, as a candidate's function."""
+
+    operator: str
+    implementation: str
+    function: Callable[..., Any]
+    framework: str = "torch"
+
+    @property
+    def name(self) -> str:
+        """The function as Python source, for a test."""
+        function = self.function
+        if isinstance(function, partial):
+            given = "".join(f", {name}={value!r}" for name, value in function.keywords.items())
+            return f"partial(own.{function.func.__name__}{given})"
+        where = "objectives" if function.__module__ == objectives.__name__ else "own"
+        return f"{where}.{function.__name__}"
+
+
+def implementations(device: str = "cpu") -> list[Own]:
+    """Everything that this project has and the device can run."""
+    found = [
+        Own(function.__name__, name, partial(function, implementation=name))
         for function, module in (
             (static_expansion, StaticExpansion),
             (dynamic_expansion, DynamicExpansion),
@@ -240,13 +260,7 @@ def implementations(device: str = "cpu") -> list[tuple[str, str, Candidate]]:
         objectives.cross_entropy,
         objectives.self_critical,
     )
-    rows += [(function.__name__, "torch", function) for function in modules]
-    rows.append(("beam_search", "torch", partial(beam_search, device=device)))
-    candidates = [
-        (operator, name, Candidate(function, f"{operator} ({name})", "torch", device))
-        for operator, name, function in rows
-    ]
-    for scorer in (cider_d, bleu, rouge_l):  # on the CPU, whatever the device
-        name = scorer.__name__
-        candidates.append((name, "pycocoevalcap", Candidate(scorer, f"{name} (pycocoevalcap)")))
-    return candidates
+    found += [Own(function.__name__, "torch", function) for function in modules]
+    found.append(Own("beam_search", "torch", partial(beam_search, device=device)))
+    scorers = (cider_d, bleu, rouge_l)
+    return found + [Own(scorer.__name__, "pycocoevalcap", scorer, "numpy") for scorer in scorers]

@@ -1,87 +1,124 @@
-"""What an implementation is held to: each property a few lines that a test could have.
+"""What an implementation must satisfy: each property a few lines that a test could have.
 
-A property's lines are also what a failing case is printed with (see ``snippet``): they are plain
-assertions over ``candidate``, ``oracle`` and the case's arguments; ``rest`` stands for those that a
-property has no word for.
+A property's lines are also what a failing case is printed with (see ``snippet``): plain assertions
+over ``candidate``, ``oracle`` and ``case``, the tuple of arguments.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from hypothesis.errors import UnsatisfiedAssumption
 
-from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.candidate import Calls
+from benchmarks.verify.cases import (
+    Case,
+    Place,
+    float_arrays,
+    get,
+    mapped,
+    replaced,
+    rounded,
+)
 from benchmarks.verify.tolerances import (
     DIFFERENCES,
-    OutOfToleranceError,
     assert_close,
+    assert_conforms,
     assert_derivative,
-    assert_low_precision,
-    error,
-    float64_bound,
+    assert_gated,
+    assert_smoothed,
     scale,
 )
+from reference.metrics import ngrams
 from reference.primitives import Array
 
 Function = Callable[..., Any]
-Place = tuple[int, str | None]
-"""Where an array of a case is: the argument, and the key if that is a mapping."""
 
 
-def equals_oracle(candidate: Function, oracle: Function, *rest: Any) -> None:
+class UndecidedError(Exception):
+    """The property says nothing about this case."""
+
+
+def equals_oracle(candidate: Calls, oracle: Function, case: Case) -> None:
     """The result is the oracle's."""
-    assert_close(candidate(*rest), oracle(*rest))
+    assert_conforms(candidate(*case), oracle, case)
 
 
-def equals_at_scale(candidate: Function, oracle: Function, *rest: Any) -> None:
-    """The result is the oracle's to the rounding of the largest of the inputs."""
-    assert_close_at_scale(candidate(*rest), oracle(*rest), rest)
+def gated(candidate: Calls, oracle: Function, case: Case) -> None:
+    """The result is the oracle's to the rounding of its inputs, of which a gate leaves little."""
+    assert_gated(candidate(*case), oracle, case)
 
 
-def gradient(candidate: Any, oracle: Function, *rest: Any) -> None:
-    """Autograd's derivatives are the oracle's central differences."""
-    assert_derivative(autograd(candidate, rest), differences(oracle, rest), "gradient")
+def strided(candidate: Calls, oracle: Function, case: Case) -> None:
+    """Arrays that are not contiguous in memory give the same result."""
+    assert_conforms(candidate(*case, layout="strided"), oracle, case)
+
+
+def broadcast(candidate: Calls, oracle: Function, case: Case) -> None:
+    """A row that is expanded to many, with a stride of zero, gives the same result."""
+    X, *rest = case
+    case = np.broadcast_to(X[:1], X.shape).copy(), *rest
+    assert_conforms(candidate(*case, layout="broadcast"), oracle, case)
+
+
+def no_state(candidate: Calls, oracle: Function, case: Case) -> None:
+    """Other numbers of the same shapes in between change nothing; nor does a call before."""
+    other = mapped(case, lambda array: array[::-1].copy())
+    for one, result in zip(
+        (case, other, case), candidate.in_turn([case, other, case]), strict=True
+    ):
+        assert_conforms(result, oracle, one)
+
+
+def same_objects(candidate: Calls, oracle: Function, case: Case) -> None:
+    """Other numbers in the same arrays give their result: nothing is cached by identity."""
+    other = mapped(case, lambda array: array[::-1].copy())
+    results = candidate.in_turn([case, other], same_objects=True)
+    for one, result in zip((case, other), results, strict=True):
+        assert_conforms(result, oracle, one)
+
+
+def gradient(candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int]) -> None:
+    """Derivatives by the candidate's framework are central differences of the oracle."""
+    expected = differences(oracle, case, by)
+    assert_derivative(derivatives(candidate, oracle, case, by), expected, "gradient")
+
+
+def gradient_used_twice(
+    candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """Two calls on the same arguments before one backward pass give twice the derivatives."""
+    expected = 2 * differences(oracle, case, by)
+    assert_derivative(derivatives(candidate, oracle, case, by, uses=2), expected, "gradient")
+
+
+def gradient_of_some(candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int]) -> None:
+    """Where only every other array requires a gradient, these get theirs."""
+    expected = differences(oracle, case, by, every=2)
+    assert_derivative(derivatives(candidate, oracle, case, by, every=2), expected, "gradient")
 
 
 def low_precision(
-    candidate: Function, oracle: Function, limit: float, dtype: str, *rest: Any
+    candidate: Calls, oracle: Function, case: Case, *, dtype: str, limit: float
 ) -> None:
-    """In low precision the error is at most twice the literal form's, plus 2 ulp."""
-    inputs = rounded(rest, dtype)
-    expected = oracle(*rounded(inputs, "float64"))
-    assert_low_precision(candidate(*inputs), expected, limit)
+    """In low precision the error is at most twice the literal form's, plus 2 roundings."""
+    inputs = rounded(case, dtype)
+    assert_conforms(candidate(*inputs), oracle, rounded(inputs, "float64"), dtype, limit)
 
 
-def padded_batch(candidate: Function, oracle: Function, X: Any, *rest: Any, lengths: Any) -> None:
-    """Every sequence of a padded batch comes out as it does alone."""
-    batch = candidate(X, *rest, lengths=lengths)
-    for i, length in enumerate(lengths):
-        assert_close(batch[i][:length], oracle(X[i][:length], *rest), f"sequence {i}")
-
-
-def padded_keys(
-    candidate: Function, oracle: Function, X: Any, Y: Any, *rest: Any, lengths: Any
-) -> None:
-    """Every sequence of a batch sees its own valid keys alone."""
-    batch = candidate(X, Y, *rest, lengths=lengths)
-    for i, length in enumerate(lengths):
-        assert_close(batch[i], oracle(X[i], Y[i][:length], *rest), f"sequence {i}")
-
-
-def causality(candidate: Function, oracle: Function, X: Any, *rest: Any) -> None:
+def causality(candidate: Calls, oracle: Function, case: Case) -> None:
     """Another last token leaves the earlier outputs alone."""
+    X, *rest = case
     changed = X.copy()
     changed[-1] = 1 - changed[-1]
     assert_close(candidate(changed, *rest)[:-1], candidate(X, *rest)[:-1], "earlier outputs")
 
 
-def causal_keys(candidate: Function, oracle: Function, X: Any, Y: Any, *rest: Any) -> None:
+def causal_keys(candidate: Calls, oracle: Function, case: Case) -> None:
     """Another last key leaves the outputs alone that do not see it."""
+    X, Y, *rest = case
     changed = Y.copy()
     changed[-1] = 1 - changed[-1]
     blind = len(Y) - 1
@@ -89,76 +126,153 @@ def causal_keys(candidate: Function, oracle: Function, X: Any, Y: Any, *rest: An
     assert_close(after[:blind], before[:blind], "earlier outputs")
 
 
-def token_order(candidate: Function, oracle: Function, X: Any, *rest: Any) -> None:
+def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
     """Tokens in another order give the same outputs in that order."""
-    assert_close(candidate(X[::-1], *rest), candidate(X, *rest)[::-1], "outputs reversed")
+    X, *rest = case
+
+    def reordered(X: Array, *rest: Any) -> Any:
+        return oracle(X[::-1], *rest)[::-1]
+
+    assert_conforms(candidate(X[::-1], *rest)[::-1], reordered, case)
 
 
-def same_hypotheses(candidate: Function, oracle: Function, *rest: Any) -> None:
+def finite(candidate: Batched, oracle: Function, case: Case) -> None:
+    """An empty sequence gives finite numbers, and leaves the others of its batch alone."""
+    *alone, lengths = case
+    everything = candidate.candidate(*alone, lengths=lengths)
+    assert np.isfinite(everything).all(), "not finite"
+    assert_conforms(candidate(*case), oracle, case)
+
+
+def same_hypotheses(candidate: Calls, oracle: Function, case: Case) -> None:
     """The hypotheses are the oracle's, in its order, and so are their scores."""
-    found, expected = candidate(*rest), oracle(*rest)
+    found, expected = candidate(*case), oracle(*case)
     assert [list(map(int, tokens)) for tokens, _ in found] == [tokens for tokens, _ in expected]
     assert_close([score for _, score in found], [score for _, score in expected], "scores")
 
 
-# what the properties are written with
+def same_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
+    """BLEU is the oracle's, with or without its smoothing."""
+    found, smoothed = np.asarray(candidate(*case)), oracle(*case)
+    orders = [any(matches(c, of, n) for c, of in zip(*case, strict=True)) for n in (1, 2, 3, 4)]
+    textbook = np.where(np.logical_and.accumulate(orders), smoothed, 0.0)
+    nearer = np.abs(found - textbook) < np.abs(found - smoothed)
+    assert_smoothed(found, np.where(nearer, textbook, smoothed))
 
 
-def assert_close_at_scale(actual: Any, expected: Any, case: Sequence[Any]) -> None:
-    """Hold a float64 result to the float64 rule, its scale that of the case where that is larger.
+def matches(candidate: list[str], references: list[list[str]], n: int) -> bool:
+    """Whether an n-gram of the candidate is in a reference."""
+    of_references = {ngram for reference in references for ngram in ngrams(reference, n)}
+    return any(ngram in of_references for ngram in ngrams(candidate, n))
 
-    Raises:
-        OutOfToleranceError: the result is too far off.
+
+# padded batches: the same properties, of an oracle and a candidate of batches
+
+
+class Batched(Calls):
+    """A candidate of padded batches as a function of ``(*arguments, lengths)``.
+
+    What it gives for padded rows is set to zero, as in ``of_batch``.
     """
-    arrays = [get(case, place) for place in float_arrays(case)]
-    bound = max(float64_bound(array) for array in (expected, *arrays))
-    if not error(actual, expected) <= bound:
-        raise OutOfToleranceError("output", actual, expected, bound)
+
+    def __init__(self, candidate: Calls, rows: bool) -> None:
+        """``rows``: whether the output has a row for each row that ``lengths`` counts."""
+        self.candidate, self.rows = candidate, rows
+
+    def _call(self, cases: Any, layout: str, named: Any, same_objects: bool) -> Any:
+        split = [case[:-1] for case in cases]
+        lengths = [{"lengths": case[-1]} for case in cases]
+        found = self.candidate._call(split, layout, lengths, same_objects)
+        return [
+            (self._valid(result, case[-1]), [*after, *after_named], [], changed)
+            for case, (result, after, after_named, changed) in zip(cases, found, strict=True)
+        ]
+
+    def _gradient(
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, named: Any
+    ) -> list[Any]:
+        lengths = arguments[-1]
+        return self.candidate._gradient(
+            arguments[:-1], self._valid(weights, lengths), places, uses, {"lengths": lengths}
+        )
+
+    def _valid(self, result: Any, lengths: Array) -> Any:
+        result = np.asarray(result)
+        if not self.rows or result.ndim < 2 or len(result) != len(lengths):
+            return result
+        mask = np.arange(result.shape[1]) < lengths[:, None]
+        return np.where(mask.reshape(*mask.shape, *[1] * (result.ndim - 2)), result, 0.0)
 
 
-def float_arrays(case: Sequence[Any]) -> list[Place]:
-    """Where the floating point arrays of a case are."""
-    places: list[Place] = []
-    for i, value in enumerate(case):
-        if isinstance(value, Mapping):
-            places += [(i, key) for key, array in value.items() if _is_float(array)]
-        elif _is_float(value):
-            places.append((i, None))
-    return places
+def of_batch(oracle: Function, sequences: int, rows: bool) -> Function:
+    """The oracle of each sequence of a padded batch, without its padding; padded rows are zero.
+
+    Args:
+        oracle: of one element.
+        sequences: how many of its first arguments have a batch axis; ``lengths`` counts the rows of
+            the last of these.
+        rows: whether the output has a row for each row that ``lengths`` counts.
+    """
+
+    def batch(*arguments: Any) -> Array:
+        *alone, lengths = arguments
+        of, rest = alone[:sequences], alone[sequences:]
+        outputs = []
+        for i, length in enumerate(lengths):
+            one = [*(array[i] for array in of[:-1]), of[-1][i][:length]]
+            # of an empty sequence there is no row
+            output = oracle(*one, *rest) if length or not rows else one[-1]
+            padding = [(0, len(of[-1][i]) - length if rows else 0)]
+            outputs.append(np.pad(output, padding + [(0, 0)] * (np.ndim(output) - 1)))
+        return np.stack(outputs)
+
+    return batch
 
 
-def _is_float(value: Any) -> bool:
-    # not np.floating: bfloat16 is an extension type, of kind V
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fV"
+class OneOfBatch(Calls):
+    """A candidate of padded batches as one of single elements: a batch of one, all of it valid."""
+
+    def __init__(self, candidate: Calls, sequences: int) -> None:
+        """``sequences`` is how many of its first arguments have a batch axis."""
+        self.candidate, self.sequences = candidate, sequences
+
+    def _batch(self, case: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        batch = [array[None] for array in case[: self.sequences]]
+        return [*batch, *case[self.sequences :]], {"lengths": np.array([batch[-1].shape[1]])}
+
+    def _alone(self, values: list[Any]) -> list[Any]:
+        return [v[0] if i < self.sequences else v for i, v in enumerate(values)]
+
+    def _call(self, cases: Any, layout: str, named: Any, same_objects: bool) -> Any:
+        batches = [self._batch(case) for case in cases]
+        found = self.candidate._call(
+            [case for case, _ in batches],
+            "plain" if layout == "broadcast" else layout,
+            [lengths for _, lengths in batches],
+            same_objects,
+        )
+        return [
+            (_first(result), self._alone(after), [], changed) for result, after, _, changed in found
+        ]
+
+    def _gradient(
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, named: Any
+    ) -> list[Any]:
+        batch, lengths = self._batch(arguments)
+        found = self.candidate._gradient(batch, weights[None], places, uses, lengths)
+        return [
+            array[0] if i < self.sequences else array
+            for (i, _), array in zip(places, found, strict=True)
+        ]
 
 
-def get(case: Sequence[Any], place: Place) -> Any:
-    """The array of a case at one of ``float_arrays``' places."""
-    i, key = place
-    return case[i] if key is None else case[i][key]
+def _first(result: Any) -> Any:
+    if isinstance(result, (tuple, list)):
+        return type(result)(_first(item) for item in result)
+    return result[0] if np.ndim(result) and len(result) == 1 else np.nan
 
 
-def replaced(case: Sequence[Any], place: Place, array: Any) -> tuple[Any, ...]:
-    """The case with another array at that place."""
-    i, key = place
-    value = array if key is None else {**case[i], key: array}
-    return (*case[:i], value, *case[i + 1 :])
-
-
-def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """The case with ``function`` of each of its floating point arrays."""
-    for place in float_arrays(case):
-        case = replaced(case, place, function(get(case, place)))
-    return tuple(case)
-
-
-def rounded(case: Sequence[Any], dtype: str) -> tuple[Any, ...]:
-    """The case with its floating point arrays in ``dtype``; bfloat16 needs ``ml_dtypes``."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return mapped(case, lambda array: array.astype(ml_dtypes.bfloat16))
-    return mapped(case, lambda array: array.astype(dtype))
+# derivatives along fixed directions
 
 
 def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
@@ -166,16 +280,16 @@ def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
     return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
 
 
-def differences(oracle: Function, case: Sequence[Any]) -> Array:
-    """Derivatives of the weighted sum of outputs, one for each argument that has float arrays.
+def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1) -> Array:
+    """Derivatives of the weighted sum of outputs, one for each of the arguments ``by``.
 
-    An argument's arrays move together, each along its own direction.
+    An argument's arrays, or ``every`` second of them, move together, each along its own direction.
 
     Raises:
-        UnsatisfiedAssumption: there is a kink of ReLU nearby, and no derivative.
+        UndecidedError: there is a kink of ReLU nearby, and no derivative.
     """
-    slopes, doubts = [], []
-    for moving in _by_argument(case):
+    slopes, doubts, sums = [], [], [0.0]
+    for moving in _by_argument(case, by, every):
 
         def loss(step: float, moving: Any = moving) -> float:
             moved = case
@@ -183,7 +297,9 @@ def differences(oracle: Function, case: Sequence[Any]) -> Array:
                 array = get(case, place)
                 moved = replaced(moved, place, array + step * direction(array.shape, phase))
             output = np.asarray(oracle(*moved))
-            return float((output * direction(output.shape)).sum())
+            terms = output * direction(output.shape)
+            sums.append(float(np.abs(terms).sum()))
+            return float(terms.sum())
 
         half, full = 2.0**-19, 2.0**-18
         here = loss(0.0)
@@ -193,29 +309,38 @@ def differences(oracle: Function, case: Sequence[Any]) -> Array:
         bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
         doubts.append(max(abs(bend), abs(slope - coarse)))
         slopes.append(slope)
-    if max(doubts) > DIFFERENCES / 10 * scale(slopes):
-        raise UnsatisfiedAssumption
+    # what the rounding of the sum leaves of a difference is no derivative
+    rounding = 2.0**-52 * max(sums) / 2.0**-19
+    if max([*doubts, rounding], default=0.0) > DIFFERENCES / 10 * scale(slopes):
+        raise UndecidedError
     return np.array(slopes)
 
 
-def autograd(candidate: Candidate, case: Sequence[Any]) -> Array:
-    """The same derivatives by PyTorch's autograd of the candidate."""
-    arguments = [candidate.convert(value) for value in case]
-    moving = [
-        [(phase, get(arguments, place).requires_grad_()) for phase, place in places]
-        for places in _by_argument(case)
-    ]
-    output = candidate.raw(*arguments)
-    (output * torch.tensor(direction(tuple(output.shape))).to(output)).sum().backward()
-    return np.array([sum(_slope(*pair) for pair in pairs) for pairs in moving])
+def derivatives(
+    candidate: Calls,
+    oracle: Function,
+    case: Case,
+    by: Sequence[int],
+    *,
+    uses: int = 1,
+    every: int = 1,
+) -> Array:
+    """The same derivatives by the candidate's framework."""
+    by_argument = _by_argument(case, by, every)
+    places = [place for moving in by_argument for _, place in moving]
+    weights = direction(np.shape(oracle(*case)))
+    found = dict(zip(places, candidate.gradient(case, weights, places, uses=uses), strict=True))
+    return np.array(
+        [sum(_slope(found[place], phase) for phase, place in moving) for moving in by_argument]
+    )
 
 
-def _slope(phase: int, tensor: torch.Tensor) -> float:
-    along = torch.tensor(direction(tuple(tensor.shape), phase)).to(tensor)
-    return 0.0 if tensor.grad is None else float((tensor.grad * along).sum())
+def _slope(gradient: Array, phase: int) -> float:
+    return float((gradient * direction(gradient.shape, phase)).sum())
 
 
-def _by_argument(case: Sequence[Any]) -> list[list[tuple[int, Place]]]:
-    """The places of each argument's float arrays, numbered."""
-    numbered = enumerate(float_arrays(case))
+def _by_argument(case: Case, by: Sequence[int], every: int = 1) -> list[list[tuple[int, Place]]]:
+    """The places of the float arrays of each argument ``by``, numbered; ``every`` second of all."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    numbered = list(enumerate(places))[::every]
     return [list(places) for _, places in itertools.groupby(numbered, lambda pair: pair[1][0])]

@@ -1,40 +1,64 @@
-"""The search for a case on which a property fails, and its reduction to the smallest found."""
+"""The search for a case on which a property fails, and its reduction to the smallest found.
+
+The first failure seen is kept. Where it does not come again, on the same case, in a process that is
+fresh, the candidate is not deterministic: it has failed all the same.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from random import Random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-import hypothesis
 import numpy as np
-from hypothesis.errors import HypothesisException, NoSuchExample, UnsatisfiedAssumption
 
-from benchmarks.verify.candidate import CandidateError
-from benchmarks.verify.cases import Case, Cases
-from benchmarks.verify.properties import float_arrays, get, replaced
+from benchmarks.verify import properties
+from benchmarks.verify.candidate import Calls, CandidateError
+from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
+from benchmarks.verify.draw import Draw, Pins
+from benchmarks.verify.operators.operator import Operator, Property
+from benchmarks.verify.process import STUCK
 from benchmarks.verify.tolerances import OutOfToleranceError
-from reference.primitives import Array
 
-SIMPLIFICATIONS = 2000
-"""The most calls that are spent on simplifying a failing case's sizes and numbers."""
+ATTEMPTS = 1500
+"""The most calls that are spent on making a failing case smaller."""
 
-Smaller = Callable[[Case], Iterable[Case]]
+SECONDS = 6.0
+"""The most time that is."""
+
+SEEDS = 3
+"""How many sets of numbers a smaller size is tried with."""
+
+REPEATS = 60
+"""Calls on one case, to see how often it fails."""
 
 FAR = 1e4
 """An error this much above its bound is no rounding, and must not shrink to one that could be."""
 
 
+class OracleError(Exception):
+    """The oracle itself raised: our fault, whatever the candidate did."""
+
+
 @dataclass(frozen=True)
 class Failure:
-    """A case that fails, and how."""
+    """A case that fails, and how.
+
+    Attributes:
+        case: the arguments.
+        kind: what failures have in common that are the same one.
+        message: for the user.
+        draw: what the case is made from; None once its numbers were simplified.
+        calls: how many calls on the case it takes in a fresh process; 0 if it is not deterministic.
+    """
 
     case: Case
     kind: str
     message: str
+    draw: Draw | None = None
+    calls: int = 1
 
     @property
     def plain(self) -> bool:
@@ -44,143 +68,201 @@ class Failure:
     @property
     def numbers(self) -> int:
         """How many numbers the case's arrays have."""
-        return sum(get(self.case, place).size for place in float_arrays(self.case))
+        return size(self.case)
 
 
-class OracleError(Exception):
-    """The oracle itself raised: our fault, whatever the candidate did."""
+@dataclass(frozen=True)
+class Trial:
+    """A property of an operator, put to a candidate.
 
-
-def attempt(
-    check: Callable[..., None], candidate: Any, oracle: Callable[..., Any], case: Sequence[Any]
-) -> Failure | None:
-    """How ``check`` fails on ``case``, or None.
-
-    Raises:
-        UnsatisfiedAssumption: the property says nothing about this case.
-        OracleError: the oracle raised.
+    Attributes:
+        pins: what a smaller case must have too.
+        restart: gives the candidate a process that has called nothing yet.
     """
 
-    def guarded(*arguments: Any) -> Any:
+    check: Callable[..., None]
+    settings: Mapping[str, Any]
+    operator: Operator
+    candidate: Calls
+    pins: Pins = field(default_factory=dict)
+    restart: Callable[[], None] = lambda: None
+
+    def attempt(self, case: Case, draw: Draw | None = None) -> Failure | None:
+        """How the property fails on ``case``, or None.
+
+        Raises:
+            UndecidedError: the property says nothing about this case.
+            OracleError: the oracle raised.
+        """
+
+        def oracle(*arguments: Any) -> Any:
+            try:
+                return self.operator.oracle(*arguments)
+            except Exception as error:
+                raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
+
         try:
-            return oracle(*arguments)
+            with np.errstate(all="ignore"):
+                self.check(self.candidate, oracle, case, **self.settings)
+        except (properties.UndecidedError, OracleError):
+            raise
+        except CandidateError as error:
+            return Failure(case, error.kind, str(error), draw)
+        except OutOfToleranceError as error:
+            finite = "far off" if error.excess > FAR else "off"
+            kind = finite if np.isfinite(error.excess) else "broken"
+            return Failure(case, kind, str(error), draw)
+        except AssertionError as error:
+            message = str(error) or "another result than the oracle's"
+            return Failure(case, "wrong", message, draw)
         except Exception as error:
-            raise OracleError(f"{oracle.__name__} raised {error!r}") from error
-
-    positional, named = list(case), {}
-    if "lengths" in inspect.signature(check).parameters:
-        named["lengths"] = positional.pop()
-    try:
-        check(candidate, guarded, *positional, **named)
-    except (HypothesisException, OracleError):
-        raise
-    except CandidateError as error:
-        return Failure(tuple(case), type(error.__cause__).__name__, str(error))
-    except OutOfToleranceError as error:
-        finite = "far off" if error.excess > FAR else "off"
-        kind = finite if np.isfinite(error.excess) else "broken"
-        return Failure(tuple(case), kind, str(error))
-    except AssertionError as error:
-        return Failure(tuple(case), "wrong", str(error) or "the assertion does not hold")
-    except Exception as error:
-        message = f"gave what cannot be compared: {type(error).__name__}: {error}"
-        return Failure(tuple(case), type(error).__name__, message)
-    return None
-
-
-def search(
-    check: Callable[..., None],
-    candidate: Any,
-    oracle: Callable[..., Any],
-    cases: Cases,
-    examples: int,
-    smaller: Smaller = lambda case: (),
-) -> Failure | None:
-    """The smallest failing case found among ``examples`` drawn ones, the same at every call.
-
-    A case that is off by what might be rounding is given only where none fails plainly. ``smaller``
-    gives the cases next below one in size.
-    """
-
-    def smallest(ignored: str) -> Failure | None:
-        kind: str | None = None
-
-        def fails(case: Case) -> bool:
-            nonlocal kind
-            failure = attempt(check, candidate, oracle, case)
-            if failure is None or failure.kind == ignored:
-                return False
-            kind = kind or failure.kind  # shrinking must not change the subject
-            return failure.kind == kind
-
-        case = _find(cases, fails, examples)
-        if case is None:
-            return None
-        return attempt(check, candidate, oracle, simplify(case, fails, smaller))
-
-    failure = smallest(ignored="")
-    if failure is None or failure.plain:
-        return failure
-    return smallest(ignored="off") or failure
-
-
-@cache
-def drawn(cases: Cases, examples: int) -> list[Case]:
-    """``examples`` cases, the same at every call."""
-    found: list[Case] = []
-
-    def keep(case: Case) -> bool:
-        found.append(case)
-        return False
-
-    _find(cases, keep, examples)
-    return found
-
-
-def _find(cases: Cases, wanted: Callable[[Case], bool], examples: int) -> Case | None:
-    settings = hypothesis.settings(
-        max_examples=examples,
-        database=None,
-        deadline=None,
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-    )
-    try:
-        found: Case = hypothesis.find(cases, wanted, settings=settings, random=Random(0))
-        return found
-    except NoSuchExample:
+            message = f"gave what cannot be compared: {type(error).__name__}: {error}"
+            return Failure(case, type(error).__name__, message, draw)
         return None
 
 
-def simplify(case: Case, fails: Callable[[Case], bool], smaller: Smaller = lambda case: ()) -> Case:
-    """``case`` as small as it can be, with as many zeros and ones, and still failing."""
-    calls = 0
+def draws(prop: Property, operator: Operator, examples: int, seed: int) -> Iterator[Draw]:
+    """What a property's cases are made from; where it is of large ones, one size of each is large.
 
-    def still(simpler: Case) -> bool:
-        nonlocal calls
-        calls += 1
+    Args:
+        prop: whose pins they have.
+        operator: whose cases they are.
+        examples: how many, of small ones.
+        seed: of all of them.
+    """
+    seeds = np.random.default_rng([seed, *prop.name.encode()])
+
+    def draw(pins: Pins) -> Draw:
+        return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
+
+    if not prop.large:
+        yield from (draw({}) for _ in range(examples))
+        return
+    large: dict[str, set[int]] = {}
+    for _ in range(20):  # not every name is in every case
+        tried = draw({})
+        operator.case(tried)
+        for name, values in tried.large.items():
+            large.setdefault(name, set()).update(values)
+    one_large = [{name: value} for name, values in large.items() for value in sorted(values)]
+    yield from map(draw, sorted(one_large, key=lambda pins: max(pins.values())))
+    yield from map(draw, operator.sizes)
+
+
+def search(trial: Trial, chosen: Iterator[Draw]) -> tuple[int, Failure | None]:
+    """How many cases were tried, and the smallest failing one that was found.
+
+    What might be rounding is given only where nothing fails plainly.
+    """
+    first: Failure | None = None
+    tried = 0
+    for draw in chosen:
+        case = trial.operator.case(draw)
         try:
-            return calls <= SIMPLIFICATIONS and fails(simpler)
-        except UnsatisfiedAssumption:
-            return False
+            failure = trial.attempt(case, draw)
+        except properties.UndecidedError:
+            continue
+        tried += 1
+        if failure is not None and (first is None or failure.plain):
+            first = failure
+            if failure.plain:
+                break
+    return tried, None if first is None else _confirmed(trial, first)
 
-    def least(case: Case) -> Case:
-        while (found := next(filter(still, smaller(case)), None)) is not None:
-            case = found
-        return case
 
-    case = least(case)
-    for place in float_arrays(case):
-        for make in _simpler(get(case, place)):
-            array = make(get(case, place))
-            if array is not None and still(simpler := replaced(case, place, array)):
-                case = simpler
-    return least(case)  # what is zero may not be needed any more
+def _confirmed(trial: Trial, first: Failure) -> Failure:
+    """The failure at its smallest, with the calls that it takes."""
+    if first.kind == STUCK:
+        return first
+    for failure in (smallest(trial, first), first):
+        calls, again, times = _repeated(trial, failure.case)
+        if calls == 1:
+            return replace(again, draw=failure.draw)
+        if calls and _repeated(trial, failure.case)[0] == calls:
+            message = f"{again.message} (in call {calls} of a fresh process)"
+            return replace(again, message=message, draw=failure.draw, calls=calls)
+        if again.kind == STUCK:
+            return again
+    often = (
+        f"in {times} of {REPEATS} further calls on this case" if times else "once, and not again"
+    )
+    return replace(first, message=f"not deterministic: failed {often}: {first.message}", calls=0)
+
+
+def _repeated(trial: Trial, case: Case) -> tuple[int, Failure, int]:
+    """In a fresh process, the first call that fails, how, and how many of all do; or 0."""
+    trial.restart()
+    at, found, times = 0, Failure(case, "", ""), 0
+    for call in range(1, REPEATS + 1):
+        failure = trial.attempt(case)
+        if failure is not None:
+            times += 1
+            if not at:
+                at, found = call, failure
+            if at == 1 or failure.kind == STUCK:
+                break
+    return at, found, times
+
+
+def smallest(trial: Trial, failure: Failure) -> Failure:
+    """The failing case as small as it can be, with as many zeros and ones, and still failing."""
+    fails = _Budget(trial, failure.kind)
+    while (smaller := next(_smaller(trial, failure, fails), None)) is not None:
+        failure = smaller
+    for place in float_arrays(failure.case):
+        for make in _simpler(get(failure.case, place)):
+            array = make(get(failure.case, place))
+            if array is not None:
+                failure = fails(replaced(failure.case, place, array), None) or failure
+    return failure
+
+
+class _Budget:
+    """Whether cases still fail in the same way, within what may be spent on that."""
+
+    def __init__(self, trial: Trial, kind: str) -> None:
+        self.trial, self.kind = trial, kind
+        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS
+
+    def __call__(self, case: Case, draw: Draw | None) -> Failure | None:
+        self.left -= 1
+        if self.left < 0 or time.monotonic() > self.end:
+            return None
+        try:
+            failure = self.trial.attempt(case, draw)
+        except properties.UndecidedError:
+            return None
+        # shrinking must not change the subject
+        return failure if failure is not None and failure.kind == self.kind else None
+
+
+def _smaller(trial: Trial, failure: Failure, fails: _Budget) -> Iterator[Failure]:
+    """Failing cases with a smaller size, or an earlier choice."""
+    assert failure.draw is not None
+    for chosen in failure.draw.simpler():
+        if not all(_has(chosen, name, value) for name, value in trial.pins.items()):
+            continue
+        for seed in range(SEEDS):
+            draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
+            found = fails(trial.operator.case(draw), draw)
+            if found is not None:
+                yield found
+
+
+def _has(chosen: Pins, name: str, pinned: Any) -> bool:
+    return (
+        chosen[name] in pinned
+        if isinstance(pinned, tuple)
+        else chosen[name] is pinned or chosen[name] == pinned
+    )
 
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
     """Ways to simplify an array: all of it, then each entry; None where it is already simple."""
     for value in (0.0, 1.0):
         yield partial(np.full_like, fill_value=value)
+    if array.size > ATTEMPTS:
+        return
     for index in np.ndindex(array.shape):
         for value in (0.0, 1.0):
 

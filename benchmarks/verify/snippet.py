@@ -7,60 +7,115 @@ import dataclasses
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial  # noqa: F401
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 # a failing case may be written with these
-from benchmarks.verify.candidate import load, one_sequence  # noqa: F401
+from benchmarks.verify import own  # noqa: F401
+from benchmarks.verify.candidate import Candidate, load  # noqa: F401
 from benchmarks.verify.cases import NextLogProbs  # noqa: F401
+from benchmarks.verify.operators import OPERATORS, Operator, Property
+from benchmarks.verify.process import Isolated
+from benchmarks.verify.properties import Batched, OneOfBatch, of_batch  # noqa: F401
+from benchmarks.verify.search import REPEATS, Failure
+from torch_impl.training import objectives  # noqa: F401
+
+LONGEST = 3000
+"""Characters of arguments that are printed; larger ones are made again from their seed."""
 
 
-def snippet(
-    check: Callable[..., None],
-    oracle: Callable[..., Any],
-    candidate: str,
-    names: Sequence[str],
-    case: Sequence[Any],
-) -> str:
-    """The lines: imports, the candidate, the case's arguments as literals, the property's own.
+def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Failure) -> str:
+    """The lines: imports, the candidate, the case's arguments, the property's own.
 
     Args:
-        check: a property of ``benchmarks.verify.properties``.
-        oracle: the oracle's function.
-        candidate: the expression that gives the candidate.
-        names: of the case's arguments.
-        case: the arguments.
+        prop: that fails.
+        operator: of which the case is: of padded batches where the property is.
+        candidate: whose failure it is.
+        failure: the case and how often it must be called.
     """
-    values = [f"{name} = {literal(value)}" for name, value in zip(names, case, strict=True)]
-    lines = "\n".join([f"candidate = {candidate}", *values, _body(check, names)])
-    return "\n".join([*_imports(check, oracle, lines), "", lines])
+    lines = [
+        f"candidate = {_candidate(prop, operator, candidate)}",
+        f"oracle = {_oracle(operator)}",
+    ]
+    if "lengths" in prop.needs:
+        lines.append(f"oracle = of_batch(oracle, {operator.sequences}, {operator.rows})")
+    lines += [*_case(prop, operator, failure)]
+    lines += [f"{name} = {value!r}" for name, value in prop.settings.items()]
+    body = _body(prop)
+    calls = failure.calls or 10 * REPEATS
+    if calls > 1:
+        often = "" if failure.calls else "  # it fails in some of them"
+        body = f"for _ in range({calls}):{often}\n{textwrap.indent(body, '    ')}"
+    text = "\n".join([*lines, body])
+    return "\n".join([*_imports(prop, text), "", text])
 
 
-def _body(check: Callable[..., None], names: Sequence[str]) -> str:
-    """The property's lines, with ``rest`` spelled out."""
-    source = textwrap.dedent(inspect.getsource(check))
+def _candidate(prop: Property, operator: Operator, candidate: Isolated) -> str:
+    if isinstance(candidate.source, str):
+        source, _, name = candidate.source.rpartition(":")
+        path = str(Path(source).resolve()) if source.endswith(".py") else source
+        framework = "" if candidate.framework == "numpy" else f", {candidate.framework!r}"
+        device = "" if candidate.device == "cpu" else f", device={candidate.device!r}"
+        text = f"load({f'{path}:{name}'!r}{framework}{device})"
+    else:
+        text = f"Candidate({candidate.name}, {candidate.framework!r}, {candidate.device!r})"
+    if "lengths" in prop.needs:
+        return f"Batched({text}, {operator.rows})"
+    return f"OneOfBatch({text}, {operator.sequences})" if candidate.batched else text
+
+
+def _oracle(operator: Operator) -> str:
+    if operator.name in OPERATORS:
+        return f"OPERATORS[{operator.name!r}].oracle"
+    return "exported.oracle"
+
+
+def _case(prop: Property, operator: Operator, failure: Failure) -> list[str]:
+    names = list(operator.arguments)
+    if "lengths" in prop.needs:
+        names.append("lengths")
+    values = [literal(value) for value in failure.case]
+    draw = failure.draw
+    if sum(map(len, values)) > LONGEST and draw is not None:
+        choices = "".join(f", {name}={value!r}" for name, value in draw.chosen.items())
+        regime = "" if draw.regime == "plain" else f", numbers={draw.regime!r}"
+        of = ".of_batch()" if "lengths" in prop.needs else ""
+        return [
+            f"operator = OPERATORS[{operator.name!r}]{of}",
+            f"case = operator.case(Draw({draw.seed}{regime}{choices}))",
+        ]
+    assigned = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]
+    return [*assigned, f"case = {', '.join(names)}{',' if len(names) == 1 else ''}"]
+
+
+def _body(prop: Property) -> str:
+    """The property's lines."""
+    source = textwrap.dedent(inspect.getsource(prop.check))
     (function,) = ast.parse(source).body
     assert isinstance(function, ast.FunctionDef)
-    own = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
-    rest = ", ".join(name for name in names if name not in own)
     first = function.body[1].lineno  # after the docstring
-    body = textwrap.dedent("\n".join(source.splitlines()[first - 1 :]))
-    return re.sub(r"\brest\b", f"({rest})", body.replace("*rest", rest))
+    return textwrap.dedent("\n".join(source.splitlines()[first - 1 :]))
 
 
-def _imports(check: Callable[..., None], oracle: Callable[..., Any], lines: str) -> list[str]:
-    """What ``lines`` need: the oracle, and names that the property's module or this one knows."""
+def _imports(prop: Property, lines: str) -> list[str]:
+    """What ``lines`` need: names that the property's module or this one knows."""
     used = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
-    found = {f"from {oracle.__module__} import {oracle.__qualname__} as oracle"}
-    for name, value in (globals() | check.__globals__).items():
-        if name not in used:
+    found = {"from benchmarks.verify import exported"} if "exported" in used else set()
+    for name, value in (globals() | prop.check.__globals__).items():
+        if name not in used or name in ("Any",):
             continue
         if isinstance(value, ModuleType):
             found.add(f"import {value.__name__} as {name}")
-        elif callable(value):
+        elif name == "OPERATORS":
+            found.add("from benchmarks.verify.operators import OPERATORS")
+        elif name == "Array":
+            found.add("from reference.primitives import Array")
+        elif callable(value) and hasattr(value, "__module__"):
             found.add(f"from {value.__module__} import {name}")
     return sorted(found, key=lambda line: (line.startswith("from"), line))
 

@@ -1,14 +1,28 @@
 """The only place with tolerances.
 
-float64: 1e-10 relative to the largest entry. Lower precision: the error against the float64 oracle
-is at most twice the error of the literal form in that precision, plus 2 ulp of the output's scale.
+float64. An output may differ from the oracle's by what a relative change of 1e-10 of every input
+makes of the oracle's output, and by 1e-10 of the output's largest entry. The first is the magnitude
+that an output is *made of*: where large terms cancel, their rounding stays, and no implementation
+can be closer than that to the oracle, which rounds too. It is measured, not derived: the oracle is
+run again on inputs that are changed so. 1e-10 is a million roundings of float64, so that any order
+of summation passes, and every other function fails on ordinary numbers.
+
+Lower precision. Errors are counted in *roundings*: what a relative change of every input by one
+unit of the precision makes of the output, plus one unit of its largest entry. An implementation may
+have twice the roundings of the literal form in that precision, the worst over many cases, plus 2.
+
 NaN and Inf never pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from benchmarks.verify.cases import Case, float_arrays, get, mapped
 
 Array = npt.NDArray[np.floating]
 
@@ -103,41 +117,165 @@ def literal_bound(literal_error: float, expected: npt.ArrayLike, epsilon: float)
     return LITERAL_FACTOR * literal_error + ULPS * epsilon * scale(expected)
 
 
+UNITS = {"float64": FLOAT64, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""The relative change of the inputs that a rounding is measured by; a unit in the last place."""
+
+PERTURBATIONS = 3
+"""Random changes of the inputs: with one, terms could cancel again."""
+
+
+def roundings(oracle: Callable[..., Any], case: Case, unit: float) -> list[float]:
+    """What a relative change by ``unit`` of every input makes of each output, plus one unit of it.
+
+    Every float entry is changed by up to ``unit``; the largest change of an output entry counts.
+    """
+    expected = outputs(oracle(*case))
+    random = np.random.default_rng(0)
+    changes = [unit * scale(array) for array in expected]
+    if not float_arrays(case):
+        return changes
+
+    def changed(array: Any) -> Any:
+        return array * (1 + unit * random.uniform(-1, 1, array.shape))
+
+    found = [0.0] * len(expected)
+    for _ in range(PERTURBATIONS):
+        for i, array in enumerate(outputs(oracle(*mapped(case, changed)))):
+            with np.errstate(invalid="ignore"):  # of infinities, which do not change
+                change = np.nan_to_num(np.abs(array - expected[i]), nan=0.0)
+            found[i] = max(found[i], float(change.max(initial=0.0)))
+    return [own + change for own, change in zip(changes, found, strict=True)]
+
+
+def outputs(result: Any) -> list[Array]:
+    """The arrays of a result, in order: one, those of a tuple, a list or a mapping, or numbers."""
+    if isinstance(result, Mapping):
+        return [array for value in result.values() for array in outputs(value)]
+    if isinstance(result, (tuple, list)) and any(np.ndim(item) for item in result):
+        return [array for value in result for array in outputs(value)]
+    return [np.asarray(result, dtype=np.float64)]
+
+
 class OutOfToleranceError(AssertionError):
-    """A result that is too far off: ``excess`` is its error over the bound, above 1."""
+    """A result that exceeds the tolerance: ``excess`` is its error over the bound, above 1."""
 
     def __init__(
         self, what: str, actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float
     ) -> None:
-        """Say what is wrong: the shape, a value that is not finite, or the error."""
-        worst, shape, wanted = error(actual, expected), np.shape(actual), np.shape(expected)
-        self.excess = worst / bound
-        if shape != wanted:
-            message = f"shape {shape}, expected {wanted}"
-        elif np.isinf(worst):
-            message = "not finite"
+        """Say what is wrong: the shape, a value that is not finite, or the error and its place."""
+        actual, expected = np.asarray(actual), np.asarray(expected)
+        self.excess = error(actual, expected) / bound if bound else float("inf")
+        if actual.shape != expected.shape:
+            message = f"shape {actual.shape}, expected {expected.shape}"
         else:
-            message = f"error {worst:.3g} exceeds {bound:.3g}"
+            place = _worst(actual, expected)
+            where = f"[{', '.join(map(str, place))}]" if place else ""
+            pair = f"{actual[place]:.6g}, expected {expected[place]:.6g}"
+            if np.isinf(self.excess) and not np.isfinite(actual).all():
+                message = f"not finite{f' at {where}' if where else ''}: {pair}"
+            else:
+                at = f" at {where}" if where else ""
+                message = f"error {error(actual, expected):.3g} exceeds {bound:.3g}{at}: {pair}"
         super().__init__(f"{what}: {message}")
 
 
+def _worst(actual: Array, expected: Array) -> tuple[int, ...]:
+    """The place of the largest error, or of the first value that is not finite."""
+    with np.errstate(invalid="ignore"):
+        errors = np.where(np.isfinite(actual), np.abs(actual - expected), np.inf)
+    return tuple(int(i) for i in np.unravel_index(np.argmax(errors), errors.shape))
+
+
+Seen = list[tuple[float, float]]
+_seen: list[Seen] = []
+
+
+class Errors:
+    """Collects (error, bound) of every comparison made within: ``with Errors() as seen``."""
+
+    def __enter__(self) -> Seen:
+        _seen.append([])
+        return _seen[-1]
+
+    def __exit__(self, *_: object) -> None:
+        _seen.pop()
+
+
 def _assert_within(actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float, what: str) -> None:
-    if not error(actual, expected) <= bound:
+    found = error(actual, expected)
+    for seen in _seen:
+        # relative to the largest entry, so that errors of several cases can be compared
+        seen.append((found / scale(expected), bound / scale(expected)))
+    if not found <= bound:
         raise OutOfToleranceError(what, actual, expected, bound)
 
 
 def assert_close(actual: npt.ArrayLike, expected: npt.ArrayLike, what: str = "output") -> None:
-    """Hold a float64 result to the float64 rule."""
+    """Fail unless a float64 result is within 1e-10 of its largest entry."""
     _assert_within(actual, expected, float64_bound(expected), what)
 
 
+def assert_conforms(
+    actual: Any, oracle: Callable[..., Any], case: Case, dtype: str = "float64", limit: float = 1.0
+) -> None:
+    """Fail unless a result is the oracle's, within ``limit`` roundings of ``dtype``.
+
+    Args:
+        actual: an array, a number, or a tuple, list or mapping of these, as the oracle gives it.
+        oracle: the reference implementation.
+        case: its arguments.
+        dtype: the precision that ``actual`` was computed in.
+        limit: in float64 1; in lower precision from ``literal_limit``.
+
+    Raises:
+        OutOfToleranceError: an output exceeds its bound, or has another shape.
+    """
+    expected = oracle(*case)
+    found, wanted = _aligned(actual, expected)
+    unit = UNITS[dtype]
+    bounds = [limit * unit * scale(array) for array in wanted]
+    if any(not error(a, e) <= b for a, e, b in zip(found, wanted, bounds, strict=True)):
+        bounds = [limit * one for one in roundings(oracle, case, unit)]
+    for i, (array, of, bound) in enumerate(zip(found, wanted, bounds, strict=True)):
+        _assert_within(array, of, bound, f"output {i}" if len(wanted) > 1 else "output")
+
+
+def _aligned(actual: Any, expected: Any) -> tuple[Sequence[Any], Sequence[Array]]:
+    """The outputs of both, in the oracle's order."""
+    wanted = outputs(expected)
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        actual = {key: actual.get(key) for key in expected}
+    found: Sequence[Any] = [actual] if len(wanted) == 1 else outputs(actual)
+    if len(wanted) == 1 and isinstance(actual, (tuple, list)) and np.ndim(expected):
+        found = [np.asarray(actual, dtype=np.float64)]
+    if len(found) != len(wanted):
+        raise AssertionError(f"{len(found)} outputs, expected {len(wanted)}")
+    return found, wanted
+
+
+def assert_smoothed(actual: npt.ArrayLike, expected: npt.ArrayLike) -> None:
+    """Fail unless BLEU is the expected one, but for its smoothing."""
+    _assert_within(actual, expected, SMOOTHED, "output")
+
+
+def assert_gated(actual: Any, oracle: Callable[..., Any], case: Case) -> None:
+    """Fail unless an output of gates is the oracle's, within 1e-10 of the largest of its inputs.
+
+    A gate near 0 is 1 less a gate near 1, which is rounded to a unit of 1, not of itself: so what
+    is left of a value of the inputs' size is rounded as that value is.
+    """
+    expected = oracle(*case)
+    bound = max(float64_bound(get(case, place)) for place in float_arrays(case))
+    _assert_within(actual, expected, max(bound, float64_bound(expected)), "output")
+
+
 def assert_derivative(actual: npt.ArrayLike, differences: npt.ArrayLike, what: str) -> None:
-    """Hold a derivative to central differences."""
+    """Fail unless a derivative is that of central differences."""
     _assert_within(actual, differences, DIFFERENCES * scale(differences), what)
 
 
 def assert_low_precision(
     actual: npt.ArrayLike, expected: npt.ArrayLike, limit: float, what: str = "output"
 ) -> None:
-    """Hold a result to ``limit``, an error relative to the largest entry of ``expected``."""
+    """Fail unless the error is at most ``limit``, relative to the largest entry of ``expected``."""
     _assert_within(actual, expected, limit * scale(expected), what)

@@ -61,9 +61,11 @@ def multi_head_attention(X, Y, parameters, num_heads, causal, lengths):
         W, b = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
         return (x @ W.T + b).unflatten(-1, (num_heads, -1))
 
+    padding = torch.arange(Y.shape[1]) >= lengths[:, None]
+    Y = Y.masked_fill(padding[..., None], 0)  # a weight of 0 does not hide a NaN
     Q, K, V = project("query", X), project("key", Y), project("value", Y)
     scores = torch.einsum("bmhk,bnhk->bhmn", Q, K) / Q.shape[-1] ** 0.5
-    hidden = torch.arange(Y.shape[1]) >= lengths[:, None, None, None]
+    hidden = padding[:, None, None, :]
     if causal:
         hidden = hidden | torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
     weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)

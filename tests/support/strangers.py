@@ -1,7 +1,8 @@
-"""A stranger's module, and how the operators in it hold."""
+"""A stranger's module, and the verdicts on the functions in it."""
 
-from benchmarks.verify.hold import hold, resolve
+from benchmarks.verify.conformance import FAILED, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.process import Limits
 
 
 def written(tmp_path, text):
@@ -11,13 +12,14 @@ def written(tmp_path, text):
     return str(path)
 
 
-def verdicts(tmp_path, operator, text, examples=20):
+def verdicts(tmp_path, operator, text, examples=20, seed=0, seconds=20.0, framework=None):
     """What each property says of its function ``f``, by the property's name."""
-    where = f"{written(tmp_path, text)}:f"
-    found = resolve(where, OPERATORS[operator], None, "cpu")
-    return {verdict.property: verdict for verdict in hold(OPERATORS[operator], found, examples)}
+    of, where = OPERATORS[operator], f"{written(tmp_path, text)}:f"
+    with resolve(where, of, framework, limits=Limits(seconds=seconds)) as candidate:
+        found = conformance_test(of, candidate, examples=examples, seed=seed)
+        return {verdict.name: verdict for verdict in found}
 
 
 def failed(found):
-    """The names of the properties that do not hold."""
-    return [name for name, verdict in found.items() if not verdict.passed]
+    """The names of the properties that failed."""
+    return [name for name, verdict in found.items() if verdict.status == FAILED]

@@ -18,9 +18,9 @@ import torch
 from benchmarks.perf.cases.case import eager
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.verify import own
-from benchmarks.verify.candidate import Candidate
-from benchmarks.verify.hold import hold
+from benchmarks.verify.conformance import FAILED, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.own import Own, implementations
 
 EXPANSIONS = {
     "static_expansion": own.static_expansion,
@@ -46,26 +46,26 @@ def failures(benchmark: Benchmark, implementation: str, device: str, examples: i
 
 @cache
 def _failures(operator: str, implementation: str, device: str, examples: int) -> tuple[str, ...]:
-    return tuple(
-        f"{candidate.name}: {verdict.property}: {verdict.message}".splitlines()[0]
-        for candidate in _candidates(operator, implementation, device)
-        for verdict in hold(OPERATORS[operator], candidate, examples)
-        if not verdict.passed
-    )
+    of, found = OPERATORS[operator], []
+    for each in _implementations(operator, implementation, device):
+        with resolve(each.function, of, each.framework, device, name=each.name) as candidate:
+            for verdict in conformance_test(of, candidate, examples=examples, ours=True):
+                if verdict.status == FAILED:
+                    said = f"{operator} ({each.implementation}): {verdict.name}"
+                    found.append(f"{said}: {verdict.message}".splitlines()[0])
+    return tuple(found)
 
 
-def _candidates(operator: str, implementation: str, device: str) -> Iterator[Candidate]:
+def _implementations(operator: str, implementation: str, device: str) -> Iterator[Own]:
     if operator == "cider_d":
-        yield Candidate(partial(_rewards, device=device), operator)
+        yield Own(operator, "torch", partial(_rewards, device=device), "numpy")
         return
     if operator in EXPANSIONS:
         function = partial(EXPANSIONS[operator], implementation=implementation)
-        yield Candidate(function, f"{operator} ({implementation})", "torch", device)
+        yield Own(operator, implementation, function)
         if implementation != "auto":
             return
-    for name, _, candidate in own.implementations(device):
-        if name == operator:
-            yield candidate
+    yield from (each for each in implementations(device) if each.operator == operator)
 
 
 def _rewards(candidates: list[list[str]], references: Any, *, device: str) -> Any:

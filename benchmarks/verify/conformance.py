@@ -1,0 +1,195 @@
+"""The conformance test: every property of an operator in turn, and the smallest case that fails."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from benchmarks.verify.candidate import Calls, CandidateError
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators import Operator, Property
+from benchmarks.verify.operators.operator import GRADIENT, LENGTHS, OURS, TORCH
+from benchmarks.verify.precision import available, literal_limit, literal_roundings
+from benchmarks.verify.process import STUCK, Isolated, Limits
+from benchmarks.verify.properties import Batched, OneOfBatch
+from benchmarks.verify.search import Trial, draws, search
+from benchmarks.verify.snippet import snippet
+from benchmarks.verify.tolerances import Errors
+
+EXAMPLES, QUICK = 100, 20
+"""Cases of each property: usually, and in a hurry."""
+
+MEASURED = 200
+"""Cases that the literal form's errors in a lower precision are measured on."""
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a property holds; if not, why, and the smallest failing case as code.
+
+    Attributes:
+        name: the property's.
+        says: what it means.
+        status: "passed", "failed" or "not run".
+        message: why it failed, or was not run.
+        code: lines to paste into a test, where it failed.
+        plain: whether the failure cannot be rounding.
+        numbers: how many its arrays have.
+        cases: how many were tried.
+        worst: the largest error relative to its bound, and the bound, both relative to the largest
+            entry of the oracle's result.
+        bound: see ``worst``.
+        seconds: taken.
+    """
+
+    name: str
+    says: str
+    status: str
+    message: str = ""
+    code: str = ""
+    plain: bool = False
+    numbers: int = 0
+    cases: int = 0
+    worst: float = 0.0
+    bound: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was run and holds."""
+        return self.status == PASSED
+
+
+def resolve(
+    source: str | Callable[..., object],
+    operator: Operator,
+    framework: str | None = None,
+    device: str = "cpu",
+    limits: Limits | None = None,
+    name: str | None = None,
+) -> Isolated:
+    """The candidate in a worker process, in its framework: NumPy if it takes that, else PyTorch.
+
+    Raises:
+        InputError: it cannot be loaded, or cannot be called with the operator's arguments.
+    """
+    candidate = Isolated(
+        source,
+        operator.arguments,
+        framework=framework or "numpy",
+        device=device,
+        name=name,
+        limits=limits,
+    )
+    if framework is not None:
+        return candidate
+    case = operator.case(Draw(1))
+    try:
+        _alone(candidate, operator)(*case)
+    except CandidateError:
+        other = candidate.like("torch")
+        try:
+            _alone(other, operator)(*case)
+        except CandidateError:
+            if not candidate.mentions_torch:
+                other.close()
+                return candidate
+        candidate.close()
+        return other
+    return candidate
+
+
+def seed() -> int:
+    """A new seed: no candidate can know the cases of the next run."""
+    return secrets.randbits(32)
+
+
+def conformance_test(
+    operator: Operator,
+    candidate: Isolated,
+    *,
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    ours: bool = False,
+) -> Iterator[Verdict]:
+    """The verdict on every property of the operator, the most basic first, each once it is known.
+
+    Args:
+        operator: what the candidate claims to be.
+        candidate: from ``resolve``.
+        examples: small cases of each property; the large ones are always the same number.
+        seed: of all cases.
+        ours: whether it is an implementation of this project's.
+    """
+    stuck = ""
+    for prop in operator.properties:
+        reason = stuck or _not_run(prop, candidate, ours)
+        if reason:
+            yield Verdict(prop.name, prop.says, NOT_RUN, reason)
+            continue
+        began = time.perf_counter()
+        verdict, kind = _verdict(prop, operator, candidate, examples, seed)
+        yield replace(verdict, seconds=time.perf_counter() - began)
+        if kind == STUCK:
+            stuck = "the candidate has not answered within its time limit before"
+
+
+def _not_run(prop: Property, candidate: Isolated, ours: bool) -> str:
+    """Why a property is not one of this candidate; nothing if it is."""
+    if OURS in prop.needs and not ours:
+        return "Psi's epsilon is 0 there, so there is no literal form of it"
+    if LENGTHS in prop.needs and not candidate.batched:
+        return "it has no argument named lengths"
+    if GRADIENT in prop.needs and candidate.framework == "numpy":
+        return "NumPy has no gradients"
+    if TORCH in prop.needs and candidate.framework != "torch":
+        return f"{candidate.framework} candidates are tested in float64 and float32"
+    dtype = prop.settings.get("dtype", "float64")
+    return "" if available(dtype) else "the package ml_dtypes is missing"
+
+
+def _alone(candidate: Isolated, operator: Operator) -> Calls:
+    return OneOfBatch(candidate, operator.sequences) if candidate.batched else candidate
+
+
+def _verdict(
+    prop: Property, operator: Operator, candidate: Isolated, examples: int, seed: int
+) -> tuple[Verdict, str]:
+    """The verdict, and the kind of the failure."""
+    calls, of = _alone(candidate, operator), operator
+    if LENGTHS in prop.needs:
+        calls, of = Batched(candidate, operator.rows), operator.of_batch()
+    if "dtype" in prop.settings:
+        limit = _limit(operator, str(prop.settings["dtype"]))
+        prop = replace(prop, settings={**prop.settings, "limit": limit})
+    trial = Trial(prop.check, prop.settings, of, calls, prop.pins, candidate.restart)
+    with Errors() as seen:
+        tried, failure = search(trial, draws(prop, of, examples, seed))
+    worst = max(seen, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
+    if failure is not None:
+        code = snippet(prop, operator, candidate, failure)
+        found = failure.message, code, failure.plain, failure.numbers, tried
+        return Verdict(prop.name, prop.says, FAILED, *found, *worst), failure.kind
+    if not tried:
+        return Verdict(prop.name, prop.says, NOT_RUN, "no case decides it"), ""
+    return Verdict(prop.name, prop.says, PASSED, "", "", False, 0, tried, *worst), ""
+
+
+@cache
+def _limit(operator: Operator, dtype: str) -> float:
+    cases = [operator.case(Draw(i)) for i in range(MEASURED)]
+    return literal_limit(literal_roundings(operator.oracle, cases, dtype))
+
+
+def clearest(failed: Sequence[Verdict]) -> Verdict:
+    """Of failed properties the one to look at: plainly wrong if any is, then on the fewest numbers.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return min(failed, key=lambda verdict: (not verdict.plain, verdict.numbers))

@@ -1,0 +1,110 @@
+"""Random cases: named sizes and choices, and numbers on a grid.
+
+An operator's case is a plain function of a ``Draw``. Whatever it chooses has a name, so that a
+property can pin it (``L=1``), a large case can name the one size that it is about (``L=200``), and
+a failing case is shrunk by trying smaller sizes and earlier choices by name.
+
+Numbers lie on a grid of sixteenths, of which sums of products are exact in float64: what is zero is
+zero in any order of summation, so that no right implementation fails for its rounding at a kink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verify.cases import Array
+
+NUMBERS = {
+    "plain": "ordinary numbers",
+    "zeros": "half of all numbers exactly zero",
+    "one_sign": "no query meets a key with a positive product: one stream is empty",
+    "tiny": "products of queries and keys of the size of epsilon",
+    "huge": "inputs in the thousands",
+}
+
+Pins = Mapping[str, Any]
+"""By the name of a choice its value, or a tuple of those that it is chosen from."""
+
+
+class Draw:
+    """The choices of one case, from a seed; ``pins`` fixes some of them.
+
+    Attributes:
+        chosen: what was chosen, by name.
+        large: the large values of each size, by name.
+    """
+
+    def __init__(self, seed: int = 0, **pins: Any) -> None:
+        """The same seed and pins give the same case."""
+        self.seed, self.pins = seed, pins
+        self.random = np.random.default_rng([seed, 0])
+        self._sizes = np.random.default_rng([seed, 1])
+        self.regime: str = pins.get("numbers", "plain")
+        self.chosen: dict[str, Any] = {}
+        self.large: dict[str, Sequence[Any]] = {}
+        self._options: dict[str, Sequence[Any]] = {}
+
+    def choose(self, name: str, options: Sequence[Any], large: Sequence[Any] = ()) -> Any:
+        """One of ``options``, the simplest first; ``large`` are for large cases."""
+        at = int(self._sizes.integers(2**31))  # also of what is pinned: the others stay
+        pinned = self.pins.get(name, tuple(options))
+        if isinstance(pinned, tuple):
+            options = pinned
+            pinned = options[at % len(options)]
+        self._options[name], self.large[name] = options, large
+        self.chosen[name] = pinned
+        return pinned
+
+    def size(self, name: str, most: int, large: Sequence[int] = (), least: int = 1) -> int:
+        """A number from ``least`` to ``most``."""
+        return int(self.choose(name, range(least, most + 1), large))
+
+    def flag(self, name: str) -> bool:
+        """True or False."""
+        return bool(self.choose(name, (False, True)))
+
+    def simpler(self) -> Iterator[dict[str, Any]]:
+        """Choices next below these: one of them smaller, or earlier among its options."""
+        for name, value in self.chosen.items():
+            options = self._options[name]
+            if isinstance(options, range):
+                # by bisection: the smallest that fails is found in few steps
+                gaps = [(value - options[0]) >> k for k in range(value.bit_length())]
+                smaller: Sequence[Any] = [value - gap for gap in gaps if gap > 0]
+            else:
+                at = options.index(value) if value in options else len(options)
+                smaller = options[:at]
+            for other in dict.fromkeys(smaller):
+                yield {**self.pins, **self.chosen, name: other}
+
+    # numbers
+
+    def array(self, *shape: int) -> Array:
+        """Odd sixteenths between -1 and 1: the sum of a few products is seldom zero by chance."""
+        values = (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
+        if self.regime == "zeros":
+            values *= self.random.integers(0, 2, shape)
+        return np.abs(values) if self.regime == "one_sign" else values
+
+    def inputs(self, *shape: int) -> Array:
+        """Tokens."""
+        return self.array(*shape) * (4096.0 if self.regime == "huge" else 1.0)
+
+    def linear(self, name: str, wide: int, narrow: int | None = None) -> dict[str, Array]:
+        """The map ``name`` from ``narrow`` channels, or as many as it gives, to ``wide``."""
+        narrow = wide if narrow is None else narrow
+        scale = 2.0 ** -max(round(log2(narrow) / 2) - 1, 0)  # outputs of the size of inputs
+        if self.regime == "tiny" and name.endswith("key"):
+            scale = 2.0**-31
+        return {
+            f"{name}.weight": scale * self.array(wide, narrow),
+            f"{name}.bias": scale * self.array(wide),
+        }
+
+    def norm(self, name: str, d: int) -> dict[str, Array]:
+        """A layer norm; ``name`` ends with a dot, or is empty."""
+        return {f"{name}weight": self.array(d), f"{name}bias": self.array(d)}

@@ -1,0 +1,106 @@
+"""Multi-head attention, and Attention on Attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verify import properties
+from benchmarks.verify.cases import Array, Case
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.operator import Operator, described
+from reference import attention
+from reference.primitives import Parameters
+
+
+def parameters(draw: Draw, d: int, aoa: bool = False, prefix: str = "") -> dict[str, Array]:
+    """The linear maps of multi-head attention, or of Attention on Attention."""
+    found: dict[str, Array] = {}
+    for name in ("query", "key", "value"):
+        found |= draw.linear(f"{prefix}{name}", d)
+    for name in ("information", "gate") if aoa else ():
+        found |= draw.linear(f"{prefix}{name}", d, 2 * d)
+    return found if aoa else found | draw.linear(f"{prefix}out", d)
+
+
+def heads(draw: Draw, most: int = 3, widest: int = 3) -> tuple[int, int]:
+    """(num_heads, d), the first a divisor of the second."""
+    num_heads = draw.size("num_heads", most, large=(8,))
+    return num_heads, num_heads * draw.size("d_k", widest, large=(40, 130))
+
+
+def _cases(aoa: bool) -> Callable[[Draw], Case]:
+    def case(draw: Draw) -> Case:
+        (num_heads, d), causal = heads(draw), draw.flag("causal")
+        X = draw.inputs(draw.size("M", 6, large=(17, 33, 200)), d)
+        Y = draw.inputs(draw.size("N", 6, large=(17, 33, 144, 200)), d)
+        return X, Y, parameters(draw, d, aoa), num_heads, causal
+
+    return case
+
+
+def _masked(function: Callable[..., Any]) -> Callable[..., Any]:
+    def oracle(X: Array, Y: Array, parameters: Parameters, num_heads: int, causal: bool) -> Array:
+        mask = np.tri(len(X), len(Y), dtype=np.bool_) if causal else None
+        found: Array = function(X, Y, parameters, num_heads, mask)
+        return found
+
+    oracle.__name__ = function.__name__
+    return oracle
+
+
+multi_head_attention = _masked(attention.multi_head_attention)
+attention_on_attention = _masked(attention.attention_on_attention)
+
+
+def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> Operator:
+    return Operator(
+        name,
+        ("X", "Y", "parameters", "num_heads", "causal"),
+        "(M, d)",
+        f"{about} Queries from X: (M, d), keys and values from Y: (N, d). parameters: query, key, "
+        f"value, {'information, gate' if aoa else 'out'}, each .weight and .bias. causal: row j of "
+        "X sees rows up to j of Y.",
+        oracle,
+        _cases(aoa),
+        {} if aoa else {"expansionnet_v1": (1, 2)},
+        conventions=(
+            "Head i has the channels from i d/num_heads on; its scores are divided by "
+            "sqrt(d/num_heads).",
+            "A causal mask is aligned with the first key, also where M and N differ.",
+        ),
+        special={
+            "one_token": ({"M": 1, "N": 1}, "a single query and key"),
+            "one_head": ({"num_heads": 1}, "a single head"),
+        },
+        regimes=("zeros", "huge"),
+        own=(
+            described("causality", properties.causal_keys, {"causal": True}),
+            described("broadcast", properties.broadcast),
+        ),
+        by=("X", "Y", "parameters"),
+        sequences=2,
+        rows=False,
+        empty=False,
+        gates=aoa,
+        sizes=(
+            {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
+            {"M": 144, "N": 144, "num_heads": 8, "d_k": 64},
+        ),
+    )
+
+
+OPERATORS = (
+    _operator(
+        "multi_head_attention", "Multi-head dot-product attention.", multi_head_attention, False
+    ),
+    _operator(
+        "attention_on_attention",
+        "I * sigmoid(G), both linear in the attended values and the projected queries, in this "
+        "order.",
+        attention_on_attention,
+        True,
+    ),
+)

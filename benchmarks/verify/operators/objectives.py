@@ -1,0 +1,109 @@
+"""Training objectives: cross-entropy and self-critical."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from benchmarks.verify.cases import Array, Case
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.operator import Operator
+from reference import objectives
+from reference.primitives import Integers, Mask
+
+FLOATS = ("float64", "float32")
+
+
+def _log_probs(draw: Draw, *shape: int) -> Array:
+    return -draw.random.integers(1, 64, shape) / 16
+
+
+def _cross_entropies(draw: Draw) -> Case:
+    B = draw.size("B", 3, large=(9, 48))
+    T, V = draw.size("T", 4, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
+    pad_id = draw.size("pad_id", 4, least=0) % V
+    targets = (pad_id + draw.random.integers(1, V, (B, T))) % V
+    if draw.flag("padding"):
+        targets[draw.random.integers(0, 2, (B, T)) == 0] = pad_id
+        targets[0, 0] = (pad_id + 1) % V  # at least one word is no padding
+    label_smoothing = draw.choose("label_smoothing", (0.0, 0.125, 0.5))
+    return _log_probs(draw, B, T, V), targets, pad_id, label_smoothing
+
+
+def cross_entropy(
+    log_probs: Array, targets: Integers, pad_id: int, label_smoothing: float
+) -> float:
+    """The oracle's, on the captions without their padding."""
+    return objectives.smoothed_cross_entropy(
+        [p[y != pad_id] for p, y in zip(log_probs, targets, strict=True)],
+        [y[y != pad_id].tolist() for y in targets],
+        label_smoothing,
+    )
+
+
+def _self_criticals(draw: Draw) -> Case:
+    B, K = draw.size("B", 3, large=(9, 48)), draw.size("K", 4, least=2)
+    T = draw.size("T", 4, large=(40,))
+    log_probs = _log_probs(draw, B, K, T)
+    mask = np.arange(T) < draw.random.integers(1, T + 1, (B, K, 1))
+    rewards = draw.random.integers(0, 64, (B, K)) / 16
+    return log_probs, mask, rewards, draw.choose("baseline", ("leave_one_out", "printed"))
+
+
+def self_critical(
+    log_probs: Array,
+    mask: Mask,
+    rewards: Array,
+    baseline: Literal["leave_one_out", "printed"],
+) -> float:
+    """The oracle's loss of each sample against the oracle's baseline; the mean over all samples."""
+    losses = [
+        objectives.self_critical(log_p[valid], r, b)
+        for image in zip(log_probs, mask, rewards, strict=True)
+        for log_p, valid, r, b in zip(*image, objectives.baselines(image[2], baseline), strict=True)
+    ]
+    return float(np.mean(losses))
+
+
+OPERATORS = (
+    Operator(
+        "cross_entropy",
+        ("log_probs", "targets", "pad_id", "label_smoothing"),
+        "a number",
+        "The mean over all targets: (B, T) that are not pad_id of the cross-entropy of log_probs: "
+        "(B, T, V).",
+        cross_entropy,
+        _cross_entropies,
+        {"expansionnet_v1": (13,), "expansionnet_v2": (13,)},
+        conventions=("The smoothed target is 1 - e on the word and e / (V - 1) on each other.",),
+        special={
+            "unsmoothed": (
+                {"padding": False, "label_smoothing": 0.0},
+                "no padding, no label smoothing",
+            ),
+            "padding": ({"padding": True, "label_smoothing": 0.0}, "words that do not count"),
+            "label_smoothing": ({"label_smoothing": (0.125, 0.5)}, "smoothed labels"),
+        },
+        by=("log_probs",),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "self_critical",
+        ("log_probs", "mask", "rewards", "baseline"),
+        "a number",
+        "The mean over K samples of B images of -(r - b) times the sum of log_probs: (B, K, T) "
+        "where mask: (B, K, T). rewards: (B, K). baseline: leave_one_out, the mean reward of the "
+        "image's other samples, or printed, their sum over K.",
+        self_critical,
+        _self_criticals,
+        {"expansionnet_v1": (14, 15), "expansionnet_v2": (14,)},
+        conventions=("The gradient is by log_probs; rewards are constants.",),
+        special={
+            "leave_one_out": ({"baseline": "leave_one_out"}, "the baseline over K - 1"),
+            "printed": ({"baseline": "printed"}, "the baseline as v1's equation 15 prints it"),
+        },
+        by=("log_probs",),
+        dtypes=FLOATS,
+    ),
+)

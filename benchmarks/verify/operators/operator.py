@@ -1,0 +1,214 @@
+"""What an operator is, and the properties that every operator has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verify import properties
+from benchmarks.verify.cases import Case, float_arrays, rounded
+from benchmarks.verify.draw import NUMBERS, Draw, Pins
+from benchmarks.verify.properties import Function, of_batch
+from reference.primitives import Array
+
+ALL = ("float64", "float32", "bfloat16", "float16")
+
+NORMAL_RANGE = ("float64", "float32", "bfloat16")
+"""Dtypes that hold Psi's epsilon: in float16 a layer with an expansion has no literal form."""
+
+WORDS = ("float64",)
+"""Of operators whose numbers are words, or log-probabilities of words to choose from."""
+
+PADDING = (0.0, 1000.0, np.nan, np.inf)
+"""What padded rows may hold."""
+
+TORCH, GRADIENT, LENGTHS, OURS = "torch", "gradient", "lengths", "ours"
+"""What a property may need of a candidate."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """A named check on an operator's cases.
+
+    Attributes:
+        name: printed, and chosen by.
+        says: what it means, for ``--list`` and the verdict.
+        check: of ``properties``: ``check(candidate, oracle, case)``.
+        pins: sizes and choices that its cases have, by name, see ``Draw``.
+        needs: of a candidate: TORCH, GRADIENT, LENGTHS and OURS.
+        settings: the check's other arguments, by name.
+        large: whether its cases are the large ones.
+    """
+
+    name: str
+    says: str
+    check: Callable[..., None]
+    pins: Pins = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    large: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """What a candidate is called with, and the oracle that it must equal.
+
+    Attributes:
+        name: by which a candidate claims to be it.
+        arguments: names, in the order in which they are passed, by position.
+        result: its shape, in words.
+        about: what it computes, shapes of the arguments, units.
+        oracle: the reference implementation, of the same arguments.
+        case: the arguments, of a ``Draw``; every size and choice has a name.
+        equations: paper and numbers.
+        conventions: what a candidate must know beside the equations, a sentence each.
+        special: by the property's name its pins and what they are, in words: ``equals_oracle`` on
+            cases worth a name of their own.
+        regimes: of ``draw.NUMBERS``, beside "plain".
+        own: further properties, of this operator alone.
+        compare: the check against the oracle; another one where results are not arrays.
+        by: the arguments that the output is differentiated by; none for no gradient.
+        sequences: how many of the first arguments have a batch axis in a padded batch; 0 for none.
+        rows: whether the output has a row for each row of the last of these.
+        empty: whether a sequence of a batch may be empty.
+        gates: whether a sigmoid gates its output.
+        dtypes: those that it is defined in, float64 first.
+        ours: those that our own implementations alone are tested in.
+        sizes: pins of large cases with several large sizes, as the papers have them.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    result: str
+    about: str
+    oracle: Function
+    case: Callable[[Draw], Case]
+    equations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    conventions: tuple[str, ...] = ()
+    special: Mapping[str, tuple[Pins, str]] = field(default_factory=dict)
+    regimes: tuple[str, ...] = ()
+    own: tuple[Property, ...] = ()
+    compare: Callable[..., None] = properties.equals_oracle
+    by: tuple[str, ...] = ()
+    sequences: int = 0
+    rows: bool = True
+    empty: bool = True
+    gates: bool = False
+    dtypes: tuple[str, ...] = ALL
+    ours: tuple[str, ...] = ()
+    sizes: tuple[Pins, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """As a candidate is called."""
+        lengths = "[, lengths]" if self.sequences else ""
+        return f"{self.name}({', '.join(self.arguments)}{lengths}) -> {self.result}"
+
+    @cached_property
+    def properties(self) -> tuple[Property, ...]:
+        """All that a candidate is tested on, the most basic first."""
+        return tuple(self._properties())
+
+    def _properties(self) -> Iterator[Property]:
+        same, compare = "equals the oracle", self.compare
+        yield Property("equals_oracle", f"{same}: ordinary numbers", compare)
+        for name, (pins, words) in self.special.items():
+            yield Property(name, f"{same}: {words}", compare, pins)
+        for name in self.regimes:
+            check = properties.gated if self.gates and name == "huge" else compare
+            yield Property(name, f"{same}: {NUMBERS[name]}", check, {"numbers": name})
+        yield Property("large", f"{same}: sizes that straddle tiles", compare, large=True)
+        yield from self.own
+        if not float_arrays(self.case(Draw())):
+            return
+        yield described("strided", properties.strided)
+        yield described("no_state", properties.no_state)
+        yield described("same_objects", properties.same_objects)
+        for dtype in (*self.dtypes[1:], *self.ours):
+            needs = () if dtype == "float32" else (OURS,) if dtype in self.ours else (TORCH,)
+            settings = {"dtype": dtype}
+            yield described(dtype, properties.low_precision, needs=needs, settings=settings)
+        by = {"by": tuple(self.arguments.index(name) for name in self.by)}
+        if self.by:
+            for check in (
+                properties.gradient,
+                properties.gradient_used_twice,
+                properties.gradient_of_some,
+            ):
+                yield described(check.__name__, check, needs=(GRADIENT,), settings=by)
+        if self.sequences:
+            yield from self._batched(by)
+
+    def _batched(self, by: Mapping[str, Any]) -> Iterator[Property]:
+        alone = "every sequence of a padded batch comes out as it does alone"
+        full = {"empty": False, "padding": 0.0}
+        needs = (LENGTHS,)
+        yield Property("padded_batch", alone, self.compare, full, needs)
+        content = "whatever is in the padding, NaN and Inf too, is ignored"
+        pins = {"empty": False, "padding": PADDING[1:]}
+        yield Property("padding_content", content, self.compare, pins, needs)
+        yield Property(
+            "large_batch", f"{alone}: large batches", self.compare, full, needs, {}, True
+        )
+        if self.empty:
+            yield described("empty_sequence", properties.finite, {"empty": True}, needs)
+        if self.by:
+            words = "the gradient of a padded batch is the sum of its sequences'"
+            both = (GRADIENT, LENGTHS)
+            pins = {"empty": False}
+            yield Property("padded_gradient", words, properties.gradient, pins, both, by)
+
+    def of_batch(self) -> Operator:
+        """The operator of padded batches: its last argument is ``lengths``."""
+        return Operator(
+            self.name,
+            (*self.arguments, "lengths"),
+            self.result,
+            self.about,
+            of_batch(self.oracle, self.sequences, self.rows),
+            self._padded,
+            compare=self.compare,
+            dtypes=self.dtypes,
+        )
+
+    def _padded(self, draw: Draw) -> Case:
+        """A ragged batch: the last sequence padded, ``lengths`` at the end.
+
+        The neighbours in the batch are made of the case's own tokens, in another order.
+        """
+        case = self.case(draw)
+        B = draw.size("B", 3, large=(9, 48))
+        padding = draw.choose("padding", PADDING)
+        empty = draw.flag("empty")
+        batch = [
+            np.stack([np.roll(array, i, axis=0) * (-1) ** i for i in range(B)])
+            for array in case[: self.sequences]
+        ]
+        lengths = draw.random.integers(1, batch[-1].shape[1] + 1, B)
+        if empty:
+            lengths[draw.random.integers(B)] = 0
+        for i, length in enumerate(lengths):
+            batch[-1][i, length:] = padding
+        return *batch, *case[self.sequences :], lengths
+
+    def in_dtype(self, case: Case, dtype: str) -> tuple[Case, Array]:
+        """The case in ``dtype``, and the oracle's result on the same numbers."""
+        inputs = rounded(case, dtype)
+        return inputs, self.oracle(*rounded(inputs, "float64"))
+
+
+def described(
+    name: str,
+    check: Callable[..., None],
+    pins: Pins | None = None,
+    needs: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> Property:
+    """A property that says in the docstring of its check what it is."""
+    says = (check.__doc__ or "").strip().rstrip(".")
+    says = says[0].lower() + says[1:]
+    return Property(name, says, check, pins or {}, tuple(needs), settings or {})

@@ -1,0 +1,209 @@
+"""Layer norm, feed-forward, encoder and decoder layers, and whole captioners."""
+
+from __future__ import annotations
+
+from benchmarks.verify import properties
+from benchmarks.verify.cases import Array, Case
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators import attention, expansion
+from benchmarks.verify.operators.operator import NORMAL_RANGE, Operator, described
+from reference import primitives, transformer
+from reference.primitives import Integers, Parameters
+
+REDUCTIONS = ("none", "norm", "linear")
+
+
+def feed_forward(draw: Draw, d: int, d_ff: int, prefix: str = "") -> dict[str, Array]:
+    """The two linear maps of a feed-forward."""
+    first = draw.linear(f"{prefix}linear_1", d_ff, d)
+    return first | draw.linear(f"{prefix}linear_2", d, d_ff)
+
+
+def mixer(draw: Draw, name: str, decodes: bool) -> str:
+    """What mixes tokens, as text."""
+    kinds = (
+        ("attention", "aoa", "dynamic") if decodes else ("attention", "aoa", "dynamic", "static")
+    )
+    kind = draw.choose(name, kinds)
+    if kind == "static":
+        return f"static:{','.join(map(str, expansion.groups(draw)))}"
+    return f"dynamic:{draw.size('N_E', 4)}" if kind == "dynamic" else str(kind)
+
+
+def _mixing(draw: Draw, mixer: str, d: int, prefix: str) -> dict[str, Array]:
+    kind, _, sizes = mixer.partition(":")
+    if kind in ("attention", "aoa"):
+        return attention.parameters(draw, d, kind == "aoa", prefix)
+    maps = ("condition",) if kind == "dynamic" else ()
+    N = sum(map(int, sizes.split(",")))
+    return expansion.parameters(draw, N, d, *maps, prefix=prefix)
+
+
+def layer(draw: Draw, mixer: str, d: int, decodes: bool, prefix: str = "") -> dict[str, Array]:
+    """The parameters of an encoder or decoder layer."""
+    aoa = mixer == "aoa"
+    found = _mixing(draw, mixer, d, f"{prefix}mixer.")
+    if decodes:
+        found |= attention.parameters(draw, d, aoa, f"{prefix}cross_attention.")
+    if not aoa:
+        found |= feed_forward(draw, d, 3, f"{prefix}feed_forward.")
+    for i in range(1, 2 + decodes + (not aoa)):
+        found |= draw.norm(f"{prefix}norm_{i}.", d)
+    return found
+
+
+def _stack(
+    draw: Draw, mixer: str, d: int, layers: int, reduction: str, decodes: bool, prefix: str
+) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for i in range(layers):
+        found |= layer(draw, mixer, d, decodes, f"{prefix}layers.{i}.")
+    if reduction == "linear":
+        found |= draw.linear(f"{prefix}reduce", d, layers * d)
+    if reduction != "none":
+        found |= draw.norm(f"{prefix}norm.", d)
+    return found
+
+
+def _layer_norms(draw: Draw) -> Case:
+    d = draw.size("d", 6, large=(40, 130, 512))
+    L = draw.size("L", 6, large=(17, 33, 144, 200))
+    return draw.inputs(L, d), draw.norm("", d)
+
+
+def _feed_forwards(draw: Draw) -> Case:
+    d, d_ff = draw.size("d", 6, large=(40, 130, 512)), draw.size("d_ff", 6, large=(130, 2048))
+    L = draw.size("L", 6, large=(17, 33, 144, 200))
+    return draw.inputs(L, d), feed_forward(draw, d, d_ff)
+
+
+def _encoder_layers(draw: Draw) -> Case:
+    kind = mixer(draw, "mixer", False)
+    num_heads, d = attention.heads(draw, 2)
+    X = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
+    return X, layer(draw, kind, d, False), kind, num_heads
+
+
+def _decoder_layers(draw: Draw) -> Case:
+    kind = mixer(draw, "mixer", True)
+    num_heads, d = attention.heads(draw, 2)
+    X = draw.inputs(draw.size("T", 6, large=(17, 40)), d)
+    memory = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
+    return X, memory, layer(draw, kind, d, True), kind, num_heads
+
+
+def _captioners(draw: Draw) -> Case:
+    encoder, decoder = mixer(draw, "encoder", False), mixer(draw, "decoder", True)
+    reductions = tuple(draw.choose(f"{side}_reduction", REDUCTIONS) for side in ("first", "second"))
+    num_heads, d = attention.heads(draw, 2)
+    layers, V = draw.size("layers", 2), draw.size("V", 5, large=(10000,), least=2)
+    d_feature = draw.size("d_feature", 3, large=(130,))
+    L, T = draw.size("L", 4, large=(33, 144)), draw.size("T", 4, large=(20, 40))
+    parameters = (
+        draw.linear("input", d, d_feature)
+        | _stack(draw, encoder, d, layers, reductions[0], False, "encoder.")
+        | {"embedding.weight": draw.array(V, d), "positions.weight": draw.array(T, d)}
+        | _stack(draw, decoder, d, layers, reductions[1], True, "decoder.")
+        | draw.linear("vocabulary", V, d)
+    )
+    tokens = draw.random.integers(0, V, T)
+    features = draw.inputs(L, d_feature)
+    return features, tokens, parameters, encoder, decoder, num_heads, *reductions
+
+
+def captioner(
+    features: Array,
+    tokens: Integers,
+    parameters: Parameters,
+    encoder: str,
+    decoder: str,
+    num_heads: int,
+    encoder_reduction: str,
+    decoder_reduction: str,
+) -> Array:
+    """The oracle's encoder and decoder, one after the other."""
+    memory = transformer.encode(features, parameters, encoder, num_heads, encoder_reduction)
+    return transformer.decode(tokens, memory, parameters, decoder, num_heads, decoder_reduction)
+
+
+NORM = "Layer norms have the biased variance and an epsilon of 1e-5."
+PRE_NORM = "Each part is x + part(norm(x)); with aoa there is no feed-forward."
+
+
+def _layer(decodes: bool) -> Operator:
+    arguments = ("X", "memory") if decodes else ("X",)
+    where = "memory: (L, d), the encoder's output. " if decodes else ""
+    kinds = f"attention, aoa, {'' if decodes else 'static:N,..., '}dynamic:N"
+    return Operator(
+        "decoder_layer" if decodes else "encoder_layer",
+        (*arguments, "parameters", "mixer", "num_heads"),
+        "(T, d)" if decodes else "(L, d)",
+        f"A pre-norm layer. X: ({'T' if decodes else 'L'}, d). {where}parameters: named as "
+        f"torch_impl.layers.transformer.{'Decoder' if decodes else 'Encoder'}Layer's state_dict. "
+        f"mixer: {kinds}.",
+        transformer.decoder_layer if decodes else transformer.encoder_layer,
+        _decoder_layers if decodes else _encoder_layers,
+        {"expansionnet_v1": (11,), "expansionnet_v2": (12,)}
+        if decodes
+        else {"expansionnet_v1": (10,), "expansionnet_v2": (11,)},
+        conventions=(NORM, PRE_NORM, expansion.PSI)
+        + (("A decoder's mixer is causal; its cross-attention is not.",) if decodes else ()),
+        own=(described("causality", properties.causality),) if decodes else (),
+        by=(*arguments, "parameters"),
+        sequences=1 + decodes,
+        rows=not decodes,
+        empty=not decodes,
+        dtypes=NORMAL_RANGE,
+    )
+
+
+OPERATORS = (
+    Operator(
+        "layer_norm",
+        ("X", "parameters"),
+        "(L, d)",
+        "Layer normalisation of each row of X: (L, d). parameters: weight, bias, each (d,).",
+        primitives.layer_norm,
+        _layer_norms,
+        conventions=("The variance is biased, and epsilon 1e-5.",),
+        special={"one_channel": ({"d": 1}, "a single channel, of no variance")},
+        regimes=("zeros", "huge"),
+        by=("X", "parameters"),
+    ),
+    Operator(
+        "feed_forward",
+        ("X", "parameters"),
+        "(L, d)",
+        "linear_2(relu(linear_1(X))) of X: (L, d). parameters: linear_1.weight (d_ff, d), "
+        "linear_1.bias, linear_2.weight (d, d_ff), linear_2.bias.",
+        primitives.feed_forward,
+        _feed_forwards,
+        regimes=("zeros", "huge"),
+        by=("X", "parameters"),
+    ),
+    _layer(decodes=False),
+    _layer(decodes=True),
+    Operator(
+        "captioner",
+        (
+            *("features", "tokens", "parameters", "encoder", "decoder", "num_heads"),
+            *("encoder_reduction", "decoder_reduction"),
+        ),
+        "(T, V)",
+        "Log-probabilities of the word after each of tokens: (T,), given features: (L, d_feature). "
+        "parameters: named as torch_impl.models.Captioner's state_dict. encoder, decoder: mixers. "
+        "Reductions: linear, norm, none.",
+        captioner,
+        _captioners,
+        {"expansionnet_v1": (12,)},
+        conventions=(
+            NORM,
+            PRE_NORM,
+            expansion.PSI,
+            "Embeddings are multiplied by sqrt(d) before learned positions are added.",
+            "linear: layer norm of the last layer's output plus a linear map of all outputs.",
+        ),
+        by=("features", "parameters"),
+        dtypes=NORMAL_RANGE,
+    ),
+)

@@ -1,0 +1,273 @@
+"""A candidate in a worker process of its own, with limits of time and memory.
+
+The oracle, the expected values and every comparison stay in this process. The worker is given
+arguments and gives results, which are read as data (see ``wire``): there is nothing in it to find,
+to patch or to wait for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from benchmarks.errors import InputError
+from benchmarks.verify import wire
+from benchmarks.verify.candidate import Calls, CandidateError
+from benchmarks.verify.cases import Place
+
+SECONDS = 30.0
+"""The longest that a call may take."""
+
+MEMORY = 4 * 2**30
+"""Bytes that a worker may have, beside what is shared."""
+
+SHOWN = 2000
+"""Characters of a worker's output that are shown, the last ones."""
+
+STUCK = "time limit"
+"""The kind of failure after which nothing else is tried."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a worker process: seconds a call, and bytes of memory, None for no limit."""
+
+    seconds: float = SECONDS
+    memory: int | None = MEMORY
+
+
+class _ForkServer:
+    """The process that workers are forked from: it has PyTorch imported, and nothing else."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        # freed and uninitialised memory holds no old answers, but large numbers
+        environment = {"MALLOC_PERTURB_": "128", **os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, sys.path)))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.verify.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.control = ours
+
+    def fork(self, output: int) -> tuple[int, socket.socket]:
+        """A new worker: its process id, and the connection to it."""
+        ours, theirs = socket.socketpair()
+        socket.send_fds(self.control, [b"!"], [theirs.fileno(), output])
+        theirs.close()
+        answer = self.control.recv(8)
+        if len(answer) != 8:
+            raise EOFError
+        return int.from_bytes(answer, "big"), ours
+
+    def close(self) -> None:
+        """End it."""
+        self.control.close()
+        self.process.kill()
+        self.process.wait()
+
+
+@cache
+def _fork_server() -> _ForkServer:
+    server = _ForkServer()
+    atexit.register(server.close)
+    return server
+
+
+def _forked(output: int) -> tuple[int, socket.socket]:
+    try:
+        return _fork_server().fork(output)
+    except (OSError, EOFError):  # a candidate has ended it
+        _fork_server().close()
+        _fork_server.cache_clear()
+        return _fork_server().fork(output)
+
+
+class Isolated(Calls):
+    """A candidate in a worker process, which is started anew where it has ended.
+
+    Attributes:
+        batched: whether it takes padded batches.
+        mentions_torch: whether its module does.
+    """
+
+    def __init__(
+        self,
+        source: str | Callable[..., Any],
+        contract: Sequence[str],
+        *,
+        framework: str = "numpy",
+        device: str = "cpu",
+        name: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Start a worker and load the candidate.
+
+        Args:
+            source: where the function is, as for ``candidate.load``, or the function itself.
+            contract: the operator's arguments.
+            framework: one of ``frameworks.FRAMEWORKS``.
+            device: where PyTorch computes.
+            name: how it is called in messages.
+            limits: of each call.
+
+        Raises:
+            InputError: it cannot be loaded, sent, or called with the arguments.
+        """
+        self.source, self.contract, self.framework = source, list(contract), framework
+        self.device, self.limits = device, limits or Limits()
+        described = source if isinstance(source, str) else getattr(source, "__name__", "candidate")
+        self.name: str = name or described
+        self._pickled = source if isinstance(source, str) else _pickled(source, self.name)
+        self._pid: int | None = None
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        self._number = 0
+        about = self._start()
+        self.batched: bool = about["lengths"]
+        self.mentions_torch: bool = about["torch"]
+
+    def like(self, framework: str) -> Isolated:
+        """The same candidate in another framework, in a worker of its own."""
+        return Isolated(
+            self.source,
+            self.contract,
+            framework=framework,
+            device=self.device,
+            name=self.name,
+            limits=self.limits,
+        )
+
+    def restart(self) -> None:
+        """Begin again with a process that has called nothing yet."""
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        """End the worker and all that it has started."""
+        if self._pid is not None:
+            for end in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    end(self._pid, signal.SIGKILL)
+            self._pid = None
+            self._connection.close()
+
+    def printed(self) -> str:
+        """The end of what the candidate has printed."""
+        end = self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(end - SHOWN, 0))
+        return self._output.read().decode(errors="replace").strip()
+
+    def __enter__(self) -> Isolated:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self._output.close()
+
+    def _call(
+        self,
+        cases: Sequence[Sequence[Any]],
+        layout: str,
+        named: Sequence[Mapping[str, Any]],
+        same_objects: bool,
+    ) -> list[tuple[Any, list[Any], list[Any], str]]:
+        found = self._ask("_call", ([list(case) for case in cases], layout, named, same_objects))
+        try:
+            checked = [(result, after, by_name, str(s)) for result, after, by_name, s in found]
+        except (TypeError, ValueError):
+            checked = []
+        if len(checked) != len(cases):
+            raise CandidateError("spoiled its connection", "protocol")
+        return checked
+
+    def _gradient(
+        self,
+        arguments: list[Any],
+        weights: Any,
+        places: list[Place],
+        uses: int,
+        named: dict[str, Any],
+    ) -> list[Any]:
+        found = self._ask("_gradient", (arguments, weights, places, uses, named))
+        if not isinstance(found, list) or len(found) != len(places):
+            raise CandidateError("spoiled its connection", "protocol")
+        return found
+
+    def _start(self) -> dict[str, Any]:
+        self._pid, self._connection = _forked(self._output.fileno())
+        arguments = {
+            "source": self._pickled,
+            "name": self.name,
+            "contract": self.contract,
+            "framework": self.framework,
+            "device": self.device,
+            "path": sys.path,
+            "folder": str(Path.cwd()),
+            "memory": None if self.device.startswith("cuda") else self.limits.memory,
+        }
+        try:
+            about: dict[str, Any] = self._ask("load", arguments)
+        except CandidateError as error:
+            self.close()
+            raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None
+        return about
+
+    def _ask(self, method: str, arguments: Any) -> Any:
+        if self._pid is None:
+            self._start()
+        self._number += 1
+        deadline = time.monotonic() + self.limits.seconds
+        try:
+            self._connection.settimeout(self.limits.seconds)
+            wire.send(self._connection, self._number, pickle.dumps((method, arguments)))
+            number, data = wire.receive(self._connection, deadline)
+            while number < self._number:  # of an earlier call, by a thread or a fork of its
+                number, data = wire.receive(self._connection, deadline)
+            response = wire.load(data)
+            failed, wrong = response.get("failed"), response.get("input")
+        except TimeoutError:
+            self.close()
+            seconds = f"{self.limits.seconds:g}"
+            raise CandidateError(f"did not answer within {seconds} seconds", STUCK) from None
+        except (EOFError, OSError):
+            self.close()
+            raise CandidateError("ended its process without an answer", "exit") from None
+        except (ValueError, AttributeError):
+            self.close()
+            raise CandidateError("spoiled its connection", "protocol") from None
+        if wrong is not None:
+            self.close()
+            raise InputError(str(wrong))
+        if failed is not None:
+            raise CandidateError(str(failed), str(response.get("kind")))
+        return response.get("value")
+
+
+def _pickled(function: Callable[..., Any], name: str) -> bytes:
+    try:
+        pickled: bytes = cloudpickle.dumps(function)
+    except Exception as error:
+        raise InputError(
+            f"candidate {name}: it cannot be sent to another process: {error}; name it as "
+            "package.module:callable or path/file.py:callable"
+        ) from error
+    return pickled

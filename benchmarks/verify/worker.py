@@ -1,0 +1,135 @@
+"""The worker process: runs a candidate, and answers requests about it.
+
+Run as ``python -m benchmarks.verify.worker FD``. The first process imports what is slow to import
+and forks: one worker for each connection that it is sent. A worker never sees the oracle or an
+expected value; it is told arguments and gives results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.errors import InputError
+from benchmarks.verify import wire
+from benchmarks.verify.candidate import Candidate, CandidateError, load, takes_lengths
+
+LARGEST_FILE = 2**30
+"""Bytes that a worker may write to any one file, what it prints included."""
+
+
+def main() -> None:
+    """Fork a worker for every connection that comes."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    # a process that was forked from one with PyTorch starts at once
+    if importlib.util.find_spec("torch") is not None:
+        import torch  # noqa: F401
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        if not data:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _worker(socket.socket(fileno=descriptors[0]), descriptors[1])
+            os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.sendall(pid.to_bytes(8, "big"))
+
+
+def _worker(connection: socket.socket, output: int) -> None:
+    os.setsid()  # all that it starts can be ended with it
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    home = os.getpid()
+    candidate: Candidate | None = None
+    while True:
+        try:
+            number, data = wire.receive(connection)
+        except EOFError:
+            return
+        try:
+            method, arguments = pickle.loads(data)
+            if candidate is None:
+                candidate, value = _loaded(**arguments)
+            else:
+                value = getattr(candidate, method)(*arguments)
+            response: Any = {"value": value}
+        except CandidateError as error:
+            response = {"failed": str(error), "kind": error.kind}
+        except InputError as error:
+            response = {"input": str(error)}
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+        if os.getpid() != home:
+            os._exit(0)  # a fork of the candidate's came back: only the first process answers
+        try:
+            answer = wire.dump(response)
+        except TypeError as error:
+            said = {"failed": f"returned {error}, expected an array", "kind": "not an array"}
+            answer = wire.dump(said)
+        wire.send(connection, number, answer)
+
+
+def _loaded(
+    source: str | bytes,
+    name: str,
+    contract: list[str],
+    framework: str,
+    device: str,
+    path: list[str],
+    folder: str,
+    memory: int | None,
+) -> tuple[Candidate, dict[str, Any]]:
+    """The candidate, and whether it takes ``lengths``."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    sys.path[:] = path
+    try:
+        if isinstance(source, str):
+            candidate = load(source, framework, device, folder)
+        else:
+            candidate = Candidate(_unpickled(source), framework, device, folder)
+    except ImportError as error:  # the framework is missing
+        raise InputError(f"framework {framework}: {error}") from error
+    try:
+        batched = takes_lengths(candidate.function, contract)
+    except TypeError as error:
+        raise InputError(f"candidate {name} {error}") from None
+    return candidate, {"lengths": batched, "torch": "torch" in _modules(candidate.function)}
+
+
+def _unpickled(source: bytes) -> Callable[..., Any]:
+    try:
+        function: Callable[..., Any] = pickle.loads(source)
+    except Exception as error:
+        raise InputError(
+            f"candidate: it cannot be sent to another process: {type(error).__name__}: {error}; "
+            "name it as package.module:callable or path/file.py:callable"
+        ) from error
+    return function
+
+
+def _modules(function: Callable[..., Any]) -> list[str]:
+    """The names that the function's module knows."""
+    module = sys.modules.get(getattr(function, "__module__", ""), None)
+    return list(vars(module)) if module is not None else []
+
+
+if __name__ == "__main__":
+    main()
