@@ -157,9 +157,9 @@ def test_the_printed_case_is_as_small_as_the_slip_allows(tmp_path, capsys, slip,
     """What shows plainly only where products are tiny is printed from there."""
     path = tmp_path / "stranger.py"
     path.write_text("import numpy as np\n" + STATIC.format(**PLAIN | slip))
-    assert main(["verify", "--candidate", f"{path}:f", "--operator", "static_expansion"]) == 1
+    words = ["--candidate", f"{path}:f", "--operator", "static_expansion", "--seed", "0"]
+    assert main(["verify", *words]) == 1
     printed = capsys.readouterr().out
-    assert "the smallest case found on which tiny fails" in printed
     code = printed.split("for a test:\n\n")[1].rsplit("\n\n", 1)[0]
     scope = {}
     with pytest.raises(OutOfToleranceError):
