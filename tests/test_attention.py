@@ -215,7 +215,7 @@ def test_weights_sum_to_one_over_what_is_seen_and_make_the_output(
         _, values = module.project(y, mask)
         by_head = values.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
         V_hat = (weights @ by_head).transpose(1, 2).flatten(2)
-        assert_close(module.close(V_hat, module.query(x)), numpy(out))
+        assert_close(module.output(V_hat, module.query(x)), numpy(out))
 
 
 def test_attention_is_watched_within_the_block_alone() -> None:

@@ -36,7 +36,7 @@ TRANSFORMER = (
     Fault(
         "attention gate from the query alone",
         "the AoA gate is not applied",
-        "torch_impl.layers.attention:AttentionOnAttention.close",
+        "torch_impl.layers.attention:AttentionOnAttention.output",
         "self.information(both) * self.gate(both).sigmoid()",
         "self.information(both)",
         "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",
@@ -52,9 +52,9 @@ TRANSFORMER = (
     Fault(
         "missing residual",
         "the mixer replaces its input instead of adding to it",
-        "torch_impl.layers.transformer:EncoderLayer.forward",
-        "x = x + self.dropout(mixed)",
-        "x = self.dropout(mixed)",
+        "torch_impl.layers.transformer:Layer.mix",
+        "return x + self.dropout(mixed)",
+        "return self.dropout(mixed)",
         ENCODER,
     ),
     Fault(
@@ -76,7 +76,7 @@ TRANSFORMER = (
     Fault(
         "reduction without the last layer",
         "the linear reduction replaces the last layer's output instead of adding to it",
-        "torch_impl.layers.transformer:Reduction.close",
+        "torch_impl.layers.transformer:Stack.combine",
         "x = x + self.dropout(",
         "x = self.dropout(",
         "test_transformer.py::test_stacks_reduce_their_layers_as_the_oracle_s",

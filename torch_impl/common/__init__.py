@@ -1,1 +1,1 @@
-"""Shared foundations: padding, dropout, autocast, weights by name."""
+"""Shared foundations: padding, dropout, precision, checks, weights by name."""

@@ -1,4 +1,4 @@
-"""Ragged batches: which tokens are real, and nothing else may come through."""
+"""Padding masks of ragged batches."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ Lengths = Tensor | Sequence[int]
 
 
 def can_check_values() -> bool:
-    """Whether tensors may be looked into: that synchronises, so not in a compiled graph."""
+    """Whether tensors' values may be checked, which synchronises: not in a compiled graph."""
     if torch.compiler.is_compiling():
         return False
     return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
 def padding_mask(lengths: Lengths | None, x: Tensor) -> Tensor | None:
-    """The (B, L) booleans, True for valid tokens, that ``lengths`` means for ``x`` (B, L, d).
-
-    None, every token is valid, stays None.
+    """``lengths`` of ``x`` (B, L, d) as booleans (B, L), True for valid tokens; None if None.
 
     Raises:
         ValueError: a shape that does not fit ``x``, a length below 0 or above L.
@@ -47,7 +45,7 @@ def padding_mask(lengths: Lengths | None, x: Tensor) -> Tensor | None:
 
 
 def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """``x`` (B, L, d) with the rows of padded tokens zero, whatever they held, NaN included."""
+    """``x`` (B, L, d) with zeros in padded rows, even where they were NaN."""
     return x if mask is None else x.masked_fill(~mask[..., None], 0)
 
 

@@ -1,4 +1,4 @@
-"""Weights by name: put into a module, all of them or none; and known again by a hash."""
+"""Weights by name: loaded into a module, all of them or none, and identified by a hash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read, written, or put into this model; says which and why."""
+    """A checkpoint that cannot be read, written, or loaded into this model; says which and why."""
 
 
 def load_weights(
@@ -32,7 +32,7 @@ def misfits(
 ) -> list[str]:
     """Every missing, extra and misshapen key.
 
-    A size in ``expected`` that nothing tells is a word, which no tensor's size equals.
+    An unknown size in ``expected`` is a word, which no tensor's size equals.
     """
     problems = [
         f"missing {name} {shape_text(shape)}"

@@ -27,7 +27,7 @@ def multi_head(
     mask: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V in every head, d_k = d / num_heads, heads side by side.
+    """softmax(Q K^T / sqrt(d_k)) V in every head, d_k = d / num_heads, heads concatenated.
 
     Args:
         queries: (B, T, d).
@@ -39,12 +39,12 @@ def multi_head(
         causal: query t sees keys i <= t only.
 
     Returns:
-        (B, T, d); a query that sees no key gets zeros.
+        (B, T, d); zeros for a query without a valid key.
     """
     Q, K, V = (
         x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads).transpose(1, 2)
         for x in (queries, keys, values)
-    )
+    )  # (B, H, T, d_k), (B, H, L, d_k)
     if mask is None:
         context = F.scaled_dot_product_attention(Q, K, V, is_causal=causal)
     else:
@@ -52,7 +52,7 @@ def multi_head(
         if causal:
             square = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
             visible = visible & square.tril()
-        # a softmax over nothing is NaN in some kernels: let it see all, then drop what it saw
+        # a softmax over no keys is NaN in some kernels: attend to all of them, then zero the result
         blind = ~visible.any(-1, keepdim=True)
         context = F.scaled_dot_product_attention(Q, K, V, attn_mask=visible | blind)
         context = context.masked_fill(blind, 0)
@@ -66,11 +66,10 @@ def attention_weights(
     mask: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """How `multi_head` weighs the values: what it makes of one-hot ones (v1 equation 2).
+    """The weights of `multi_head`, its output on one-hot values (v1 equation 2).
 
     Returns:
-        (B, num_heads, T, L); over valid keys a query's weights sum to 1, padded ones have 0, and
-        a query that sees no key has zeros.
+        (B, num_heads, T, L), 0 at padded keys; zeros for a query without a valid key.
     """
     B, L, _ = keys.shape
     one_hot = torch.eye(L, dtype=keys.dtype, device=keys.device).repeat(1, num_heads)
@@ -81,8 +80,8 @@ def attention_weights(
 def bias_of_keys(bias: Tensor) -> Tensor:
     """``bias``, with a gradient of 0.
 
-    It adds the same to all scores of a query, which a softmax does not see. What backpropagation
-    would find is rounding, and an algorithm that divides by a gradient's size makes steps of it.
+    It shifts all scores of a query alike, which a softmax ignores. Backpropagation would give
+    rounding errors, which Adam, dividing by the gradient's size, would turn into steps.
     """
     return bias.detach() + 0 * bias
 
@@ -94,7 +93,7 @@ def _check_heads(d_model: int, num_heads: int) -> None:
 
 
 class Attention(nn.Module, ABC):
-    """What both forms of attention share: the projections, and who sees whom.
+    """The projections and masks that both forms of attention share.
 
     Raises:
         ValueError: d_model is not divisible by num_heads, or one of them is below 1.
@@ -115,7 +114,7 @@ class Attention(nn.Module, ABC):
         lengths: Lengths | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d), which ``lengths`` are of.
+        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d) of these ``lengths``.
 
         Raises:
             ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
@@ -126,7 +125,7 @@ class Attention(nn.Module, ABC):
         return self.attend(queries, *self.project(keys_values, mask), mask, causal)
 
     def project(self, keys_values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The keys and values (B, L, d) of tokens (B, L, d), whatever padded ones hold."""
+        """The keys and values (B, L, d) of tokens (B, L, d); padded ones may be NaN."""
         keys_values = zero_padding(keys_values, mask)
         keys = F.linear(keys_values, self.key.weight, bias_of_keys(self.key.bias))
         return keys, self.value(keys_values)
@@ -139,9 +138,9 @@ class Attention(nn.Module, ABC):
         mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Attend from ``queries`` (B, T, d), to be projected, to projected keys and values."""
+        """Attend from ``queries`` (B, T, d), not projected yet, to projected keys and values."""
         Q = self.query(queries)
-        return self.close(multi_head(Q, keys, values, self.num_heads, mask, causal), Q)
+        return self.output(multi_head(Q, keys, values, self.num_heads, mask, causal), Q)
 
     def weights(
         self,
@@ -162,13 +161,13 @@ class Attention(nn.Module, ABC):
         return attention_weights(self.query(queries), keys, self.num_heads, mask, causal)
 
     @abstractmethod
-    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
-        """What is made of the heads side by side and the projected queries, both (B, T, d)."""
+    def output(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        """(B, T, d), of the concatenated heads and the projected queries, both (B, T, d)."""
 
 
 @contextmanager
 def watched(attention: Attention) -> Iterator[list[Tensor]]:
-    """The `Attention.weights` of every call of ``attention`` within the block, as they are made."""
+    """Collect the `Attention.weights` of every call of ``attention`` within the block."""
     seen: list[Tensor] = []
     hook = attention.register_forward_pre_hook(
         lambda module, arguments, named: seen.append(attention.weights(*arguments, **named)),
@@ -191,17 +190,16 @@ class MultiHeadAttention(Attention):
         super().__init__(d_model, num_heads)
         self.out = nn.Linear(d_model, d_model)
 
-    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
-        """The heads through the last projection."""
+    def output(self, V_hat: Tensor, Q: Tensor) -> Tensor:
         out: Tensor = self.out(V_hat)
         return out
 
 
 class AttentionOnAttention(Attention):
-    """Multi-head attention whose result passes a gate that the query decides (Huang et al. 2019).
+    """Multi-head attention with a gate on its result (Huang et al. 2019).
 
-    With V_hat the heads side by side and Q the projected queries, information I and gate
-    G = sigmoid(.) are linear in [V_hat, Q]; the output is I * G.
+    I * G, where information I and gate G = sigmoid(.) are linear in [V_hat, Q], V_hat being the
+    concatenated heads and Q the projected queries.
 
     Raises:
         ValueError: d_model is not divisible by num_heads, or one of them is below 1.
@@ -212,8 +210,7 @@ class AttentionOnAttention(Attention):
         self.information = nn.Linear(2 * d_model, d_model)
         self.gate = nn.Linear(2 * d_model, d_model)
 
-    def close(self, V_hat: Tensor, Q: Tensor) -> Tensor:
-        """I * G of [V_hat, Q]."""
-        both = torch.cat([V_hat, Q], dim=-1)
+    def output(self, V_hat: Tensor, Q: Tensor) -> Tensor:
+        both = torch.cat([V_hat, Q], dim=-1)  # (B, T, 2 d)
         gated: Tensor = self.information(both) * self.gate(both).sigmoid()
         return gated

@@ -108,7 +108,7 @@ def decode_step(
     outputs = [words + model.positions.weight[ancestry.shape[-1] - 1]]
     for layer in layers:
         outputs.append(layer.step(outputs[-1], ancestry))
-    logits = _linear(model.decoder.close(outputs[1:]), model.vocabulary)  # (B, K, V)
+    logits = _linear(model.decoder.combine(outputs[1:]), model.vocabulary)  # (B, K, V)
     return F.log_softmax(logits, -1, dtype=at_least_float32(logits.dtype))
 
 
@@ -206,7 +206,7 @@ def _attend(
     attention: Attention, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
 ) -> Tensor:
     Q = _linear(x, attention.query)
-    return attention.close(multi_head(Q, keys, values, attention.num_heads, mask), Q)
+    return attention.output(multi_head(Q, keys, values, attention.num_heads, mask), Q)
 
 
 class _AttentionCache:

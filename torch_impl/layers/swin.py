@@ -1,12 +1,11 @@
 """The Swin Transformer (Liu et al., 2021, "Swin Transformer"): images to features, v2 equation 10.
 
-Tokens are patches, in a grid. A block attends within windows of the grid, and every other block
-within windows that are shifted by half a window; between stages four neighbours become one token.
+Tokens are patches, in a grid. A block attends within windows of the grid, every other block within
+windows shifted by half a window; between stages four neighbours become one token.
 
-Modules have the names of the published weights, so that a ``state_dict`` is theirs. It counts, for
-Swin-L at 384 x 384, 24 blocks of 14 tensors, 4 of the patch embedding, 3 of each of the 3
-downsamplings and 2 of the last norm: 351; and 11 attention masks, for of the 12 blocks that would
-be shifted the one of the last stage has a single window, which cannot be. So 362, without a head.
+Modules have the names of the published weights. Swin-L at 384 x 384 has 362 tensors without a head:
+24 blocks of 14, 4 of the patch embedding, 3 for each of 3 downsamplings, 2 of the last norm, and 11
+attention masks (12 blocks are shifted, but the last stage has one window, which is not).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from torch_impl.common.checks import positive
 from torch_impl.layers.attention import bias_of_keys
 
 HIDDEN = -100.0
-"""What the published masks add to a logit to hide a key."""
+"""Added to the logit of a masked key in the published weights."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Stage:
 
     @property
     def shift(self) -> int:
-        """By how many tokens every other block's windows are shifted; one window stays."""
+        """The shift of every other block's windows, in tokens; 0 for a single window."""
         return 0 if self.window_size == self.resolution else self.window_size // 2
 
 
@@ -109,7 +108,7 @@ class SwinConfiguration:
 
 
 def windows(grid: Tensor, size: int) -> Tensor:
-    """Cut grids (B, H, W, C) into windows (B nW, size^2, C), row by row, as are their tokens."""
+    """Grids (B, H, W, C) to windows (B nW, size^2, C); windows and tokens row by row."""
     B, H, W, C = grid.shape
     tiles = grid.reshape(B, H // size, size, W // size, size, C)
     return tiles.transpose(2, 3).reshape(-1, size * size, C)
@@ -124,9 +123,9 @@ def from_windows(x: Tensor, resolution: int) -> Tensor:
 
 
 def relative_position_index(size: int) -> Tensor:
-    """Which row of the bias table token i takes for token j of its window: (size^2, size^2) int64.
+    """The bias table's row for tokens i and j of a window: (size^2, size^2) int64.
 
-    With i lower by r rows and further right by c columns, (r + size - 1)(2 size - 1) + c + size - 1
+    (r + size - 1)(2 size - 1) + c + size - 1 for i r rows below and c columns right of j
     (Liu et al., section 3.2, "relative position bias").
     """
     token = torch.arange(size * size)
@@ -136,11 +135,11 @@ def relative_position_index(size: int) -> Tensor:
 
 
 def shift_mask(resolution: int, size: int, shift: int) -> Tensor:
-    """What is added to the logits of shifted windows: (nW, size^2, size^2), 0 or ``HIDDEN``.
+    """The attention mask of shifted windows: (nW, size^2, size^2), 0 or ``HIDDEN``.
 
-    The grid was rolled up and to the left, so its last ``shift`` rows and columns came round from
-    the other edge: tokens of a window see each other only if both or neither did, in rows and in
-    columns (Liu et al., section 3.2, "efficient batch computation for shifted configuration").
+    The grid was rolled up and to the left: its last ``shift`` rows and columns come from the other
+    edge. Tokens of a window attend to each other only if both or neither do, in rows and in columns
+    (Liu et al., section 3.2, "efficient batch computation for shifted configuration").
     """
     came_round = (torch.arange(resolution) >= resolution - shift).long()
     region = windows((2 * came_round[:, None] + came_round)[None, :, :, None], size).squeeze(-1)
@@ -167,15 +166,15 @@ class WindowAttention(nn.Module):
 
         Args:
             x: (B nW, N, dim), the N tokens of each window.
-            mask: (nW, N, N), added to the logits; none is hidden if None.
+            mask: (nW, N, N), added to the logits.
 
         Returns:
             (B nW, N, dim).
         """
         q, k, v = self.qkv.bias.chunk(3)
         heads = F.linear(x, self.qkv.weight, torch.cat([q, bias_of_keys(k), v]))
-        heads = heads.unflatten(-1, (3, self.num_heads, -1))
-        Q, K, V = heads.permute(2, 0, 3, 1, 4)
+        heads = heads.unflatten(-1, (3, self.num_heads, -1))  # (B nW, N, 3, H, d_k)
+        Q, K, V = heads.permute(2, 0, 3, 1, 4)  # (B nW, H, N, d_k)
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
         if mask is not None:
             bias = (bias + mask[:, None]).repeat(x.shape[0] // mask.shape[0], 1, 1, 1)
@@ -193,7 +192,6 @@ class Mlp(nn.Module):
         self.fc2 = nn.Linear(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., dim) to (..., dim)."""
         out: Tensor = self.fc2(F.gelu(self.fc1(x)))
         return out
 
@@ -227,7 +225,7 @@ class SwinBlock(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Four neighbours become one token: their channels side by side, normed, 4 dim to 2 dim.
+    """Four neighbours become one token: their channels concatenated, normalised, 4 dim to 2 dim.
 
     In the published weights a neighbour's row varies before its column.
     """
@@ -247,7 +245,7 @@ class PatchMerging(nn.Module):
 class SwinStage(nn.Module):
     """The blocks of a stage, every other one shifted, and the downsampling after all but the last.
 
-    A stage of one window has no shifted block: there is nothing to connect.
+    A stage of one window has no shifted block.
     """
 
     def __init__(self, stage: Stage, mlp_ratio: int, downsample: bool) -> None:
@@ -281,8 +279,8 @@ class PatchEmbed(nn.Module):
 class SwinTransformer(nn.Module):
     """The backbone of v2 (equation 10): (B, 3, 384, 384) to (B, 144, 1536) by default.
 
-    The rows are the last grid, row by row, after the last norm: without it v2's CIDEr-D is lower by
-    2.6. There is no head, no absolute position embedding and no stochastic depth.
+    The features are the last grid, row by row, after the last norm (without it v2's CIDEr-D is 2.6
+    lower). No head, no absolute position embedding, no stochastic depth.
 
     Raises:
         ValueError: see ``SwinConfiguration``.
@@ -309,8 +307,7 @@ class SwinTransformer(nn.Module):
             (B, num_features, d_feature).
 
         Raises:
-            ValueError: another shape; the masks are for one size, and padding would be another
-                function than the weights were made with.
+            ValueError: another shape: the attention masks are for one size.
         """
         c = self.configuration
         if images.dim() != 4 or images.shape[1:] != (c.in_channels, c.image_size, c.image_size):

@@ -1,6 +1,6 @@
 """Encoder and decoder layers and stacks (v1 equations 10-11, v2 equations 11-12), pre-norm.
 
-A layer's mixer is what lets tokens meet: attention, attention with an AoA gate, or an expansion.
+A layer's mixer mixes tokens: attention, attention with an AoA gate, or an expansion.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REDUCTIONS = ("linear", "norm", "none")
 
 @dataclass(frozen=True)
 class Mixer:
-    """What mixes tokens in a layer: "attention", "aoa", "static:32,64" or "dynamic:16".
+    """A layer's mixer: "attention", "aoa", "static:32,64" or "dynamic:16".
 
     Raises:
         ValueError: an unknown kind, coefficients where there are none or none where there are,
@@ -56,10 +56,10 @@ class Mixer:
 
     @classmethod
     def parse(cls, text: str, *, causal: bool = False) -> Mixer:
-        """Read what ``str`` writes; ``causal`` is a decoder's, where static cannot stand.
+        """The inverse of ``str``; a ``causal`` mixer, of a decoder, cannot be static.
 
         Raises:
-            ValueError: naming what is wrong with the text.
+            ValueError: says what is wrong with the text.
         """
         kind, colon, numbers = text.partition(":")
         try:
@@ -74,7 +74,6 @@ class Mixer:
         return mixer
 
     def __str__(self) -> str:
-        """The text that ``parse`` reads."""
         return ":".join(filter(None, (self.kind, ",".join(map(str, self.coefficients)))))
 
     @property
@@ -83,7 +82,7 @@ class Mixer:
         return self.kind in ("attention", "aoa")
 
     def module(self, d_model: int, num_heads: int, *, causal: bool, dropout: float) -> nn.Module:
-        """The layer's mixer; heads matter to attention, causality and dropout to expansions."""
+        """The module; heads are for attention, ``causal`` and dropout for expansions."""
         if self.kind == "attention":
             return MultiHeadAttention(d_model, num_heads)
         if self.kind == "aoa":
@@ -103,13 +102,12 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d_model) to (..., d_model)."""
         out: Tensor = self.linear_2(self.dropout(F.relu(self.linear_1(x))))
         return out
 
 
-class EncoderLayer(nn.Module):
-    """x + mixer(norm_1(x)), then x + feed_forward(norm_2(x)) (v1 equation 10, v2 equation 11).
+class Layer(nn.Module):
+    """The residual branches of encoder and decoder layers: mixer first, feed-forward last.
 
     The AoA form has no feed-forward (v1 section 4.2). Dropout is on every residual branch.
 
@@ -117,62 +115,81 @@ class EncoderLayer(nn.Module):
         ValueError: sizes below 1 or d_model not divisible by num_heads.
     """
 
-    def __init__(
-        self, d_model: int, mixer: Mixer, *, d_ff: int, num_heads: int, dropout: float = 0.0
-    ) -> None:
+    causal: bool
+
+    def __init__(self, d_model: int, mixer: Mixer, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.d_model, self.attends = d_model, mixer.attends
-        self.norm_1 = nn.LayerNorm(d_model)
-        self.mixer = mixer.module(d_model, num_heads, causal=False, dropout=dropout)
-        if mixer.kind != "aoa":
-            self.norm_2 = nn.LayerNorm(d_model)
-            self.feed_forward = FeedForward(d_model, d_ff, dropout)
         self.has_feed_forward = mixer.kind != "aoa"
+        self.norm_1 = nn.LayerNorm(d_model)
+        self.mixer = mixer.module(d_model, num_heads, causal=self.causal, dropout=dropout)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """(B, L, d) to (B, L, d); padded rows come out finite and reach no valid row.
-
-        Raises:
-            ValueError: x is not (B, L, d_model) or the lengths do not fit it.
-        """
+    def mix(self, x: Tensor, lengths: Lengths | None) -> Tensor:
+        """x + mixer(norm_1(x)), (B, L, d), with zeros for x in padding."""
         check_tokens(x, self.d_model)
         mask = padding_mask(lengths, x)
         x = zero_padding(x, mask)
         normed = self.norm_1(x)
-        mixed = self.mixer(normed, normed, mask) if self.attends else self.mixer(normed, mask)
-        x = x + self.dropout(mixed)
+        if self.attends:
+            mixed = self.mixer(normed, normed, mask, self.causal)
+        else:
+            mixed = self.mixer(normed, mask)
+        return x + self.dropout(mixed)
+
+
+class EncoderLayer(Layer):
+    """x + mixer(norm_1(x)), then x + feed_forward(norm_2(x)) (v1 equation 10, v2 equation 11).
+
+    Raises:
+        ValueError: as `Layer`.
+    """
+
+    causal = False
+
+    def __init__(
+        self, d_model: int, mixer: Mixer, *, d_ff: int, num_heads: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__(d_model, mixer, num_heads, dropout)
+        if self.has_feed_forward:
+            self.norm_2 = nn.LayerNorm(d_model)
+            self.feed_forward = FeedForward(d_model, d_ff, dropout)
+
+    def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
+        """(B, L, d) to (B, L, d); padded rows are finite and reach no valid row.
+
+        Raises:
+            ValueError: x is not (B, L, d_model) or the lengths do not fit it.
+        """
+        x = self.mix(x, lengths)
         if self.has_feed_forward:
             x = x + self.dropout(self.feed_forward(self.norm_2(x)))
         return x
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Layer):
     """The encoder's layer, causal, with cross-attention between (v1 equation 11, v2 equation 12).
 
-    The AoA form has no feed-forward, and its cross-attention has the gate too.
+    The AoA form's cross-attention has the gate too.
 
     Raises:
-        ValueError: sizes below 1, d_model not divisible by num_heads, or a static mixer.
+        ValueError: as `Layer`, or a static mixer.
     """
+
+    causal = True
 
     def __init__(
         self, d_model: int, mixer: Mixer, *, d_ff: int, num_heads: int, dropout: float = 0.0
     ) -> None:
-        super().__init__()
         if mixer.kind == "static":
             raise ValueError("static expansion sees later words: it cannot stand in a decoder")
-        self.d_model, self.attends = d_model, mixer.attends
-        self.norm_1 = nn.LayerNorm(d_model)
-        self.mixer = mixer.module(d_model, num_heads, causal=True, dropout=dropout)
+        super().__init__(d_model, mixer, num_heads, dropout)
         self.norm_2 = nn.LayerNorm(d_model)
         cross = AttentionOnAttention if mixer.kind == "aoa" else MultiHeadAttention
         self.cross_attention = cross(d_model, num_heads)
-        if mixer.kind != "aoa":
+        if self.has_feed_forward:
             self.norm_3 = nn.LayerNorm(d_model)
             self.feed_forward = FeedForward(d_model, d_ff, dropout)
-        self.has_feed_forward = mixer.kind != "aoa"
-        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -181,35 +198,44 @@ class DecoderLayer(nn.Module):
         lengths: Lengths | None = None,
         memory_lengths: Lengths | None = None,
     ) -> Tensor:
-        """Words (B, T, d) that read ``memory`` (B, L, d), to (B, T, d).
+        """Words (B, T, d) and their memory (B, L, d) to (B, T, d).
 
         Raises:
             ValueError: a shape is not (B, ., d_model) or lengths do not fit.
         """
-        check_tokens(x, self.d_model)
-        mask = padding_mask(lengths, x)
-        x = zero_padding(x, mask)
-        normed = self.norm_1(x)
-        if self.attends:
-            mixed = self.mixer(normed, normed, mask, causal=True)
-        else:
-            mixed = self.mixer(normed, mask)
-        x = x + self.dropout(mixed)
+        x = self.mix(x, lengths)
         x = x + self.dropout(self.cross_attention(self.norm_2(x), memory, memory_lengths))
         if self.has_feed_forward:
             x = x + self.dropout(self.feed_forward(self.norm_3(x)))
         return x
 
 
-class Reduction(nn.Module):
-    """How a stack of N layers ends, given every layer's output x_1 .. x_N.
+class Stack(nn.Module):
+    """N layers and how their outputs x_1 .. x_N end.
 
     "linear": norm(x_N + reduce(concat(x_1 .. x_N))) (v2 section III.B); "norm": norm(x_N), the
-    closing norm of pre-norm stacks; "none": x_N, as v1's equations 10 and 11 print it.
+    last norm of pre-norm stacks; "none": x_N, as v1's equations 10 and 11 print it.
+
+    Raises:
+        ValueError: sizes below 1, d_model not divisible by num_heads, an unknown reduction, a
+            static mixer in a decoder.
     """
 
-    def __init__(self, d_model: int, num_layers: int, reduction: str, dropout: float) -> None:
+    layer: type[EncoderLayer | DecoderLayer]
+
+    def __init__(
+        self,
+        d_model: int,
+        mixer: Mixer,
+        num_layers: int,
+        *,
+        d_ff: int,
+        num_heads: int,
+        reduction: str,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        positive(num_layers, "num_layers")
         if reduction not in REDUCTIONS:
             raise ValueError(
                 f"unknown reduction {reduction!r}, expected one of {', '.join(REDUCTIONS)}"
@@ -221,72 +247,37 @@ class Reduction(nn.Module):
         if reduction != "none":
             self.norm = nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
-
-    def close(self, outputs: list[Tensor]) -> Tensor:
-        """Reduce the layers' outputs, each (B, L, d), to one."""
-        x = outputs[-1]
-        if self.reduction == "linear":
-            x = x + self.dropout(self.reduce(torch.cat(outputs, dim=-1)))
-        return x if self.reduction == "none" else self.norm(x)
-
-
-class Encoder(Reduction):
-    """A stack of encoder layers and its reduction.
-
-    Raises:
-        ValueError: sizes below 1, d_model not divisible by num_heads, an unknown reduction.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        mixer: Mixer,
-        num_layers: int,
-        *,
-        d_ff: int,
-        num_heads: int,
-        reduction: str,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__(d_model, positive(num_layers, "num_layers"), reduction, dropout)
         self.layers.extend(
-            EncoderLayer(d_model, mixer, d_ff=d_ff, num_heads=num_heads, dropout=dropout)
+            self.layer(d_model, mixer, d_ff=d_ff, num_heads=num_heads, dropout=dropout)
             for _ in range(num_layers)
         )
 
+    def combine(self, outputs: list[Tensor]) -> Tensor:
+        """The layers' outputs, (B, L, d) each, to one."""
+        x = outputs[-1]
+        if self.reduction == "linear":
+            x = x + self.dropout(self.reduce(torch.cat(outputs, dim=-1)))  # (B, L, d)
+        return x if self.reduction == "none" else self.norm(x)
+
+
+class Encoder(Stack):
+    """A stack of encoder layers, see `Stack`."""
+
+    layer = EncoderLayer
+
     def forward(self, x: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """(B, L, d) to (B, L, d); padded rows come out finite and reach no valid row."""
+        """(B, L, d) to (B, L, d); padded rows are finite and reach no valid row."""
         mask = padding_mask(lengths, x)
         outputs = [x]
         for layer in self.layers:
             outputs.append(layer(outputs[-1], mask))
-        return self.close(outputs[1:])
+        return self.combine(outputs[1:])
 
 
-class Decoder(Reduction):
-    """A stack of decoder layers, all reading the same memory, and its reduction.
+class Decoder(Stack):
+    """A stack of decoder layers that attend to the same memory, see `Stack`."""
 
-    Raises:
-        ValueError: sizes below 1, d_model not divisible by num_heads, a static mixer, an unknown
-            reduction.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        mixer: Mixer,
-        num_layers: int,
-        *,
-        d_ff: int,
-        num_heads: int,
-        reduction: str,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__(d_model, positive(num_layers, "num_layers"), reduction, dropout)
-        self.layers.extend(
-            DecoderLayer(d_model, mixer, d_ff=d_ff, num_heads=num_heads, dropout=dropout)
-            for _ in range(num_layers)
-        )
+    layer = DecoderLayer
 
     def forward(
         self,
@@ -295,9 +286,9 @@ class Decoder(Reduction):
         lengths: Lengths | None = None,
         memory_lengths: Lengths | None = None,
     ) -> Tensor:
-        """Words (B, T, d) that read ``memory`` (B, L, d), to (B, T, d)."""
+        """Words (B, T, d) and their memory (B, L, d) to (B, T, d)."""
         mask, memory_mask = padding_mask(lengths, x), padding_mask(memory_lengths, memory)
         outputs = [x]
         for layer in self.layers:
             outputs.append(layer(outputs[-1], memory, mask, memory_mask))
-        return self.close(outputs[1:])
+        return self.combine(outputs[1:])

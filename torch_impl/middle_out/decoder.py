@@ -210,9 +210,8 @@ def _run(
     if weights.W_a is not None:
         assert memory is not None
         by_side = (_linear(memory, weights.W_a[p].transpose(1, 2)) for p in range(P))
-        attended["keys"] = torch.stack(
-            [keys.transpose(0, 1) for keys in by_side]
-        )  # (P, B, G, L, d)
+        # (P, B, G, L, d) and (B, G, L, m)
+        attended["keys"] = torch.stack([keys.transpose(0, 1) for keys in by_side])
         attended["values"] = memory.transpose(0, 1)
         attended["mask"] = None if mask is None else mask.transpose(0, 1)
     if P > 1 and weights.W_d is None and weights.W_h is None:

@@ -300,7 +300,7 @@ def _half(
 
 
 def _reduction(kind: str, length: Length, d: int, layers: int) -> list[Component]:
-    """How a stack ends: see `torch_impl.layers.transformer.Reduction`."""
+    """How a stack ends: see `torch_impl.layers.transformer.Stack`."""
     n = length.mean
     linear = Equation("linear over all layers", layers * n * d**2, n * d)
     closing = norms(length, d, count=1, residuals=int(kind == "linear")).equations
