@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = frozenset({"reference", "torch_impl", "benchmarks", "tests"})
 WITHOUT_EFFECT = (
     *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.reachable"),
-    *("benchmarks.records", "benchmarks.report", "benchmarks.workers"),
+    *("benchmarks.kinds", "benchmarks.records", "benchmarks.report", "benchmarks.workers"),
 )
 """Modules and packages that decide where a value is kept and how it is shown, never what it is."""
 _PLAIN_DECORATORS = frozenset(

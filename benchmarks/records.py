@@ -1,22 +1,11 @@
 """Records: one JSON line a measurement, append-only, with where the number came from.
 
-A record is a plain dictionary:
+Scores in ``values`` are times 100, as captioning papers print them, and so are shares (accuracy,
+self-BLEU): a table printed in fractions of 1 says so in its paper's file. Times are in seconds,
+losses in nats, distances as their equations give them. The details, whose type is the record's
+kind, are in `benchmarks.kinds`; numbers of single images in them are as the scorer gives them.
 
-    schema      1
-    kind        equations | verification | flops | score | ablation | training | timing | comparison
-                | prediction | scaling | denoising | words
-    what        {"paper", "table", "row"}: the line of a table that the values belong to
-    values      {column: number}
-    n           how many images (cases, rounds of calls) the values are over
-    seeds       the seeds of training
-    status      same data | recorded means (FLOPs without the data) | other data | embedded
-                | predicted (never measured)
-    details     whatever else the report shows (per-image scores, captions, rows)
-    data        {"name", "fingerprint", "split"}
-    signature   how captions were scored (tokeniser, metric, references)
-    checkpoint  SHA-256 of the weights that were scored, or null
-    key         hash of all inputs: what has a record with an equal key is not measured again
-    command, commit, clean, device, versions, wall_s, time
+A line begins with the SHA-256 of the rest of it, so that one edited, cut or damaged is refused.
 """
 
 from __future__ import annotations
@@ -32,45 +21,157 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import msgspec
+from msgspec import field
 
 from benchmarks import reachable
 from benchmarks.errors import InputError
-
-Record = dict[str, Any]
+from benchmarks.kinds import (
+    AnyDetails,
+    Comparison,
+    Details,
+    Measured,
+    Part,
+    Prediction,
+    TrainingTime,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = ROOT / "reports" / "records"
 LOCAL = ROOT / "reports" / "local" / "records"
 
-SCHEMA = 1
-KINDS = (
-    "equations",
-    "verification",
-    "flops",
-    "score",
-    "ablation",
-    "training",
-    "timing",
-    "comparison",
-    "prediction",
-    "scaling",
-    "denoising",
-    "words",
-)
-PREDICTED = "predicted"
+SCHEMA: Literal[2] = 2
+PREDICTED: Literal["predicted"] = "predicted"
 """The status of a number that nobody measured, and of every record of a prediction."""
-STATUSES = ("same data", "recorded means", "other data", "embedded", PREDICTED)
-_OF_A_DEVICE = ("timing", "prediction", "scaling")
-"""Kinds whose numbers are one device's, and replace no other's."""
+Status = Literal["same data", "recorded means", "other data", "embedded", "predicted"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
 _OPTIONAL = ("triton",)
+
+D = TypeVar("D")
+
+
+class What(Part, frozen=True):
+    """The line of a table that values belong to."""
+
+    paper: str
+    table: str
+    row: str
+
+
+class Data(Part, frozen=True, omit_defaults=True):
+    """What was captioned or counted: a data set, its content's hash, and its split; or nothing."""
+
+    name: str = ""
+    fingerprint: str = ""
+    split: str = ""
+
+
+NO_DATA = Data()
+
+
+class Device(Part, frozen=True, omit_defaults=True):
+    """What computed; ``threads`` of a CPU, and the cores they were ``pinned`` to; rest of a GPU."""
+
+    kind: str
+    name: str
+    cores: int | None = None
+    threads: int | None = None
+    pinned: list[int] = field(default_factory=list)
+    memory: int | None = None
+    multiprocessors: int | None = None
+    capability: str | None = None
+    cuda: str | None = None
+    driver: str | None = None
+
+
+class Environment(Part, frozen=True):
+    """Commit, cleanliness of the tree, device and versions of a process."""
+
+    commit: str | None
+    clean: bool | None
+    device: Device
+    versions: dict[str, str]
+
+
+class Record(Part, Generic[D], frozen=True, kw_only=True, omit_defaults=True):
+    """A measurement.
+
+    Attributes:
+        what: the line of a table that the values belong to.
+        values: by column.
+        n: how many images (cases, rounds of calls) the values are over.
+        seeds: of training.
+        status: how it compares with the paper; predicted is never measured.
+        details: what else is known, by kind.
+        signature: how captions were scored: tokeniser, metric, references.
+        checkpoint: SHA-256 of the weights that were scored.
+        key: hash of all inputs; what has a record of an equal key is not measured again.
+        code: hash of all source code, in records made before keys were of reachable code.
+    """
+
+    schema: Literal[2]
+    what: What
+    values: dict[str, int | float]
+    status: Status
+    details: D
+    key: str
+    command: str
+    commit: str | None
+    clean: bool | None
+    device: Device
+    versions: dict[str, str]
+    time: str
+    n: int | None = None
+    seeds: list[int] = field(default_factory=list)
+    data: Data = NO_DATA
+    signature: str = ""
+    checkpoint: str | None = None
+    wall_s: float | None = None
+    code: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what types do not say; ValueError names the field."""
+        for name, value in self.values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"value {name!r} is {value}, expected a finite number")
+        if isinstance(self.details, Prediction | TrainingTime) and self.status != PREDICTED:
+            raise ValueError(f"status {self.status!r} of a prediction, not {PREDICTED!r}")
+        on_cpu = self.device.kind == "cpu"
+        if isinstance(self.details, Measured) and on_cpu and self.device.threads is None:
+            raise ValueError("field 'device' of a timing on a CPU must say how many threads")
+
+    @property
+    def kind(self) -> str:
+        """Of the details, in a word."""
+        return kind_of(self.details)
+
+
+def _plain(value: Any) -> float:
+    """NumPy's float64, which is a float."""
+    if isinstance(value, float):
+        return float(value)
+    raise NotImplementedError
+
+
+_encode = msgspec.json.Encoder(order="deterministic", enc_hook=_plain).encode
+_decode: Callable[[bytes], Record[Any]] = msgspec.json.Decoder(Record[AnyDetails]).decode
+
+
+def kind_of(details: Any) -> str:
+    """The word for a kind of record, or for details of it."""
+    return str(details.__struct_config__.tag)
+
+
+KINDS = tuple(map(kind_of, get_args(AnyDetails)))
 
 
 def key_of(job: Callable[..., Any] | Sequence[Callable[..., Any]], *parts: Any) -> str:
@@ -105,20 +206,19 @@ def _cpu_name() -> str:
 
 
 @cache
-def environment() -> dict[str, Any]:
-    """Commit, cleanliness of the tree, device and versions of this process."""
-    commit = _git("rev-parse", "HEAD")
+def environment() -> Environment:
+    """Of this process."""
     changes = _git("status", "--porcelain", "--untracked-files=no")
-    return {
-        "commit": commit,
-        "clean": changes == "" if changes is not None else None,
-        "device": {"kind": "cpu", "name": _cpu_name(), "cores": os.cpu_count()},
-        "versions": {
+    return Environment(
+        commit=_git("rev-parse", "HEAD"),
+        clean=changes == "" if changes is not None else None,
+        device=Device(kind="cpu", name=_cpu_name(), cores=os.cpu_count()),
+        versions={
             "python": platform.python_version(),
             **{name: metadata.version(name) for name in _PACKAGES},
             **_optional_versions(),
         },
-    }
+    )
 
 
 def _optional_versions() -> dict[str, str]:
@@ -161,7 +261,7 @@ def _command() -> str:
 
 
 def make(
-    kind: str,
+    details: D,
     *,
     paper: str,
     table: str,
@@ -171,142 +271,155 @@ def make(
     key: str,
     n: int | None = None,
     seeds: Sequence[int] = (),
-    data: Mapping[str, Any] | None = None,
-    signature: str | None = None,
+    data: Data = NO_DATA,
+    signature: str = "",
     checkpoint: str | None = None,
-    details: Mapping[str, Any] | None = None,
     wall_s: float | None = None,
-    device: Mapping[str, Any] | None = None,
-) -> Record:
-    """A valid record of a measurement that was just made in this process."""
-    record = {
-        "schema": SCHEMA,
-        "kind": kind,
-        "what": {"paper": paper, "table": table, "row": row},
-        "values": dict(values),
-        "n": n,
-        "seeds": list(seeds),
-        "status": status,
-        "details": dict(details or {}),
-        "data": dict(data) if data else None,
-        "signature": signature,
-        "checkpoint": checkpoint,
-        "key": key,
-        "command": _command(),
-        **environment(),
-        "wall_s": wall_s,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    if device:
-        record["device"] = dict(device)
-    return validate(record, "new record")
-
-
-def validate(record: Any, where: str) -> Record:
-    """Check a record's fields.
+    device: Device | None = None,
+) -> Record[D]:
+    """A record of a measurement that was just made in this process, as it will be read back.
 
     Raises:
-        InputError: names ``where`` and the field that is missing or of the wrong kind.
+        InputError: a field is of another type than its kind's, or a value is not finite.
     """
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: not a record, expected a JSON object")
-    if record.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema {record.get('schema')!r}, expected {SCHEMA}")
-    if record.get("kind") not in KINDS:
-        raise InputError(f"{where}: kind {record.get('kind')!r}, expected one of {KINDS}")
-    if record.get("status") not in STATUSES:
-        raise InputError(f"{where}: status {record.get('status')!r}, expected one of {STATUSES}")
-    what = record.get("what")
-    if not isinstance(what, dict) or not all(
-        isinstance(what.get(name), str) for name in ("paper", "table", "row")
-    ):
-        raise InputError(f"{where}: field 'what' must name paper, table and row")
-    values = record.get("values")
-    if not isinstance(values, dict):
-        raise InputError(f"{where}: field 'values' must be an object of numbers")
-    for name, value in values.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value):
-            raise InputError(f"{where}: value {name!r} is {value!r}, expected a finite number")
-    for name in ("key", "time", "command"):
-        if not isinstance(record.get(name), str):
-            raise InputError(f"{where}: field {name!r} must be text")
-    for name, kinds, expected in _FIELDS:
-        if not isinstance(record.get(name), kinds):
-            raise InputError(f"{where}: field {name!r} must be {expected}")
-    device = record["device"]
-    if not isinstance(device.get("kind"), str) or not isinstance(device.get("name"), str):
-        raise InputError(f"{where}: field 'device' must have a kind and a name")
-    if record["kind"] == "prediction" and record["status"] != PREDICTED:
-        raise InputError(f"{where}: status {record['status']!r} of a prediction, not {PREDICTED!r}")
-    if record["kind"] == "timing":
-        _validate_timing(record["details"], device, where)
-    if record["kind"] == "comparison":
-        _validate_comparison(record["details"], where)
-    return record
+    here = environment()
+    with _refused():
+        record: Record[Any] = Record(
+            schema=SCHEMA,
+            what=What(paper=paper, table=table, row=row),
+            values=dict(values),
+            n=n,
+            seeds=list(seeds),
+            status=status,  # type: ignore[arg-type]  # checked by decoding
+            details=details,
+            data=data,
+            signature=signature,
+            checkpoint=checkpoint,
+            key=key,
+            command=_command(),
+            commit=here.commit,
+            clean=here.clean,
+            device=device or here.device,
+            versions=here.versions,
+            wall_s=wall_s,
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        return _decode(_encode(record))
 
 
-_FIELDS: tuple[tuple[str, Any, str], ...] = (
-    ("device", dict, "an object"),
-    ("versions", dict, "an object"),
-    ("details", dict, "an object"),
-    ("seeds", list, "a list"),
-    ("data", dict | None, "an object or null"),
-    ("commit", str | None, "text or null"),
-    ("clean", bool | None, "true, false or null"),
-    ("wall_s", int | float | None, "a number or null"),
-)
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"new record: {error}") from error
 
 
-def _validate_timing(details: Record, device: Record, where: str) -> None:
-    names = {"case", "row", "implementation", "baseline", "verdict"}
-    if missing := names - set(details):
-        raise InputError(f"{where}: details must name {', '.join(sorted(missing))}")
-    case = details["case"]
-    if not isinstance(case, dict) or not {"subject", "sizes", "precision"} <= set(case):
-        raise InputError(f"{where}: details.case must have a subject, sizes and a precision")
-    if device["kind"] == "cpu" and not isinstance(device.get("threads"), int):
-        raise InputError(f"{where}: field 'device' of a timing on a CPU must say how many threads")
+def replace(record: Record[Any], **changes: Any) -> Record[Any]:
+    """The record with other fields; those of `What` may be named too.
+
+    Raises:
+        InputError: as `make`.
+    """
+    what = {name: changes.pop(name) for name in ("paper", "table", "row") if name in changes}
+    if what:
+        changes["what"] = msgspec.structs.replace(record.what, **what)
+    with _refused():
+        return _decode(_encode(msgspec.structs.replace(record, **changes)))
 
 
-def _validate_comparison(details: Record, where: str) -> None:
-    for name in ("benchmark", "implementation", "verdict"):
-        if not isinstance(details.get(name), str):
-            raise InputError(f"{where}: details.{name} of a comparison must be text")
-    for name in ("revision", "against"):
-        of = details.get(name)
-        alone = name == "against" and of is None and name in details
-        if not alone and not (
-            isinstance(of, dict)
-            and isinstance(of.get("commit"), str)
-            and isinstance(of.get("dirty"), bool)
-        ):
-            raise InputError(f"{where}: details.{name} must have a commit and say if it is dirty")
+def of(made: Iterable[Record[Any]], *kinds: type[D]) -> list[Record[D]]:
+    """The records of some kinds, in their order; a base stands for all kinds that share it."""
+    return [record for record in made if isinstance(record.details, kinds)]
 
 
-def append(records: Iterable[Record], path: Path, *, once: bool = False) -> None:
+def line(record: Record[Any]) -> bytes:
+    """A record as it is kept."""
+    return seal(_encode(record))
+
+
+def seal(content: bytes) -> bytes:
+    """A JSON object as a line that begins with its hash."""
+    return b'{"hash":"%s",%s\n' % (hashlib.sha256(content).hexdigest().encode(), content[1:])
+
+
+def to_json(records: Record[Any] | Sequence[Record[Any]]) -> Any:
+    """Records as JSON values."""
+    return msgspec.to_builtins(records)
+
+
+_LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})",(.*)', re.DOTALL)
+
+
+def _read_line(text: bytes, place: str) -> Record[Any]:
+    """The record of a line.
+
+    Raises:
+        InputError: names ``place`` and what is wrong.
+    """
+    found = _LINE.fullmatch(text)
+    if found is None:
+        raise InputError(f"{place}: cut off, or not a record of schema {SCHEMA} with its hash")
+    content = b"{" + found[2]
+    if hashlib.sha256(content).hexdigest().encode() != found[1]:
+        raise InputError(f"{place}: edited, cut off or damaged: its content has another hash")
+    try:
+        return _decode(content)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{place}: not a record ({error})") from None
+
+
+def _read_lines(data: bytes, where: str, first: int) -> Iterator[Record[Any] | InputError]:
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()  # what follows the last line's end
+    for number, text in enumerate(lines, start=first):
+        try:
+            yield _read_line(text, f"{where}: line {number}")
+        except InputError as error:
+            yield error
+
+
+def parse(data: bytes, where: str, first: int = 1) -> list[Record[Any]]:
+    """Records from lines, the first of which is line ``first`` of ``where``.
+
+    Raises:
+        InputError: a line is no valid record; the message names it.
+    """
+    made = []
+    for found in _read_lines(data, where, first):
+        if isinstance(found, InputError):
+            raise found
+        made.append(found)
+    return made
+
+
+def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) -> None:
     """Append whole lines under a lock: two writers at once lose nothing and mix nothing.
 
     ``once``: unless the file has records of their key, as when two did the same at once.
+
+    Raises:
+        InputError: the file cannot be written; it is as it was then.
     """
-    kept = [validate(record, "new record") for record in records]
-    if not kept:
+    new = list(records)
+    if not new:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
+        with path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if once:
                 file.seek(0)
                 known = _keys(file)
-                kept = [record for record in kept if record["key"] not in known]
-            lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in kept)
+                new = [record for record in new if record.key not in known]
+            lines = b"".join(map(line, new))
             end = file.seek(0, os.SEEK_END)
             if end and (file.seek(end - 1), file.read(1))[1] != b"\n":
-                lines = "\n" + lines  # a cut line stays one line, and spoils no other
+                lines = b"\n" + lines  # a cut line stays one line, and spoils no other
             try:
-                file.write(lines.encode())
-                file.flush()
+                while lines:
+                    lines = lines[file.write(lines) :]
                 os.fsync(file.fileno())
             except OSError:
                 file.truncate(end)
@@ -315,12 +428,16 @@ def append(records: Iterable[Record], path: Path, *, once: bool = False) -> None
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
 
 
+class _Keyed(msgspec.Struct):
+    key: str
+
+
 def _keys(lines: Iterable[bytes]) -> set[str]:
     """The keys of the lines that are whole."""
     found = set()
-    for line in lines:
-        with suppress(ValueError, TypeError, KeyError):
-            found.add(json.loads(line)["key"])
+    for text in lines:
+        with suppress(msgspec.MsgspecError):
+            found.add(msgspec.json.decode(text, type=_Keyed).key)
     return found
 
 
@@ -335,79 +452,50 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot be written, expected a place for records")
 
 
-def read(path: Path) -> list[Record]:
-    """All records of one file.
+def read(path: Path) -> list[Record[Any]]:
+    """The records of one file; lines that are none are left out, with a warning.
 
     Raises:
-        InputError: a line is no valid record; the message names file and line.
+        InputError: the file cannot be read, or no line of it looks like one of ours.
     """
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)  # no line that another run is writing just now
-            return parse(file.read(), str(path))
+            data = file.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if data and not any(text.startswith(b"{") for text in data.split(b"\n")):
+        raise InputError(f"{path}: not a file of records, expected JSON lines")
+    found = list(_read_lines(data, str(path), 1))
+    bad = [each for each in found if isinstance(each, InputError)]
+    if bad:
+        more = f", and {len(bad) - 1} more like it" if bad[1:] else ""
+        print(f"warning: {bad[0]}; left out{more}", file=sys.stderr)
+    return [each for each in found if not isinstance(each, InputError)]
 
 
-def parse(data: bytes, where: str, first: int = 1) -> list[Record]:
-    """Records from JSON lines, the first of which is line ``first`` of ``where``.
-
-    Raises:
-        InputError: a line is no valid record; the message names it.
-    """
-    try:
-        lines = data.decode().split("\n")
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not UTF-8 text, expected records as JSON lines") from None
-    records = []
-    for number, line in enumerate(lines, start=first):
-        if not line and number == first + len(lines) - 1:
-            break  # what follows the last line's end
-        place = f"{where}: line {number}"
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{place}: not valid JSON ({error.msg}), cut off? Delete that line: all others "
-                "stand for themselves"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{place}: not valid JSON ({error})") from None
-        records.append(validate(value, place))
-    return records
-
-
-def load(*folders: Path) -> list[Record]:
+def load(*folders: Path) -> list[Record[Any]]:
     """All records under the folders, oldest first."""
     paths = [path for folder in folders for path in sorted(folder.glob("*.jsonl"))]
-    return sorted((r for path in paths for r in read(path)), key=lambda r: r["time"])
+    return sorted((r for path in paths for r in read(path)), key=lambda r: r.time)
 
 
-def slot(record: Record) -> tuple[Any, ...]:
+def slot(record: Record[Any]) -> tuple[object, ...]:
     """What a later record of the same measurement replaces; a comparison is replaced by none.
 
     Scores of one model are other measurements where the data (what was done to its features
     included), the search or the tokeniser differ.
     """
-    what, data, details = record["what"], record["data"] or {}, record["details"]
-    device = record["device"] if record["kind"] in _OF_A_DEVICE else {}
+    details: Details = record.details
+    device = (record.device.name, record.device.threads) if details.of_a_device else ()
+    key = record.key if isinstance(details, Comparison) else None
     return (
-        record["kind"],
-        *(what[name] for name in ("paper", "table", "row")),
-        tuple(record["seeds"]),
-        data.get("name"),
-        data.get("fingerprint"),
-        data.get("split"),
-        record["signature"],
-        details.get("beam_size"),
-        details.get("max_length"),
-        device.get("name"),
-        device.get("threads"),
-        record["key"] if record["kind"] == "comparison" else None,
+        *(record.kind, record.what, tuple(record.seeds), record.data, record.signature),
+        *(details.slot, device, key),
     )
 
 
-def newest(records: Iterable[Record]) -> list[Record]:
+def newest(records: Iterable[Record[Any]]) -> list[Record[Any]]:
     """The last record of each slot, in the order of time."""
-    ordered = sorted(records, key=lambda r: r["time"])
-    return sorted({slot(r): r for r in ordered}.values(), key=lambda r: r["time"])
+    ordered = sorted(records, key=lambda r: r.time)
+    return sorted({slot(r): r for r in ordered}.values(), key=lambda r: r.time)

@@ -33,6 +33,7 @@ from benchmarks.perf.compare.worker import ForeignCodeError, Worker
 from benchmarks.perf.compare.worker_process import Process, ProcessError
 from benchmarks.records import ROOT
 from benchmarks.verify.tolerances import SIMULATED
+from tests.support.records import from_json
 from tests.support.regressions import Repository, git, repository
 
 __all__ = ["repository"]
@@ -54,17 +55,17 @@ def test_both_revisions_are_timed_and_a_slower_one_exits_with_1(repository, caps
     assert main(["compare", "HEAD", "HEAD~1", *words]) == 0
     assert "reward (tensors): faster" in capsys.readouterr().out
     assert main(["compare", "HEAD", *words, "--json"]) == 0
-    (printed,) = json.loads(capsys.readouterr().out)
+    (printed,) = from_json(json.loads(capsys.readouterr().out))
     kept = records.read(out)
-    assert [r["details"]["verdict"] for r in kept] == [
+    assert [r.details.verdict for r in kept] == [
         "slower",
         "faster",
-        printed["details"]["verdict"],
+        printed.details.verdict,
     ]
-    assert printed["details"]["verdict"] in ("same", "not settled")
-    ratio = kept[0]["values"]["ratio"]
+    assert printed.details.verdict in ("same", "not settled")
+    ratio = kept[0].values["ratio"]
     assert ratio == pytest.approx(1 / 1.2, **SIMULATED)
-    assert ratio * kept[1]["values"]["ratio"] == pytest.approx(1, **SIMULATED)
+    assert ratio * kept[1].values["ratio"] == pytest.approx(1, **SIMULATED)
     after = (
         git(repository.folder, "status", "--porcelain"),
         git(repository.folder, "rev-parse", "HEAD"),
@@ -108,8 +109,8 @@ def test_what_is_steady_no_longer_is_a_regression(repository, capsys, tmp_path):
     assert main(["compare", "HEAD", "HEAD~1", *words]) == 0
     assert "operators 7; peak bytes 100; graph breaks 1\n" in capsys.readouterr().out
     kept = records.read(out)
-    assert [r["details"]["unsteady"] for r in kept] == [["peak bytes"], [], []]
-    assert [r["values"].get("peak bytes") for r in kept] == [None, None, 100]
+    assert [r.details.unsteady for r in kept] == [["peak bytes"], [], []]
+    assert [r.values.get("peak bytes") for r in kept] == [None, None, 100]
 
 
 def test_of_many_failures_the_first_are_printed(repository, capsys):

@@ -267,18 +267,18 @@ def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, cap
     assert main(command) == 0
     made = records.read(out)
     chosen = [row for row in experiment.ROWS if row.startswith(tuple(rows))]
-    assert [(r["what"]["row"], r["seeds"]) for r in made] == [
+    assert [(r.what.row, r.seeds) for r in made] == [
         (row, [seed]) for seed in (0, 1) for row in chosen
     ]
     for record in made:
-        for name, shares in record["details"]["shares"].items():
-            assert len(shares) == record["n"] == 6
-            assert np.mean(shares) == pytest.approx(record["values"][name], **KEPT)
-        regularised = [stage["lambda_"] for stage in record["details"]["stages"]]
-        if record["what"]["row"] in experiment.MIDDLE_OUT:
-            assert regularised == [0] and record["data"]["name"] == "moving scenes, 64 units"
+        for name, shares in record.details.shares.items():
+            assert len(shares) == record.n == 6
+            assert np.mean(shares) == pytest.approx(record.values[name], **KEPT)
+        regularised = [stage["lambda_"] for stage in record.details.stages]
+        if record.what.row in experiment.MIDDLE_OUT:
+            assert regularised == [0] and record.data.name == "moving scenes, 64 units"
         else:
-            assert regularised == [0, arnet.LAMBDA if "ARNet" in record["what"]["row"] else 0]
+            assert regularised == [0, arnet.LAMBDA if "ARNet" in record.what.row else 0]
     assert main(command) == 0
     assert records.read(out) == made
     text = markdown.files(build.document(made))["README.md"]

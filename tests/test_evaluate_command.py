@@ -17,6 +17,7 @@ from benchmarks.data.vocabulary import (
 )
 from benchmarks.scoring import captioners, java
 from benchmarks.scoring.evaluate import place_of
+from tests.support.records import from_json
 from tests.support.runs import main, refused, untrained
 from torch_impl import models
 from torch_impl.decoding.ensemble import Ensemble
@@ -76,7 +77,7 @@ def evaluated(tmp_path, monkeypatch, capsys):
     def evaluate(*folders):
         capsys.readouterr()
         assert main("evaluate", *given(folders), *SCENES, "--tokeniser", "words", "--json") == 0
-        return json.loads(capsys.readouterr().out)
+        return from_json(json.loads(capsys.readouterr().out))
 
     return evaluate
 
@@ -91,9 +92,9 @@ def test_every_family_is_captioned_by_its_own_search_and_stands_in_its_own_row(
 ):
     _, _, paper, table = FAMILIES[name]
     record = evaluated(runs / name)
-    assert (record["what"]["paper"], record["what"]["table"]) == (paper, table)
-    assert record["seeds"] == [list(FAMILIES).index(name)]
-    assert record["details"]["epochs"] == 1
+    assert (record.what.paper, record.what.table) == (paper, table)
+    assert record.seeds == [list(FAMILIES).index(name)]
+    assert record.details.epochs == 1
     model, vocabulary = run_folder.load_captioner(runs / name)
     split = data.splits["test"]
     features, lengths = padded_features(split.features, split.image_ids)
@@ -104,8 +105,8 @@ def test_every_family_is_captioned_by_its_own_search_and_stands_in_its_own_row(
     else:
         found = beam_search(model, features, lengths, **sizes)
         expected = [vocabulary.decode(best.tokens) for (best,) in found]
-    examples = record["details"]["examples"]
-    assert [example["caption"] for example in examples] == expected
+    examples = record.details.examples
+    assert [example.caption for example in examples] == expected
 
 
 def test_rows_tell_families_apart(runs):
@@ -117,22 +118,19 @@ def test_an_ensemble_s_record_names_every_member(runs, data, evaluated):
     names = ("transformer", "expansion", "attentive", "one side")
     alone = [evaluated(runs / name) for name in names]
     record = evaluated(*(runs / name for name in names))
-    members = record["details"]["members"]
-    assert [member["checkpoint"] for member in members] == [r["checkpoint"] for r in alone]
-    assert record["seeds"] == [seed for r in alone for seed in r["seeds"]]
-    assert record["checkpoint"] not in [r["checkpoint"] for r in alone]
-    rows = [r["what"]["row"] for r in alone]
-    assert record["what"] == {
-        "paper": "expansionnet_v2",
-        "table": "scores",
-        "row": f"ensemble of {' + '.join(rows)}",
-    }
+    members = record.details.members
+    assert [member.checkpoint for member in members] == [r.checkpoint for r in alone]
+    assert record.seeds == [seed for r in alone for seed in r.seeds]
+    assert record.checkpoint not in [r.checkpoint for r in alone]
+    rows = [r.what.row for r in alone]
+    assert (record.what.paper, record.what.table) == ("expansionnet_v2", "scores")
+    assert record.what.row == f"ensemble of {' + '.join(rows)}"
     together = Ensemble([run_folder.load_captioner(runs / name)[0] for name in names])
     split = data.splits["test"]
     features, lengths = padded_features(split.features, split.image_ids)
     found = beam_search(together, features, lengths, beam_size=3, max_length=20)
     expected = [data.vocabulary.decode(best.tokens) for (best,) in found]
-    assert [e["caption"] for e in record["details"]["examples"]] == expected
+    assert [e.caption for e in record.details.examples] == expected
 
 
 @pytest.mark.parametrize("name", ["expansion", "nic"])

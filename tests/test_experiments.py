@@ -60,11 +60,11 @@ def test_a_row_of_arnet_is_scored_and_measured_and_begins_as_its_baseline(images
     first = {}
     for row in ("Attentive Encoder-Decoder", "Attentive Encoder-Decoder + ARNet"):
         scored, apart = runs[row].make()
-        assert (scored["what"]["table"], apart["what"]["table"]) == ("1", "2")
-        assert 0 <= scored["values"]["CIDEr-D"] <= 10
-        assert 0 <= apart["values"]["d_mc"] <= 2 and 0 <= apart["values"]["d_pw"] <= 2
-        assert scored["details"]["configuration"]["attentive"]
-        first[row] = scored["details"]["validations"][0]
+        assert (scored.what.table, apart.what.table) == ("1", "2")
+        assert 0 <= scored.values["CIDEr-D"] <= 10
+        assert 0 <= apart.values["d_mc"] <= 2 and 0 <= apart.values["d_pw"] <= 2
+        assert scored.details.configuration["attentive"]
+        first[row] = scored.details.validations[0]
     # the same training, to its seconds: it was not done again
     assert len({str(validation) for validation in first.values()}) == 1
 
@@ -78,8 +78,8 @@ def test_rows_side_by_side_are_what_they_are_in_turn(images, tmp_path):
         assert main([*words, *paths, *options]) == 0
         found.append({})
         for record in records.read(out):
-            scored = record["checkpoint"], record["values"].get("CIDEr-D")
-            found[-1][record["what"]["table"], record["what"]["row"]] = scored
+            scored = record.checkpoint, record.values.get("CIDEr-D")
+            found[-1][record.what.table, record.what.row] = scored
     assert len(found[0]) == 4 and found[0] == found[1]
 
 
@@ -121,11 +121,11 @@ def test_weights_of_the_reconstruction_share_table_1_s_trainings(images, place):
     rows = ("lambda = 0", "lambda = 0.01", "lambda = 0.1")
     figure = trainings(reconstruction_weight.EXPERIMENT, place, rows)
     for row, same in zip(rows, table.values(), strict=False):
-        assert figure[row]["details"]["validations"] == same["details"]["validations"]
-        assert figure[row]["values"] == same["values"]
-    weights = [figure[row]["details"]["stages"][1]["lambda_"] for row in rows]
+        assert figure[row].details.validations == same.details.validations
+        assert figure[row].values == same.values
+    weights = [figure[row].details.stages[1]["lambda_"] for row in rows]
     assert weights == [0, 0.01, 0.1]
-    assert len({r["checkpoint"] for r in figure.values()}) == 3
+    assert len({r.checkpoint for r in figure.values()}) == 3
 
 
 def test_a_batch_s_states_are_in_the_plane_in_both_modes(images, place, monkeypatch):
@@ -133,11 +133,11 @@ def test_a_batch_s_states_are_in_the_plane_in_both_modes(images, place, monkeypa
     monkeypatch.setattr(hidden_states, "PERPLEXITY", 2.0)
     made = trainings(hidden_states.EXPERIMENT, place, hidden_states.ROWS)
     for record in made.values():
-        points = record["details"]["points"]
-        assert list(points) == ["training", "inference"] and record["n"] == 3
+        points = record.details.points
+        assert list(points) == ["training", "inference"] and record.n == 3
         assert all(len(of) == 3 and len(set(map(tuple, of))) == 3 for of in points.values())
-    plain, regularised = (record["details"] for record in made.values())
-    assert plain["points"] != regularised["points"]
+    plain, regularised = (record.details for record in made.values())
+    assert plain.points != regularised.points
     assert plain["validations"][0] == regularised["validations"][0]
 
 
@@ -163,26 +163,26 @@ def test_code_is_captioned_by_the_same_rows(place, monkeypatch):
     monkeypatch.setitem(arnet.CODE, "reduced", form)
     run = arnet.CODE_CAPTIONS.runs("reduced", place, [1])[3]
     scored, apart = run.make()
-    assert scored["data"]["name"] == "habeascorpus, 5 tokens, 4 words" and scored["seeds"] == [1]
-    assert set(apart["values"]) == {"d_mc", "d_pw", "d_pw, two images"}
-    assert run.make()[0]["values"] == scored["values"]
+    assert scored.data.name == "habeascorpus, 5 tokens, 4 words" and scored.seeds == [1]
+    assert set(apart.values) == {"d_mc", "d_pw", "d_pw, two images"}
+    assert run.make()[0].values == scored.values
 
 
 def test_the_read_only_unit_is_read_in_both_ways_and_not_at_all(images, place):
     losses = {}
     for run in read_only.EXPERIMENT.runs("scenes", place, [0]):
         lost, scored = run.make()
-        assert lost["what"]["table"] == "losses" and scored["what"]["table"] == "scores"
-        configuration = scored["details"]["configuration"]
+        assert lost.what.table == "losses" and scored.what.table == "scores"
+        configuration = scored.details.configuration
         assert configuration["read_only"] == read_only.ROWS[run.row]
         assert not configuration["bias"] and not configuration["squash"]
-        losses[run.row] = lost["values"]["training loss"], lost["values"]["evaluation loss"]
+        losses[run.row] = lost.values["training loss"], lost.values["evaluation loss"]
         # the images are settled before there are captions; of each the whole beam, its best first
-        shown = scored["details"]["examples"]
-        assert [example["image"] for example in shown] == small(None).splits["test"].image_ids
+        shown = scored.details.examples
+        assert [example.image for example in shown] == small(None).splits["test"].image_ids
         for example in shown:
-            assert len(set(example["beam"])) > 1 and len(example["beam"]) == read_only.BEAM
-            assert example["beam"][0] == example["caption"]
+            assert len(set(example.beam)) > 1 and len(example.beam) == read_only.BEAM
+            assert example.beam[0] == example.caption
     assert len(set(losses.values())) == 3 and all(x > 0 for pair in losses.values() for x in pair)
 
 
@@ -192,11 +192,11 @@ def test_a_row_has_the_rate_of_the_least_validation_loss_with_the_first_seed(
     form = replace(read_only.FORMS["scenes"], rates=(1e-3, 0.5, 1e6))
     monkeypatch.setitem(read_only.FORMS, "scenes", form)
     runs = [r for r in read_only.EXPERIMENT.runs("scenes", place, [0, 1]) if r.row == "LSTM"]
-    first, second = (run.make()[0]["details"] for run in runs)
-    losses = first["validation losses"]
-    assert list(losses) == ["0.001", "0.5", "1e+06"] and losses == second["validation losses"]
+    first, second = (run.make()[0].details for run in runs)
+    losses = first.validation_losses
+    assert list(losses) == ["0.001", "0.5", "1e+06"] and losses == second.validation_losses
     best = float(min(losses, key=losses.get))
-    assert first["stages"][0]["recipe"]["lr"] == second["stages"][0]["recipe"]["lr"] == best
+    assert first.stages[0]["recipe"]["lr"] == second.stages[0]["recipe"]["lr"] == best
 
 
 def test_the_mean_loss_is_a_mean_over_words_whatever_the_batches(images, place):

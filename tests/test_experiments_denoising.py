@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from benchmarks import records
 from benchmarks.cli import main as cli
@@ -51,26 +52,26 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
     status, made = reproduce(tmp_path)
     assert status == 0
     assert "Times smaller, seeds 0 to 1: MSE" in capsys.readouterr().out
-    rows = [record["what"]["row"] for record in made]
+    rows = [record.what.row for record in made]
     assert sorted(rows[:4]) == sorted(row for row, _ in MODELS.values())
     assert rows[4:] == list(RATIOS)
     for record in made:
-        assert (record["kind"], record["status"], record["seeds"]) == (
+        assert (record.kind, record.status, record.seeds) == (
             "denoising",
             "embedded",
             [0, 1],
         )
-        assert set(record["values"]) == {"MSE", "symmetric MSE"}
-        assert record["data"]["name"] == "equation 8, 4 steps, 2 seeds"
+        assert set(record.values) == {"MSE", "symmetric MSE"}
+        assert record.data.name == "equation 8, 4 steps, 2 seeds"
     for row, _ in MODELS.values():
-        (record,) = (one for one in made if one["what"]["row"] == row)
-        for column, value in record["values"].items():
-            each = record["details"]["per_seed"][column]
+        (record,) = (one for one in made if one.what.row == row)
+        for column, value in record.values.items():
+            each = record.details.per_seed[column]
             assert value == pytest.approx(np.mean(each))
-            low, high = record["details"]["interval"][column]
+            low, high = record.details.interval[column]
             assert low <= value <= high
-        assert [entry["step"] for entry in record["details"]["history"]] == [2, 4]
-    errors = {record["what"]["row"]: record["values"] for record in made}
+        assert [entry["step"] for entry in record.details.history] == [2, 4]
+    errors = {record.what.row: record.values for record in made}
     for row, (baseline, ours) in RATIOS.items():
         for column, ratio in errors[row].items():
             a, b = (errors[MODELS[name][0]][column] for name in (baseline, ours))
@@ -86,15 +87,16 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
 
 
 def test_an_example_is_one_noisy_sequence_with_each_model_s_own_answer(tmp_path):
-    made = [r for r in reproduce(tmp_path)[1] if r["what"]["row"] not in RATIOS]
-    examples = [record["details"]["example"] for record in made]
-    length = len(examples[0]["y"])
-    assert length % 2 and all(len(values) == length for e in examples for values in e.values())
+    made = [r for r in reproduce(tmp_path)[1] if r.what.row not in RATIOS]
+    examples = [record.details.example for record in made]
+    length = len(examples[0].y)
+    assert length % 2
+    assert all(len(values) == length for e in examples for values in structs.astuple(e))
     test = Training("seq2seq", [0], SMALL).test
     for found in examples:
         for name, drawn in (("x", test.x), ("y", test.y)):
-            assert found[name] == drawn[0, 0, :length].tolist()
-    assert len({str(found["y_hat"]) for found in examples}) == len(MODELS)
+            assert getattr(found, name) == drawn[0, 0, :length].tolist()
+    assert len({str(found.y_hat) for found in examples}) == len(MODELS)
 
 
 def test_a_folder_of_checkpoints_is_gone_on_with_and_becomes_records(tmp_path):
@@ -107,9 +109,9 @@ def test_a_folder_of_checkpoints_is_gone_on_with_and_becomes_records(tmp_path):
         train(begun, folder / f"{name}.pt", evaluate_every=2)
     kept = {path: path.read_bytes() for path in folder.glob("*.pt")}
     status, made = reproduce(tmp_path, "--only", ROW, MODELS["middle-out-dual"][0], "Times smaller")
-    assert status == 0 and [r["what"]["row"] for r in made][-1] == "Times smaller"
+    assert status == 0 and [r.what.row for r in made][-1] == "Times smaller"
     assert len(made) == 3 and {path: path.read_bytes() for path in folder.glob("*.pt")} == kept
-    histories = {r["what"]["row"]: r["details"].get("history") for r in made}
+    histories = {r.what.row: getattr(r.details, "history", None) for r in made}
     assert histories[MODELS["middle-out-dual"][0]] == begun.history
 
 
@@ -156,7 +158,7 @@ def test_same_data_only_as_printed(field):
     training = Training("seq2seq", [0], replace(settings, hidden_size=2))
     training.settings = settings
     made = record_of(ROW, [training], "key")
-    assert made["status"] == ("embedded" if field else "same data")
+    assert made.status == ("embedded" if field else "same data")
 
 
 @given(ERRORS, st.floats(0.1, 10))

@@ -77,16 +77,16 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
     words += ["--work", str(tmp_path / "work"), "--out", str(out)]
     for _ in range(2):
         assert main(words) == 0
-        made = {record["what"]["row"]: record for record in records.read(out)}
+        made = {record.what.row: record for record in records.read(out)}
         assert list(made) == [BOTH, OF_VECTORS] and len(records.read(out)) == 2
     for row, dropout in {BOTH: (0.0, "values"), OF_VECTORS: (0.3, "vectors")}.items():
-        details = made[row]["details"]
-        for given in (details["configuration"], details["stages"][0]["recipe"]):
+        details = made[row].details
+        for given in (details.configuration, details.stages[0]["recipe"]):
             assert (given["dropout"], given["dropout_of"]) == dropout
-        assert made[row]["data"]["fingerprint"] != tiny.fingerprint  # of fewer images
-        assert details["form"] == "reduced" and details["beam_size"] == 3
-        assert made[row]["data"]["name"] == f"{tiny.name}, tiny sizes"
-        assert (made[row]["status"], made[row]["seeds"]) == ("other data", [0])
+        assert made[row].data.fingerprint != tiny.fingerprint  # of fewer images
+        assert details.form == "reduced" and details.beam_size == 3
+        assert made[row].data.name == f"{tiny.name}, tiny sizes"
+        assert (made[row].status, made[row].seeds) == ("other data", [0])
     capsys.readouterr()
     assert main(["tables", V2, "--table", "I", "--records", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -104,7 +104,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tiny, tmp_path, monk
         raise KeyboardInterrupt
 
     (whole,) = run("whole")
-    assert whole["what"] == {"paper": V1, "table": "3", "row": BOTH}
+    assert whole.what == records.What(paper=V1, table="3", row=BOTH)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(expansion, "evaluate", stop)
         run("stopped")
@@ -112,7 +112,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tiny, tmp_path, monk
     made = trained.stat().st_mtime_ns
     (again,) = run("stopped")
     assert trained.stat().st_mtime_ns == made
-    assert again["values"] == whole["values"] and again["checkpoint"] == whole["checkpoint"]
+    assert again.values == whole.values and again.checkpoint == whole.checkpoint
 
 
 def test_keys_tell_papers_rows_forms_and_seeds_apart(tmp_path):

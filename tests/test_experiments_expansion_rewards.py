@@ -71,18 +71,18 @@ def test_both_stages_are_scored_and_an_ensemble_is_of_models_that_are_trained_on
     assert stages(tmp_path) == 2
     _, together = reproduce(V1, "4", SINGLE, BOTH)
     assert stages(tmp_path) == 4
-    assert (single["seeds"], together["seeds"]) == ([0], [0, 1])
+    assert (single.seeds, together.seeds) == ([0], [0, 1])
     names = {f"{stage} {metric}" for stage in ("XE", "RL") for metric in ("B4", "CIDEr-D")}
     for record in (single, together):
-        assert set(record["values"]) == names
-        before = record["details"]["cross_entropy"]
-        assert before["checkpoint"] != record["checkpoint"]
-        for stage, scores in (("XE", before["cider_d"]), ("RL", record["details"]["cider_d"])):
+        assert set(record.values) == names
+        before = record.details.cross_entropy
+        assert before.checkpoint != record.checkpoint
+        for stage, scores in (("XE", before.cider_d), ("RL", record.details.cider_d)):
             mean = 100 * sum(scores) / len(scores)
-            assert record["values"][f"{stage} CIDEr-D"] == pytest.approx(mean, **KEPT_PERCENT)
-        first, second = record["details"]["stages"]
+            assert record.values[f"{stage} CIDEr-D"] == pytest.approx(mean, **KEPT_PERCENT)
+        first, second = record.details.stages
         assert (first["objective"], second["objective"]) == ("cross_entropy", "self_critical")
-    assert len(together["details"]["validations"]) == 2
+    assert len(together.details.validations) == 2
     capsys.readouterr()
     assert main(["tables", V1, "--table", "4", "--records", str(tmp_path)]) == 0
     assert re.search(rf"  {re.escape(BOTH)} +paper .*133.*\n +ours .*\d", capsys.readouterr().out)
@@ -90,6 +90,6 @@ def test_both_stages_are_scored_and_an_ensemble_is_of_models_that_are_trained_on
 
 def test_a_row_of_two_tables_is_trained_for_both(reproduce):
     made = reproduce(V1, "2", BASE)
-    assert [r["what"]["table"] for r in made] == ["2", "4"]
-    assert made[0]["values"] == made[1]["values"] and made[0]["key"] == made[1]["key"]
+    assert [r.what.table for r in made] == ["2", "4"]
+    assert made[0].values == made[1].values and made[0].key == made[1].key
     assert reproduce(V1, "4", BASE) == made

@@ -17,6 +17,7 @@ from benchmarks.cli.main import main
 from benchmarks.data import scene_motion, scenes
 from benchmarks.data.middle_words import choose
 from benchmarks.errors import InputError
+from benchmarks.kinds import MiddleOut
 from benchmarks.papers.experiment import Place
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.papers.middle_out import middle_word_classifier
@@ -40,6 +41,7 @@ from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import middle_out as section
 from benchmarks.scoring import captioners
+from tests.support.records import record
 from torch_impl.models import sequence_to_sequence
 
 DATA = scene_motion.make(seed=0, train=16, val=4, test=8)
@@ -91,7 +93,7 @@ def made(small, tmp_path_factory):
 
 
 def test_every_row_of_the_paper_s_models_is_measured(made):
-    rows = {(r["what"]["table"], r["what"]["row"]) for r in made}
+    rows = {(r.what.table, r.what.row) for r in made}
     for name in ("2", "4", "5", "7"):
         expected = {
             (name, row.name)
@@ -100,18 +102,18 @@ def test_every_row_of_the_paper_s_models_is_measured(made):
         }
         assert expected == {place for place in rows if place[0] == name}
     assert {("3", "classifier"), ("3", "100 %"), ("6", BASELINE)} < rows
-    for record in made:
-        assert record["status"] == "embedded" and record["details"]["form"] == "scenes"
-        assert record["data"]["name"] == "moving scenes, 64 units"
+    for each in made:
+        assert each.status == "embedded" and each.details.form == "scenes"
+        assert each.data.name == "moving scenes, 64 units"
     filled = [cell for cell in tables.cells("middle_out", made) if cell.ours is not None]
     assert {cell.table for cell in filled} == {"2", "3", "4", "5", "7"}
 
 
 def test_one_measurement_stands_in_all_tables_that_have_it(made):
-    found = {(r["what"]["table"], r["what"]["row"]): r for r in made}
+    found = {(r.what.table, r.what.row): r for r in made}
 
     def alike(*places):
-        each = [found[place]["details"]["cider_d"] for place in places]
+        each = [found[place].details.cider_d for place in places]
         assert all(one == each[0] for one in each)
 
     alike(("2", f"oracle: {MIDDLE_OUT}"), ("5", MIDDLE_OUT), ("3", "100 %"))
@@ -121,7 +123,7 @@ def test_one_measurement_stands_in_all_tables_that_have_it(made):
 
 
 def test_table_3_s_ratio_is_the_paper_s_of_the_classifier_s_accuracy(made):
-    rows = {r["what"]["row"]: r["values"] for r in made if r["what"]["table"] == "3"}
+    rows = {r.what.row: r.values for r in made if r.what.table == "3"}
     wrong = 100 - rows["classifier"]["accuracy"]
     assert rows["classifier"]["sampling ratio"] == 100 and rows["100 %"]["sampling ratio"] == 0
     for row, wanted in (("50 %", 50), ("75 %", 75)):
@@ -197,18 +199,16 @@ class Obedient(Trained):
 
 def obedient(neighbour):
     words = choose(scene_motion.make(seed=1, train=20, val=4, test=30))
-    details = {"cider_d": [], "examples": []}
     fields = (None, words, None, "row", 0, "key", "embedded", "words", 8, {}, neighbour)
-    record = {"what": {}, "details": details}
-    return control(Obedient(*fields), record, "row")
+    return control(Obedient(*fields), record(MiddleOut), "row")
 
 
 def test_control_tells_who_follows_the_word_from_who_does_not():
     does, does_not = obedient(False), obedient(True)
-    assert does["values"]["follows the word"] == 100
-    assert does_not["values"]["follows the word"] == 0
-    assert does["values"]["has the word"] > does_not["values"]["has the word"]
-    assert does["n"] == len(does["details"]["follows"])
+    assert does.values["follows the word"] == 100
+    assert does_not.values["follows the word"] == 0
+    assert does.values["has the word"] > does_not.values["has the word"]
+    assert does.n == len(does.details.follows)
 
 
 def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, monkeypatch):
@@ -233,12 +233,12 @@ def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, mon
 
 
 def test_captions_that_are_shown_have_the_word_that_they_began_with(made):
-    (ours,) = [r for r in made if (r["what"]["table"], r["what"]["row"]) == ("2", MIDDLE_OUT)]
-    examples = ours["details"]["examples"]
-    assert examples and all(e["word"] in e["caption"].split() for e in examples)
-    controlled = [r for r in made if r["what"]["table"] == "6"]
-    assert len({len(r["details"]["pairs"]) for r in controlled}) == 1
-    assert all(len(pair) == 2 for r in controlled for pair in r["details"]["pairs"])
+    (ours,) = [r for r in made if (r.what.table, r.what.row) == ("2", MIDDLE_OUT)]
+    examples = ours.details.examples
+    assert examples and all(e.word in e.caption.split() for e in examples)
+    controlled = [r for r in made if r.what.table == "6"]
+    assert len({len(r.details.pairs) for r in controlled}) == 1
+    assert all(len(pair) == 2 for r in controlled for pair in r.details.pairs)
 
 
 def test_a_page_can_be_made_of_the_records(made):

@@ -13,6 +13,7 @@ from benchmarks import records
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
+from benchmarks.kinds import Counted, Prediction, Timing
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
 from benchmarks.perf.roofline import devices, prediction
@@ -23,6 +24,7 @@ from benchmarks.perf.roofline.devices import (
     measured,
     named,
 )
+from tests.support.records import filled, record
 
 NAMES = ("K80", "T4", "V100", "A100", "H100", "H200", "L4", "RTX 4090")
 names = st.sampled_from(NAMES)
@@ -30,24 +32,16 @@ names = st.sampled_from(NAMES)
 
 def ceilings(threads=1, precision="float32", name="a CPU", time="2024-01-01", **values):
     case = suites.case("ceilings", ("device",), precision)
-    made = records.make(
-        "timing",
+    return record(
+        Counted,
+        {COPY: 2e9, PRODUCT: 3e9, OPERATIONS: 5e5} | values,
         paper="all",
         table="speed",
         row=f"{case.row}: device",
-        values={COPY: 2e9, PRODUCT: 3e9, OPERATIONS: 5e5} | values,
-        status="embedded",
-        key="k",
-        device={"kind": "cpu", "name": name, "threads": threads},
-        details={
-            "case": case.to_dict(),
-            "row": case.row,
-            "implementation": "device",
-            "baseline": "device",
-            "verdict": "counted",
-        },
+        device=records.Device(kind="cpu", name=name, threads=threads),
+        time=time,
+        case=case.to_dict(),
     )
-    return made | {"time": time}
 
 
 def test_all_devices_are_described_with_a_source_and_a_year_each():
@@ -122,7 +116,7 @@ def test_a_cpu_is_what_its_newest_ceilings_say():
 
 def test_ceilings_without_the_cost_of_an_operation_describe_nothing():
     old = ceilings()
-    del old["values"][OPERATIONS]
+    del old.values[OPERATIONS]
     assert measured([old], "a CPU", 1) is None
 
 
@@ -133,16 +127,16 @@ def test_a_prediction_is_never_a_measurement(tmp_path, capsys):
     made = json.loads(capsys.readouterr().out)
     kept = records.read(path)
     assert len(made) == len(kept) > 3
-    assert {r["details"]["case"]["precision"] for r in kept} == set(suites.PRECISIONS)
-    for record in made:
-        assert (record["kind"], record["status"]) == ("prediction", "predicted")
-        assert record["measured"] is None
-        assert record["device"]["kind"] == "description"
-        assert record["details"]["device"]["source"] == named("A100").source
-        assert Device(**record["details"]["device"]) == named("A100")
-        assert "+compile" not in record["details"]["implementation"]
+    assert {r.details.case.precision for r in kept} == set(suites.PRECISIONS)
+    assert [each["measured"] for each in made] == [None] * len(made)
+    assert [{**each, "measured": None} for each in map(records.to_json, kept)] == made
+    for each in kept:
+        assert (each.kind, each.status) == ("prediction", "predicted")
+        assert each.device.kind == "description"
+        assert Device(**each.details.device) == named("A100")
+        assert "+compile" not in each.details.implementation
     with pytest.raises(InputError, match="status 'same data' of a prediction"):
-        records.validate(kept[0] | {"status": "same data"}, "here")
+        records.replace(kept[0], status="same data")
     assert main([*words, "--out", str(path)]) == 0
     assert records.read(path) == kept
 
@@ -150,19 +144,20 @@ def test_a_prediction_is_never_a_measurement(tmp_path, capsys):
 @given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3))
 def test_the_error_is_of_the_prediction_against_the_newest_measurement(predicted, seconds):
     device = measured([ceilings()], "a CPU", 1)
-    base = ceilings()
+    of = {"row": "row", "implementation": "literal"}
 
-    def timing(value, **changes):
-        return base | {"values": {"seconds": value}} | changes
+    def timing(value, threads=1, time="2024"):
+        here = records.Device(kind="cpu", name="a CPU", threads=threads)
+        made = record(Timing, {"seconds": value}, device=here, time=time)
+        return records.replace(made, details=filled(Timing, **of))
 
-    record = {
-        "details": base["details"] | {"device": device.to_dict()},
-        "values": {"seconds": predicted},
-    }
-    elsewhere = timing(5.0, device={"kind": "cpu", "name": "a CPU", "threads": 2})
-    found = prediction.beside(record, [timing(7.0, time="2023"), timing(seconds), elsewhere])
+    details = filled(Prediction, **of, device=device.to_dict())
+    made = record(Prediction, {"seconds": predicted}, status="predicted")
+    made = records.replace(made, details=details)
+    elsewhere = timing(5.0, threads=2)
+    found = prediction.beside(made, [timing(7.0, time="2023"), timing(seconds), elsewhere])
     assert found.error_percent == pytest.approx(100 * (predicted - seconds) / seconds)
-    assert prediction.beside(record, [elsewhere]) is None
+    assert prediction.beside(made, [elsewhere]) is None
 
 
 def test_the_cpu_at_hand_is_measured_only_where_no_record_is(monkeypatch):
@@ -174,8 +169,9 @@ def test_the_cpu_at_hand_is_measured_only_where_no_record_is(monkeypatch):
         asked.append(case.subject.name)
         return [ceilings()]
 
+    here = records.Device(kind="cpu", name="a CPU")
     monkeypatch.setattr(devices.case_records, "time_case", time_case)
-    monkeypatch.setattr(devices.case_records, "describe", lambda *_: {"name": "a CPU"})
+    monkeypatch.setattr(devices.case_records, "describe", lambda *_: here)
     cpu = torch.device("cpu")
     assert devices.local_device(cpu, 1, [ceilings()]).bandwidth == 2e9
     assert asked == []

@@ -97,6 +97,6 @@ def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
         *("scenes", "dataset"),
     }
     assert (tmp_path / "runs" / "scenes" / "test.json").exists()
-    measured = [record["what"] for record in records.load(tmp_path / "local")]
-    papers = Counter(what["paper"] for what in measured)
+    measured = [record.what for record in records.load(tmp_path / "local")]
+    papers = Counter(what.paper for what in measured)
     assert papers == {"expansionnet_v2": 1, "lstm_readonly": 6}

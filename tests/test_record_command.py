@@ -20,11 +20,14 @@ from benchmarks.cli import publish
 from benchmarks.cli import record as command
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
+from benchmarks.kinds import Equations, Measured
 from benchmarks.perf import case_records, device_record, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.scaling.ladders import LADDERS
+from tests.support.records import CPU
+from tests.support.records import record as a_record
 from tests.support.speed import STATIC, forbidden, record
 
 ROW = {
@@ -45,7 +48,7 @@ def small(subject: str, *implementations: str):
 
 
 def verifies(monkeypatch, *, passed: bool) -> None:
-    row = {**ROW, "passed": passed}
+    row = {**ROW, "passed": passed, "equations": {}}
     fields = SimpleNamespace(**row, to_dict=lambda: row)
     monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([fields]))
 
@@ -88,9 +91,9 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
     packed = recorded(tmp_path / "d", "--threads", "1", "all")
     made = device_record.read(packed)
     assert made == records.newest(records.read(tmp_path / "d" / "records.jsonl"))
-    numbers = {r["device"]["threads"] for r in made if r["kind"] == "timing"}
+    numbers = {r.device.threads for r in made if isinstance(r.details, Measured)}
     assert numbers == {1, threads.usable()}
-    assert {r["details"]["case"]["subject"] for r in made if r["kind"] == "timing"} == {
+    assert {r.details.case.subject for r in made if isinstance(r.details, Measured)} == {
         case.subject.name for suite in suites.SUITES.values() for case in suite(0)
     }
     manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
@@ -109,7 +112,7 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
 
 def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsys):
     packed = recorded(tmp_path, "--minutes", "1e-9")
-    assert {r["kind"] for r in device_record.read(packed)} == {"verification"}
+    assert {r.kind for r in device_record.read(packed)} == {"verification"}
     printed = capsys.readouterr().out
     assert "so far: 5 cases are left (timing, memory, scaling, grid), run again" in printed
     assert "the file to send" not in printed
@@ -127,7 +130,7 @@ def test_nothing_is_timed_of_what_is_not_right(device, tmp_path, monkeypatch, ca
     assert main(["record", "--suite", "cpu", "--out", str(tmp_path), *QUICK]) == 1
     assert "nothing is timed" in capsys.readouterr().err
     assert list(tmp_path.glob("*.gz")) == []
-    assert [r["kind"] for r in records.read(tmp_path / "records.jsonl")] == ["verification"]
+    assert [r.kind for r in records.read(tmp_path / "records.jsonl")] == ["verification"]
 
 
 def test_what_a_device_cannot_do_is_named_and_the_rest_is_measured(device, tmp_path, monkeypatch):
@@ -140,7 +143,7 @@ def test_what_a_device_cannot_do_is_named_and_the_rest_is_measured(device, tmp_p
     packed = recorded(tmp_path)
     manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
     assert manifest["failed"] == {case.row: "OutOfMemoryError: no memory for this"}
-    subjects = {r["details"].get("case", {}).get("subject") for r in device_record.read(packed)}
+    subjects = {r.details.case.subject for r in records.of(device_record.read(packed), Measured)}
     assert {"reward", "dynamic-layer forward+backward"} <= subjects
 
 
@@ -169,7 +172,7 @@ def test_the_file_names_neither_user_nor_host_nor_folder(device, tmp_path, monke
 
 
 def packed(**changes) -> bytes:
-    options = {"suite": "cpu", "device": {"name": "x"}, "stages": {}, "failed": {}, "tiny": False}
+    options = {"suite": "cpu", "device": CPU, "stages": {}, "failed": {}, "tiny": False}
     return device_record.pack([example("a"), example("b")], **{**options, **changes})
 
 
@@ -199,6 +202,12 @@ def forged(**changes) -> bytes:
     return gzip.compress(json.dumps(manifest).encode() + b"\n" + lines)
 
 
+def changed(**changes) -> bytes:
+    """A line with its hash, of which other fields are so."""
+    content = {**records.to_json(example()), **changes}
+    return records.seal(json.dumps(content, separators=(",", ":")).encode())
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -213,19 +222,18 @@ def forged(**changes) -> bytes:
         (lambda: gzip.compress(b""), "no manifest"),
         (lambda: gzip.compress(b"[" * 10**5), "no manifest"),
         (lambda: b"\x1f\x8b", "cut off or damaged"),
-        (lambda: b"\x89PNG\xff", "not UTF-8 text, expected records"),
+        (lambda: b"\x89PNG\xff", "line 1: cut off, or not a record"),
         (lambda: b"", "is empty, expected records"),
-        (lambda: b"hello", "line 1: not valid JSON"),
-        (lambda: b"[1]\n", "line 1: not a record"),
-        (lambda: b'{"schema": 9}\n', "line 1: schema 9, expected 1"),
-        (lambda: json.dumps(example()).encode()[:-5], "line 1: not valid JSON"),
+        (lambda: b"hello", "line 1: cut off, or not a record"),
+        (lambda: b"[1]\n", "line 1: cut off, or not a record"),
+        (lambda: b'{"schema": 1}\n', "line 1: cut off, or not a record of schema 2"),
+        (lambda: records.line(example())[:-5], "line 1: edited, cut off or damaged"),
+        (lambda: changed(schema=3), "line 1: not a record (Invalid enum value 3 - at `$.schema`)"),
+        (lambda: changed(device={"name": "x"}), "missing required field `kind` - at `$.device`"),
+        (lambda: changed(seeds=1), "Expected `array`, got `int` - at `$.seeds`"),
+        (lambda: changed(colour="red"), "unknown field `colour`"),
         (
-            lambda: json.dumps({**example(), "device": {"name": "x"}}).encode(),
-            "line 1: field 'device' must have a kind and a name",
-        ),
-        (lambda: json.dumps({**example(), "seeds": 1}).encode(), "field 'seeds' must be a list"),
-        (
-            lambda: json.dumps({**example(), "kind": "ablation", "details": {}}).encode(),
+            lambda: records.line(a_record(Equations, paper="nobody's")),
             "no report can be made of these records",
         ),
     ],
@@ -257,7 +265,7 @@ def test_a_missing_file_is_named(tmp_path, published, capsys):
 
 def test_of_a_slot_the_newest_is_published(tmp_path, published, capsys):
     old, new = example(growth=1.0), example(growth=2.0)
-    old["time"] = "2026-01-01T00:00:00+00:00"
+    old = records.replace(old, time="2026-01-01T00:00:00+00:00")
     path = tmp_path / "r.jsonl"
     records.append([new, old], path)
     assert main(["import", str(path)]) == 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchmarks import equations, papers, records
 from benchmarks.cli import publish
 from benchmarks.cli.main import main
+from benchmarks.kinds import Ablation, Attention, Evaluation, Released
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
@@ -26,6 +27,7 @@ from benchmarks.report.sections.paired import RULE
 from benchmarks.scoring import java, quality
 from benchmarks.statistics import SEEDS
 from benchmarks.training import fit
+from tests.support.records import altered, filled, record
 from torch_impl.models import build as build_model
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -60,28 +62,25 @@ def parse(text):
     return parser
 
 
-def ablation_record(row, seed, scores, kind="ablation", status="embedded", **details):
-    mean = 100 * sum(scores) / len(scores)
-    return records.make(
+def ablation_record(row, seed, scores, kind=Ablation, status="embedded", **details):
+    given = {
+        "examples": [{"image": 1, "caption": "a <b> & c", "reference": "d"}],
+        "missing": {"METEOR": "needs Java"},
+        **details,
+    }
+    return record(
         kind,
-        paper="expansionnet_v2",
-        table="I",
+        {"B1": 50.0, "CIDEr-D": 100 * sum(scores) / len(scores)},
         row=row,
-        values={"B1": 50.0, "CIDEr-D": mean},
         status=status,
         key=f"{row}{seed}",
         n=len(scores),
         seeds=[seed],
-        data={"name": "scenes", "fingerprint": "f", "split": "test"},
         signature="signature",
-        details={
-            "beam_size": 3,
-            "missing": {"METEOR": "needs Java"},
-            "cider_d": list(scores),
-            "examples": [{"image": 1, "caption": "a <b> & c", "reference": "d"}],
-            "parameters": 10,
-            **details,
-        },
+        beam_size=3,
+        cider_d=list(scores),
+        parameters=10,
+        **given,
     )
 
 
@@ -146,7 +145,7 @@ def test_the_page_needs_no_other_file_and_escapes_text():
             "static:16 | attention",
             0,
             [1.0, 2.0],
-            kind="training",
+            kind=Evaluation,
             status="other data",
             epochs=1,
             training_seconds=60.0,
@@ -207,18 +206,18 @@ def test_what_can_be_scored_since_is_measured_again_and_nothing_else(machine):
 
 def score_record(values, signature):
     missing = {name: "needs Java" for name in quality.METRICS if "RL " + name not in values}
-    return records.make(
-        "score",
-        paper="expansionnet_v2",
+    return record(
+        Released,
+        values,
         table="II",
         row="PureT [11]",
-        values=values,
         status="same data",
         key="0123456789abcdef",
         n=5000,
-        data={"name": "MS-COCO"},
+        data=records.Data(name="MS-COCO"),
         signature=signature,
-        details={"predictions": "puret.json", "missing": missing},
+        predictions="puret.json",
+        missing=missing,
     )
 
 
@@ -228,7 +227,7 @@ def section(report, title):
 
 
 def test_released_captions_without_a_score_are_said_to_agree_with_nothing():
-    text = section(build.document([score_record({}, None)]), "Published predictions")
+    text = section(build.document([score_record({}, "")]), "Published predictions")
     assert "needs Java" in text
     for word in ("agree", "Signature", "5000", "Evidence", "same data"):
         assert word not in text
@@ -247,9 +246,9 @@ def test_the_short_form_says_that_it_leaves_released_captions_out():
 def test_every_section_with_numbers_of_records_has_evidence():
     made = [
         *jobs.record_equations("equations"),
-        score_record({"RL B1": 82.13}, None),
+        score_record({"RL B1": 82.13}, ""),
         *(
-            ablation_record("attention | attention", seed, [1.0]) | {"key": f"{seed}{seed:015}"}
+            altered(ablation_record("attention | attention", seed, [1.0]), key=f"{seed}{seed:015}")
             for seed in range(9)
         ),
     ]
@@ -276,14 +275,14 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch):
         return fit.Result(build_model(configuration), [], None, 0.2, True)
 
     def scored(*_, details, **__):
-        return {"wall_s": 0.0, "details": {**details, "examples": [{}]}}
+        return record(Ablation, wall_s=0.0, **details, examples=[{}])
 
     monkeypatch.setattr(ablation, "fit", slow)
     monkeypatch.setattr(ablation, "evaluate", scored)
-    monkeypatch.setattr(ablation, "attention", lambda *_: {})
-    (record,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
-    assert record["wall_s"] >= 0.2
-    assert record["details"]["training_seconds"] == 0.2
+    monkeypatch.setattr(ablation, "attention", lambda *_: filled(Attention))
+    (made,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
+    assert made.wall_s >= 0.2
+    assert made.details.training_seconds == 0.2
 
 
 def test_published_pages_are_what_the_published_records_give():

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import papers, records
+from benchmarks import papers
+from benchmarks.kinds import Captions, Details, Digits, Discrepancy, Example, States
 from benchmarks.papers.arnet import digits, hidden_states, reconstruction_weight
 from benchmarks.papers.arnet.captions import ADDED, BASELINES
 from benchmarks.records import Record
@@ -23,6 +24,8 @@ from benchmarks.report.document import (
 from benchmarks.report.sections import arnet as section
 from benchmarks.report.sections import paired
 from benchmarks.statistics import SEEDS
+from tests.support.records import altered
+from tests.support.records import record as a_record
 
 BASELINE, OTHER = BASELINES
 IMAGES = 5
@@ -31,33 +34,26 @@ STAGES = [
 ]
 
 
-def record(table: str, row: str, seed: int, values: dict[str, float], **details: Any) -> Record:
-    return records.make(
-        "training",
-        paper="arnet",
-        table=table,
-        row=row,
-        values=values,
-        status="embedded",
-        key=f"{table}{row}{seed}",
-        n=IMAGES,
-        seeds=[seed],
-        data={"name": "scenes", "fingerprint": "f", "split": "test"},
-        details=details,
-    )
+def record(
+    kind: type[Details], table: str, row: str, seed: int, values: dict[str, float], **details: Any
+) -> Record:
+    of = {"paper": "arnet", "table": table, "row": row, "n": IMAGES, "seeds": [seed]}
+    return a_record(kind, values, **of, key=f"{table}{row}{seed}", **details)
 
 
 def scored(row: str, seed: int, cider_d: Sequence[float], table: str = "1") -> Record:
     mean = float(np.mean(cider_d))
     validations = [{"CIDEr-D": mean}]
-    values = {"CIDEr-D": mean, "B4": mean / 2}
+    values = {"CIDEr-D": 100 * mean, "B4": 50 * mean}
     details = {"cider_d": list(cider_d), "validations": validations, "stages": STAGES}
-    return record(table, row, seed, values, **details)
+    return record(Captions, table, row, seed, values, **details)
 
 
 def apart(row: str, seed: int, shares: Sequence[float]) -> Record:
     values = dict.fromkeys(("d_mc", "d_pw"), float(np.mean(shares)))
-    return record("2", row, seed, values, shares={name: list(shares) for name in values})
+    return record(
+        Discrepancy, "2", row, seed, values, shares={name: list(shares) for name in values}
+    )
 
 
 def rows_of(found: Section, name: str) -> dict[tuple[Any, ...], Sequence[Any]]:
@@ -121,9 +117,13 @@ def test_how_much_was_sampled_is_said() -> None:
 
 @given(seeds=st.lists(st.lists(st.sampled_from("ab"), max_size=4), min_size=1, max_size=3))
 def test_captions_that_do_not_depend_on_their_source_are_said_to(seeds: list[list[str]]) -> None:
-    made = [scored(BASELINE, seed, [1.0] * IMAGES, "3") for seed in range(len(seeds))]
-    for run, captions in zip(made, seeds, strict=True):
-        run["details"]["examples"] = [{"caption": caption} for caption in captions]
+    made = [
+        altered(
+            scored(BASELINE, seed, [1.0] * IMAGES, "3"),
+            examples=[Example(image=0, caption=caption, reference="r") for caption in captions],
+        )
+        for seed, captions in enumerate(seeds)
+    ]
     blocks = section.arnet(made, {}).blocks
     said = any("a constant" in block.text for block in blocks if isinstance(block, Paragraph))
     assert said == all(len(captions) > 1 and len(set(captions)) == 1 for captions in seeds)
@@ -151,10 +151,11 @@ def test_digits_stand_against_the_lstm_without_a_regulariser() -> None:
     validated = [[0.1, 0.3, 0.2], [0.4, 0.1, 0.3], [0.1, 0.2, 0.3]]
     made = [
         record(
+            Digits,
             "5",
             row,
             seed,
-            {"test accuracy": 0.5 + seed / 10 + gain},
+            {"test accuracy": 50 + 10 * seed + 100 * gain},
             epochs=[1, 2],
             history=[{"val": accuracy} for accuracy in validated[seed]],
         )
@@ -171,7 +172,7 @@ def test_digits_stand_against_the_lstm_without_a_regulariser() -> None:
         b for b in section.arnet(made, {}).blocks if isinstance(b, Table) and "-5" in b.name
     )
     assert "Of 9 trainings of 3 epochs the last epoch validates best in 3" in table.caption
-    alone = section.arnet([r for r in made if r["seeds"] == [0]], {})
+    alone = section.arnet([r for r in made if r.seeds == [0]], {})
     words = {row[0]: row[5] for row in rows_of(alone, "arnet-scenes-5").values()}
     assert words["LSTM + zoneout"] == "-1.0: too few seeds"
 
@@ -189,6 +190,7 @@ def points(seed: int) -> list[Record]:
     of_modes = {mode: random.normal(size=(3, 2)).tolist() for mode in hidden_states.MODES}
     return [
         record(
+            States,
             hidden_states.TABLE,
             row,
             seed,

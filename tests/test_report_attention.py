@@ -4,10 +4,11 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from benchmarks import records
 from benchmarks.data import scenes
 from benchmarks.data.scene_layout import CANVAS
+from benchmarks.kinds import Ablation, Example
 from benchmarks.report import ablation
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
@@ -16,6 +17,7 @@ from benchmarks.report.sections.ablation import ablation as page
 from benchmarks.scoring import overlay
 from benchmarks.training import presets
 from benchmarks.verify.tolerances import assert_close
+from tests.support.records import record
 from torch_impl.models import build
 
 DATA = scenes.make(seed=0, train=12, val=2, test=2)
@@ -28,29 +30,24 @@ def looked(row, caption):
     sizes = {**preset.model, "encoder": row.encoder, "decoder": row.decoder}
     torch.manual_seed(0)
     model = build(presets.configuration(DATA, preset.settings.recipe, sizes)).eval()
-    return model, ablation.attention(model, DATA, {"image": IMAGE, "caption": caption})
+    return model, ablation.attention(
+        model, DATA, Example(image=IMAGE, caption=caption, reference="b")
+    )
 
 
 def record_of(row, seed, held):
-    return records.make(
-        "ablation",
-        paper="expansionnet_v2",
-        table="I",
+    return record(
+        Ablation,
+        {"CIDEr-D": 1.0},
         row=row.name,
-        values={"CIDEr-D": 1.0},
-        status="embedded",
         key=f"{row.name}{seed}",
         n=1,
         seeds=[seed],
-        data={"name": "scenes", "fingerprint": "f", "split": "test"},
         signature="signature",
-        details={
-            "beam_size": 3,
-            "missing": {},
-            "cider_d": [0.1],
-            "examples": [{"image": IMAGE, "caption": "a", "reference": "b"}],
-            **({"attention": held} if held else {}),
-        },
+        beam_size=3,
+        cider_d=[0.1],
+        examples=[Example(image=IMAGE, caption="a", reference="b")],
+        attention=held,
     )
 
 
@@ -58,11 +55,11 @@ def record_of(row, seed, held):
 @given(st.lists(st.sampled_from([*DATA.vocabulary.words, "unk"]), min_size=1, max_size=6))
 def test_a_record_holds_each_head_s_weights_of_each_word(words):
     model, held = looked(BOTH, " ".join(words))
-    assert held["words"] == words
+    assert held.words == words
     features = DATA.splits["test"].features.features(IMAGE)
-    assert len(held["weights"]) == model.configuration.num_heads
+    assert len(held.weights) == model.configuration.num_heads
     tokens, rows = DATA.vocabulary.encode(words), torch.from_numpy(features)
-    for head, kept in enumerate(held["weights"]):
+    for head, kept in enumerate(held.weights):
         of_head = overlay.looks(model, rows, tokens, head)[: len(words)].tolist()
         assert kept == [[round(weight, 4) for weight in of_word] for of_word in of_head]
 
@@ -94,7 +91,7 @@ def test_both_figures_are_drawn_from_records_that_hold_weights_and_else_left_out
     ]
     both, by_head = section.attention(made)
     assert f">{BASELINE.name}<" in both.svg and f">{BOTH.name}<" in both.svg
-    heads = len(made[0]["details"]["attention"]["weights"])
+    heads = len(made[0].details.attention.weights)
     assert all(f">head {head}<" in by_head.svg for head in range(heads))
     for figure in (both, by_head):  # of the first seed
         assert ">ball<" in figure.svg and ">0<" in figure.svg and ">1<" not in figure.svg
@@ -108,9 +105,9 @@ def test_both_figures_are_drawn_from_records_that_hold_weights_and_else_left_out
 
 def test_other_weights_give_another_drawing():
     held = looked(BOTH, "ball")[1]
-    other = [[of_word[::-1] for of_word in of_head] for of_head in held["weights"]]
+    other = [[of_word[::-1] for of_word in of_head] for of_head in held.weights]
     drawn = [
-        section.of_a_head([record_of(BOTH, 0, {**held, "weights": weights})])[0].svg
-        for weights in (held["weights"], held["weights"], other)
+        section.of_a_head([record_of(BOTH, 0, structs.replace(held, weights=weights))])[0].svg
+        for weights in (held.weights, held.weights, other)
     ]
     assert drawn[0] == drawn[1] != drawn[2]

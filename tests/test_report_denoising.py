@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
+from benchmarks.kinds import Denoising, DenoisingRatio, Details
 from benchmarks.papers.middle_out.denoising import MODELS, RATIOS, TABLE
 from benchmarks.report.document import Figure, Table
 from benchmarks.report.sections.denoising import MEASURES, denoising, example
+from tests.support.records import record as a_record
 
 ROWS = [row for row, _ in MODELS.values()]
 ROW = MODELS["seq2seq"][0]
@@ -18,24 +20,25 @@ SEQUENCE = st.lists(st.floats(-2, 2), min_size=3, max_size=3)
 
 
 def record(row: str, value: float, steps: int = 4, **details: Any) -> records.Record:
-    history = [{"step": s, **{m: [2 * value, value] for m in MEASURES}} for s in (1, steps)]
-    return records.make(
-        "denoising",
+    kind: type[Details] = Denoising
+    if row in RATIOS:
+        kind = DenoisingRatio
+    else:
+        details["history"] = [
+            {"step": s, **{m: [2 * value, value] for m in MEASURES}} for s in (1, steps)
+        ]
+    return a_record(
+        kind,
+        dict.fromkeys(MEASURES, value),
         paper="middle_out",
         table=TABLE,
         row=row,
-        values=dict.fromkeys(MEASURES, value),
-        status="embedded",
         key=f"{row}{steps}",
         n=3,
         seeds=[0, 1],
-        data={"name": "sequences", "fingerprint": "f", "split": "test"},
-        details={
-            "settings": {"steps": steps},
-            "interval": {m: [value / 2, 2 * value] for m in MEASURES},
-            **({} if row in RATIOS else {"history": history}),
-            **details,
-        },
+        settings={"steps": steps},
+        interval={m: [value / 2, 2 * value] for m in MEASURES},
+        **details,
     )
 
 

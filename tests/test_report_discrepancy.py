@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
+from benchmarks.kinds import Discrepancy
 from benchmarks.papers.arnet.discrepancy import ARNET, REGULARISED, TABLE
 from benchmarks.report.document import Paragraph, Table
 from benchmarks.report.sections import discrepancy as section
 from benchmarks.report.sections.paired import RULE
 from benchmarks.scoring.discrepancy import CENTROID, IMAGES, POINTS
 from benchmarks.statistics import SEEDS
+from tests.support.records import record as a_record
 
 ROW = REGULARISED[0]
 SHARES = st.lists(st.floats(0, 2), min_size=4, max_size=4)
@@ -20,22 +22,18 @@ SHARES = st.lists(st.floats(0, 2), min_size=4, max_size=4)
 
 def record(row: str, seed: int, shares: list[float], data: str = "scenes") -> records.Record:
     names = (CENTROID, POINTS, IMAGES)
-    return records.make(
-        "training",
+    return a_record(
+        Discrepancy,
+        dict.fromkeys(names, float(np.mean(shares))),
         paper="arnet",
         table=TABLE,
         row=row,
-        values=dict.fromkeys(names, float(np.mean(shares))),
-        status="embedded",
         key=f"{row}{seed}{data}",
         n=len(shares),
         seeds=[seed],
-        data={"name": data, "fingerprint": "f", "split": "test"},
-        details={
-            "beam_size": 3,
-            "shares": dict.fromkeys(names, shares),
-            "validations": [{"CIDEr-D": 0.1}],
-        },
+        data=records.Data(name=data, fingerprint="f", split="test"),
+        shares=dict.fromkeys(names, shares),
+        validations=[{"CIDEr-D": 0.1}],
     )
 
 

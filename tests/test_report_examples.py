@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import records
+from benchmarks.kinds import Captions
 from benchmarks.report.sections.examples import side_by_side
+from tests.support.records import record as a_record
 
 IMAGES = st.lists(st.integers(0, 5), unique=True, max_size=4)
 RUNS = st.dictionaries(st.integers(0, 4), IMAGES, max_size=3)
@@ -14,25 +16,11 @@ RUNS = st.dictionaries(st.integers(0, 4), IMAGES, max_size=3)
 
 
 def record(row: str, seed: int, images: list[int]) -> records.Record:
-    return records.make(
-        "training",
-        paper="arnet",
-        table="1",
-        row=row,
-        values={"CIDEr-D": 1.0},
-        status="embedded",
-        key=f"{row}{seed}",
-        n=2,
-        seeds=[seed],
-        data={"name": "scenes", "fingerprint": "f", "split": "test"},
-        details={
-            "beam_size": 5,
-            "examples": [
-                {"image": i, "caption": f"{row} {seed} of {i}", "reference": f"r {i}"}
-                for i in images
-            ],
-        },
-    )
+    examples = [
+        {"image": i, "caption": f"{row} {seed} of {i}", "reference": f"r {i}"} for i in images
+    ]
+    of = {"row": row, "key": f"{row}{seed}", "n": 2, "seeds": [seed]}
+    return a_record(Captions, {"CIDEr-D": 1.0}, **of, beam_size=5, examples=examples)
 
 
 @given(st.lists(RUNS, min_size=1, max_size=3))

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import papers, records
+from benchmarks import papers
+from benchmarks.kinds import Captions
 from benchmarks.papers.expansionnet_v2.ablation import (
     BASELINE,
     BOTH,
@@ -15,26 +16,30 @@ from benchmarks.papers.expansionnet_v2.ablation import (
     V1,
     V2,
 )
+from benchmarks.records import Data
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion import expansion as section
 from benchmarks.report.sections.paired import RULE
 from benchmarks.statistics import SEEDS
+from tests.support.records import record as a_record
 
 
 def record(row, seed, scores, form="reduced", paper=V2):
-    return records.make(
-        "training",
+    return a_record(
+        Captions,
+        {"CIDEr-D": 100 * float(np.mean(scores))},
         paper=paper,
         table=TABLES[paper],
         row=row,
-        values={"CIDEr-D": 100 * float(np.mean(scores))},
         status="other data",
         key=f"{paper}{row}{seed}{form}",
         n=len(scores),
         seeds=[seed],
-        data={"name": f"photographs, {form}", "fingerprint": "f", "split": "test"},
-        details={"form": form, "beam_size": 3, "missing": {}, "cider_d": list(scores)},
+        data=Data(name=f"photographs, {form}", fingerprint="f", split="test"),
+        form=form,
+        beam_size=3,
+        cider_d=list(scores),
     )
 
 

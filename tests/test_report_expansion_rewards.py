@@ -3,40 +3,40 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import records
+from benchmarks.kinds import Rewards
 from benchmarks.papers.expansionnet_v2.rewards import V1, V2
+from benchmarks.records import Data
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.report.sections.expansion_rewards import expansion_rewards as section
 from benchmarks.report.sections.paired import RULE
 from benchmarks.statistics import SEEDS
+from tests.support.records import record as a_record
 
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"
 
 
 def record(row, seeds, before, after, paper=V1, table="4", form="reduced"):
-    return records.make(
-        "training",
+    values = {
+        f"{stage} CIDEr-D": 100 * sum(scores) / len(scores)
+        for stage, scores in (("XE", before), ("RL", after))
+    }
+    return a_record(
+        Rewards,
+        values,
         paper=paper,
         table=table,
         row=row,
-        values={
-            f"{stage} CIDEr-D": 100 * sum(scores) / len(scores)
-            for stage, scores in (("XE", before), ("RL", after))
-        },
         status="other data",
         key=f"{paper}{table}{row}{seeds}{form}",
         n=len(after),
         seeds=seeds,
-        data={"name": f"photographs, {form}", "fingerprint": "f", "split": "test"},
-        details={
-            "form": form,
-            "beam_size": 3,
-            "missing": {},
-            "cider_d": after,
-            "cross_entropy": {"cider_d": before},
-        },
+        data=Data(name=f"photographs, {form}", fingerprint="f", split="test"),
+        form=form,
+        beam_size=3,
+        cider_d=after,
+        cross_entropy={"cider_d": before},
     )
 
 

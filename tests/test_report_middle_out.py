@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
+from benchmarks.kinds import Control, Diversity, MiddleOut
 from benchmarks.report import markdown, pictures
 from benchmarks.report.document import (
     Document,
@@ -26,6 +27,7 @@ from benchmarks.report.sections.middle_out import (
 )
 from benchmarks.report.sections.paired import RULE
 from benchmarks.statistics import SEEDS
+from tests.support.records import record as a_record
 
 PAIRS = {
     **{table: next(iter(pairs.items())) for table, pairs in AGAINST.items()},
@@ -38,33 +40,32 @@ COLUMN = {"4": "self B4 above the baseline (95 % interval)"} | {
 }
 WORDS = {"4": ("less alike", "more alike"), "6": ("less", "more")}
 
+KINDS = {"4": (Diversity, "self_b4"), "6": (Control, "follows")}
+"""By table, the kind of its records and where that has a number of each image."""
+
 
 def record(
     table: str, row: str, seed: int, numbers: list[float], form: str = "scenes", **details: Any
 ) -> records.Record:
     mean = 100 * sum(numbers) / len(numbers)
     columns = ("accuracy", "B4", "CIDEr-D", "has the word", "follows the word")
-    return records.make(
-        "training",
+    kind, own = KINDS.get(table, (MiddleOut, "cider_d"))
+    return a_record(
+        kind,
+        dict.fromkeys(columns, mean),
         paper="middle_out",
         table=table,
         row=row,
-        values=dict.fromkeys(columns, mean),
-        status="embedded",
         key=f"{table}{row}{seed}",
         n=len(numbers),
         seeds=[seed],
-        data={"name": "moving scenes", "fingerprint": "f", "split": "test"},
         signature="signature",
-        details={
-            "form": form,
-            "beam_size": 3,
-            "missing": {"METEOR": "needs Java"},
-            "left_out": {"captions": 7, "test": 1},
-            **({"pairs": []} if table == "6" else {}),
-            **dict.fromkeys(("cider_d", "self_b4", "follows"), numbers),
-            **details,
-        },
+        form=form,
+        beam_size=3,
+        missing={"METEOR": "needs Java"},
+        left_out={"captions": 7, "test": 1},
+        **{own: numbers},
+        **details,
     )
 
 
@@ -147,5 +148,5 @@ def test_captions_are_of_the_images_and_pairs_that_both_rows_have(held: list[set
         for j in (i, 9)
     ]
     # photographs are asked for where the data have some
-    photographed = [{**r, "status": "other data"} for r in made]
+    photographed = [records.replace(r, status="other data") for r in made]
     assert pictures.shown(photographed) == both and not pictures.shown(made)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import records
+from benchmarks.kinds import Captions
 from benchmarks.report.sections import paired
 from benchmarks.report.sections.examples import of_one_seed
 from benchmarks.statistics import (
@@ -17,6 +18,7 @@ from benchmarks.statistics import (
     paired_difference,
 )
 from benchmarks.verify.tolerances import assert_close
+from tests.support.records import record as a_record
 
 IMAGES = 4
 WORDS = ("worse", "better")
@@ -25,19 +27,8 @@ WORDS = ("worse", "better")
 def record(row: str, seed: int) -> records.Record:
     """With numbers that are the seed's and the row's own."""
     scores = np.random.default_rng([seed, *row.encode()]).uniform(0, 2, IMAGES).tolist()
-    return records.make(
-        "training",
-        paper="expansionnet_v2",
-        table="I",
-        row=row,
-        values={"CIDEr-D": 100 * float(np.mean(scores))},
-        status="embedded",
-        key=f"{row}{seed}",
-        n=IMAGES,
-        seeds=[seed],
-        data={"name": "scenes", "fingerprint": "f", "split": "test"},
-        details={"cider_d": scores},
-    )
+    of = {"row": row, "key": f"{row}{seed}", "n": IMAGES, "seeds": [seed]}
+    return a_record(Captions, {"CIDEr-D": 100 * float(np.mean(scores))}, **of, cider_d=scores)
 
 
 seeds = st.lists(st.integers(0, 6), unique=True, max_size=5)
@@ -52,11 +43,11 @@ def test_records_are_paired_by_the_seeds_that_all_rows_have(each: list[list[int]
     rows = {f"row {i}": runs(f"row {i}", of) for i, of in enumerate(each)}
     found = paired.shared(*rows.values())
     common = sorted(set.intersection(*map(set, each)))
-    assert [[r["seeds"] for r in pair] for pair in found] == [[[s]] * len(each) for s in common]
-    assert all([r["what"]["row"] for r in pair] == list(rows) for pair in found)
+    assert [[r.seeds for r in pair] for pair in found] == [[[s]] * len(each) for s in common]
+    assert all([r.what.row for r in pair] == list(rows) for pair in found)
     shown = of_one_seed(rows, list(rows))
     assert list(shown) == (list(rows) if common else [])
-    assert all(r["seeds"] == [common[0]] for r in shown.values())
+    assert all(r.seeds == [common[0]] for r in shown.values())
 
 
 @given(seeds, seeds, st.booleans())
@@ -81,7 +72,7 @@ def test_a_difference_is_that_of_the_shared_seeds_alone(
 
 def test_a_record_without_the_number_is_of_no_pair() -> None:
     a, b = runs("a", [0, 1, 2]), runs("b", [0, 1, 2])
-    a[1]["values"].pop("CIDEr-D")
+    a[1].values.pop("CIDEr-D")
     found = paired.difference(a, b, paired.value("CIDEr-D"))
     assert found == paired.difference(a[::2], b, paired.value("CIDEr-D"))
     assert found is not None and found.seeds == 2

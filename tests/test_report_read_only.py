@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
+from benchmarks.kinds import Losses, ReadOnly
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
 from benchmarks.report import build, markdown
 from benchmarks.report.document import (
@@ -18,6 +19,7 @@ from benchmarks.report.document import (
 from benchmarks.report.sections import paired
 from benchmarks.report.sections import read_only as section
 from benchmarks.statistics import SEEDS, difference_of_seeds
+from tests.support.records import altered, record
 
 LOSS = st.floats(0.5, 5)
 WORDS = 100
@@ -25,34 +27,28 @@ WORDS = 100
 
 def made_of(row, seed, training, evaluation, data="scenes", examples=(), beams=False):
     """Both records of a run."""
-    kept = {
+    of = {
+        "paper": PAPER,
+        "row": row,
+        "key": f"{row}{seed}{data}",
+        "n": 4,
+        "seeds": [seed],
+        "data": records.Data(name=data, fingerprint="f", split="test"),
         "beam_size": 3,
         "configuration": {"vocabulary_size": WORDS},
         "stages": [{"recipe": {"lr": 0.5}}],
-        "validation losses": {"2": 1.5, "0.25": 1.5, "0.5": 1.5},
+        "validation_losses": {"2": 1.5, "0.25": 1.5, "0.5": 1.5},
         "losses": [{"step": 50, "loss": 2 * training}, {"step": 100, "loss": training}],
-        "examples": [
-            {"image": i, "caption": f"{row} of {i}", "reference": f"a person on {i}"}
-            | ({"beam": [f"{row} of {i}", f"second of {i}"]} if beams else {})
-            for i in examples
-        ],
     }
+    shown = [
+        {"image": i, "caption": f"{row} of {i}", "reference": f"a person on {i}"}
+        | ({"beam": [f"{row} of {i}", f"second of {i}"]} if beams else {})
+        for i in examples
+    ]
     losses = {"training loss": training, "evaluation loss": evaluation}
     return [
-        records.make(
-            "training",
-            paper=PAPER,
-            table=table,
-            row=row,
-            values=values,
-            status="embedded",
-            key=f"{row}{seed}{data}",
-            n=4,
-            seeds=[seed],
-            data={"name": data, "fingerprint": "f", "split": "test"},
-            details=kept,
-        )
-        for table, values in (("losses", losses), ("scores", {"CIDEr-D": 10.0}))
+        record(Losses, losses, table="losses", **of),
+        record(ReadOnly, {"CIDEr-D": 10.0}, table="scores", **of, examples=shown),
     ]
 
 
@@ -125,7 +121,7 @@ def test_a_difference_is_said_of_the_seeds_that_both_have_unless_one_diverged(pa
 )
 def test_a_rate_at_an_end_of_those_tried_is_said_to_be(rate, end):
     run = made_of("LSTM", 0, 1.0, 1.0)[0]
-    run["details"]["stages"][0]["recipe"]["lr"] = rate
+    run.details.stages[0]["recipe"]["lr"] = rate
     (said,) = {row[2] for row in section._losses([run]).rows if row[0] == "LSTM"}
     assert said == f"{rate:g} of 0.25, 0.5, 2{end}"
 
@@ -144,11 +140,10 @@ def test_curves_are_means_over_seeds_one_drawing_a_data_set():
     drawn = section.loss_curves(made)
     assert len({figure.name for figure in drawn}) == len(drawn) == 2
     assert all(f">{row}<" in drawn[0].svg for row in ROWS)
-    lost = [r for r in made if r["what"]["table"] == "losses" and r["what"]["row"] == "LSTM"]
+    lost = [r for r in made if r.what.table == "losses" and r.what.row == "LSTM"]
     assert section._curve(lost) == ([50, 100], [5.0, 2.5])
     # a record without losses over steps draws none
-    for record in made:
-        record["details"].pop("losses")
+    made = [altered(each, losses=[]) for each in made]
     assert not section.loss_curves(made) and len(blocks(made, Table)) == 2
     assert not blocks(made, Figure)
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import papers, records
+from benchmarks import kinds, papers, records
+from benchmarks.kinds import Captions
 from benchmarks.papers.arnet import reconstruction_weight
 from benchmarks.papers.expansionnet_v2 import ablation as expansion_experiment
 from benchmarks.papers.expansionnet_v2.ablation import BASELINE, BOTH
@@ -18,6 +19,7 @@ from benchmarks.papers.middle_out import captions as middle_out_experiment
 from benchmarks.records import Record
 from benchmarks.report.document import Table
 from benchmarks.report.sections import middle_out, tables
+from tests.support.records import record as a_record
 
 ARNET = ("Attentive Encoder-Decoder", "Attentive Encoder-Decoder + ARNet")
 CAPTIONS: dict[tuple[str, str], tuple[str, Sequence[str], str]] = {
@@ -41,28 +43,33 @@ FORMS = {
     "middle_out": list(middle_out_experiment.FORMS),
 }
 
+KINDS = {
+    ("middle_out", "6"): kinds.Control,
+    "middle_out": kinds.MiddleOut,
+    "lstm_readonly": kinds.ReadOnly,
+}
+
 
 def record(paper: str, table: str, row: str, status: str, data: int) -> Record:
     """A record that shows captions of an image, on one of several data sets and in its form."""
     example = {"image": 1, "word": "a", "caption": f"{row} of 1", "reference": "r"}
-    return records.make(
-        "training",
+    shown = {"examples": [example]}
+    if (paper, table) == ("middle_out", "6"):
+        shown = {"pairs": [[example, {**example, "image": 2}]]}
+    return a_record(
+        KINDS.get((paper, table), KINDS.get(paper, Captions)),
+        {"CIDEr-D": 1.0},
         paper=paper,
         table=table,
         row=row,
-        values={"CIDEr-D": 1.0},
         status=status,
         key=f"{row}{data}",
         n=1,
         seeds=[0],
-        data={"name": f"data {data}", "fingerprint": "f", "split": "test"},
-        details={
-            "form": FORMS[paper][data] if paper in FORMS else None,
-            "beam_size": 3,
-            "cider_d": [0.1],
-            "examples": [example],
-            "pairs": [[example, {**example, "image": 2}]],
-        },
+        data=records.Data(name=f"data {data}", fingerprint="f", split="test"),
+        form=FORMS[paper][data] if paper in FORMS else None,
+        beam_size=3,
+        **shown,
     )
 
 

@@ -1,6 +1,7 @@
 """The page of how often words occur: the paper's share beside ours, and both figures."""
 
 from benchmarks import papers, records
+from benchmarks.kinds import Words
 from benchmarks.papers.lstm_readonly import words
 from benchmarks.papers.lstm_readonly.words import OF_ALL, OF_COUNTED, SOURCES
 from benchmarks.report.document import Figure, Paragraph, Table
@@ -10,7 +11,7 @@ from benchmarks.report.sections import words as section
 def record_of(row, counts, rest):
     shown = sum(times for _, times in counts)
     return records.make(
-        "words",
+        Words(commonest=counts, left_out={}),
         paper=words.PAPER,
         table=words.TABLE,
         row=row,
@@ -24,8 +25,7 @@ def record_of(row, counts, rest):
         status="other data",
         key=row,
         n=7,
-        data={"name": words.NAMES[row], "fingerprint": "f", "split": "test"},
-        details={"commonest": counts, "left_out": {}},
+        data=records.Data(name=words.NAMES[row], fingerprint="f", split="test"),
     )
 
 

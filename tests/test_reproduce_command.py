@@ -37,17 +37,17 @@ def reproduce(data, tmp_path, *options):
 def test_every_row_is_trained_once_and_is_in_the_table(data, tmp_path, capsys):
     status, made = reproduce(data, tmp_path, "--seeds", "2")
     assert status == 0
-    assert sorted((r["what"]["row"], r["seeds"][0]) for r in made) == sorted(
+    assert sorted((r.what.row, r.seeds[0]) for r in made) == sorted(
         (row, seed) for row in digits.ROWS for seed in (0, 1)
     )
-    assert all(r["status"] == "other data" and "14 x 14" in r["data"]["name"] for r in made)
+    assert all(r.status == "other data" and "14 x 14" in r.data.name for r in made)
     assert f"captionbench tables arnet --records {tmp_path} shows them" in capsys.readouterr().out
     assert reproduce(data, tmp_path, "--seeds", "2")[1] == made
     assert f"{len(made)} of {len(made)} runs are on record" in capsys.readouterr().out
     assert main(["tables", "arnet", "--table", "5", "--records", str(tmp_path), "--json"]) == 0
     cells = {cell["row"]: cell for cell in json.loads(capsys.readouterr().out)}
     for row in digits.ROWS:
-        of = [r["values"]["test accuracy"] for r in made if r["what"]["row"] == row]
+        of = [r.values["test accuracy"] for r in made if r.what.row == row]
         assert cells[row]["ours"] == pytest.approx(sum(of) / 2) and len(cells[row]["record"]) == 2
 
 
@@ -58,7 +58,7 @@ def test_what_is_published_counts_beside_your_report_s_records_alone(
     words = ["--seeds", "1", "--only", digits.PLAIN]
     assert len(made := reproduce(data, tmp_path / "a", *words)[1]) == 1
     monkeypatch.setattr(records, "PUBLISHED", tmp_path / "a")
-    assert [r["key"] for r in reproduce(data, tmp_path / "b", *words)[1]] == [made[0]["key"]]
+    assert [r.key for r in reproduce(data, tmp_path / "b", *words)[1]] == [made[0].key]
     monkeypatch.setattr(records, "LOCAL", tmp_path / "c")
     capsys.readouterr()
     assert reproduce(data, tmp_path / "c", *words) == (0, [])
@@ -80,13 +80,13 @@ def test_a_run_goes_on_where_it_was_stopped(data, tmp_path, monkeypatch):
         patch.setattr(digits._Training, "accuracy", stop)
         assert reproduce(data, tmp_path / "b", "--seeds", "1", "--only", digits.ARNET) == (130, [])
     again = reproduce(data, tmp_path / "b", "--seeds", "1", "--only", digits.ARNET)[1]
-    assert again[0]["values"] == whole[0]["values"]
-    assert again[0]["details"]["history"] == whole[0]["details"]["history"]
+    assert again[0].values == whole[0].values
+    assert again[0].details.history == whole[0].details.history
 
 
 def test_both_rows_of_the_lstm_share_their_first_stage_and_part_in_the_second(data, tmp_path):
     made = reproduce(data, tmp_path, "--seeds", "1")[1]
-    history = {r["what"]["row"]: r["details"]["history"] for r in made}
+    history = {r.what.row: r.details.history for r in made}
     plain, arnet = history[digits.PLAIN], history[digits.ARNET]
     assert plain[:2] == arnet[:2] and plain[2]["loss"] < arnet[2]["loss"]
     assert history["LSTM + zoneout"][0]["loss"] != plain[0]["loss"]

@@ -38,6 +38,7 @@ from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import scaling as section
 from benchmarks.verify.tolerances import EXPONENTS
+from tests.support.records import from_json
 
 ladders = st.lists(st.integers(1, 10**5), min_size=2, max_size=7, unique=True).map(sorted)
 powers = st.floats(-3, 3)
@@ -239,32 +240,32 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
     words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main([*words, "--json"]) == 0
     printed = capsys.readouterr().out
-    made = json.loads(printed)
+    made = from_json(json.loads(printed))
     assert made == records.read(path)
     assert main([*words, "--json"]) == 0
     assert capsys.readouterr().out == printed
-    assert [r["details"]["implementation"] for r in made] == list(FORMS)
+    assert [r.details.implementation for r in made] == list(FORMS)
     for record in made:
-        values, details = record["values"], record["details"]
+        values, details = record.values, record.details
         assert values["exponent low"] <= values["exponent"] <= values["exponent high"]
-        assert values["expected"] == exponents.exponent(details["sizes"], details["macs"])
-        assert details["flops"] == [2 * macs for macs in details["macs"]]
-        ladder, name = LADDERS[details["ladder"]], details["implementation"]
+        assert values["expected"] == exponents.exponent(details.sizes, details.macs)
+        assert details.flops == [2 * macs for macs in details.macs]
+        ladder, name = LADDERS[details.ladder], details.implementation
         cases = [ladder.case(n, name, tiny=True) for n in ladder.sizes]
         kept = [
-            saved_activations.value(details["saved form"], saved_activations.symbols(c.sizes))
+            saved_activations.value(details.saved_form, saved_activations.symbols(c.sizes))
             for c in cases
         ]
-        assert details["saved bytes"] == kept
-        assert len(details["samples"]) == record["n"]
-    assert made[0]["values"]["expected"] == pytest.approx(1)
+        assert details.saved_bytes == kept
+        assert len(details.samples) == record.n
+    assert made[0].values["expected"] == pytest.approx(1)
     assert main([*words, "--plot", str(drawing)]) == 0
     assert made == records.read(path)  # nothing is measured twice
     said = capsys.readouterr().out
     for record in made:
-        saved_power = f"counted: saved bytes ^{record['values']['saved bytes']:.2f}, peak bytes ^"
+        saved_power = f"counted: saved bytes ^{record.values['saved bytes']:.2f}, peak bytes ^"
         assert saved_power in said
-        assert f"; saved bytes are {record['details']['saved form']}\n" in said
+        assert f"; saved bytes are {record.details.saved_form}\n" in said
     assert f"{drawing}: time over size" in said
     assert "dynamic-vectors: literal over N_E = 2, 4, 8, 16, 32" in said
     page = markdown.files(Document("", "", [section.scaling(made)]))
@@ -286,7 +287,7 @@ def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
     words = ["--only", "dynamic-v", "static-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main(["scale", *words]) == EXIT_INTERRUPTED
     said = capsys.readouterr().out
-    assert all(record["what"]["row"] in said for record in records.read(path))
+    assert all(record.what.row in said for record in records.read(path))
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,8 @@ def test_the_least_bytes_are_those_of_all_inputs_and_the_output(kind, precision,
 def test_memory_grows_with_n_e_by_no_vectors():
     case = suites.case("dynamic-memory", ("literal", "factored"), batch=48, tokens=8, d_model=16)
     literal, factored = (case.subject.count(case, name, CPU) for name in ("literal", "factored"))
-    assert factored["growth"] == pytest.approx(1, **COUNTED)
-    assert literal["growth"] > 1.2
+    assert factored.growth == pytest.approx(1, **COUNTED)
+    assert literal.growth > 1.2
     for found in (literal, factored):
         assert found["linearity"] == pytest.approx(1, **COUNTED)
 
@@ -186,7 +186,7 @@ def test_bytes_a_second_are_of_the_least_bytes_or_of_those_moved(subject):
     case = tiny(subject)
     case = replace(case, implementations=case.implementations[:2])
     for record in case_records.time_case(case, CPU, 1, timing.Budget(seconds=0.01), strict=True):
-        values = record["values"]
+        values = record.values
         (name,) = {"least bytes", "moved bytes"} & set(values)
         assert (name == "least bytes") == (subject == "static-layer forward")
         assert values[f"{name} a second"] == values[name] / values["seconds"] > 0

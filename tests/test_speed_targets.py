@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import structs
 
 from benchmarks import records
 from benchmarks.cli import report
+from benchmarks.kinds import Equations, Verification
 from benchmarks.perf import targets
 from benchmarks.perf.cases import expansions, random_shapes, suites
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
@@ -19,6 +21,8 @@ from benchmarks.perf.targets import (
     judge,
 )
 from benchmarks.report import build, markdown
+from tests.support.records import altered
+from tests.support.records import record as a_record
 from tests.support.speed import (
     GPU,
     STATIC,
@@ -88,7 +92,7 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
     assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
     assert judge(made, [target])[0].verdict == "not settled"
     assert judge(made[:1], [target])[0].verdict == "not run"
-    made[0]["values"]["flops"] = 80.0
+    made[0] = altered(made[0], values=made[0].values | {"flops": 80.0})
     assert targets.roofline(made[0], made).value == 1.0
 
 
@@ -99,7 +103,7 @@ def test_one_slower_shape_is_one_too_many():
     made = [record(case, "auto", values, verdict="faster") for case in cases]
     assert judge(made, [target])[0].verdict == "met"
     assert judge(made[1:], [target])[0].verdict == "not settled"
-    made[3]["details"]["verdict"] = "slower"
+    made[3] = altered(made[3], verdict="slower")
     (outcome,) = judge(made, [target])
     assert (outcome.verdict, outcome.measured) == ("missed", "1 of 20")
 
@@ -119,8 +123,8 @@ def test_a_quicker_form_than_the_chosen_one_is_counted():
 
 def test_a_machine_s_record_does_not_replace_another_s():
     here = record(STATIC, "literal", {})
-    there = {**here, "device": {**here["device"], "name": "another"}}
-    threads = {**here, "device": {**here["device"], "threads": 2}}
+    there = altered(here, device=structs.replace(here.device, name="another"))
+    threads = altered(here, device=structs.replace(here.device, threads=2))
     assert len(records.newest([here, there, threads, here])) == 3
 
 
@@ -158,8 +162,7 @@ def test_the_report_of_a_gpu_names_its_roofline():
         record(operator, "fused", {**times, **ratio}, verdict="faster"),
         record(ceilings, "device", {COPY: 60.0, PRODUCT: 40.0}),
     ]
-    for one in made:
-        one["device"] = GPU
+    made = [altered(one, device=GPU) for one in made]
     text = section(made)
     assert "at least 0.5 of its roofline | 0.5 | a GPU of theirs | met |" in text
     assert "a GPU of theirs." in text
@@ -167,8 +170,8 @@ def test_the_report_of_a_gpu_names_its_roofline():
 
 def test_what_was_timed_here_is_in_the_next_report(tmp_path):
     timing = record(STATIC, "literal", {})
-    there = {**record(STATIC, "x", {}), "kind": "verification", "device": GPU}
-    other = {**record(STATIC, "y", {}), "kind": "equations"}
+    there = a_record(Verification, {}, row="x", device=GPU)
+    other = a_record(Equations, {}, row="y")
     records.append([timing, there, other], tmp_path / "timing.jsonl")
     assert report.measure([], tmp_path) == [timing, there]
 

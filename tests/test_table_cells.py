@@ -10,18 +10,19 @@ from benchmarks import papers, records
 from benchmarks.cli import main as cli
 from benchmarks.cli import tables
 from benchmarks.errors import InputError
+from benchmarks.kinds import Ablation
 from benchmarks.perf.flops import parameters
 from benchmarks.verify.tolerances import PRINTED_FLOPS
+from tests.support.records import record
 from torch_impl.models import ExpansionNet
 
 BASELINE = "attention | attention"
 
 
 def measured(value, *, status="same data", time="2024-01-01T00:00:00+00:00", **changes):
-    where = {"paper": "expansionnet_v2", "table": "I", "row": BASELINE} | changes.pop("what", {})
     values = changes.pop("values", {"CIDEr-D": value})
-    made = records.make("ablation", **where, values=values, status=status, key="k", **changes)
-    return made | {"time": time}
+    where = {"row": BASELINE} | changes.pop("what", {})
+    return record(Ablation, values, status=status, time=time, **where, **changes)
 
 
 def cell(made, row=BASELINE, column="CIDEr-D"):
@@ -35,7 +36,7 @@ def test_without_records_every_cell_is_not_run_with_a_reason(paper):
     printed = [c for table in papers.load(paper).tables for c in table.cells if c.value is not None]
     assert len(listed) == len(printed)
     for one in listed:
-        assert (one.ours, one.status, one.record) == (None, "not run", None)
+        assert (one.ours, one.status, one.records) == (None, "not run", ())
         assert one.reason
 
 
@@ -45,7 +46,7 @@ def test_a_record_fills_its_cell_and_no_other(value, status):
     filled = [c for c in tables.cells("expansionnet_v2", made) if c.ours is not None]
     assert filled == [cell(made)]
     assert (filled[0].ours, filled[0].status, filled[0].paper) == (value, status, 115.8)
-    assert filled[0].record[0]["command"] == made[0]["command"]
+    assert filled[0].records[0].command == made[0].command
     assert filled[0].reason is None
 
 
@@ -64,7 +65,7 @@ def test_seeds_of_one_measurement_are_averaged(values):
     made = [measured(value, seeds=[seed]) for seed, value in enumerate(values)]
     found = cell(made)
     assert found.ours == pytest.approx(sum(values) / len(values))
-    assert [r["seeds"] for r in found.record] == [[seed] for seed in range(len(values))]
+    assert [r.seeds for r in found.records] == [[seed] for seed in range(len(values))]
 
 
 def test_a_later_record_of_the_same_measurement_replaces_the_earlier():
@@ -130,7 +131,7 @@ def test_the_command_reads_records_and_prints_the_rest_as_not_run(capsys, tmp_pa
     assert "115.8" in lines[row] and lines[row + 1].split() == ["ours", "99.5"]
     place = lines[row].index("115.8") + len("115.8")
     assert lines[row + 1].endswith("99.5") and len(lines[row + 1]) == place
-    assert "  ours: embedded" in lines
+    assert "  ours: embedded (scenes)" in lines
     assert sum("not run: needs the images" in line for line in lines) == 1
 
 
@@ -155,7 +156,7 @@ def test_ours_stands_below_what_is_printed(values):
 
 
 def test_what_is_missing_is_said_of_its_rows_or_columns_and_once():
-    made = measured(1.0, values={"B1": 1.0}, details={"missing": {"SPICE": "no models"}})
+    made = measured(1.0, values={"B1": 1.0}, missing={"SPICE": "no models"})
     table = papers.load("expansionnet_v2").table("I")
     lines = tables.lines(table, tables.cells("expansionnet_v2", [made], "I"))
     notes = [line for line in lines if line.startswith("not run")]
@@ -202,14 +203,14 @@ def test_what_is_no_earlier_work_has_been_measured(paper):
 
 
 def test_a_score_that_a_record_lacks_is_missing_for_its_reason():
-    made = measured(1.0, details={"missing": {"SPICE": "no models"}})
+    made = measured(1.0, missing={"SPICE": "no models"})
     assert cell([made], column="SPICE").reason == "no models"
     assert cell([made], column="B1").reason != "no models"
     made = measured(
         1.0,
         what={"table": "II", "row": "ExpansionNet v2"},
         values={"XE B1": 1.0},
-        details={"missing": {"SPICE": "no models"}},
+        missing={"SPICE": "no models"},
     )
     listed = tables.cells("expansionnet_v2", [made], "II")
     lacks = {(c.row, c.column) for c in listed if c.reason == "no models"}

@@ -14,21 +14,23 @@ from hypothesis import strategies as st
 from benchmarks import papers, records
 from benchmarks.cli import tables
 from benchmarks.cli.main import main
+from benchmarks.kinds import Timing
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline import training_time
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.training_time import (
-    DEVICES,
     Stage,
     at_batch,
     make_records,
 )
+from benchmarks.records import Device
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections import training_time as section
 from benchmarks.verify.tolerances import SCHEDULED, SCHEDULED_TWICE
+from tests.support.records import filled, record
 
 DATA = training_time.content()["data"]
 PAPERS = training_time.tables()
@@ -59,7 +61,7 @@ def compute_bound(batch):
 
 
 def by_row(made):
-    return {record["what"]["row"]: record["values"] for record in made}
+    return {record.what.row: record.values for record in made}
 
 
 @given(counts, counts, st.sampled_from(("xe", "sc")), st.none() | st.integers(1, 10**9))
@@ -115,16 +117,14 @@ def test_gains_of_steps_that_only_compute_are_those_of_their_epochs(steps):
 
 def test_an_end_to_end_step_has_its_backbone_beside_it(steps):
     steps(launch_bound)
-    (record,) = [
-        r for r in make_records("expansionnet_v2") if r["what"]["row"] == "ExpansionNet v2"
-    ]
-    a, b, c, d = record["details"]["stages"]
+    (record,) = [r for r in make_records("expansionnet_v2") if r.what.row == "ExpansionNet v2"]
+    a, b, c, d = record.details.stages
     device, backbone = named("A100"), training_time.content()["backbone"]
     a_image = 2 * backbone["passes"] * backbone["macs"] / device.peak["float32"]
-    assert a["step_s"] == c["step_s"] == device.launch
-    assert b["step_s"] == pytest.approx(device.launch + 48 * a_image)
-    assert d["step_s"] == pytest.approx(device.launch + 20 * a_image)
-    assert (a["source"], b["source"]) == ("predicted", "predicted, its backbone predicted")
+    assert a.step_s == c.step_s == device.launch
+    assert b.step_s == pytest.approx(device.launch + 48 * a_image)
+    assert d.step_s == pytest.approx(device.launch + 20 * a_image)
+    assert (a.source, b.source) == ("predicted", "predicted, its backbone predicted")
 
 
 def test_a_row_beside_itself_has_ratio_one(steps):
@@ -136,25 +136,25 @@ def test_a_row_beside_itself_has_ratio_one(steps):
 def test_what_ratios_depend_on_is_said_with_the_numbers_predicted(steps, flops):
     steps(flops)
     made = make_records("expansionnet_v2")
-    said = made[0]["details"]["assumptions"]
+    said = made[0].details.assumptions
     (in_float32,) = [text for text in said if "in float32: " in text]
     (in_tf32,) = [text for text in said if "in tf32: " in text]
-    for record in made:
-        row, values = record["what"]["row"], record["values"]
+    for each in made:
+        row, values = each.what.row, each.values
         (other,) = [
             o
-            for o in record["details"][DEVICES]
+            for o in each.details.on_other_devices
             if (o["device"], o["precision"]) == ("A100", "tf32")
         ]
         for text, found in ((in_float32, values), (in_tf32, other)):
             own = row == "ExpansionNet v2"
             assert (f"{row} {found['days ratio']:.2f}" in text) != own
-    stages = made[-1]["details"]["stages"]
-    times = [stage["steps"] * stage["step_s"] for stage in stages]
-    part = sum(t for t, s in zip(times, stages, strict=True) if s["end_to_end"]) / sum(times)
+    stages = made[-1].details.stages
+    times = [stage.steps * stage.step_s for stage in stages]
+    part = sum(t for t, s in zip(times, stages, strict=True) if s.end_to_end) / sum(times)
     assert f"are {100 * part:.0f} % of the time of ExpansionNet v2" in in_float32
     printed = papers.load("expansionnet_v2").table("VII")
-    shares = [r["values"]["days"] / printed.cell(r["what"]["row"], "days").meant for r in made]
+    shares = [r.values["days"] / printed.cell(r.what.row, "days").meant for r in made]
     assert any(
         f"days come to {min(shares):.2f} to {max(shares):.2f} of the print" in s for s in said
     )
@@ -162,7 +162,7 @@ def test_what_ratios_depend_on_is_said_with_the_numbers_predicted(steps, flops):
 
 def test_a_device_of_one_precision_has_no_other_to_name(steps):
     steps(compute_bound)
-    said = make_records("expansionnet_v1")[0]["details"]["assumptions"]
+    said = make_records("expansionnet_v1")[0].details.assumptions
     assert not any("depend on the precision" in text for text in said)
 
 
@@ -171,37 +171,24 @@ def test_every_cell_is_the_papers_and_says_that_it_is_predicted(paper, steps):
     steps(compute_bound)
     made = make_records(paper)
     filled = [c for c in tables.cells(paper, made, PAPERS[paper]) if c.ours is not None]
-    assert len(filled) == sum(len(record["values"]) for record in made)
+    assert len(filled) == sum(len(record.values) for record in made)
     for cell in filled:
         assert cell.status == "predicted"
         assert any("not measured" in text for text in cell.assumptions)
         assert cell.paper is not None
-    for record in made:
-        others = record["details"][DEVICES]
+    for each in made:
+        others = each.details.on_other_devices
         assert {other["device"] for other in others} >= {"T4", "V100", "H100"}
-        assert all(set(record["values"]) <= set(other) for other in others)
+        assert all(set(each.values) <= set(other) for other in others)
         for column, low in (("gain", 1), ("days ratio", 1)):
-            assert record["values"].get(column, low) >= 0
+            assert each.values.get(column, low) >= 0
 
 
 def test_a_measurement_of_the_cell_is_shown_in_place_of_a_prediction(steps):
     steps(compute_bound)
     what = {"paper": "expansionnet_v1", "table": "1", "row": "Cross Entropy, 1 GPU"}
-    measured = records.make(
-        "timing",
-        **what,
-        values={"gain": 4.0},
-        status="same data",
-        key="k",
-        device={"kind": "cuda", "name": "K80"},
-        details={
-            "case": {"subject": "", "sizes": {}, "precision": ""},
-            "row": "",
-            "implementation": "",
-            "baseline": "",
-            "verdict": "",
-        },
-    )
+    device = Device(kind="cuda", name="K80")
+    measured = record(Timing, {"gain": 4.0}, **what, status="same data", device=device)
     listed = tables.cells("expansionnet_v1", [*make_records("expansionnet_v1"), measured], "1")
     shown = {(c.row, c.column): (c.ours, c.status) for c in listed}
     assert shown["Cross Entropy, 1 GPU", "gain"] == (4.0, "same data")
@@ -213,18 +200,15 @@ def test_a_step_that_was_timed_on_the_device_is_taken_as_measured(steps):
     steps(launch_bound)
     sizes = Sizes(batch=48, dropout=0.3)
     case = Case(SUBJECTS["xe-step"], ("literal",), sizes)
-    timed = {
-        "kind": "timing",
-        "time": "2024",
-        "values": {"seconds": 0.5},
-        "device": {"kind": "cuda", "name": named("A100").torch_name, "threads": 1},
-        "details": {"row": case.row, "implementation": "literal"},
-    }
-    (record,) = [r for r in make_records("expansionnet_v2", [timed]) if "GIT" in r["what"]["row"]]
-    (stage,) = record["details"]["stages"]
-    assert (stage["step_s"], stage["source"]) == (0.5, "measured")
-    assert record["status"] == "predicted"  # a sum of steps that nobody made
-    elsewhere = timed | {"device": timed["device"] | {"name": "another"}}
+    device = Device(kind="cuda", name=named("A100").torch_name, threads=1)
+    timed = record(Timing, {"seconds": 0.5}, device=device)
+    details = filled(Timing, row=case.row, implementation="literal")
+    timed = records.replace(timed, details=details)
+    (made,) = [r for r in make_records("expansionnet_v2", [timed]) if "GIT" in r.what.row]
+    (stage,) = made.details.stages
+    assert (stage.step_s, stage.source) == (0.5, "measured")
+    assert made.status == "predicted"  # a sum of steps that nobody made
+    elsewhere = records.replace(timed, device=Device(kind="cuda", name="another", threads=1))
     assert by_row(make_records("expansionnet_v2", [elsewhere])) == by_row(
         make_records("expansionnet_v2")
     )

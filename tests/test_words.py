@@ -94,23 +94,23 @@ def test_one_command_counts_every_source_and_fills_the_paper_s_place(data, tmp_p
     command += ["--work", str(tmp_path / "work")]
     for _ in range(2):  # what is on record is not counted again
         assert main([*command, "--data", str(data)]) == 0
-        made = {r["what"]["row"]: r for r in records.read(out)}
+        made = {r.what.row: r for r in records.read(out)}
         assert list(made) == list(SOURCES) and len(records.read(out)) == 2
     for row, splits in (("MS-COCO", 2), ("Flickr8k", 3)):
         record = made[row]
-        assert (record["kind"], record["status"], record["n"]) == (
+        assert (record.kind, record.status, record.n) == (
             "words",
             "other data",
             4 * splits,
         )
         # of a split's 15 words 4 are determiners, and two occur once
-        assert record["values"]["words"] == 15 * splits
-        assert record["values"]["words counted"] == 9 * splits
-        assert record["values"][OF_ALL] == pytest.approx(100 * 9 / 15)
-        assert record["values"][OF_COUNTED] == 100
-        assert record["details"]["commonest"] == [["cat", 5 * splits], ["dog", 4 * splits]]
+        assert record.values["words"] == 15 * splits
+        assert record.values["words counted"] == 9 * splits
+        assert record.values[OF_ALL] == pytest.approx(100 * 9 / 15)
+        assert record.values[OF_COUNTED] == 100
+        assert record.details.commonest == [("cat", 5 * splits), ("dog", 4 * splits)]
     (cell,) = tables.cells("lstm_readonly", made.values(), "words")
-    assert cell.paper == 40.5 and cell.ours == made["MS-COCO"]["values"][OF_ALL]
+    assert cell.paper == 40.5 and cell.ours == made["MS-COCO"].values[OF_ALL]
 
 
 def test_without_data_the_folder_is_asked_for(tmp_path, capsys):

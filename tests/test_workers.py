@@ -15,7 +15,9 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import alone
+from benchmarks.kinds import Ablation
 from benchmarks.workers import Job, named_lines, run_all
+from tests.support.records import filled
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def test_jobs_with_a_record_are_not_run_again(ended):
 
 def one_record(key, seed):
     what = {"paper": "all", "table": "t", "row": "r", "values": {"v": 1.0}, "status": "embedded"}
-    return [records.make("ablation", **what, key=key, seeds=[seed])]
+    return [records.make(filled(Ablation), **what, key=key, seeds=[seed])]
 
 
 def failing(key):

@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 say.write("\n".join(lines(outcomes, revisions)), file=sys.stdout)
     if arguments.json:
-        print(json.dumps(made, indent=2))
+        print(json.dumps(records.to_json(made), indent=2))
     elif arguments.repeat > 1:
         for name, counter in verdicts.items():
             said = ", ".join(f"{n} {verdict}" for verdict, n in counter.most_common())

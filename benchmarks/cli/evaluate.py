@@ -12,6 +12,7 @@ from benchmarks import records
 from benchmarks.data import data_options
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
+from benchmarks.kinds import Evaluation
 from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import captioners, java, quality
 from benchmarks.scoring.evaluate import MAX_LENGTH, evaluate, place_of
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         row += ", features replaced by their mean"
     tokeniser = arguments.tokeniser or ("ptb" if own == "words" else own)
     record = evaluate(
-        "training",
+        Evaluation,
         model,
         vocabulary,
         data,
@@ -89,13 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
         details=_details(members, trainings),
         progress=True,
     )
-    records.append([record], records.LOCAL / "training.jsonl")
+    records.append([record], records.LOCAL / f"{record.kind}.jsonl")
     if arguments.json:
-        print(json.dumps(record, indent=1))
+        print(json.dumps(records.to_json(record), indent=1))
     else:
-        for name, value in record["values"].items():
+        for name, value in record.values.items():
             print(f"{name:10} {value:7.2f}")
-        print(record["signature"])
+        print(record.signature)
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines: list[str] = []
     for case in tqdm(_cases(arguments, device), unit="case", file=sys.stderr, disable=None):
         key = prediction.key(case, device)
-        found = [record for record in known if record["key"] == key]
+        found = [record for record in known if record.key == key]
         unavailable: dict[str, str] = {}
         if not found:
             found, unavailable = prediction.make_records(case, device)
@@ -105,16 +106,14 @@ def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
     return cases
 
 
-def _with_measured(record: Record, known: Sequence[Record]) -> Record:
+def _with_measured(record: Record, known: Sequence[Record]) -> dict[str, Any]:
     found = prediction.beside(record, known)
-    if found is None:
-        return {**record, "measured": None}
-    measured_here = {
-        "seconds": found.measured["values"]["seconds"],
-        "key": found.measured["key"],
+    measured_here = found and {
+        "seconds": found.measured.values["seconds"],
+        "key": found.measured.key,
         "error_percent": found.error_percent,
     }
-    return {**record, "measured": measured_here}
+    return {**records.to_json(record), "measured": measured_here}
 
 
 def _lines(
@@ -123,16 +122,16 @@ def _lines(
     """A case's predictions as lines of a table."""
     lines = [f"\n{case.row}"]
     for record in found:
-        numbers = record["values"]
+        numbers = record.values
         shares = ", ".join(f"{bound} {100 * numbers[f'{bound} share']:.0f} %" for bound in BOUNDS)
         measured_here = prediction.beside(record, known)
         said = "not run"
         if measured_here:
-            seconds = measured_here.measured["values"]["seconds"]
+            seconds = measured_here.measured.values["seconds"]
             error = measured_here.error_percent
             said = f"measured {1000 * seconds:.4g} ms, prediction {error:+.0f} %"
         lines.append(
-            f"  {record['details']['implementation']:12}predicted "
+            f"  {record.details.implementation:12}predicted "
             f"{1000 * numbers['seconds']:.4g} ms  {shares}  {numbers['launches']:.0f} launches  "
             f"{numbers['flops'] / 1e9:.4g} GFLOP  {numbers['bytes'] / 1e9:.4g} GB  {said}"
         )

@@ -6,14 +6,13 @@ Of a run's own records (JSON lines) or of a device record that somebody sent.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from benchmarks import records
 from benchmarks.cli.report import REPORTS
 from benchmarks.errors import InputError
 from benchmarks.perf import device_record
-from benchmarks.records import PUBLISHED, Record
+from benchmarks.records import PUBLISHED
 from benchmarks.report import build
 
 
@@ -39,11 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     read = [record for path in arguments.files for record in device_record.read(path)]
     published = records.load(PUBLISHED)
-    new, known = [], {_text(record) for record in published}
-    for record in read:
-        if _text(record) not in known:
-            known.add(_text(record))
-            new.append(record)
+    known = set(map(records.line, published))
+    new = [r for text, r in {records.line(r): r for r in read}.items() if text not in known]
     newest = records.newest(new)
     try:
         report = build.document([*published, *newest])
@@ -52,14 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         names = ", ".join(map(str, arguments.files))
         raise InputError(f"{names}: no report can be made of these records ({said})") from error
     for kind in records.KINDS:
-        records.append([r for r in newest if r["kind"] == kind], PUBLISHED / f"{kind}.jsonl")
+        records.append([r for r in newest if r.kind == kind], PUBLISHED / f"{kind}.jsonl")
     build.write_markdown(report, REPORTS)
     print(
         f"{len(newest)} of {len(read)} records published, {len(read) - len(new)} were already, "
         f"{len(new) - len(newest)} are replaced by newer ones; reports/ rewritten"
     )
     return 0
-
-
-def _text(record: Record) -> str:
-    return json.dumps(record, sort_keys=True)

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.kinds import Ablation, Equations, Operations, Released, TrainingTime, Verification
 from benchmarks.records import PUBLISHED, ROOT, Record
 from benchmarks.report import build, jobs, pictures
 from benchmarks.workers import Job, run_all
@@ -68,13 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{folder / 'README.md'}: the same as Markdown, with tables/ and figures/")
     failed = [
         row
-        for record in local
-        if record["kind"] == "verification"
-        for row in record["details"]["rows"]
-        if not row["passed"]
+        for record in records.of(local, Verification)
+        for row in record.details.rows
+        if not row.passed
     ]
     for row in failed:
-        print(f"FAILED: {row['operator']} {row['what']} in {row['dtype']}: {row['worst']:.2g}")
+        print(f"FAILED: {row.operator} {row.what} in {row.dtype}: {row.worst}")
     return int(bool(failed))
 
 
@@ -83,7 +83,7 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
 
     Those are the planned jobs', and those of commands of their own (training, timing) kept there.
     """
-    known = {record["key"] for record in records.load(folder)}
+    known = {record.key for record in records.load(folder)}
     missing = [job for job in planned if not job.gives() <= known]
     if len(missing) < len(planned):
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
@@ -94,14 +94,17 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
             bar.write(job.name, file=sys.stderr)
             bar.update()
     keys = {key for job in planned for key in job.gives()}
-    return [r for r in records.load(folder) if r["key"] in keys or _of_its_own(r)]
+    return [r for r in records.load(folder) if r.key in keys or _of_its_own(r)]
+
+
+OF_REPORT = (Ablation, Equations, Operations, Released, TrainingTime, Verification)
+"""What only the main job measures: of older code where its key is no planned job's."""
 
 
 def _of_its_own(record: Record) -> bool:
-    """Whether another command made it: `evaluate`, `track`, or `time`, which verifies too."""
-    elsewhere = record["kind"] == "verification" and record["device"]["kind"] != "cpu"
-    own = ("training", "denoising", "words", "timing", "comparison")
-    return elsewhere or record["kind"] in own
+    """Whether another command made it; `time` and `record` verify too, on their device."""
+    elsewhere = isinstance(record.details, Verification) and record.device.kind != "cpu"
+    return elsewhere or not isinstance(record.details, OF_REPORT)
 
 
 def check() -> int:

@@ -136,9 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
     place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
     # a report shows what is published beside one's own
     own = arguments.out.parent == records.LOCAL
-    known = {record["key"] for record in (records.load(records.PUBLISHED) if own else ())}
+    known = {record.key for record in (records.load(records.PUBLISHED) if own else ())}
     if arguments.out.exists():
-        known |= {record["key"] for record in records.read(arguments.out)}
+        known |= {record.key for record in records.read(arguments.out)}
     until = float("inf") if arguments.minutes is None else time.time() + 60 * arguments.minutes
     runs: dict[str, Run] = {}
     jobs, asked_for = [], 0
@@ -160,10 +160,10 @@ def run(arguments: argparse.Namespace) -> int:
         for job, made in done:
             left += not made
             for record in made:
-                values = ", ".join(f"{name} {v:.4g}" for name, v in record["values"].items())
-                what = record["what"]
-                named = replace(runs[job.key], row=what["row"]).name
-                print(f"table {what['table']}: {named}: {values}", flush=True)
+                values = ", ".join(f"{name} {v:.4g}" for name, v in record.values.items())
+                what = record.what
+                named = replace(runs[job.key], row=what.row).name
+                print(f"table {what.table}: {named}: {values}", flush=True)
     if on_record:
         print(f"{on_record} of {asked_for} runs are on record, and were not done again")
     if left:

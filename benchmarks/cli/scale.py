@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     made: list[Record] = []
     for ladder in tqdm(ladders, unit="ladder", file=sys.stderr, disable=None):
         key = running.key(ladder, budget, described, arguments.tiny)
-        found = [record for record in known if record["key"] == key]
+        found = [record for record in known if record.key == key]
         if not found:
             sizes = f"{ladder.symbol} = {ladder.sizes[0]} to {ladder.sizes[-1]}"
             tqdm.write(f"{ladder.name}, {sizes} ...", file=sys.stderr)
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         with write_atomically(arguments.plot) as file:
             file.write(curves.draw(made))
     if arguments.json:
-        print(json.dumps(made, indent=2, sort_keys=True))
+        print(json.dumps(records.to_json(made), indent=2, sort_keys=True))
         return 0
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
@@ -112,19 +112,19 @@ def _chosen(beginnings: Sequence[str] | None) -> list[Ladder]:
 
 
 def _lines(record: Record) -> list[str]:
-    values, details = record["values"], record["details"]
-    sizes = ", ".join(map(str, details["sizes"]))
+    values, details = record.values, record.details
+    sizes = ", ".join(map(str, details.sizes))
     memory = ", ".join(
         f"{name} ^{values[name]:.2f}" for name in ("saved bytes", "peak bytes") if name in values
     )
-    form = details["saved form"]
+    form = details.saved_form
     closed = f"; saved bytes are {form}" if form else ""
     return [
-        f"{record['what']['row']} over {details['symbol']} = {sizes}",
+        f"{record.what.row} over {details.symbol} = {sizes}",
         f"  time ^{values['exponent']:.2f} [{values['exponent low']:.2f}, "
         f"{values['exponent high']:.2f}], expected ^{values['expected']:.2f}, roofline "
         f"^{values['roofline']:.2f}; between the last two ^{values['last']:.2f}, expected "
         f"^{values['expected last']:.2f}",
         f"  counted: {memory}{closed}",
-        f"  {details['why']}",
+        f"  {details.why}",
     ]

@@ -19,8 +19,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from benchmarks import papers
 from benchmarks.errors import InputError
+from benchmarks.kinds import TrainingTime
 from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, number
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
@@ -32,11 +35,15 @@ from benchmarks.records import (
     Record,
     key_of,
     load,
+    of,
 )
 from benchmarks.terminal import grid
 
 WIDEST, WIDEST_CELL = 132, 40
 """Characters of a line and of a cell: wider tables are broken, longer texts are listed."""
+
+FIELDS = (*(field.name for field in fields(Cell) if field.name != "records"), "record")
+PROVENANCE = ("key", "command", "commit", "clean", "time", "seeds", "n", "data", "signature")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     paper = papers.load(arguments.paper)
     records = load(*(arguments.records or (PUBLISHED, LOCAL)))
     if arguments.status is not None:
-        records = [record for record in records if record["status"] == arguments.status]
+        records = [record for record in records if record.status == arguments.status]
     tables = _asked(paper, beyond(paper, records), arguments.table)
     if paper.paper == table_vi.PAPER and any(table.name == table_vi.TABLE for table in tables):
         key = key_of(table_vi.make_records, asdict(table_vi.captions(arguments.data)))
@@ -123,8 +130,7 @@ def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Reco
     """Predictions for a table of training times, made now unless there are records of them."""
     if training_time.tables().get(paper) != table:
         return []
-    what = {"paper": paper, "table": table}
-    if any(r["kind"] == "prediction" and what.items() <= r["what"].items() for r in known):
+    if any((r.what.paper, r.what.table) == (paper, table) for r in of(known, TrainingTime)):
         return []
     print("predicting the time of training steps ...", file=sys.stderr)
     return training_time.make_records(paper, known)
@@ -133,9 +139,15 @@ def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Reco
 def _entries(table: papers.Table, listed: Sequence[Cell]) -> list[dict[str, Any]]:
     """The table's cells as JSON objects; of a table without any, one that only says why."""
     if listed:
-        return [asdict(cell) for cell in listed]
-    nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Cell))
+        return [_entry(cell) for cell in listed]
+    nothing = dict.fromkeys(FIELDS)
     return [nothing | {"table": table.name, "status": NOT_RUN, "reason": table.not_run}]
+
+
+def _entry(cell: Cell) -> dict[str, Any]:
+    made = [{name: getattr(record, name) for name in PROVENANCE} for record in cell.records]
+    found = {name: getattr(cell, name) for name in FIELDS if name != "record"}
+    return {**found, "record": to_builtins(made) or None}
 
 
 def lines(table: papers.Table, shown: Sequence[Cell]) -> list[str]:
@@ -224,14 +236,14 @@ def _scoped(
     said: dict[str, list[Cell]] = {}
     for cell in listed:
         said.setdefault(say(cell), []).append(cell)
-    for text, of in said.items():
-        names = {n: dict.fromkeys(getattr(cell, n) for cell in of) for n in ("row", "column")}
+    for text, having in said.items():
+        names = {n: dict.fromkeys(getattr(cell, n) for cell in having) for n in ("row", "column")}
         scopes = [f"{name} {'; '.join(parts)}" for name, parts in names.items()]
         for among in (shown, listed):
             whole = [
                 scope
                 for scope, (name, parts) in zip(scopes, names.items(), strict=True)
-                if len(of) == sum(getattr(cell, name) in parts for cell in among)
+                if len(having) == sum(getattr(cell, name) in parts for cell in among)
             ]
             if whole:
                 scopes = [min(whole, key=len)]
@@ -245,9 +257,8 @@ def _origin(cell: Cell) -> str:
 
 def _source(cell: Cell) -> str:
     """The data and the seeds of ours, where it has them."""
-    made = cell.record or []
-    names = dict.fromkeys(one["data"]["name"] for one in made if one["data"])
-    seeds = dict.fromkeys(seed for one in made for seed in one["seeds"] or ())
+    names = dict.fromkeys(one.data.name for one in cell.records if one.data.name)
+    seeds = dict.fromkeys(seed for one in cell.records for seed in one.seeds)
     what = list(names)
     if seeds:
         what.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}")

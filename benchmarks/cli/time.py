@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         with write_atomically(arguments.plot) as file:
             file.write(coefficient_curves.draw(curves))
     if arguments.json:
-        print(json.dumps(measuring.made, indent=2, sort_keys=True))
+        print(json.dumps(records.to_json(measuring.made), indent=2, sort_keys=True))
         return int(bool(not right or measuring.failed))
     print_outcomes([o for o in judge(measuring.made) if o.verdict != "not run"])
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")

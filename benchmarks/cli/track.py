@@ -18,7 +18,7 @@ from benchmarks.perf.compare.benchmarks import chosen
 from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
 from benchmarks.perf.compare.worker_process import ended_in_order
-from benchmarks.perf.targets import device_name
+from benchmarks.perf.targets import name_of
 from benchmarks.records import LOCAL, ROOT
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = records.read(path) if path.exists() else []
     now = resolve(ROOT, None)
     described = describe(torch.device(settings.device), settings.threads)
-    before = previous(known, now, device_name({"device": described}), ROOT)
+    before = previous(known, now, name_of(described), ROOT)
     revisions = [before, now] if before else [now]
     with outcome.progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
         began = time.perf_counter()
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = [outcome.record(one, trees, settings, wall_s) for one in outcomes]
         records.append(made, path)
     if arguments.json:
-        print(json.dumps(made, indent=2))
+        print(json.dumps(records.to_json(made), indent=2))
     else:
         print("\n".join(outcome.lines(outcomes, revisions)))
         print(f"{path}: the records", file=sys.stderr)

@@ -71,7 +71,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of "numbers" or "captions"; ``not_run`` says why a cell may have no value of ours."""
+    """A table of "numbers" or "captions"; ``not_run`` says why a cell may have no value of ours.
+
+    ``times`` is what its numbers are multiplied by to be in the unit of records: 100 for fractions.
+    """
 
     name: str
     kind: str
@@ -83,6 +86,7 @@ class Table:
     notes: Mapping[tuple[str, str], Mapping[str, Any]]
     unit: str | None = None
     remark: str | None = None
+    times: float = 1
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:

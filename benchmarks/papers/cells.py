@@ -26,7 +26,6 @@ from benchmarks.records import (
 )
 
 NOT_RUN = "not run"
-PROVENANCE = ("key", "command", "commit", "clean", "time", "seeds", "n", "data", "signature")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Cell:
 
     Args:
         status: of the records that ours is the mean of, or "not run".
-        record: for each of those records, how it was made (`PROVENANCE`); None where not run.
+        records: those.
         reason: why not run.
         corrected: the value that the paper must have meant, where the print is wrong.
         note: what is odd about the printed value.
@@ -49,7 +48,7 @@ class Cell:
     paper: Value
     ours: float | None
     status: str
-    record: list[dict[str, Any]] | None
+    records: tuple[Record, ...]
     reason: str | None = None
     corrected: float | None = None
     note: str | None = None
@@ -121,10 +120,10 @@ def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str
     """The newest records of ``paper`` by table, row and column."""
     measured: dict[tuple[str, str, str], list[Record]] = {}
     for record in newest(records):
-        what = record["what"]
-        if what["paper"] == paper and record["kind"] != "equations":
-            for column in record["values"]:
-                place = what["table"], what["row"], column
+        what = record.what
+        if what.paper == paper and record.kind != "equations":
+            for column in record.values:
+                place = what.table, what.row, column
                 measured.setdefault(place, []).append(record)
     return measured
 
@@ -136,7 +135,7 @@ def _missing(
     found: dict[tuple[str, str], dict[str, str]] = {}
     for (table, row, _), made in measured.items():
         for record in made:
-            found.setdefault((table, row), {}).update(record["details"].get("missing", {}))
+            found.setdefault((table, row), {}).update(record.details.missing)
     return found
 
 
@@ -155,7 +154,7 @@ def _cell(
         paper=cell.value,
         ours=None,
         status=NOT_RUN,
-        record=None,
+        records=(),
         reason=why or table.reason(cell.row, cell.column),
         corrected=cell.corrected,
         note=cell.note,
@@ -165,12 +164,12 @@ def _cell(
     chosen = _one_measurement(made)
     return replace(
         empty,
-        ours=fmean(record["values"][cell.column] for record in chosen),
-        status=chosen[0]["status"],
-        record=[{name: record[name] for name in PROVENANCE} for record in chosen],
+        ours=fmean(record.values[cell.column] for record in chosen) / table.times,
+        status=chosen[0].status,
+        records=tuple(chosen),
         reason=None,
         interval=_interval(chosen, cell.column),
-        assumptions=tuple(chosen[0]["details"].get("assumptions", ())),
+        assumptions=tuple(chosen[0].details.assumptions),
     )
 
 
@@ -178,19 +177,18 @@ def _interval(chosen: Sequence[Record], column: str) -> tuple[float, float] | No
     """The interval that a single record gives; those of several seeds do not average."""
     if len(chosen) > 1:
         return None
-    low_high = chosen[0]["details"].get("interval", {}).get(column)
-    return None if low_high is None else (low_high[0], low_high[1])
+    found: tuple[float, float] | None = chosen[0].details.interval.get(column)
+    return found
 
 
 def _one_measurement(made: Sequence[Record]) -> list[Record]:
     """The records of the best status and, among those, of the newest data set: one a seed."""
 
     def source(record: Record) -> tuple[Any, ...]:
-        data = record["data"] or {}
-        return record["status"], record["kind"], data.get("name"), data.get("split")
+        return record.status, record.kind, record.data.name, record.data.split
 
-    best = min(STATUSES.index(record["status"]) for record in made)
-    last = max((r for r in made if r["status"] == STATUSES[best]), key=lambda r: r["time"])
+    best = min(STATUSES.index(record.status) for record in made)
+    last = max((r for r in made if r.status == STATUSES[best]), key=lambda r: r.time)
     return [record for record in made if source(record) == source(last)]
 
 

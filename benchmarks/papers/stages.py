@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import structs
 from torch import Tensor
 
 from benchmarks import records
@@ -137,15 +138,15 @@ def with_beams(
     record: Record, model: AnyCaptioner, data: CaptionData, *, beam_size: int, max_length: int = 20
 ) -> Record:
     """``record`` with the whole beam of each image that it shows, the best caption first."""
-    examples, split = record["details"]["examples"], data.splits[record["data"]["split"]]
-    features, lengths = padded_features(split.features, [e["image"] for e in examples])
+    examples, split = record.details.examples, data.splits[record.data.split]
+    features, lengths = padded_features(split.features, [e.image for e in examples])
     sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
     found = captioners.search(model, features, lengths, **sizes)
     shown = [
-        {**example, "beam": [data.vocabulary.decode(caption.tokens) for caption in beam]}
+        structs.replace(example, beam=[data.vocabulary.decode(each.tokens) for each in beam])
         for example, beam in zip(examples, found, strict=True)
     ]
-    return {**record, "details": {**record["details"], "examples": shown}}
+    return records.replace(record, details=structs.replace(record.details, examples=shown))
 
 
 def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:

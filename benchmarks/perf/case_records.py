@@ -6,13 +6,15 @@ import gc
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from msgspec import convert, structs
 
-from benchmarks import records
+from benchmarks import kinds, records
 from benchmarks.errors import InputError
+from benchmarks.kinds import Counted, Timing
 from benchmarks.perf import resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import (
@@ -25,7 +27,7 @@ from benchmarks.perf.cases.case import (
 )
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.timing import Budget, Measurement, measure
-from benchmarks.records import Record
+from benchmarks.records import Device, Record
 from benchmarks.verify import table
 
 TABLE = "speed"
@@ -34,23 +36,23 @@ WARM = "cache warm"
 Values = dict[str, float]
 
 
-def describe(device: torch.device, threads: int, *, pinned: bool = False) -> dict[str, Any]:
+def describe(device: torch.device, threads: int, *, pinned: bool = False) -> Device:
     """The device that numbers belong to; with ``pinned``, on a CPU, the cores they were made on."""
     if device.type != "cuda":
-        cores = {"pinned": cpu_threads.cores(threads)} if pinned else {}
-        return {**records.environment()["device"], "threads": threads, **cores}
+        cores = cpu_threads.cores(threads) if pinned else []
+        return structs.replace(records.environment().device, threads=threads, pinned=cores)
     properties = torch.cuda.get_device_properties(device)
-    return {
-        "kind": "cuda",
-        "name": properties.name,
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "memory": properties.total_memory,
-        "multiprocessors": properties.multi_processor_count,
-        "capability": f"{properties.major}.{properties.minor}",
-        "cuda": torch.version.cuda,
-        "driver": _driver(),
-    }
+    return Device(
+        kind="cuda",
+        name=properties.name,
+        cores=os.cpu_count(),
+        threads=threads,
+        memory=properties.total_memory,
+        multiprocessors=properties.multi_processor_count,
+        capability=f"{properties.major}.{properties.minor}",
+        cuda=torch.version.cuda,
+        driver=_driver(),
+    )
 
 
 def _driver() -> str | None:
@@ -62,7 +64,7 @@ def _driver() -> str | None:
     return done.stdout.split("\n")[0].strip() or None
 
 
-def key(case: Case, budget: Budget, described: Mapping[str, Any], flush: bool = True) -> str:
+def key(case: Case, budget: Budget, described: Device, flush: bool = True) -> str:
     """Equal for what need not be measured again."""
     return records.key_of([time_case, *case.subject.code], case.to_dict(), budget, described, flush)
 
@@ -93,10 +95,10 @@ def time_case(
     began = time.perf_counter()
     torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
     described = describe(device, threads, pinned=True)
-    with settings(case.precision, threads), cpu_threads.pinned(described.get("pinned", [])):
+    with settings(case.precision, threads), cpu_threads.pinned(described.pinned):
         if case.subject.count:
             values, unavailable = _counted(case, device)
-            details: dict[str, dict[str, Any]] = {name: {"verdict": "counted"} for name in values}
+            details: dict[str, dict[str, Any]] = {name: {} for name in values}
         else:
             values, details, unavailable = _timed(case, device, budget, flush)
     gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
@@ -104,25 +106,25 @@ def time_case(
         name, why = next(iter(unavailable.items()))
         raise InputError(f"{case.row}: implementation {name} cannot be had ({why})")
     row = case.row if flush or case.subject.count else f"{case.row}, {WARM}"
+    kind = Counted if case.subject.count else Timing
     return [
         records.make(
-            "timing",
+            kind(
+                case=convert(case.to_dict(), kinds.Case),
+                row=row,
+                implementation=name,
+                baseline=case.implementations[0],
+                unavailable=unavailable,
+                **details[name],
+            ),
             paper="all",
             table=TABLE,
             row=f"{row}: {_against(case, name)}",
             values=values[name],
             status="embedded",
             key=key(case, budget, described, flush),
-            n=details[name].get("rounds"),
+            n=len(details[name].get("samples", [])) or None,
             device=described,
-            details={
-                "case": case.to_dict(),
-                "row": row,
-                "implementation": name,
-                "baseline": case.implementations[0],
-                "unavailable": unavailable,
-                **details[name],
-            },
             wall_s=(time.perf_counter() - began) / len(values),
         )
         for name in values
@@ -176,7 +178,6 @@ def _timed(
         least = case.subject.least_bytes(case) if case.subject.least_bytes else 0
         values[name] = _values(measured, name, taken[name], taken[measured.baseline], least)
         details[name] = {
-            "rounds": measured.rounds,
             "verdict": "baseline" if name == measured.baseline else measured.verdict(name),
             "twin": measured.twin,
             "samples": _rounded(measured.samples[name]),
@@ -259,20 +260,19 @@ def verify(device: torch.device, examples: int) -> Record:
     rows = list(table.rows(str(device), examples))
     described = describe(device, torch.get_num_threads())
     return records.make(
-        "verification",
+        table.as_details(rows),
         paper="all",
         table="verification",
-        row=described["name"],
+        row=described.name,
         values={"held": sum(row.passed for row in rows), "rows": len(rows)},
         status="same data",
         key=verification_key(described, examples),
         n=sum(row.cases for row in rows),
-        details={"rows": [{**row.to_dict(), "numbers": row.numbers} for row in rows]},
         device=described,
         wall_s=time.perf_counter() - began,
     )
 
 
-def verification_key(described: Mapping[str, Any], examples: int) -> str:
+def verification_key(described: Device, examples: int) -> str:
     """Equal where verification need not be run again."""
     return records.key_of(verify, examples, described)

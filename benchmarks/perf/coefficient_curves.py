@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.figures import Panel, panels
+from benchmarks.kinds import Timing
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.targets import device_name
@@ -47,21 +48,21 @@ class Curve:
     @property
     def about(self) -> str:
         """What was timed, and where."""
-        sizes = self.made[0]["details"]["case"]["sizes"]
+        sizes = self.made[0].details.case.sizes
         other = sizes.get(OTHER[self.half])
         words = [self.place.subject, f"B={sizes['batch']}", *([other] if other else [])]
         return f"{', '.join([*words, self.place.precision])}; {self.place.device}{self.place.cache}"
 
     def coefficient(self, record: Record) -> int:
         """The sum of the half's coefficients, 0 for attention."""
-        return sum(Mixer.parse(record["details"]["case"]["sizes"][self.half]).coefficients)
+        return sum(Mixer.parse(record.details.case.sizes[self.half]).coefficients)
 
     def panel(self, quantity: str) -> Panel:
         """One quantity of them as a drawing."""
         points: dict[str, dict[int, tuple[float, ...]]] = defaultdict(dict)
         levels = {}
         for record in self.made:
-            values, name = record["values"], record["details"]["implementation"]
+            values, name = record.values, record.details.implementation
             if quantity not in values:
                 continue
             value = values[quantity]
@@ -84,16 +85,14 @@ def curves(made: Sequence[Record]) -> list[Curve]:
     the one with the most points.
     """
     groups: dict[tuple[Place, str], list[Record]] = defaultdict(list)
-    for record in records.newest(made):
-        if "seconds" not in record["values"]:
-            continue
-        case, device = record["details"]["case"], record["device"]["kind"]
-        warm = device == "cuda" and record["details"].get("cache") == "warm"
+    for record in records.newest(records.of(made, Timing)):
+        case, device = record.details.case, record.device.kind
+        warm = device == "cuda" and record.details.cache == "warm"
         cache = ", cache warm" if warm else ""
         for half in AXES:
-            if half in case["sizes"]:
-                others = {name: v for name, v in case["sizes"].items() if name != half}
-                place = Place(case["subject"], half, device_name(record), case["precision"], cache)
+            if half in case.sizes:
+                others = {name: v for name, v in case.sizes.items() if name != half}
+                place = Place(case.subject, half, device_name(record), case.precision, cache)
                 groups[place, str(sorted(others.items()))].append(record)
     best: dict[Place, Curve] = {}
     for (place, _), group in groups.items():
@@ -147,7 +146,7 @@ def _row(curve: Curve) -> Iterator[Panel]:
 
 def _weight(curve: Curve) -> tuple[bool, int]:
     """Curves at v2's other half come first, then those of more points."""
-    sizes, other = curve.made[0]["details"]["case"]["sizes"], OTHER[curve.half]
+    sizes, other = curve.made[0].details.case.sizes, OTHER[curve.half]
     usual = getattr(Sizes(), other)
     points = {curve.coefficient(record) for record in curve.made} - {0}
     return sizes.get(other, usual) == usual, len(points)

@@ -6,7 +6,7 @@ The manifest, the first line, is an object:
 
     captionbench   "device record"
     schema         1
-    suite, device, commit, clean, code, versions, time
+    suite, device, commit, clean, versions, time
     stages         {name: true if nothing of it was left}
     failed         {row: why}: what the device could not do, for lack of memory, say
     tiny           whether the sizes were the smallest, to try the command
@@ -30,6 +30,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
 from tqdm import tqdm
 
 from benchmarks import records
@@ -60,20 +61,22 @@ def pack(
     made: Sequence[Record],
     *,
     suite: str,
-    device: Mapping[str, Any],
+    device: records.Device,
     stages: Mapping[str, bool],
     failed: Mapping[str, str],
     tiny: bool,
 ) -> bytes:
     """The records, the newest of each slot, with a manifest; equal for equal arguments but time."""
-    lines = _lines(records.newest(made))
+    lines = b"".join(map(records.line, records.newest(made)))
     environment = records.environment()
     manifest = {
         "captionbench": KIND,
         "schema": SCHEMA,
         "suite": suite,
-        "device": dict(device),
-        **{name: environment[name] for name in ("commit", "clean", "versions")},
+        "device": to_builtins(device),
+        "commit": environment.commit,
+        "clean": environment.clean,
+        "versions": environment.versions,
         "stages": dict(stages),
         "failed": dict(failed),
         "tiny": tiny,
@@ -81,17 +84,13 @@ def pack(
         "sha256": sha256(lines),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return gzip.compress(_lines([manifest]) + lines, mtime=0)
+    return gzip.compress(json.dumps(manifest).encode() + b"\n" + lines, mtime=0)
 
 
-def _lines(values: Sequence[Mapping[str, Any]]) -> bytes:
-    return "".join(json.dumps(value, sort_keys=True) + "\n" for value in values).encode()
-
-
-def name(device: Mapping[str, Any]) -> str:
+def name(device: records.Device) -> str:
     """The file's name: device, commit and day."""
-    commit = (records.environment()["commit"] or "unknown")[:10]
-    device_name = slug(device["name"]) or "device"
+    commit = (records.environment().commit or "unknown")[:10]
+    device_name = slug(device.name) or "device"
     return f"{device_name}-{commit}-{datetime.now(UTC):%Y-%m-%d}{ENDING}"
 
 

@@ -63,7 +63,7 @@ class Session:
             raise InputError(f"--out {self.path}: is a folder, expected a file of records")
         records.check_writable(self.path)
         for record in records.read(self.path) if self.path.exists() else []:
-            self._known.setdefault(record["key"], []).append(record)
+            self._known.setdefault(record.key, []).append(record)
 
     @property
     def time_is_up(self) -> bool:
@@ -91,12 +91,12 @@ class Session:
             found = [case_records.verify(self.device, QUICK)]
             self.keep(found)
         for record in found if not self.quiet else []:
-            values = record["values"]
+            values = record.values
             print(f"{values['held']} of {values['rows']} comparisons with the oracle hold")
-            for row in record["details"]["rows"]:
-                if not row["passed"]:
-                    print(f"FAILED: {row['operator']} {row['what']} ({row['implementation']})")
-        return all(record["values"]["held"] == record["values"]["rows"] for record in found)
+            for row in record.details.rows:
+                if not row.passed:
+                    print(f"FAILED: {row.operator} {row.what} ({row.implementation})")
+        return all(record.values["held"] == record.values["rows"] for record in found)
 
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> None:
         """Time the cases that have no record, by every number of threads.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks import records
+from benchmarks.kinds import Measured
 from benchmarks.perf.cases import random_shapes
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
@@ -123,10 +124,10 @@ def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[O
 
     "met" and "missed" where the whole interval lies on one side of the bound.
     """
-    timings = [r for r in records.newest(made) if r["kind"] == "timing"]
+    timings = records.of(records.newest(made), Measured)
     outcomes = []
     for target in targets:
-        of = [r for r in timings if r["device"]["kind"] == target.device]
+        of = [r for r in timings if r.device.kind == target.device]
         found = [
             outcome
             for device in dict.fromkeys(device_name(r) for r in of)
@@ -138,10 +139,14 @@ def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[O
 
 def device_name(record: Record) -> str:
     """The device of a record, with the CPU's threads where it is one."""
-    device = record["device"]
-    if device["kind"] != "cpu":
-        return str(device["name"])
-    return f"{device['name']}, {device['threads']} thread{'s' if device['threads'] > 1 else ''}"
+    return name_of(record.device)
+
+
+def name_of(device: records.Device) -> str:
+    """A device, with the CPU's threads where it is one."""
+    if device.kind != "cpu":
+        return device.name
+    return f"{device.name}, {device.threads} thread{'' if device.threads == 1 else 's'}"
 
 
 def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
@@ -156,7 +161,7 @@ def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
     if found.low != found.high:
         text += f" [{found.low:.3g}, {found.high:.3g}]"
     if target.implementation == BEST:
-        text += f" ({record['details']['implementation']})"
+        text += f" ({record.details.implementation})"
     small = target.quantity in AT_MOST
     if found.high <= target.bound if small else found.low >= target.bound:
         verdict = "met"
@@ -168,20 +173,20 @@ def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
 
 
 def _record(target: Target, made: Sequence[Record]) -> Record | None:
-    of = [r for r in made if r["details"]["row"] == target.case.row and _usual(r, target)]
+    of = [r for r in made if r.details.row == target.case.row and _usual(r, target)]
     if target.implementation == BEST:
-        of = [r for r in of if r["details"]["implementation"] != r["details"]["baseline"]]
-        return max(of, key=lambda r: r["values"]["ratio"], default=None)
-    return next((r for r in of if r["details"]["implementation"] == target.implementation), None)
+        of = [r for r in of if r.details.implementation != r.details.baseline]
+        return max(of, key=lambda r: r.values["ratio"], default=None)
+    return next((r for r in of if r.details.implementation == target.implementation), None)
 
 
 def _usual(record: Record, target: Target) -> bool:
     """Whether its baseline is the one that targets are about."""
-    return bool(record["details"]["baseline"] == target.case.subject.implementations[0])
+    return bool(record.details.baseline == target.case.subject.implementations[0])
 
 
 def _quantity(quantity: str, record: Record, made: Sequence[Record]) -> Estimate | None:
-    values = record["values"]
+    values = record.values
     if quantity == RATIO:
         return Estimate(values["ratio"], values["ratio low"], values["ratio high"])
     if quantity == ROOFLINE:
@@ -197,13 +202,13 @@ def roofline(record: Record, made: Sequence[Record]) -> Estimate | None:
     The time that the least bytes take at the speed of a copy or the operations at that of a large
     product, whichever is longer, over the time measured.
     """
-    values, precision = record["values"], record["details"]["case"]["precision"]
+    values, precision = record.values, record.details.case.precision
     if "least bytes" not in values:
         return None
     for other in reversed(made):  # the newest
-        of = other["details"]["case"]
-        if of["subject"] == "ceilings" and of["precision"] == precision:
-            limits = other["values"]
+        of = other.details.case
+        if of.subject == "ceilings" and of.precision == precision:
+            limits = other.values
             bytes_s = values["least bytes"] / limits[COPY]
             least = max(bytes_s, values.get("flops", 0) / limits[PRODUCT])
             names = ("seconds", "seconds high", "seconds low")
@@ -216,15 +221,15 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
     of = [
         r
         for r in made
-        if r["details"]["case"]["subject"] == target.case.subject.name
-        and r["details"]["implementation"] == target.implementation
-        and r["details"]["case"]["precision"] == target.case.precision
-        and r["details"]["case"]["sizes"]["d_model"] >= random_shapes.NARROWEST
+        if r.details.case.subject == target.case.subject.name
+        and r.details.implementation == target.implementation
+        and r.details.case.precision == target.case.precision
+        and r.details.case.sizes["d_model"] >= random_shapes.NARROWEST
         and _usual(r, target)
     ]
     if not of:
         return None
-    slower = sum(r["details"]["verdict"] == "slower" for r in of)
+    slower = sum(r.details.verdict == "slower" for r in of)
     enough = len(of) >= random_shapes.SHAPES
     verdict = "missed" if slower > target.bound else "met" if enough else "not settled"
     # what a static layer computes by is factored or nothing else: there is no choice to be wrong
@@ -236,6 +241,6 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
 
 def _chosen_wrongly(record: Record, made: Sequence[Record]) -> bool:
     """Whether another implementation was quicker in the same run, beyond doubt and noise."""
-    values = record["values"]
+    values = record.values
     limit = values["ratio high"] * values["floor"]
-    return any(r["key"] == record["key"] and r["values"]["ratio low"] > limit for r in made)
+    return any(r.key == record.key and r.values["ratio low"] > limit for r in made)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.kinds import Measured
 from benchmarks.perf.targets import Outcome, device_name, roofline
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 
 
 def lines(found: Sequence[Record], made: Sequence[Record]) -> list[str]:
     """A case's records as lines of a table; ``made`` has the device's ceilings."""
-    printed = [f"\n{found[0]['details']['row']}, {device_name(found[0])}"]
-    same_device = [
-        r for r in made if r["kind"] == "timing" and device_name(r) == device_name(found[0])
-    ]
+    printed = [f"\n{found[0].details.row}, {device_name(found[0])}"]
+    same_device = [r for r in of(made, Measured) if device_name(r) == device_name(found[0])]
     for record in found:
-        values, details = record["values"], record["details"]
-        cells = [f"  {details['implementation']:18}"]
+        values, details = record.values, record.details
+        cells = [f"  {details.implementation:18}"]
         if "seconds" not in values:
             cells += [f"{name} {value:.4g}" for name, value in values.items()]
             printed.append("  ".join(cells))
             continue
         low, high = 1000 * values["seconds low"], 1000 * values["seconds high"]
         cells.append(f"{1000 * values['seconds']:10.4g} ms [{low:.4g}, {high:.4g}]")
-        if details["verdict"] != "baseline":
+        if details.verdict != "baseline":
             interval = f"[{values['ratio low']:.3g}, {values['ratio high']:.3g}]"
-            cells.append(f"{values['ratio']:.3g} x {interval} {details['verdict']}")
+            cells.append(f"{values['ratio']:.3g} x {interval} {details.verdict}")
         for name in ("saved", "peak"):
             if f"{name} bytes" in values:
                 cells.append(f"{name} {values[f'{name} bytes'] / 1e6:.4g} MB")
@@ -37,12 +36,12 @@ def lines(found: Sequence[Record], made: Sequence[Record]) -> list[str]:
         if reached := roofline(record, same_device):
             cells.append(f"{reached.value:.2f} of its roofline")
         printed.append("  ".join(cells))
-    if "floor" in found[0]["values"]:
-        floor, rounds = found[0]["values"]["floor"], found[0]["n"]
-        jumps = found[0]["details"].get("jumps")
+    if "floor" in found[0].values:
+        floor, rounds = found[0].values["floor"], found[0].n
+        jumps = found[0].details.jumps
         lost = f", {jumps} more thrown away: the clock jumped" if jumps else ""
         printed.append(f"  A/A floor {floor:.3f}, {rounds} rounds{lost}")
-    unavailable = found[0]["details"]["unavailable"]
+    unavailable = found[0].details.unavailable
     printed += [f"  {name}: not available ({why})" for name, why in unavailable.items()]
     return printed
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
+from msgspec import structs
 
 from benchmarks import records
 from benchmarks.data import CaptionData, scenes
+from benchmarks.kinds import Ablation, Attention, Example
 from benchmarks.records import Record
 from benchmarks.scoring import overlay
 from benchmarks.scoring.evaluate import evaluate, row_name
@@ -89,7 +90,7 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
     sizes = {**preset.model, "encoder": row.encoder, "decoder": row.decoder}
     fitted = fit(data, configuration(data, settings.recipe, sizes), settings, seed)
     record = evaluate(
-        "ablation",
+        Ablation,
         fitted.model,
         data.vocabulary,
         data,
@@ -103,25 +104,22 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
         details={"training_seconds": fitted.seconds},
     )
     assert isinstance(fitted.model, Captioner)
-    details = record["details"]
-    looked = attention(fitted.model, data, details["examples"][0])
+    details = record.details
+    looked = attention(fitted.model, data, details.examples[0])
     # the work is all of it, not the scoring alone
     wall_s = time.perf_counter() - began
-    return [{**record, "details": {**details, "attention": looked}, "wall_s": wall_s}]
+    details = structs.replace(details, attention=looked)
+    return [records.replace(record, details=details, wall_s=wall_s)]
 
 
-def attention(model: Captioner, data: CaptionData, example: Record) -> dict[str, Any]:
-    """Where each head of the last cross-attention looks for each word of a test image's caption.
-
-    Returns:
-        The ``image``, the ``words``, and by head the ``weights`` (words, detections).
-    """
-    words = data.vocabulary.tokenise(example["caption"])
-    features = data.splits["test"].features.features(example["image"])
+def attention(model: Captioner, data: CaptionData, example: Example) -> Attention:
+    """Where each head of the last cross-attention looks for each word of a test image's caption."""
+    words = data.vocabulary.tokenise(example.caption)
+    features = data.splits["test"].features.features(example.image)
     tokens, rows = data.vocabulary.encode(words), torch.from_numpy(features)
     weights = [
         overlay.looks(model, rows, tokens, head)[: len(words)]
         for head in range(model.configuration.num_heads)
     ]
     rounded = [[[round(w, 4) for w in word] for word in of_head.tolist()] for of_head in weights]
-    return {"image": example["image"], "words": words, "weights": rounded}
+    return Attention(image=example.image, words=words, weights=rounded)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import equations, records
+from msgspec import convert
+
+from benchmarks import equations, kinds, records
 from benchmarks.data import captions
 from benchmarks.files import sha256
 from benchmarks.papers.arnet import captions as arnet
@@ -62,7 +64,11 @@ def score_released(key: str, data: Path, released: Released) -> list[Record]:
     scores = quality.score(references, captions.read_predictions(predictions), tokeniser="ptb")
     return [
         records.make(
-            "score",
+            kinds.Released(
+                predictions=released.file,
+                predictions_sha256=sha256(predictions.read_bytes()),
+                missing=scores.missing,
+            ),
             paper=released.paper,
             table=released.table,
             row=released.row,
@@ -70,17 +76,12 @@ def score_released(key: str, data: Path, released: Released) -> list[Record]:
             status="same data",
             key=key,
             n=len(references),
-            data={
-                "name": "MS-COCO, Karpathy split",
-                "fingerprint": sha256(karpathy.read_bytes()),
-                "split": "test",
-            },
-            signature=scores.signature,
-            details={
-                "predictions": released.file,
-                "predictions_sha256": sha256(predictions.read_bytes()),
-                "missing": scores.missing,
-            },
+            data=records.Data(
+                name="MS-COCO, Karpathy split",
+                fingerprint=sha256(karpathy.read_bytes()),
+                split="test",
+            ),
+            signature=scores.signature or "",
             wall_s=time.perf_counter() - began,
         )
     ]
@@ -95,7 +96,7 @@ def record_equations(key: str) -> list[Record]:
         listings = [e for e in entries if isinstance(e["number"], str)]
         made.append(
             records.make(
-                "equations",
+                kinds.Equations(entries=[convert(entry, kinds.Equation) for entry in entries]),
                 paper=paper,
                 table="equations",
                 row="all",
@@ -107,7 +108,6 @@ def record_equations(key: str) -> list[Record]:
                 },
                 status="same data",
                 key=key,
-                details={"entries": entries},
             )
         )
     return made
@@ -116,18 +116,17 @@ def record_equations(key: str) -> list[Record]:
 def verify(key: str, examples: int) -> list[Record]:
     """Hold every implementation to the oracle, each property on ``examples`` cases."""
     began = time.perf_counter()
-    rows = [{**row.to_dict(), "numbers": row.numbers} for row in table.rows(examples=examples)]
+    rows = list(table.rows(examples=examples))
     return [
         records.make(
-            "verification",
+            table.as_details(rows),
             paper="all",
             table="verification",
             row="cpu",
-            values={"held": sum(row["passed"] for row in rows), "rows": len(rows)},
+            values={"held": sum(row.passed for row in rows), "rows": len(rows)},
             status="same data",
             key=key,
-            n=sum(row["cases"] for row in rows),
-            details={"rows": rows},
+            n=sum(row.cases for row in rows),
             wall_s=time.perf_counter() - began,
         )
     ]
@@ -135,7 +134,7 @@ def verify(key: str, examples: int) -> list[Record]:
 
 def predict_training_time(key: str, paper: str) -> list[Record]:
     """What the paper's table of training times comes to by the roofline."""
-    return [{**record, "key": key} for record in training_time.make_records(paper)]
+    return [records.replace(record, key=key) for record in training_time.make_records(paper)]
 
 
 def make_all(key: str, runs: Sequence[Run]) -> list[Record]:

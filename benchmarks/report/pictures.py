@@ -10,6 +10,7 @@ from PIL import Image
 
 from benchmarks.data import karpathy
 from benchmarks.data.photographs import Photographs
+from benchmarks.kinds import Scored, Scores
 from benchmarks.records import Record
 
 SIZE = 224
@@ -18,10 +19,10 @@ SIZE = 224
 def shown(made: Iterable[Record]) -> set[int]:
     """The ids of the photographs that records of trainings show with their captions."""
     return {
-        example["image"]
+        example.image
         for record in made
-        if record["kind"] == "training" and record["status"] == "other data"
-        for example in record["details"].get("examples", ())
+        if record.status == "other data" and isinstance(record.details, Scores | Scored)
+        for example in record.details.examples
     }
 
 

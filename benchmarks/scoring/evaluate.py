@@ -10,6 +10,7 @@ from benchmarks import records
 from benchmarks.data import CaptionData, data_options
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
+from benchmarks.kinds import Example, Scored, Scores
 from benchmarks.records import Record
 from benchmarks.scoring import captioners, quality
 from benchmarks.scoring.caption import caption
@@ -59,7 +60,7 @@ def _described(model: AnyCaptioner) -> tuple[str, str]:
 
 
 def evaluate(
-    kind: str,
+    kind: type[Scores] | type[Scored],
     model: AnyCaptioner | Ensemble,
     vocabulary: Vocabulary,
     data: CaptionData,
@@ -70,7 +71,6 @@ def evaluate(
     seed: int | Sequence[int],
     paper: str = PAPER,
     table: str = TABLE,
-    unit: float = 100,
     split: str = "test",
     beam_size: int = 3,
     max_length: int = MAX_LENGTH,
@@ -85,8 +85,8 @@ def evaluate(
     ``captions`` that were made already, by a search of another kind, are scored as they are.
 
     Returns:
-        A record whose values are the scores times ``unit``, and whose details hold CIDEr-D by image
-        (in the split's order, 0 to 10) and the first ``examples`` captions.
+        A record whose values are the scores times 100, and whose details are ``details``, CIDEr-D
+        by image (in the split's order, 0 to 10) and ``examples`` captions.
     """
     began = time.perf_counter()
     part = data_options.split(data, split)
@@ -100,29 +100,28 @@ def evaluate(
     per_image = scores.per_image["CIDEr-D"]
     shown = part.image_ids[:: max(1, len(part.image_ids) // examples)][:examples]
     return records.make(
-        kind,
+        kind(
+            **(details or {}),
+            beam_size=beam_size,
+            max_length=max_length,
+            missing=scores.missing,
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            cider_d=[round(per_image[image], 6) for image in part.image_ids],
+            examples=[
+                Example(image=image, caption=captions[image], reference=part.references[image][0])
+                for image in shown
+            ],
+        ),
         paper=paper,
         table=table,
         row=row,
-        values={name: unit * value for name, value in scores.values.items()},
+        values={name: 100 * value for name, value in scores.values.items()},
         status=status,
         key=key,
         n=len(captions),
         seeds=[seed] if isinstance(seed, int) else seed,
-        data={"name": data.name, "fingerprint": data.fingerprint, "split": split},
-        signature=scores.signature,
+        data=records.Data(name=data.name, fingerprint=data.fingerprint, split=split),
+        signature=scores.signature or "",
         checkpoint=captioners.weights_sha256(model),
-        details={
-            **(details or {}),
-            "beam_size": beam_size,
-            "max_length": max_length,
-            "missing": scores.missing,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "cider_d": [round(per_image[image], 6) for image in part.image_ids],
-            "examples": [
-                {"image": image, "caption": captions[image], "reference": part.references[image][0]}
-                for image in shown
-            ],
-        },
         wall_s=time.perf_counter() - began,
     )

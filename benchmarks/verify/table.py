@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import convert
+
+from benchmarks.kinds import Verification, Verified
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.own import implementations
@@ -53,6 +56,18 @@ class Row:
         return "; ".join(
             f"{SHORT.get(paper, paper)} {_ranges(n)}" for paper, n in self.equations.items()
         )
+
+
+def as_details(rows: Sequence[Row]) -> Verification:
+    """Rows as a record has them."""
+    return Verification(rows=[_verified(row) for row in rows])
+
+
+def _verified(row: Row) -> Verified:
+    fields = {**row.to_dict(), "numbers": row.numbers}
+    for name in ("worst", "bound"):
+        fields[name] = fields[name] if math.isfinite(fields[name]) else None
+    return convert(fields, Verified)
 
 
 def rows(

@@ -65,7 +65,7 @@ FIGURES = (
         "drawings counted for every status",
         "the list of tables says of other data what is drawn of embedded ones",
         "benchmarks.report.sections.tables:_drawn",
-        'if r["status"] == s',
+        "if r.status == s",
         "if s",
         "test_report_tables.py::"
         "test_the_list_of_tables_says_how_many_drawings_records_give_and_of_which_data",

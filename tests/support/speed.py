@@ -9,14 +9,16 @@ import torch
 
 from benchmarks import records
 from benchmarks.cli.main import main
+from benchmarks.kinds import Timing
 from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
+from tests.support import records as kinds
 
 CPU = torch.device("cpu")
 QUICK = ["--tiny", "--seconds", "0.001"]
-GPU = {"kind": "cuda", "name": "a GPU of theirs", "cores": 16, "threads": 1}
+GPU = records.Device(kind="cuda", name="a GPU of theirs", cores=16, threads=1)
 STATIC = suites.case("static-layer forward+backward", ())
 
 
@@ -37,22 +39,9 @@ def timed(tmp_path, *words: str, code: int = 0):
 
 
 def record(case: Case, implementation: str, values: dict, **details):
-    device = {"kind": "cpu", "name": "a machine", "cores": 2, "threads": 1}
-    return records.make(
-        "timing",
-        paper="all",
-        table=case_records.TABLE,
-        row=f"{case.row}: {implementation}",
-        values=values,
-        status="embedded",
-        key="k",
-        device=device,
-        details={
-            "case": case.to_dict(),
-            "row": case.row,
-            "implementation": implementation,
-            "baseline": "literal",
-            "verdict": "not settled",
-            **details,
-        },
-    )
+    details = {"baseline": "literal", "verdict": "not settled", **details}
+    of = {"case": case.to_dict(), "implementation": implementation}
+    where = {"paper": "all", "table": case_records.TABLE, "key": "k", "status": "embedded"}
+    row = f"{case.row}: {implementation}"
+    kind = kinds.filled(Timing, row=case.row, **of, **details)
+    return records.make(kind, **where, row=row, values=values, device=kinds.CPU)

@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from benchmarks import records
 from benchmarks.data import CaptionData, code
 from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.kinds import Captions, Discrepancy
 from benchmarks.papers.experiment import (
     Experiment,
     Place,
@@ -177,7 +179,7 @@ def train(form: Form, place: Place, row: str, seed: int, weight: float = LAMBDA)
 def score(form: Form, trained: Trained, table: str, row: str, seed: int, key: str) -> Record:
     """What a captioner scores on the test split, as a line of ``table``."""
     return evaluate(
-        "training",
+        Captions,
         trained.model,
         trained.data.vocabulary,
         trained.data,
@@ -187,7 +189,6 @@ def score(form: Form, trained: Trained, table: str, row: str, seed: int, key: st
         seed=seed,
         paper=PAPER,
         table=table,
-        unit=1,
         beam_size=BEAM,
         max_length=form.max_length,
         tokeniser=form.tokeniser,
@@ -204,15 +205,20 @@ def _run(
     apart = discrepancy.measure(
         trained.model, trained.data, "test", beam_size=BEAM, max_length=form.max_length
     )
-    far = {
-        **scored,
-        "what": scored["what"] | {"table": tables[1]},
-        "values": apart.values,
-        "signature": None,
-        "details": {**trained.details, "beam_size": BEAM, "shares": rounded(apart.shares)},
-    }
+    far = records.replace(
+        scored,
+        table=tables[1],
+        values=apart.values,
+        signature="",
+        details=Discrepancy(
+            **trained.details,
+            beam_size=BEAM,
+            max_length=form.max_length,
+            shares=rounded(apart.shares),
+        ),
+    )
     wall_s = time.perf_counter() - began
-    return [{**record, "wall_s": wall_s} for record in (scored, far)]
+    return [records.replace(record, wall_s=wall_s) for record in (scored, far)]
 
 
 def _runs(

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks import records
+from benchmarks import kinds, records
 from benchmarks.data.digits import (
     CLASSES,
     LAYOUT,
@@ -250,27 +250,26 @@ def _run(form: str, place: Place, row: str, seed: int, key: str, first: str) -> 
     training.model.load_state_dict(training.weights)
     return [
         records.make(
-            "training",
+            kinds.Digits(
+                form=form,
+                hidden_size=HIDDEN,
+                batch_size=BATCH,
+                learning_rates=list(RATES),
+                reconstruction_weight=lambdas[1],
+                options=dict(ROWS[row]),
+                epochs=list(size.epochs),
+                steps=len(order),
+                history=training.history,
+            ),
             paper="arnet",
             table="5",
             row=row,
-            values={"test accuracy": training.accuracy("test")},
+            values={"test accuracy": 100 * training.accuracy("test")},
             status="same data" if form == "full" else "other data",
             key=key,
             n=len(splits["test"][1]),
             seeds=[seed],
-            data={"name": size.data, "fingerprint": mnist.fingerprint, "split": "test"},
-            details={
-                "form": form,
-                "hidden_size": HIDDEN,
-                "batch_size": BATCH,
-                "learning_rates": RATES,
-                "lambda": lambdas[1],
-                "options": ROWS[row],
-                "epochs": size.epochs,
-                "steps": len(order),
-                "history": training.history,
-            },
+            data=records.Data(name=size.data, fingerprint=mnist.fingerprint, split="test"),
             wall_s=time.perf_counter() - began,
         )
     ]

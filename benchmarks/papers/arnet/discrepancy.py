@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks import records
 from benchmarks.data import CaptionData
 from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.kinds import Discrepancy
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.experiment import (
     Experiment,
@@ -205,7 +206,14 @@ def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record
     found = discrepancy.measure(captioner, data, "test", **options)
     return [
         records.make(
-            "training",
+            Discrepancy(
+                **options,
+                configuration=captioner.configuration.to_dict(),
+                stages=[asdict(settings) for settings in trained.stages],
+                validations=[result.best for result in trained.results],
+                parameters=sum(p.numel() for p in captioner.parameters()),
+                shares=rounded(found.shares),
+            ),
             paper="arnet",
             table=TABLE,
             row=row,
@@ -214,16 +222,8 @@ def _run(form: Form, place: Place, row: str, seed: int, key: str) -> list[Record
             key=key,
             n=len(found.training),
             seeds=[seed],
-            data={"name": data.name, "fingerprint": data.fingerprint, "split": "test"},
+            data=records.Data(name=data.name, fingerprint=data.fingerprint, split="test"),
             checkpoint=weights_sha256(captioner),
-            details={
-                **options,
-                "configuration": captioner.configuration.to_dict(),
-                "stages": [asdict(settings) for settings in trained.stages],
-                "validations": [result.best for result in trained.results],
-                "parameters": sum(p.numel() for p in captioner.parameters()),
-                "shares": rounded(found.shares),
-            },
             wall_s=time.perf_counter() - began,
         )
     ]

@@ -10,11 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from benchmarks import records
 from benchmarks.data import CaptionData
+from benchmarks.kinds import States
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import t_sne
 from benchmarks.papers.experiment import (
@@ -44,14 +46,20 @@ def _run(form: arnet.Form, place: Place, row: str, seed: int, key: str) -> list[
     began = time.perf_counter()
     trained = arnet.train(form, place, row, seed)
     data = first_batch(trained.data)
-    options = {"beam_size": arnet.BEAM, "max_length": form.max_length}
+    options: dict[str, Any] = {"beam_size": arnet.BEAM, "max_length": form.max_length}
     found = discrepancy.measure(trained.model, data, "test", **options)
     states = np.concatenate([found.training.numpy(), found.inference.numpy()])
     embedded = t_sne.embed(states, perplexity=PERPLEXITY, seed=seed)
     by_mode = np.split(embedded.points.round(4), 2)
     return [
         records.make(
-            "training",
+            States(
+                **trained.details,
+                **options,
+                perplexity=PERPLEXITY,
+                divergence=embedded.divergence,
+                points={m: y.tolist() for m, y in zip(MODES, by_mode, strict=True)},
+            ),
             paper=arnet.PAPER,
             table=TABLE,
             row=row,
@@ -60,15 +68,8 @@ def _run(form: arnet.Form, place: Place, row: str, seed: int, key: str) -> list[
             key=key,
             n=len(found.training),
             seeds=[seed],
-            data={"name": data.name, "fingerprint": data.fingerprint, "split": "test"},
+            data=records.Data(name=data.name, fingerprint=data.fingerprint, split="test"),
             checkpoint=weights_sha256(trained.model),
-            details={
-                **trained.details,
-                **options,
-                "perplexity": PERPLEXITY,
-                "divergence": embedded.divergence,
-                "points": {m: y.tolist() for m, y in zip(MODES, by_mode, strict=True)},
-            },
             wall_s=time.perf_counter() - began,
         )
     ]

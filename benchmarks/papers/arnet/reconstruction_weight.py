@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from benchmarks import records
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.experiment import (
     Experiment,
@@ -30,7 +31,7 @@ def _run(form: arnet.Form, place: Place, row: str, seed: int, key: str) -> list[
     began = time.perf_counter()
     trained = arnet.train(form, place, MODEL, seed, ROWS[row])
     record = arnet.score(form, trained, TABLE, row, seed, key)
-    return [{**record, "wall_s": time.perf_counter() - began}]
+    return [records.replace(record, wall_s=time.perf_counter() - began)]
 
 
 def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:

@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks import papers, records
 from benchmarks.data import CaptionData
 from benchmarks.files import sha256
+from benchmarks.kinds import Captions
 from benchmarks.papers.experiment import Experiment, Place, Run
 from benchmarks.papers.stages import flickr8k, in_stages
 from benchmarks.records import Record
@@ -184,7 +185,7 @@ def _run(form: str, paper: str, place: Place, row: Row, seed: int, key: str) -> 
         "validations": validations,
     }
     record = score(result.model, data, form, key, row.name, seed, paper, TABLES[paper], details)
-    return [{**record, "wall_s": time.perf_counter() - began}]
+    return [records.replace(record, wall_s=time.perf_counter() - began)]
 
 
 def score(
@@ -200,7 +201,7 @@ def score(
 ) -> Record:
     """What ``model`` scores on the test split, as a line of that table in that form."""
     return evaluate(
-        "training",
+        Captions,
         model,
         data.vocabulary,
         replace(data, name=f"{data.name}, {FORMS[form].sizes}"),

@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.data import CaptionData
+from benchmarks.kinds import CrossEntropy, Rewards, as_kind
 from benchmarks.papers.expansionnet_v2.ablation import (
     FORMS,
     V1,
@@ -108,6 +109,7 @@ def _run(form: str, model: Model, place: Place, seeds: Sequence[int], key: str) 
         details: dict[str, Any] = {
             "configuration": members[0].configuration.to_dict(),
             "validations": [result.best for result in results],
+            "stages": [asdict(FORMS[form].settings), asdict(FORMS[form].self_critical)],
         }
         paper, table = model.places[0]
         after.append(
@@ -116,26 +118,21 @@ def _run(form: str, model: Model, place: Place, seeds: Sequence[int], key: str) 
     values = {
         f"{stage} {metric}": value
         for stage, record in zip(STAGES, after, strict=True)
-        for metric, value in record["values"].items()
+        for metric, value in record.values.items()
     }
     xe, rl = after
-    details = {
-        **rl["details"],
-        "stages": [asdict(FORMS[form].settings), asdict(FORMS[form].self_critical)],
-        "cross_entropy": {
-            **{name: xe["details"][name] for name in ("cider_d", "validations")},
-            "checkpoint": xe["checkpoint"],
-        },
-    }
+    rewards = as_kind(
+        Rewards,
+        rl.details,
+        cross_entropy=CrossEntropy(
+            cider_d=xe.details.cider_d,
+            validations=xe.details.validations,
+            checkpoint=xe.checkpoint,
+        ),
+    )
     wall_s = time.perf_counter() - began
     return [
-        {
-            **rl,
-            "what": {"paper": paper, "table": table, "row": model.name},
-            "values": values,
-            "details": details,
-            "wall_s": wall_s,
-        }
+        records.replace(rl, paper=paper, table=table, values=values, details=rewards, wall_s=wall_s)
         for paper, table in model.places
     ]
 

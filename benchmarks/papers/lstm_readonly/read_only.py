@@ -16,8 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from benchmarks import records
 from benchmarks.data import CaptionData
 from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.kinds import Losses, ReadOnly, as_kind
 from benchmarks.papers.experiment import (
     Experiment,
     Place,
@@ -126,7 +128,7 @@ def _run(form: Form, place: Place, chosen_with: int, row: str, seed: int, key: s
     rate = min(by_rate, key=by_rate.__getitem__)
     result, settings = train(form, data, row, seed, rate, place)
     scored = evaluate(
-        "training",
+        ReadOnly,
         result.model,
         data.vocabulary,
         data,
@@ -141,7 +143,7 @@ def _run(form: Form, place: Place, chosen_with: int, row: str, seed: int, key: s
         details={
             "configuration": configuration(data, form.size, row).to_dict(),
             "stages": [asdict(settings)],
-            "validation losses": {f"{rate:g}": loss for rate, loss in by_rate.items()},
+            "validation_losses": {f"{rate:g}": loss for rate, loss in by_rate.items()},
             "losses": [
                 {"step": entry["step"], "loss": entry["loss"]}
                 for entry in result.history
@@ -154,9 +156,10 @@ def _run(form: Form, place: Place, chosen_with: int, row: str, seed: int, key: s
         f"{name} loss": mean_loss(result.model, data, split)
         for name, split in (("training", "train"), ("evaluation", "test"))
     }
-    lost = {**scored, "what": scored["what"] | {"table": "losses"}, "values": losses}
+    details = as_kind(Losses, scored.details)
+    lost = records.replace(scored, table="losses", values=losses, details=details)
     wall_s = time.perf_counter() - began
-    return [{**record, "wall_s": wall_s} for record in (lost, scored)]
+    return [records.replace(record, wall_s=wall_s) for record in (lost, scored)]
 
 
 def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:

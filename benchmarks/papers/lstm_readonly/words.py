@@ -18,6 +18,7 @@ from benchmarks import records
 from benchmarks.data.captions import read_references
 from benchmarks.data.vocabulary import tokenise
 from benchmarks.files import read_bytes, sha256
+from benchmarks.kinds import Words
 from benchmarks.papers.experiment import Experiment, Place, Run
 from benchmarks.papers.stages import folder_of
 from benchmarks.records import Record
@@ -88,7 +89,7 @@ def _run(place: Place, row: str, key: str) -> list[Record]:
     contents = [sha256(read_bytes(path, "captions")) for path in files]
     return [
         records.make(
-            "words",
+            Words(commonest=commonest, left_out=left_out),
             paper=PAPER,
             table=TABLE,
             row=row,
@@ -102,12 +103,11 @@ def _run(place: Place, row: str, key: str) -> list[Record]:
             status="other data",
             key=key,
             n=len(captions),
-            data={
-                "name": NAMES[row],
-                "fingerprint": sha256(" ".join(contents).encode()),
-                "split": " and ".join(split for _, split in paths),
-            },
-            details={"commonest": commonest, "left_out": left_out},
+            data=records.Data(
+                name=NAMES[row],
+                fingerprint=sha256(" ".join(contents).encode()),
+                split=" and ".join(split for _, split in paths),
+            ),
             wall_s=time.perf_counter() - began,
         )
     ]

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import records
 from benchmarks.data import CaptionData, scene_motion
 from benchmarks.data.middle_words import MiddleWords, WithWord, choose
 from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
@@ -227,7 +228,7 @@ def _run(
     )
     made = middle_out_scores.scored(trained, tables)
     wall_s = time.perf_counter() - began
-    return [{**record, "wall_s": wall_s} for record in made]
+    return [records.replace(record, wall_s=wall_s) for record in made]
 
 
 def _runs(

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from tqdm import tqdm
 
-from benchmarks import records
+from benchmarks import kinds, records
 from benchmarks.errors import InputError
 from benchmarks.files import (
     alone,
@@ -313,19 +313,27 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
     if len(trainings) == 1:
         values = {column: float(np.mean(found)) for column, found in last.items()}
         intervals = {column: interval(found) for column, found in last.items()}
-        details: dict[str, Any] = {
-            "per_seed": last,
-            "history": training.history,
-            "example": training.example(),
-        }
+        details: kinds.Denoising | kinds.DenoisingRatio = kinds.Denoising(
+            settings=asdict(training.settings),
+            interval=intervals,
+            per_seed=last,
+            history=training.history,
+            example=kinds.Sequences(**training.example()),
+        )
     else:
         values = {c: float(np.mean(first[c]) / np.mean(last[c])) for c in first}
         intervals = {c: interval(last[c], first[c]) for c in first}
-        details = dict(zip(("of", "over"), (MODELS[m][0] for m in MODELS_OF[row]), strict=True))
+        first_model, last_model = (MODELS[model][0] for model in MODELS_OF[row])
+        details = kinds.DenoisingRatio(
+            settings=asdict(training.settings),
+            interval=intervals,
+            of=first_model,
+            over=last_model,
+        )
     settings, seeds = training.settings, list(training.seeds)
     shorter = "" if settings == Settings() else f" {settings.steps:,} steps,"
     return records.make(
-        "denoising",
+        details,
         paper=PAPER,
         table=TABLE,
         row=row,
@@ -334,12 +342,11 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
         key=key,
         n=settings.test_sequences,
         seeds=seeds,
-        data={
-            "name": f"equation 8,{shorter} {len(seeds)} seeds",
-            "fingerprint": training.fingerprint(),
-            "split": "test",
-        },
-        details={"settings": asdict(settings), "interval": intervals, **details},
+        data=records.Data(
+            name=f"equation 8,{shorter} {len(seeds)} seeds",
+            fingerprint=training.fingerprint(),
+            split="test",
+        ),
         wall_s=sum(training.seconds for training in trainings),
     )
 

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from torch import Tensor
 
+from benchmarks import records
 from benchmarks.data import Split
 from benchmarks.data.batches import chunks, padded_features
 from benchmarks.data.middle_words import MiddleWords, WithWord
+from benchmarks.kinds import Beam, Control, Diversity, Example, MiddleOut, as_kind
 from benchmarks.papers.middle_out.middle_word_classifier import accuracy
 from benchmarks.records import Record
 from benchmarks.scoring import quality
@@ -115,7 +118,7 @@ class Trained:
         What it shows of an image has the word that was ``given``.
         """
         made = evaluate(
-            "training",
+            MiddleOut,
             self.model,
             self.words.data.vocabulary,
             self.words.data,
@@ -132,14 +135,11 @@ class Trained:
             captions={image_id: best for image_id, (best, *_) in captions.items()},
             details=self.details,
         )
-        shown = made["details"]["examples"]
+        shown = made.details.examples
         if given is not None:
-            shown = [{**example, "word": given[example["image"]]} for example in shown]
-        return {
-            **made,
-            "values": {**made["values"], **(values or {})},
-            "details": {**made["details"], "examples": shown},
-        }
+            shown = [structs.replace(example, word=given[example.image]) for example in shown]
+        details = structs.replace(made.details, examples=shown)
+        return records.replace(made, values={**made.values, **(values or {})}, details=details)
 
 
 def _search(
@@ -205,8 +205,8 @@ def _middle_out(trained: Trained) -> Iterator[Record]:
     yield own
     classified = _as(best, "3", "classifier", {"sampling ratio": 100.0, "accuracy": 100 * right})
     always = dict.fromkeys(trained.own_words, trained.words.candidates[0])
-    commonest = {"commonest": accuracy(trained.words, always)}
-    yield {**classified, "details": classified["details"] | commonest}
+    details = structs.replace(classified.details, commonest=accuracy(trained.words, always))
+    yield records.replace(classified, details=details)
     for row, wanted in ACCURACIES.items():
         if wanted > right:
             given, share = mixed(trained.predicted, trained.own_words, right, wanted, trained.seed)
@@ -238,8 +238,7 @@ def mixed(
 
 def _as(record: Record, table: str, row: str, values: Mapping[str, float] | None = None) -> Record:
     """The same measurement as a row of another table."""
-    what = record["what"] | {"table": table, "row": row}
-    return {**record, "what": what, "values": record["values"] | (values or {})}
+    return records.replace(record, table=table, row=row, values={**record.values, **(values or {})})
 
 
 def _diversity(trained: Trained, beams: Sets, record: Record) -> Record:
@@ -247,20 +246,20 @@ def _diversity(trained: Trained, beams: Sets, record: Record) -> Record:
     scores = self_scores(beams, tokeniser=trained.tokeniser)
     names = {"METEOR": "self METEOR", "B4": "self B4"}
     order = trained.split.image_ids
-    kept = {
-        **record["details"],
-        "missing": {names[metric]: why for metric, why in scores.missing.items()},
-        "self_b4": [round(scores.per_image["B4"][image_id], 6) for image_id in order],
-        "beams": [{"image": i, "captions": beams[i]} for i in order[:SHOWN]],
-    }
-    del kept["cider_d"], kept["examples"]
-    return {
-        **record,
-        "what": record["what"] | {"table": "4"},
-        "values": {names[metric]: 100 * value for metric, value in scores.values.items()},
-        "details": kept,
-        "signature": f"self-scores+{trained.tokeniser}",
-    }
+    details = as_kind(
+        Diversity,
+        record.details,
+        missing={names[metric]: why for metric, why in scores.missing.items()},
+        self_b4=[round(scores.per_image["B4"][image_id], 6) for image_id in order],
+        beams=[Beam(image=i, captions=beams[i]) for i in order[:SHOWN]],
+    )
+    return records.replace(
+        record,
+        table="4",
+        values={names[metric]: 100 * value for metric, value in scores.values.items()},
+        details=details,
+        signature=f"self-scores+{trained.tokeniser}",
+    )
 
 
 class Pairs:
@@ -324,26 +323,26 @@ def control(trained: Trained, record: Record, row: str) -> Record:
     follows = [0.5 * (1 + np.sign(own[i] - crossed[other[i]])) for i in references]
     tokenise = words.data.vocabulary.tokenise
     has = [words.of_image[i] in tokenise(made[i]) for i in references]
-    kept = {
-        **record["details"],
-        "follows": follows,
-        "pairs": [
-            [
-                {"image": i, "word": words.of_image[i], "caption": made[i]}
-                | {"reference": split.references[i][0]}
-                for i in pair
-            ]
-            for pair in pairs[:SHOWN_PAIRS]
-        ],
-    }
-    del kept["cider_d"], kept["examples"]
-    return {
-        **record,
-        "what": record["what"] | {"table": "6", "row": row},
-        "values": {
+    shown = [
+        [
+            Example(
+                image=i,
+                word=words.of_image[i],
+                caption=made[i],
+                reference=split.references[i][0],
+            )
+            for i in pair
+        ]
+        for pair in pairs[:SHOWN_PAIRS]
+    ]
+    return records.replace(
+        record,
+        table="6",
+        row=row,
+        values={
             "has the word": 100 * float(np.mean(has)),
             "follows the word": 100 * float(np.mean(follows)),
         },
-        "n": len(references),
-        "details": kept,
-    }
+        n=len(references),
+        details=as_kind(Control, record.details, follows=follows, pairs=shown),
+    )

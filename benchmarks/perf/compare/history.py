@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kinds
 from benchmarks.errors import InputError
 from benchmarks.figures import curves
+from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.checkout import Revision, label, resolve
 from benchmarks.perf.targets import device_name
 from benchmarks.perf.timing import Estimate
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 
 
 @dataclass(frozen=True)
@@ -41,26 +43,26 @@ class Entry:
     @property
     def label(self) -> str:
         """The revision, with a plus where the tree was dirty."""
-        return _label(self.record["details"]["revision"])
+        return _label(self.record.details.revision)
 
     @property
     def against(self) -> str:
         """The revision that it was measured against, nothing if none."""
-        against = self.record["details"]["against"]
+        against = self.record.details.against
         return _label(against) if against else ""
 
     @property
     def verdict(self) -> str:
         """The record's own, with what is counted where that grew or is steady no longer."""
-        details = self.record["details"]
-        grown = [f"more {name}" for name, by in details.get("grown", {}).items() if by > 0]
-        unsteady = [f"{name} not steady" for name in details.get("unsteady", [])]
-        return ", ".join([details["verdict"], *grown, *unsteady])
+        details = self.record.details
+        grown = [f"more {name}" for name, by in details.grown.items() if by > 0]
+        unsteady = [f"{name} not steady" for name in details.unsteady]
+        return ", ".join([details.verdict, *grown, *unsteady])
 
     @property
     def ratio(self) -> Estimate | None:
         """How many times as fast as what it was measured against."""
-        values = self.record["values"]
+        values = self.record.values
         if "ratio" not in values:
             return None
         return Estimate(values["ratio"], values["ratio low"], values["ratio high"])
@@ -69,7 +71,7 @@ class Entry:
     def notes(self) -> str:
         """What a reader should know of the revision."""
         said = ["not in history"] if self.reachable is False else []
-        if self.record["details"]["revision"]["dirty"]:
+        if self.record.details.revision.dirty:
             said.append("dirty tree")
         return ", ".join(said)
 
@@ -77,7 +79,7 @@ class Entry:
         """As JSON values."""
         names = ("number", "label", "against", "verdict", "level", "since", "reachable")
         found = {name: getattr(self, name) for name in names}
-        return {**found, "values": self.record["values"], "time": self.record["time"]}
+        return {**found, "values": self.record.values, "time": self.record.time}
 
 
 Name = tuple[str, str]
@@ -95,39 +97,39 @@ def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, l
     """
     place = {commit: i for i, commit in enumerate(order)}
     grouped: dict[Name, list[Record]] = {}
-    for record in sorted(records, key=lambda r: r["time"]):
-        if record["kind"] == "comparison" and not is_test(record):
-            details = record["details"]
-            name = f"{details['benchmark']} ({details['implementation']})", device_name(record)
+    for record in sorted(of(records, Comparison), key=lambda r: r.time):
+        if not is_test(record):
+            details = record.details
+            name = f"{details.benchmark} ({details.implementation})", device_name(record)
             grouped.setdefault(name, []).append(record)
-    return {name: _entries(of, place) for name, of in sorted(grouped.items())}
+    return {name: _entries(made, place) for name, made in sorted(grouped.items())}
 
 
 def is_test(record: Record) -> bool:
     """Whether a comparison tests the comparing: of a revision with itself, or with a plant."""
-    details = record["details"]
-    return bool(details.get("planted")) or details["revision"] == details["against"]
+    details = record.details
+    return bool(details.planted) or details.revision == details.against
 
 
 def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]:
     """``records`` of one series in the order of time."""
-    levels: dict[tuple[Any, ...], tuple[float, str]] = {}
-    newest: dict[tuple[Any, ...], tuple[int, Record, float | None, str]] = {}
+    levels: dict[kinds.Revision | None, tuple[float, str]] = {}
+    newest: dict[kinds.Revision, tuple[int, Record, float | None, str]] = {}
     for time, record in enumerate(records):
-        details, ratio = record["details"], record["values"].get("ratio")
-        revision, against = _same(details["revision"]), _same(details["against"])
+        details, ratio = record.details, record.values.get("ratio")
+        revision, against = details.revision, details.against
         level, since = None, ""
         if against in levels and ratio:
             before, since = levels[against]
             level = before * ratio
-        elif "seconds" in record["values"]:
-            level, since = 1.0, _label(details["revision"])
+        elif "seconds" in record.values:
+            level, since = 1.0, _label(details.revision)
         if level is not None:
             levels[revision] = level, since
         newest[revision] = time, record, level, since
 
     def where(record: Record) -> int | None:
-        return place.get(record["details"]["revision"]["commit"])
+        return place.get(record.details.revision.commit)
 
     known = [(at, t) for t, r, _, _ in newest.values() if (at := where(r)) is not None]
 
@@ -152,13 +154,8 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
     ]
 
 
-def _same(revision: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """Equal for equal revisions."""
-    return (revision["commit"], revision["dirty"]) if revision else ()
-
-
-def _label(revision: Mapping[str, Any]) -> str:
-    return label(revision["commit"], revision["dirty"])
+def _label(revision: kinds.Revision) -> str:
+    return label(revision.commit, revision.dirty)
 
 
 def drawing(entries: Sequence[Entry]) -> str:
@@ -168,9 +165,9 @@ def drawing(entries: Sequence[Entry]) -> str:
     for since in dict.fromkeys(entry.since for entry in timed):
         lines[f"since {since}"] = _points([entry for entry in timed if entry.since == since])
     for verdict in ("slower", "faster"):
-        of = [e for e in timed if e.record["details"]["verdict"] == verdict]
-        if of:
-            points[verdict] = _points(of)
+        found = [e for e in timed if e.record.details.verdict == verdict]
+        if found:
+            points[verdict] = _points(found)
     return curves(lines, "revision, as numbered", "times as fast", points=points)
 
 
@@ -183,7 +180,7 @@ COLUMNS = ("", "revision", "ms", "times as fast", "than", "in all", "verdict", "
 
 def cells(entry: Entry) -> list[str]:
     """An entry as a row of `COLUMNS`."""
-    values, ratio = entry.record["values"], entry.ratio
+    values, ratio = entry.record.values, entry.ratio
     return [
         str(entry.number),
         entry.label,
@@ -207,15 +204,15 @@ def previous(
     A dirty tree cannot, nor a commit that git has since forgotten.
     """
     # times are whole seconds: of two in one the later in the file is the later
-    by_time = sorted(known, key=lambda r: r["time"])
+    by_time = sorted(of(known, Comparison), key=lambda r: r.time)
     for record in by_time[::-1]:
-        if record["kind"] != "comparison" or is_test(record) or device_name(record) != device:
+        if is_test(record) or device_name(record) != device:
             continue
-        revision = record["details"]["revision"]
-        if revision["dirty"] or (revision["commit"] == now.commit and not now.dirty):
+        revision = record.details.revision
+        if revision.dirty or (revision.commit == now.commit and not now.dirty):
             continue
         try:
-            return resolve(repository, revision["commit"])
+            return resolve(repository, revision.commit)
         except InputError:
             continue
     return None

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from msgspec import convert
 from tqdm import tqdm
 
-from benchmarks import records
+from benchmarks import kinds, records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.perf.case_records import describe
@@ -77,7 +78,7 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
     Raises:
         InputError: a value that cannot be, a device that is not there.
     """
-    cores = records.environment()["device"]["cores"]
+    cores = records.environment().device.cores
     if not 1 <= arguments.threads <= cores:
         raise InputError(f"--threads {arguments.threads}: expected a number from 1 to {cores}")
     if not 0 < arguments.seconds < math.inf:
@@ -195,6 +196,10 @@ def _change(by: int | None) -> str:
     return "" if not by else f" ({by:+,}{', more than before' if by > 0 else ''})"
 
 
+def _named(revision: Revision) -> kinds.Revision:
+    return kinds.Revision(commit=revision.commit, dirty=revision.dirty)
+
+
 def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: float) -> Record:
     """What a session found out about one benchmark, to be kept."""
     compared = outcome.comparison
@@ -212,26 +217,26 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
     case = outcome.benchmark.case(outcome.implementation)
     described = describe(torch.device(settings.device), settings.threads)
     planted = settings.plant.get(outcome.benchmark.name)
-    details = {
-        "benchmark": outcome.benchmark.name,
-        "implementation": outcome.implementation,
-        "case": case.to_dict(),
-        "revision": {"commit": measured.commit, "dirty": measured.dirty},
-        "against": against and {"commit": against.commit, "dirty": against.dirty},
-        "verdict": outcome.verdict,
-        "regressed": outcome.regressed,
-        "grown": outcome.grown,
-        "unsteady": outcome.unsteady,
-        "wrong": list(outcome.checked[-1].wrong),
-        "refused": outcome.refused or [one.refused for one in outcome.checked],
-        "processes": settings.processes,
-        "thrown": compared.thrown if compared else 0,
-        "smallest": settings.smallest,
-        "clock": settings.clock,
-        "planted": 1 + planted if planted else None,
-    }
+    details = kinds.Comparison(
+        benchmark=outcome.benchmark.name,
+        implementation=outcome.implementation,
+        case=convert(case.to_dict(), kinds.Case),
+        revision=_named(measured),
+        against=_named(against) if against else None,
+        verdict=outcome.verdict,
+        regressed=outcome.regressed,
+        grown=outcome.grown,
+        unsteady=outcome.unsteady,
+        wrong=list(outcome.checked[-1].wrong),
+        refused=outcome.refused or [one.refused for one in outcome.checked],
+        processes=settings.processes,
+        thrown=compared.thrown if compared else 0,
+        smallest=settings.smallest,
+        clock=settings.clock,
+        planted=1 + planted if planted else None,
+    )
     return records.make(
-        "comparison",
+        details,
         paper="all",
         table=TABLE,
         row=f"{outcome.benchmark.name}: {outcome.implementation}",
@@ -240,6 +245,5 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
         key=records.key_of((), details, described, wall_s),
         n=compared.rounds if compared else None,
         device=described,
-        details=details,
         wall_s=wall_s,
     )

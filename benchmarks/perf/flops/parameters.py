@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from benchmarks import records
+from benchmarks.kinds import Parameters
 from benchmarks.perf.flops import table_vi
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import Captioner
@@ -33,18 +34,17 @@ def make_records() -> list[records.Record]:
     found = counted()
     return [
         records.make(
-            "flops",  # counted, as operations are
+            Parameters(
+                assumptions=[
+                    f"parameters: a vocabulary of {table_vi.VOCABULARY:,} words, without the "
+                    f"backbone, Swin-L, which has {found['backbone']:,} more"
+                ]
+            ),
             paper=PAPER,
             table=TABLE,
             row=ROW,
             values={"parameters": found["captioner"], "parameters ratio": 1.0},
             status="same data",
             key=records.key_of(counted, found),
-            details={
-                "assumptions": [
-                    f"parameters: a vocabulary of {table_vi.VOCABULARY:,} words, without the "
-                    f"backbone, Swin-L, which has {found['backbone']:,} more"
-                ]
-            },
         )
     ]

@@ -31,6 +31,7 @@ from benchmarks import papers, records
 from benchmarks.data.captions import read_references
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, sha256
+from benchmarks.kinds import Curve, Operations
 from benchmarks.perf.flops.closed_forms import (
     BATCH,
     Component,
@@ -63,7 +64,7 @@ class Captions:
     length: Length
     status: str
     source: str
-    data: dict[str, str] | None = None
+    data: records.Data = records.NO_DATA
 
 
 def caption_length(captions: Iterable[str]) -> Length:
@@ -93,11 +94,11 @@ def captions(data: Path | None) -> Captions:
         length = caption_length(text for texts in references.values() for text in texts)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
-    data_set = {
-        "name": "MS-COCO, Karpathy split",
-        "split": "val",
-        "fingerprint": sha256(read_bytes(path, "validation captions")),
-    }
+    data_set = records.Data(
+        name="MS-COCO, Karpathy split",
+        fingerprint=sha256(read_bytes(path, "validation captions")),
+        split="val",
+    )
     return Captions(length, "same data", f"computed from {CAPTIONS_FILE}", data_set)
 
 
@@ -265,13 +266,11 @@ def make_records(key: str, data: Path | None) -> list[records.Record]:
         "as printed": [static_literal(Length.of([FEATURES]), 512, n) / 1e6 for n in COEFFICIENTS],
         "W first": [static_reassociated(Length.of([FEATURES]), 512, n) / 1e6 for n in COEFFICIENTS],
     }
-    details = {
-        "lengths": f"T = {T.mean:.3f}, T^2 = {T.square:.2f}, {known.status} ({known.source})",
-        "curve": {"coefficients": list(COEFFICIENTS), "lines": per_layer},
-    }
+    lengths = f"T = {T.mean:.3f}, T^2 = {T.square:.2f}, {known.status} ({known.source})"
+    curve = Curve(coefficients=list(COEFFICIENTS), lines=per_layer)
     return [
         records.make(
-            "flops",
+            Operations(factored=line.factored, true_flops=line.flops, lengths=lengths, curve=curve),
             paper=PAPER,
             table=TABLE,
             row=line.row,
@@ -280,7 +279,6 @@ def make_records(key: str, data: Path | None) -> list[records.Record]:
             key=key,
             n=IMAGES,
             data=known.data,
-            details={"factored": line.factored, "true_flops": line.flops, **details},
             wall_s=(time.perf_counter() - began) / len(lines),
         )
         for line in lines

@@ -18,11 +18,12 @@ import torch
 
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
+from benchmarks.kinds import Measured
 from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
 from benchmarks.perf.timing import Budget
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 
 FILE = Path(__file__).with_name("devices.json")
 CPU = "cpu"
@@ -82,11 +83,9 @@ class Device:
 
     def is_of(self, record: Record) -> bool:
         """Whether the record was measured on this device."""
-        device = record["device"]
-        return (device["name"], device.get("threads", 0) if device["kind"] == CPU else 0) == (
-            self.torch_name,
-            self.threads,
-        )
+        device = record.device
+        used = device.threads or 0 if device.kind == CPU else 0
+        return (device.name, used) == (self.torch_name, self.threads)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -138,22 +137,22 @@ def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
         threads: of the CPU; 0 for a GPU.
     """
     newest: dict[str, Record] = {}
-    for record in sorted(made, key=lambda r: r["time"]):
-        if record["kind"] != "timing" or record["details"]["case"]["subject"] != "ceilings":
+    for record in sorted(of(made, Measured), key=lambda r: r.time):
+        if record.details.case.subject != "ceilings":
             continue
-        device = record["device"]
-        used = device["threads"] if device["kind"] == CPU else 0
-        if (device["name"], used) == (name, threads) and OPERATIONS in record["values"]:
-            newest[record["details"]["case"]["precision"]] = record
+        device = record.device
+        used = device.threads if device.kind == CPU else 0
+        if (device.name, used) == (name, threads) and OPERATIONS in record.values:
+            newest[record.details.case.precision] = record
     if not newest:
         return None
-    last = max(newest.values(), key=lambda r: r["time"])
+    last = max(newest.values(), key=lambda r: r.time)
     return Device(
         name=f"{name}, {threads} thread{'s' if threads > 1 else ''}" if threads else name,
-        source=f"measured {last['time'][:10]}",
-        peak={precision: record["values"][PRODUCT] for precision, record in newest.items()},
-        bandwidth=last["values"][COPY],
-        launch=1 / last["values"][OPERATIONS],
+        source=f"measured {last.time[:10]}",
+        peak={precision: record.values[PRODUCT] for precision, record in newest.items()},
+        bandwidth=last.values[COPY],
+        launch=1 / last.values[OPERATIONS],
         launch_source="measured: a sum of one number",
         torch_name=name,
         threads=threads,
@@ -168,7 +167,7 @@ def local_device(device: torch.device, threads: int, known: Sequence[Record]) ->
         threads: of the CPU.
         known: records.
     """
-    name = case_records.describe(device, threads)["name"]
+    name = case_records.describe(device, threads).name
     used = threads if device.type == CPU else 0
     found = measured(known, name, used)
     if found is None:

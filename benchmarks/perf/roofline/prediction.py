@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from benchmarks import records
+from msgspec import convert
+
+from benchmarks import kinds, records
 from benchmarks.perf.cases.case import UNAVAILABLE, Case
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.devices import Device
@@ -44,7 +45,12 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
             unavailable[name] = str(error).splitlines()[0]
     made = [
         records.make(
-            "prediction",
+            kinds.Prediction(
+                case=convert(case.to_dict(), kinds.Case),
+                row=case.row,
+                implementation=name,
+                device=device.to_dict(),
+            ),
             paper="all",
             table=TABLE,
             row=f"{case.row}: {name}",
@@ -52,12 +58,6 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
             status=records.PREDICTED,
             key=key(case, device),
             device=described(device),
-            details={
-                "case": case.to_dict(),
-                "row": case.row,
-                "implementation": name,
-                "device": device.to_dict(),
-            },
         )
         for name, prediction in predictions.items()
     ]
@@ -75,9 +75,9 @@ def values(prediction: Prediction) -> dict[str, float]:
     }
 
 
-def described(device: Device) -> dict[str, Any]:
+def described(device: Device) -> records.Device:
     """The device of a prediction as a record has it: never one that computed anything."""
-    return {"kind": "description", "name": device.name, "threads": device.threads}
+    return records.Device(kind="description", name=device.name, threads=device.threads)
 
 
 @dataclass(frozen=True)
@@ -90,20 +90,19 @@ class Beside:
     @property
     def error_percent(self) -> float:
         """How far the prediction is off: below 0 where the device is slower than predicted."""
-        seconds = self.measured["values"]["seconds"]
-        return float(100 * (self.predicted["values"]["seconds"] / seconds - 1))
+        seconds = self.measured.values["seconds"]
+        return float(100 * (self.predicted.values["seconds"] / seconds - 1))
 
 
 def beside(predicted: Record, made: Sequence[Record]) -> Beside | None:
     """The newest time measured of what a record predicts, on the device it predicts it for."""
-    details = predicted["details"]
-    device = Device(**details["device"])
-    for record in sorted(_timings(made), key=lambda r: r["time"], reverse=True):
-        same = all(record["details"][name] == details[name] for name in ("row", "implementation"))
+    details = predicted.details
+    device = Device(**details.device)
+    for record in sorted(records.of(made, kinds.Timing), key=lambda r: r.time, reverse=True):
+        same = (record.details.row, record.details.implementation) == (
+            details.row,
+            details.implementation,
+        )
         if same and device.is_of(record):
             return Beside(predicted, record)
     return None
-
-
-def _timings(made: Iterable[Record]) -> list[Record]:
-    return [r for r in made if r["kind"] == "timing" and "seconds" in r["values"]]

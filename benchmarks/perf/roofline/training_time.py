@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import papers, records
 from benchmarks.files import read_json
+from benchmarks.kinds import Timing, TrainingStage, TrainingTime
 from benchmarks.perf.cases import self_critical
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.subjects import SUBJECTS
@@ -31,7 +32,6 @@ FILE = Path(__file__).with_name("schedules.json")
 DROPOUT = {"xe": 0.3, "sc": 0.1}
 PROBES = (4, 8)
 """Batches whose kernels give those of any other."""
-DEVICES = "on other devices"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
     """
     schedules = content()
     entry = schedules["papers"][paper]
-    timings = [r for r in made if r["kind"] == "timing"]
+    timings = records.of(made, Timing)
     kinds = [(entry["device"], entry["precision"])]
     kinds += [
         (name, precision)
@@ -107,7 +107,21 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
     compared = [_beside_print(paper, entry, own), *_by_precision(entry, on_own)]
     return [
         records.make(
-            "prediction",
+            TrainingTime(
+                assumptions=[
+                    f"the roofline of one {device.name}, {entry['precision']}: {device.source}",
+                    device.launch_source,
+                    *entry["assumptions"],
+                    *compared,
+                ],
+                device=device.to_dict(),
+                unit=entry["unit"]["name"],
+                stages=[TrainingStage(**stage) for stage in stages[row]],
+                on_other_devices=[
+                    {"device": name, "precision": precision, **of_other[row]}
+                    for (name, precision), (of_other, _) in zip(kinds[1:], others, strict=True)
+                ],
+            ),
             paper=paper,
             table=entry["table"],
             row=row,
@@ -115,21 +129,6 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
             status=records.PREDICTED,
             key=key(paper),
             device=device_of_record(device),
-            details={
-                "assumptions": [
-                    f"the roofline of one {device.name}, {entry['precision']}: {device.source}",
-                    device.launch_source,
-                    *entry["assumptions"],
-                    *compared,
-                ],
-                "device": device.to_dict(),
-                "unit": entry["unit"]["name"],
-                "stages": stages[row],
-                DEVICES: [
-                    {"device": name, "precision": precision, **of_other[row]}
-                    for (name, precision), (of_other, _) in zip(kinds[1:], others, strict=True)
-                ],
-            },
         )
         for row, values in own.items()
     ]
@@ -235,10 +234,10 @@ def _step(
     case, implementation = _case(stage.objective, entry["model"], batch)
     case = replace(case, precision=precision)
     seconds, source = None, "measured"
-    for record in sorted(timings, key=lambda r: r["time"]):
-        of = record["details"]
-        if (of["row"], of["implementation"]) == (case.row, implementation) and device.is_of(record):
-            seconds = record["values"]["seconds"]
+    for record in sorted(timings, key=lambda r: r.time):
+        of = record.details
+        if (of.row, of.implementation) == (case.row, implementation) and device.is_of(record):
+            seconds = record.values["seconds"]
     if seconds is None:
         kernels = _kernels(stage.objective, tuple(sorted(entry["model"].items())), batch)
         seconds, source = predict(kernels, device, precision).seconds, "predicted"

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from msgspec import convert
 
-from benchmarks import records
+from benchmarks import kinds, records
 from benchmarks.perf import case_records, resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import UNAVAILABLE, Work, settings
@@ -82,7 +83,7 @@ class Growth:
         )
 
 
-def key(ladder: Ladder, budget: Budget, described: dict[str, Any], tiny: bool) -> str:
+def key(ladder: Ladder, budget: Budget, described: records.Device, tiny: bool) -> str:
     """Equal for what need not be measured again."""
     cases = [
         ladder.case(size, name, tiny=tiny).to_dict()
@@ -115,7 +116,7 @@ def climb(
     began = time.perf_counter()
     described = case_records.describe(device, threads, pinned=True)
     made = []
-    with settings("float32", threads), cpu_threads.pinned(described.get("pinned", [])):
+    with settings("float32", threads), cpu_threads.pinned(described.pinned):
         for name in ladder.implementations:
             cases = [ladder.case(size, name, tiny=tiny) for size in ladder.sizes]
             try:
@@ -139,7 +140,23 @@ def climb(
             made.append((name, growth, taken))
     return [
         records.make(
-            "scaling",
+            kinds.Scaling(
+                ladder=ladder.name,
+                implementation=name,
+                symbol=ladder.symbol,
+                sizes=list(growth.sizes),
+                case=convert(ladder.case(ladder.sizes[-1], name, tiny=tiny).to_dict(), kinds.Case),
+                samples=np.round(growth.rounds, 7).tolist(),
+                flops=growth.flops,
+                macs=growth.macs,
+                saved_bytes=[t["saved bytes"] for t in taken],
+                saved_form=ladder.saved.get(name),
+                peak_bytes=[t["peak bytes"] for t in taken],
+                predicted_s=[p.seconds for p in growth.predicted],
+                shares=[{bound: p.share(bound) for bound in BOUNDS} for p in growth.predicted],
+                ceilings=local.to_dict(),
+                why=growth.why(),
+            ),
             paper="all",
             table=TABLE,
             row=f"{ladder.name}: {name}",
@@ -148,23 +165,6 @@ def climb(
             key=key(ladder, budget, described, tiny),
             n=len(growth.rounds),
             device=described,
-            details={
-                "ladder": ladder.name,
-                "implementation": name,
-                "symbol": ladder.symbol,
-                "sizes": list(growth.sizes),
-                "case": ladder.case(ladder.sizes[-1], name, tiny=tiny).to_dict(),
-                "samples": np.round(growth.rounds, 7).tolist(),
-                "flops": growth.flops,
-                "macs": growth.macs,
-                "saved bytes": [t["saved bytes"] for t in taken],
-                "saved form": ladder.saved.get(name),
-                "peak bytes": [t["peak bytes"] for t in taken],
-                "predicted s": [p.seconds for p in growth.predicted],
-                "shares": [{bound: p.share(bound) for bound in BOUNDS} for p in growth.predicted],
-                "ceilings": local.to_dict(),
-                "why": growth.why(),
-            },
             wall_s=(time.perf_counter() - began) / len(made),
         )
         for name, growth, taken in made

@@ -33,7 +33,7 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections import discrepancy
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
     RULE,
@@ -83,24 +83,20 @@ def arnet(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
 
 def _of(records: Sequence[Record], *tables: str) -> list[Record]:
     """The records that stand in some of the tables."""
-    return [
-        r
-        for r in of(records, "training")
-        if r["what"]["paper"] == PAPER and r["what"]["table"] in tables
-    ]
+    return [r for r in records if r.what.paper == PAPER and r.what.table in tables]
 
 
 def _by_data(made: Sequence[Record]) -> list[list[Record]]:
-    names = dict.fromkeys(r["data"]["name"] for r in made)
-    return [[r for r in made if r["data"]["name"] == name] for name in names]
+    names = dict.fromkeys(r.data.name for r in made)
+    return [[r for r in made if r.data.name == name] for name in names]
 
 
 def _captions(tables: tuple[str, str], metric: str, made: Sequence[Record]) -> list[Block]:
     """What captioners of one data set score, and how far they are apart."""
     scores, distances = (by_row(_of(made, table)) for table in tables)
     first = made[0]
-    about = f"{first['data']['name']} ({first['status']}), {first['n']} of its test split"
-    name = slug(PAPER, first["data"]["name"], *tables)
+    about = f"{first.data.name} ({first.status}), {first.n} of its test split"
+    name = slug(PAPER, first.data.name, *tables)
     rows: list[list[Cell]] = [
         [
             baseline,
@@ -139,7 +135,7 @@ def _constant(scores: Rows) -> list[Paragraph]:
     """Which rows' captioners do not read their source, as far as the examples show."""
 
     def constant(run: Record) -> bool:
-        captions = [example["caption"] for example in run["details"].get("examples", [])]
+        captions = [example.caption for example in run.details.examples]
         return len(captions) > 1 and len(set(captions)) == 1
 
     rows = [row for row, runs in scores.items() if all(map(constant, runs))]
@@ -160,7 +156,7 @@ def _sampled(scores: Rows) -> list[Paragraph]:
         return []
     first, second = (
         min(stage["sampling"] * (stage["recipe"]["epochs"] - 1), stage["most_sampling"])
-        for stage in made["details"]["stages"]
+        for stage in made.details.stages
     )
     return [
         Paragraph(
@@ -178,16 +174,16 @@ def _both(column: str) -> tuple[str, str]:
 def _paper_s(table: str, column: str, baseline: str, added: str) -> str | None:
     """A column's change from the baseline in print."""
     one, other = (_printed(table, row, column) for row in (baseline + added, baseline))
-    unit, digits = (1, 3) if column in (CENTROID, POINTS) else (100, 1)
-    return None if one is None or other is None else f"{unit * (one - other):+.{digits}f}"
+    digits = 3 if column in (CENTROID, POINTS) else 1
+    return None if one is None or other is None else f"{one - other:+.{digits}f}"
 
 
 def _above(metric: str, runs: Rows, row: str, baseline: str) -> str:
-    """A row above its baseline x 100; only CIDEr-D is judged by its number of each image."""
+    """A row above its baseline; only CIDEr-D is judged by its number of each image."""
     pair = runs.get(row, []), runs.get(baseline, [])
     if metric == OF_IMAGES:
         return verdict(difference(*pair))
-    return verdict(difference(*pair, value(metric, 100)))
+    return verdict(difference(*pair, value(metric)))
 
 
 def _seeds(scores: Rows, distances: Rows, row: str, baseline: str) -> int:
@@ -197,16 +193,17 @@ def _seeds(scores: Rows, distances: Rows, row: str, baseline: str) -> int:
 
 
 def _printed(table: str, row: str, column: str) -> float | None:
-    """The paper's value; None where its table has no such cell."""
-    for cell in papers.load(PAPER).table(table).cells:
+    """The paper's value in our unit; None where its table has no such cell."""
+    printed = papers.load(PAPER).table(table)
+    for cell in printed.cells:
         if (cell.row, cell.column) == (row, column) and isinstance(cell.meant, float):
-            return cell.meant
+            return printed.times * cell.meant
     return None
 
 
 def _values(name: str, tables: tuple[str, str], about: str, scores: Rows, distances: Rows) -> Table:
     """Every row's scores and distances."""
-    metrics = [m for m in METRICS if any(m in r["values"] for of in scores.values() for r in of)]
+    metrics = [m for m in METRICS if any(m in r.values for of in scores.values() for r in of)]
     rows: list[list[Cell]] = []
     for row in ROWS:
         runs, apart = scores.get(row, []), distances.get(row, [])
@@ -215,7 +212,7 @@ def _values(name: str, tables: tuple[str, str], about: str, scores: Rows, distan
                 [
                     row,
                     len(runs),
-                    *(mean_and_spread(runs, m, 100) for m in metrics),
+                    *(mean_and_spread(runs, m) for m in metrics),
                     *(f"{mean(apart, d):.3f}" if apart else None for d in (CENTROID, POINTS)),
                 ]
             )
@@ -235,7 +232,7 @@ def _weights(made: Sequence[Record]) -> Table:
         [
             row,
             len(runs[row]),
-            mean_and_spread(runs[row], OF_IMAGES, 100),
+            mean_and_spread(runs[row], OF_IMAGES),
             _above(OF_IMAGES, runs, row, next(iter(WEIGHTS))) if WEIGHTS[row] else "",
             f"{_validated(runs[row]):.1f}",
         ]
@@ -243,9 +240,9 @@ def _weights(made: Sequence[Record]) -> Table:
         if row in runs
     ]
     return Table(
-        slug(PAPER, first["data"]["name"], WEIGHT),
-        f"Figure 5, by the weight of the reconstruction; {first['data']['name']} "
-        f"({first['status']}), {first['n']} images of its test split",
+        slug(PAPER, first.data.name, WEIGHT),
+        f"Figure 5, by the weight of the reconstruction; {first.data.name} "
+        f"({first.status}), {first.n} images of its test split",
         ("attentive encoder-decoder", "seeds", OF_IMAGES, "above lambda = 0", "on validation"),
         rows,
     )
@@ -253,7 +250,7 @@ def _weights(made: Sequence[Record]) -> Table:
 
 def _validated(runs: Sequence[Record]) -> float:
     """CIDEr-D x 100 by which the paper would have one choose lambda, the mean over seeds."""
-    best = [r["details"]["validations"][-1][OF_IMAGES] for r in runs]
+    best = [r.details.validations[-1][OF_IMAGES] for r in runs]
     return 100 * sum(best) / len(best)
 
 
@@ -262,7 +259,7 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
     rows = BASELINES[-1], BASELINES[-1] + ADDED[-1]
     shown = []
     for made in _by_data(_of(records, "1")):
-        name = made[0]["data"]["name"]
+        name = made[0].data.name
         about = (
             f"Figure 3: test images of {name} captioned without reconstruction and with it; evenly "
             "spaced in the split, not chosen"
@@ -275,10 +272,8 @@ def by_weight(records: Sequence[Record]) -> list[Figure]:
     """Figure 5: CIDEr-D by lambda, a drawing for each data set."""
     drawn = []
     for made in _by_data(_of(records, WEIGHT)):
-        runs, name = by_row(made), made[0]["data"]["name"]
-        values = {
-            row: [100 * r["values"][OF_IMAGES] for r in runs[row]] for row in WEIGHTS if row in runs
-        }
+        runs, name = by_row(made), made[0].data.name
+        values = {row: [r.values[OF_IMAGES] for r in runs[row]] for row in WEIGHTS if row in runs}
         plain = values.get(next(iter(WEIGHTS)))
         about = (
             f"Figure 5: CIDEr-D by lambda on {name}, a dot a seed and a bar at the mean"
@@ -296,24 +291,24 @@ def states(records: Sequence[Record]) -> list[Figure]:
     drawn = []
     for made in _by_data(_of(records, STATES)):
         first = made[0]
-        seed = min(r["seeds"] for r in made)
-        of_seed = {r["what"]["row"]: r for r in made if r["seeds"] == seed}
+        seed = min(r.seeds for r in made)
+        of_seed = {r.what.row: r for r in made if r.seeds == seed}
         panels = {
-            f"{row}\nd_mc {r['values'][CENTROID]:.3f}, d_pw {r['values'][POINTS]:.3f}": [
-                r["details"]["points"][mode] for mode in MODES
+            f"{row}\nd_mc {r.values[CENTROID]:.3f}, d_pw {r.values[POINTS]:.3f}": [
+                r.details.points[mode] for mode in MODES
             ]
             for row in SHOWN
             if (r := of_seed.get(row))
         }
         about = (
-            f"Figure 4: last hidden states of {first['n']} images of the {first['data']['split']} "
-            f"split of {first['data']['name']}, filled in training, open in inference, seed "
+            f"Figure 4: last hidden states of {first.n} images of the {first.data.split} "
+            f"split of {first.data.name}, filled in training, open in inference, seed "
             f"{seed[0]}; each model's by itself, by t-SNE (perplexity "
-            f"{first['details']['perplexity']:g}), in which neither directions nor distances far "
+            f"{first.details.perplexity:g}), in which neither directions nor distances far "
             "apart mean anything. The distances above are those of the states themselves."
         )
         svg = figures.scatter(panels, MODES)
-        drawn.append(Figure(slug(PAPER, "4", first["data"]["name"]), about, svg))
+        drawn.append(Figure(slug(PAPER, "4", first.data.name), about, svg))
     return drawn
 
 
@@ -324,25 +319,25 @@ def _digits(made: Sequence[Record]) -> Table:
     for row in DIGITS:
         printed, base = (_printed("5", r, ACCURACY) for r in (row, PLAIN))
         ours = runs.get(row, [])
-        above = None if printed is None or base is None else f"{100 * (printed - base):+.1f}"
+        above = None if printed is None or base is None else f"{printed - base:+.1f}"
         rows.append(
             [
                 row,
-                None if printed is None else f"{100 * printed:.1f}",
+                None if printed is None else f"{printed:.1f}",
                 "" if row == PLAIN else above,
                 len(ours) or None,
-                mean_and_spread(ours, ACCURACY, 100) if ours else None,
+                mean_and_spread(ours, ACCURACY) if ours else None,
                 "" if row == PLAIN else _above(ACCURACY, runs, row, PLAIN),
-                ours[0]["status"] if ours else "not run",
+                ours[0].status if ours else "not run",
             ]
         )
-    histories = [r["details"]["history"] for r in made]
+    histories = [r.details.history for r in made]
     rising = sum(max(of, key=lambda epoch: epoch["val"]) is of[-1] for of in histories)
     return Table(
-        slug(PAPER, first["data"]["name"], "5"),
-        f"Table 5, test accuracy in %; ours: {first['data']['name']}, {first['n']} digits, mean "
+        slug(PAPER, first.data.name, "5"),
+        f"Table 5, test accuracy in %; ours: {first.data.name}, {first.n} digits, mean "
         f"over seeds, ± half the range. Of {len(made)} trainings of "
-        f"{sum(first['details']['epochs'])} epochs the last epoch validates best in {rising}, "
+        f"{sum(first.details.epochs)} epochs the last epoch validates best in {rising}, "
         "which would have gone on learning",
         (
             "row",

@@ -14,10 +14,10 @@ from benchmarks import figures
 from benchmarks.data import scenes
 from benchmarks.data.scene_features import Box
 from benchmarks.data.scene_layout import CANVAS, Draw
-from benchmarks.records import Record
+from benchmarks.kinds import Ablation
+from benchmarks.records import Record, of
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
-from benchmarks.report.sections.evidence import of
 
 Heat = npt.NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def of_a_head(records: Sequence[Record]) -> list[Figure]:
     made = _first(records).get(BOTH.name)
     if made is None:
         return []
-    heads = range(len(made["details"]["attention"]["weights"]))
+    heads = range(len(made.details.attention.weights))
     return [
         _figure(
             "attention-by-head",
@@ -69,24 +69,24 @@ def heat(boxes: Sequence[Box], weights: Sequence[float]) -> Heat:
 def _first(records: Sequence[Record]) -> dict[str, Record]:
     """By row, the record of its first seed that holds weights of a caption."""
     found: dict[str, Record] = {}
-    for record in sorted(of(records, "ablation"), key=lambda r: r["seeds"]):
-        if record["details"].get("attention", {}).get("words"):
-            found.setdefault(record["what"]["row"], record)
+    for record in sorted(of(records, Ablation), key=lambda r: r.seeds):
+        if record.details.attention and record.details.attention.words:
+            found.setdefault(record.what.row, record)
     return found
 
 
 def _figure(name: str, about: str, rows: dict[str, tuple[Record, int | None]]) -> Figure:
     """A line a row: a record, and one of its heads or their mean."""
-    image = next(iter(rows.values()))[0]["details"]["attention"]["image"]
+    image = next(iter(rows.values()))[0].details.attention.image
     scene = scenes.scene(0, image)
     _, boxes = scenes.detections(scene, Draw(0, image, 2))
     drawn = {}
     for row, (record, head) in rows.items():
-        held = record["details"]["attention"]
-        weights = np.array(held["weights"])
+        held = record.details.attention
+        weights = np.array(held.weights)
         chosen = weights.mean(0) if head is None else weights[head]
         maps = [heat(boxes, of_word) for of_word in chosen.tolist()]
-        drawn[row] = list(zip(held["words"], maps, strict=True))
+        drawn[row] = list(zip(held.words, maps, strict=True))
     return Figure(
         name,
         f"{about}; the first generated test scene, on **embedded** data. A detection's weight lies "

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.kinds import Discrepancy
 from benchmarks.papers.arnet.discrepancy import ARNET, ROWS, TABLE
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -15,7 +16,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.paired import (
     RULE,
     Numbers,
@@ -48,7 +49,7 @@ COLUMNS = (
 
 def discrepancy(records: Sequence[Record]) -> Section:
     """ARNet's measures of every captioner, a table for each data set."""
-    made = [r for r in of(records, "training") if r["what"]["table"] == TABLE]
+    made = [r for r in of(records, Discrepancy) if r.what.table == TABLE]
     blocks: list[Block] = [
         Paragraph(
             "ARNet's Tables 2 and 4 measure four LSTMs. Here are the papers' other captioners "
@@ -67,14 +68,14 @@ def discrepancy(records: Sequence[Record]) -> Section:
     if not made:
         how = f"`captionbench reproduce arnet --table {TABLE}` trains and measures it."
         return Section(TITLE, [*blocks, not_run("", how)])
-    for n, name in enumerate(dict.fromkeys(r["data"]["name"] for r in made)):
-        of_data = [r for r in made if r["data"]["name"] == name]
+    for n, name in enumerate(dict.fromkeys(r.data.name for r in made)):
+        of_data = [r for r in made if r.data.name == name]
         first = of_data[0]
         blocks.append(
             Table(
                 f"discrepancy-{n + 1}",
-                f"{name}, {first['status']}, {first['data']['split']} split, {first['n']} images, "
-                f"beam {first['details']['beam_size']}; means over seeds with 95 % intervals",
+                f"{name}, {first.status}, {first.data.split} split, {first.n} images, "
+                f"beam {first.details.beam_size}; means over seeds with 95 % intervals",
                 COLUMNS,
                 _rows(of_data),
             )
@@ -96,7 +97,7 @@ def _row(row: str, by_row: Rows) -> list[Cell]:
         *(f"{i.mean:.3f} ({i.low:.3f} to {i.high:.3f})" for i in found),
         *(_mean(runs, name) for name in (REFERENCES, IMAGES)),
         *(changed(with_arnet, runs, name) or None for name in (CENTROID, POINTS)),
-        f"{np.mean([100 * r['details']['validations'][-1]['CIDEr-D'] for r in runs]):.1f}",
+        f"{np.mean([100 * r.details.validations[-1]['CIDEr-D'] for r in runs]):.1f}",
     ]
 
 
@@ -106,15 +107,15 @@ def changed(ours: Sequence[Record], baseline: Sequence[Record], name: str) -> st
 
 
 def _shares(name: str) -> Numbers:
-    """What each image has in a distance; records of older code have none."""
-    return lambda record: record["details"].get("shares", {}).get(name)
+    """What each image has in a distance."""
+    return lambda record: record.details.shares.get(name)
 
 
 def _interval(runs: Sequence[Record], name: str) -> Interval:
-    shares = np.array([record["details"]["shares"][name] for record in runs])
+    shares = np.array([record.details.shares[name] for record in runs])
     return paired_difference(shares, np.zeros_like(shares))
 
 
 def _mean(runs: Sequence[Record], name: str) -> str | None:
-    values = [r["values"][name] for r in runs if name in r["values"]]
+    values = [r.values[name] for r in runs if name in r.values]
     return f"{np.mean(values):.3f}" if values else None

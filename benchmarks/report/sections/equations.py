@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from benchmarks.equations import WITHOUT_COUNTERPART, notes
-from benchmarks.records import Record
+from benchmarks.kinds import Equation, Equations, Verification
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -14,7 +14,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.verify.tolerances import (
     DIFFERENCES,
     FLOAT64,
@@ -26,20 +26,20 @@ from reference.equations import PAPERS
 
 def coverage(records: Sequence[Record]) -> Section:
     """Which equations are oracled, and the errata."""
-    made = of(records, "equations")
+    made = of(records, Equations)
     blocks: list[Block] = []
     if made:
         rows = [
             [
-                PAPERS[r["what"]["paper"]].title,
-                f"{r['values']['covered']} of {r['values']['total']}",
+                PAPERS[r.what.paper].title,
+                f"{r.values['covered']} of {r.values['total']}",
             ]
-            for r in sorted(made, key=lambda r: list(PAPERS).index(r["what"]["paper"]))
+            for r in sorted(made, key=lambda r: list(PAPERS).index(r.what.paper))
         ]
-        covered = sum(r["values"]["covered"] for r in made)
-        total = sum(r["values"]["total"] for r in made)
-        listings = sum(r["values"]["listings"] for r in made)
-        all_listings = sum(r["values"]["all listings"] for r in made)
+        covered = sum(r.values["covered"] for r in made)
+        total = sum(r.values["total"] for r in made)
+        listings = sum(r.values["listings"] for r in made)
+        all_listings = sum(r.values["all listings"] for r in made)
         blocks.append(
             Paragraph(
                 f"**{covered} of {total}** numbered equations (and {listings} of {all_listings} "
@@ -48,9 +48,9 @@ def coverage(records: Sequence[Record]) -> Section:
         )
         blocks.append(Table("coverage", "Equations by paper", ("paper", "oracled"), rows))
         for r in made:
-            entries = [e for e in r["details"]["entries"] if e["oracle"]]
+            entries = [e for e in r.details.entries if e.oracle]
             if entries:
-                blocks.append(_equation_table(r["what"]["paper"], entries))
+                blocks.append(_equation_table(r.what.paper, entries))
         blocks.append(provenance(made))
     columns = ("paper", "where", "kind", "printed", "taken", "why")
     errata: list[list[Cell]] = [[note[column] for column in columns] for note in notes()]
@@ -68,26 +68,26 @@ def coverage(records: Sequence[Record]) -> Section:
 
 def _tied(made: Sequence[Record]) -> str:
     """How many of the oracles have what ties them to PyTorch, and why the others have not."""
-    oracled = [e for r in made for e in r["details"]["entries"] if e["oracle"]]
-    alone = [e for e in oracled if not e["counterpart"]]
-    tested = sum(bool(e["properties"]) for e in oracled)
+    oracled = [e for r in made for e in r.details.entries if e.oracle]
+    alone = [e for e in oracled if not e.counterpart]
+    tested = sum(bool(e.properties) for e in oracled)
     text = (
         f"Of these {len(oracled)}, {len(oracled) - len(alone)} have a PyTorch counterpart, and "
         f"{tested} have properties that hold them."
     )
     for e in alone:
-        why = WITHOUT_COUNTERPART.get((e["paper"], e["number"]), "not yet")
-        text += f" Without counterpart is {e['paper']} ({e['number']}): {why}."
+        why = WITHOUT_COUNTERPART.get((e.paper, e.number), "not yet")
+        text += f" Without counterpart is {e.paper} ({e.number}): {why}."
     return text
 
 
-def _equation_table(paper: str, entries: Sequence[Mapping[str, Any]]) -> Table:
+def _equation_table(paper: str, entries: Sequence[Equation]) -> Table:
     rows: list[list[Cell]] = [
         [
-            str(e["number"]),
-            _code(e["oracle"]),
-            _code(e["counterpart"]) or WITHOUT_COUNTERPART.get((paper, e["number"]), ""),
-            str(len(e["properties"])),
+            str(e.number),
+            _code(e.oracle),
+            _code(e.counterpart) or WITHOUT_COUNTERPART.get((paper, e.number), ""),
+            str(len(e.properties)),
         ]
         for e in entries
     ]
@@ -100,13 +100,17 @@ def _code(names: str | Sequence[str] | None) -> str:
     return ", ".join(f"`{name}`" for name in listed)
 
 
+def _error(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.1e}"
+
+
 def verification(records: Sequence[Record]) -> Section:
     """Every implementation against the oracle: worst error, bound, verdict."""
-    made = of(records, "verification")
+    made = of(records, Verification)
     if not made:
         return Section("Every implementation", [not_run("", "`captionbench report` runs it.")])
-    rows = [row for r in made for row in r["details"]["rows"]]
-    failed = [row for row in rows if not row["passed"]]
+    rows = [row for r in made for row in r.details.rows]
+    failed = [row for row in rows if not row.passed]
     verdict = "all within their bounds" if not failed else f"**{len(failed)} outside their bounds**"
     columns = (
         "operator",
@@ -126,11 +130,11 @@ def verification(records: Sequence[Record]) -> Section:
         columns,
         [
             [
-                *(row[name] for name in ("operator", "numbers", "what", "implementation")),
-                *(row[name] for name in ("dtype", "device", "cases")),
-                f"{row['worst']:.1e}",
-                f"{row['bound']:.1e}",
-                "pass" if row["passed"] else "FAIL",
+                *(row.operator, row.numbers, row.what, row.implementation),
+                *(row.dtype, row.device, row.cases),
+                _error(row.worst),
+                _error(row.bound),
+                "pass" if row.passed else "FAIL",
             ]
             for row in rows
         ],

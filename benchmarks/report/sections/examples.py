@@ -6,8 +6,8 @@ Which images a record shows is settled before there are captions: evenly spaced 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from benchmarks.kinds import Example
 from benchmarks.records import Record
 from benchmarks.report.document import Photograph, Photographs
 from benchmarks.report.sections.paired import Rows, shared
@@ -27,14 +27,14 @@ def side_by_side(
     """
     if not (found := of_one_seed(runs, rows)):
         return []
-    (seed,) = found[rows[0]]["seeds"]
-    beams = dict.fromkeys(str(record["details"]["beam_size"]) for record in found.values())
+    (seed,) = found[rows[0]].seeds
+    beams = dict.fromkeys(str(record.details.beam_size) for record in found.values())
     made = {row: _examples(record) for row, record in found.items()}
     first, *others = made.values()
     items = [
         Photograph(
             str(image),
-            [*(_line(row, made[row][image]) for row in rows), f"A reference: {e['reference']}"],
+            [*(_line(row, made[row][image]) for row in rows), f"A reference: {e.reference}"],
             jpegs.get(image),
         )
         for image, e in first.items()
@@ -50,17 +50,16 @@ def of_one_seed(runs: Rows, rows: Sequence[str]) -> dict[str, Record]:
     return dict(zip(rows, found[0], strict=True)) if found else {}
 
 
-def _examples(record: Record) -> dict[int, Mapping[str, Any]]:
-    return {example["image"]: example for example in record["details"].get("examples", ())}
+def _examples(record: Record) -> dict[int, Example]:
+    return {example.image: example for example in record.details.examples}
 
 
-def _line(row: str, example: Mapping[str, Any]) -> str:
+def _line(row: str, example: Example) -> str:
     """A row's captions of an image, the best first, and the word it began with if it did."""
-    begun = f" ({example['word']})" if "word" in example else ""
+    begun = f" ({example.word})" if example.word else ""
     return f"{row}{begun}: " + "; ".join(f"**{c}**" for c in beam(example))
 
 
-def beam(example: Mapping[str, Any]) -> Sequence[str]:
+def beam(example: Example) -> list[str]:
     """The captions of an image that a record holds: the search's beam, or its best alone."""
-    found: Sequence[str] = example.get("beam") or [example["caption"]]
-    return found
+    return example.beam or [example.caption]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
+from benchmarks.kinds import Captions
 from benchmarks.papers.expansionnet_v2.ablation import (
     BASELINE,
     BOTH,
@@ -16,7 +17,7 @@ from benchmarks.papers.expansionnet_v2.ablation import (
     V1,
     V2,
 )
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -26,7 +27,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
     RULE,
@@ -68,10 +69,8 @@ def expansion(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
 def _by_form(paper: str, records: Sequence[Record]) -> dict[str, list[Record]]:
     """The records of the paper's ablation by the form that they were run in."""
     place = paper, TABLES[paper]
-    trained = [
-        r for r in of(records, "training") if (r["what"]["paper"], r["what"]["table"]) == place
-    ]
-    found = {form: [r for r in trained if r["details"].get("form") == form] for form in FORMS}
+    trained = [r for r in of(records, Captions) if (r.what.paper, r.what.table) == place]
+    found = {form: [r for r in trained if r.details.form == form] for form in FORMS}
     return {form: made for form, made in found.items() if made}
 
 
@@ -82,7 +81,7 @@ def examples(
     shown = []
     for form, made in _by_form(paper, records).items():
         about = (
-            f"{paper}, {SHOWN[paper]}: test images of {made[0]['data']['name']} captioned by the "
+            f"{paper}, {SHOWN[paper]}: test images of {made[0].data.name} captioned by the "
             "baseline and by an ExpansionNet; evenly spaced in the split, not chosen"
         )
         name = slug(paper, "captions", form)
@@ -99,7 +98,7 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
         if cell.column == METRIC
     }
     names = [*printed, *(name for name in runs if name not in printed)]
-    metrics = [m for m in METRICS if any(m in r["values"] for r in made)]
+    metrics = [m for m in METRICS if any(m in r.values for r in made)]
     of_baseline, baseline = printed[BASELINE], runs.get(BASELINE, [])
     rows: list[list[Cell]] = []
     for name in names:
@@ -115,7 +114,7 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
                 len(ours) or None,
                 *(mean_and_spread(ours, m) if ours else None for m in metrics),
                 verdict(difference(ours, baseline)) if compared else "",
-                ours[0]["status"] if ours else "not run",
+                ours[0].status if ours else "not run",
             ]
         )
     first = made[0]
@@ -123,8 +122,8 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
     blocks: list[Block] = [
         Table(
             name,
-            f"{paper}, Table {table}; ours: {first['data']['name']}, {first['data']['split']} "
-            f"split, {first['n']} images, beam {first['details']['beam_size']}; mean over seeds, "
+            f"{paper}, Table {table}; ours: {first.data.name}, {first.data.split} "
+            f"split, {first.n} images, beam {first.details.beam_size}; mean over seeds, "
             "± half the range",
             (
                 "encoder | decoder",
@@ -141,7 +140,7 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
             name,
             f"Our {METRIC}: a dot a seed, a bar at the mean, the baseline's mean dashed.",
             figures.dots(
-                {n: [r["values"][METRIC] for r in runs[n]] for n in names if n in runs},
+                {n: [r.values[METRIC] for r in runs[n]] for n in names if n in runs},
                 f"{METRIC} (x 100)",
                 mean(baseline, METRIC) if baseline else None,
             ),
@@ -156,9 +155,9 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
                 f"{verdict(dropped)}."
             )
         )
-    missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
+    missing = {m: why for r in made for m, why in r.details.missing.items()}
     blocks += [Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())]
-    return [*blocks, Paragraph(f"Signature: `{first['signature']}`."), provenance(made)]
+    return [*blocks, Paragraph(f"Signature: `{first.signature}`."), provenance(made)]
 
 
 def _order(printed: dict[str, float], runs: Rows, name: str) -> list[Block]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import papers
+from benchmarks.kinds import Rewards
 from benchmarks.papers.expansionnet_v2.ablation import FORMS
 from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, Model
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -17,7 +18,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.paired import (
     RULE,
     Rows,
@@ -35,10 +36,10 @@ BASE = "Base (ours)"
 
 def expansion_rewards(records: Sequence[Record]) -> Section:
     """v1 Tables 2 and 4, v2 Tables II and III, each form that was run by itself."""
-    trained = [r for r in of(records, "training") if "cross_entropy" in r["details"]]
+    trained = of(records, Rewards)
     blocks: list[Block] = []
     for form in FORMS:
-        made = [r for r in trained if r["details"]["form"] == form]
+        made = [r for r in trained if r.details.form == form]
         for paper, table in TABLES:
             blocks += _one(paper, table, form, made)
     if not blocks:
@@ -56,13 +57,13 @@ def expansion_rewards(records: Sequence[Record]) -> Section:
 
 def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Block]:
     """One table in one form; nothing where it was not run."""
-    mine = [r for r in made if (r["what"]["paper"], r["what"]["table"]) == (paper, table)]
+    mine = [r for r in made if (r.what.paper, r.what.table) == (paper, table)]
     if not mine:
         return []
     runs = by_row(mine)
     content = papers.load(paper).table(table)
     printed = {(c.row, c.column): c.meant for c in content.cells}
-    metrics = [m for m in METRICS if any(f"RL {m}" in r["values"] for r in mine)]
+    metrics = [m for m in METRICS if any(f"RL {m}" in r.values for r in mine)]
     rows: list[list[Cell]] = []
     for model in MODELS:
         if (paper, table) not in model.places:
@@ -73,21 +74,21 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
             [
                 model.name,
                 *(f"{x:.1f}" if isinstance(x, float) else "-" for x in theirs),
-                ", ".join(map(str, sorted({s for r in ours for s in r["seeds"]}))),
+                ", ".join(map(str, sorted({s for r in ours for s in r.seeds}))),
                 mean_and_spread(ours, "XE CIDEr-D") if ours else None,
                 *(mean_and_spread(ours, f"RL {m}") if ours else None for m in metrics),
                 verdict(_gain(model, ours)),
                 verdict(_above(model, runs, made)),
-                ours[0]["status"] if ours else "not run",
+                ours[0].status if ours else "not run",
             ]
         )
     first = mine[0]
-    missing = {m: why for r in mine for m, why in r["details"]["missing"].items()}
+    missing = {m: why for r in mine for m, why in r.details.missing.items()}
     return [
         Table(
             f"{paper}-{table}-{form}".lower(),
-            f"{paper}, Table {table}; ours: {first['data']['name']}, {first['data']['split']} "
-            f"split, {first['n']} images, beam {first['details']['beam_size']}; mean over seeds, "
+            f"{paper}, Table {table}; ours: {first.data.name}, {first.data.split} "
+            f"split, {first.n} images, beam {first.details.beam_size}; mean over seeds, "
             "± half the range",
             (
                 "model",
@@ -103,7 +104,7 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
             rows,
         ),
         *(Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())),
-        Paragraph(f"Signature: `{first['signature']}`."),
+        Paragraph(f"Signature: `{first.signature}`."),
         provenance(mine),
     ]
 
@@ -112,8 +113,8 @@ def _gain(model: Model, runs: Sequence[Record]) -> Interval | None:
     """What the self-critical training adds."""
     if not runs:
         return None
-    after = 100 * np.array([r["details"]["cider_d"] for r in runs])
-    before = 100 * np.array([r["details"]["cross_entropy"]["cider_d"] for r in runs])
+    after = 100 * np.array([r.details.cider_d for r in runs])
+    before = 100 * np.array([r.details.cross_entropy.cider_d for r in runs])
     if model.members > 1:
         return paired_difference(after[0], before[0])
     return paired_difference(after, before)
@@ -125,14 +126,14 @@ def _above(model: Model, runs: Rows, made: Sequence[Record]) -> Interval | None:
     if model.members == 1:
         return difference(ours, runs.get(BASE, []) if model.name != BASE else [])
     alone = [
-        r["details"]["cider_d"]
+        r.details.cider_d
         for r in made
-        if r["what"]["row"] == model.single.name
-        and (r["what"]["paper"], r["what"]["table"]) == model.single.places[-1]
+        if r.what.row == model.single.name
+        and (r.what.paper, r.what.table) == model.single.places[-1]
         and ours
-        and set(r["seeds"]) <= set(ours[0]["seeds"])
+        and set(r.seeds) <= set(ours[0].seeds)
     ]
     if not alone:
         return None
-    together = np.array(ours[0]["details"]["cider_d"])
+    together = np.array(ours[0].details.cider_d)
     return paired_difference(100 * together, 100 * np.mean(alone, axis=0))

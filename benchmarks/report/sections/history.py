@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.files import slug
+from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.history import COLUMNS, cells, drawing, is_test, series
 from benchmarks.perf.targets import device_name
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -17,7 +18,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import of, provenance
+from benchmarks.report.sections.evidence import provenance
 
 VERDICTS = ("slower", "faster", "same", "not settled")
 TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
@@ -28,7 +29,7 @@ def history(records: Sequence[Record]) -> list[Section]:
 
     The order is that of measurement, as a report knows no repository.
     """
-    made = of(records, "comparison")
+    made = of(records, Comparison)
     if not made:
         return []
     blocks: list[Block] = [
@@ -56,10 +57,10 @@ def history(records: Sequence[Record]) -> list[Section]:
 def _tested(records: Sequence[Record]) -> list[list[Cell]]:
     counted: dict[tuple[str, str, float], Counter[str]] = {}
     for record in records:
-        details = record["details"]
-        planted = (details.get("planted") or 1.0) - 1
-        name = details["benchmark"], device_name(record), planted
-        counted.setdefault(name, Counter())[details["verdict"]] += 1
+        details = record.details
+        planted = (details.planted or 1.0) - 1
+        name = details.benchmark, device_name(record), planted
+        counted.setdefault(name, Counter())[details.verdict] += 1
     return [
         [name, device, f"{planted:.0%}", counter.total(), *(counter[v] for v in VERDICTS)]
         for (name, device, planted), counter in sorted(counted.items())

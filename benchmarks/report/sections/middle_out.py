@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks import papers
+from benchmarks.kinds import Control, Diversity, MiddleOut
 from benchmarks.papers.middle_out.captions import FORMS
 from benchmarks.papers.middle_out.scores import (
     BASELINE,
@@ -12,7 +13,7 @@ from benchmarks.papers.middle_out.scores import (
     PAPER,
     WITH_WORD,
 )
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -21,7 +22,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import of_one_seed, side_by_side
 from benchmarks.report.sections.paired import (
     RULE,
@@ -74,8 +75,8 @@ def middle_out(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section
 
 def _by_form(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The paper's records by the form that they were run in, as far as there are any."""
-    trained = [r for r in of(records, "training") if r["what"]["paper"] == PAPER]
-    found = {form: [r for r in trained if r["details"].get("form") == form] for form in FORMS}
+    trained = of(records, MiddleOut, Diversity, Control)
+    found = {form: [r for r in trained if r.details.form == form] for form in FORMS}
     return {form: made for form, made in found.items() if made}
 
 
@@ -83,8 +84,8 @@ def _one(form: str, made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[
     """All tables of one form."""
     blocks: list[Block] = [Paragraph(_about(made))]
     tables = {
-        name: by_row([r for r in made if r["what"]["table"] == name])
-        for name in sorted({r["what"]["table"] for r in made})
+        name: by_row([r for r in made if r.what.table == name])
+        for name in sorted({r.what.table for r in made})
     }
     for name, runs in tables.items():
         if name in AGAINST:
@@ -94,9 +95,9 @@ def _one(form: str, made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[
         else:
             blocks.append(_control(form, runs))
     blocks += [*pairs(made), *examples(made, jpegs)]
-    missing = {m: why for r in made for m, why in r["details"]["missing"].items()}
+    missing = {m: why for r in made for m, why in r.details.missing.items()}
     blocks += [Paragraph(f"{metric} is not run: {why}") for metric, why in sorted(missing.items())]
-    signatures = sorted({r["signature"] for r in made if r["what"]["table"] in AGAINST})
+    signatures = sorted({r.signature for r in made if r.what.table in AGAINST})
     named = ", ".join(f"`{signature}`" for signature in signatures)
     return [*blocks, *([Paragraph(f"Signature: {named}.")] if named else []), provenance(made)]
 
@@ -104,14 +105,14 @@ def _one(form: str, made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[
 def _about(made: Sequence[Record]) -> str:
     """What was captioned, and what was left out of it."""
     first = made[0]
-    left_out = dict(first["details"]["left_out"])
+    left_out = dict(first.details.left_out)
     captions = left_out.pop("captions")
     images = ", ".join(f"{count} of {split}" for split, count in left_out.items())
-    classified = [r for r in made if r["what"]["row"] == "classifier"]
-    accuracies = [r["values"]["accuracy"] for r in sorted(classified, key=lambda r: r["seeds"])]
+    classified = [r for r in made if r.what.row == "classifier"]
+    accuracies = [r.values["accuracy"] for r in sorted(classified, key=lambda r: r.seeds)]
     said = (
-        f"**{first['data']['name']}**, {first['status']}, {first['data']['split']} split, beam "
-        f"{first['details']['beam_size']}. Left out for want of a middle word: {captions} captions "
+        f"**{first.data.name}**, {first.status}, {first.data.split} split, beam "
+        f"{first.details.beam_size}. Left out for want of a middle word: {captions} captions "
         f"to learn; images: {images}."
     )
     if not accuracies:
@@ -119,7 +120,7 @@ def _about(made: Sequence[Record]) -> str:
     each = ", ".join(f"{accuracy:.1f}" for accuracy in accuracies)
     said += f" The classifier's accuracy by seed: {each} % (paper: 31.64 %)"
     # records of older code have none
-    shares = [r["details"]["commonest"] for r in classified if "commonest" in r["details"]]
+    shares = [r.details.commonest for r in classified if r.details.commonest is not None]
     return f"{said}; always the commonest word: {100 * shares[0]:.1f} %." if shares else f"{said}."
 
 
@@ -141,7 +142,7 @@ def _scores(form: str, name: str, runs: Rows) -> Table:
                 *(mean_and_spread(ours, metric) if ours else None for metric in METRICS),
                 _above(printed, row.name, against) if against else "",
                 verdict(difference(ours, baseline)),
-                ours[0]["status"] if ours else "not run",
+                ours[0].status if ours else "not run",
             ]
         )
     compared = sorted(set(AGAINST[name].values()))
@@ -177,7 +178,7 @@ def _diversity(form: str, runs: Rows) -> Table:
             len(runs.get(row.name, [])) or None,
             *(mean_and_spread(runs[row.name], c) if row.name in runs else None for c in columns),
             verdict(found, "less alike", "more alike") if row.name == MIDDLE_OUT else "",
-            runs[row.name][0]["status"] if row.name in runs else "not run",
+            runs[row.name][0].status if row.name in runs else "not run",
         ]
         for row in table.rows
     ]
@@ -207,7 +208,7 @@ def _control(form: str, runs: Rows) -> Table:
             len(runs[name]),
             *(mean_and_spread(runs[name], column) for column in columns),
             verdict(found, "less", "more") if name == ours else "",
-            runs[name][0]["status"],
+            runs[name][0].status,
         ]
         for name in CONTROLLED
         if name in runs
@@ -226,20 +227,20 @@ def pairs(records: Sequence[Record]) -> list[Table]:
     """Tables 6 and 10 themselves, of each form: the pairs that all records have."""
     shown = []
     for form, trained in _by_form(records).items():
-        runs = by_row([r for r in trained if r["what"]["table"] == "6"])
+        runs = by_row([r for r in trained if r.what.table == "6"])
         if not (made := of_one_seed(runs, list(CONTROLLED))):
             continue
-        (seed,) = made[CONTROLLED[0]]["seeds"]
+        (seed,) = made[CONTROLLED[0]].seeds
         by_images = [
-            {tuple(entry["image"] for entry in pair): pair for pair in record["details"]["pairs"]}
+            {tuple(entry.image for entry in pair): pair for pair in record.details.pairs}
             for record in made.values()
         ]
         rows: list[list[Cell]] = []
         shared = [images for images in by_images[0] if all(images in other for other in by_images)]
         for number, images in enumerate(shared, start=1):
             for said in zip(*(held[images] for held in by_images), strict=True):
-                captions = [entry["caption"] for entry in said]
-                rows.append([number, said[0]["word"], said[0]["reference"], *captions])
+                captions = [entry.caption for entry in said]
+                rows.append([number, said[0].word, said[0].reference, *captions])
         shown.append(
             Table(
                 f"middle_out-6-captions-{form}",
@@ -262,6 +263,6 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
     )
     shown = []
     for form, trained in _by_form(records).items():
-        runs = by_row([r for r in trained if r["what"]["table"] == "2"])
+        runs = by_row([r for r in trained if r.what.table == "2"])
         shown += side_by_side(f"middle_out-8-9-{form}", about, runs, SHOWN, jpegs)
     return shown

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import figures, papers
-from benchmarks.records import Record
+from benchmarks.kinds import Operations
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -14,12 +15,12 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 
 
 def operations(records: Sequence[Record]) -> Section:
     """v2's Table VI regenerated, and operations over the expansion coefficient."""
-    made = {r["what"]["row"]: r for r in of(records, "flops")}
+    made = {r.what.row: r for r in of(records, Operations)}
     table = papers.load("expansionnet_v2").table("VI")
     rows: list[list[Cell]] = []
     worst = 0.0
@@ -27,7 +28,7 @@ def operations(records: Sequence[Record]) -> Section:
         record = made.get(cell.row)
         if record is None or not isinstance(cell.meant, float):
             continue
-        ours = record["values"]["FLOPs"]
+        ours = record.values["FLOPs"]
         difference = 100 * (ours / cell.meant - 1)
         worst = max(worst, abs(difference))
         rows.append(
@@ -36,9 +37,9 @@ def operations(records: Sequence[Record]) -> Section:
                 f"{cell.meant / 1e12:.2f}",
                 f"{ours / 1e12:.3f}",
                 f"{difference:+.3f}",
-                f"{record['details']['factored'] / 1e12:.3f}",
-                f"{record['details']['true_flops'] / 1e12:.2f}",
-                record["status"],
+                f"{record.details.factored / 1e12:.3f}",
+                f"{record.details.true_flops / 1e12:.2f}",
+                record.status,
             ]
         )
     if not rows:
@@ -60,20 +61,19 @@ def operations(records: Sequence[Record]) -> Section:
             "multiply-accumulate of matrix products; the last two columns count our factored "
             "algebra in the same convention, and true operations (two a multiply-accumulate, "
             "elementwise included). "
-            f"Caption lengths: {any_record['details']['lengths']}."
+            f"Caption lengths: {any_record.details.lengths}."
         ),
         Table("v2-table-vi", "v2, Table VI: inference on 5,000 images", columns, rows),
     ]
-    curve = any_record["details"].get("curve")
-    if curve:
-        lines = {name: (curve["coefficients"], values) for name, values in curve["lines"].items()}
-        blocks.append(
-            Figure(
-                "operations",
-                "Multiply-accumulates of one static layer per image (L = 144, d = 512) over the "
-                "number of expansion vectors.",
-                figures.curves(lines, "expansion vectors", "10^6 multiply-accumulates", log_x=True),
-            )
+    curve = any_record.details.curve
+    lines = {name: (curve.coefficients, values) for name, values in curve.lines.items()}
+    blocks.append(
+        Figure(
+            "operations",
+            "Multiply-accumulates of one static layer per image (L = 144, d = 512) over the "
+            "number of expansion vectors.",
+            figures.curves(lines, "expansion vectors", "10^6 multiply-accumulates", log_x=True),
         )
+    )
     blocks.append(provenance(list(made.values())))
     return Section("Operations", blocks)

@@ -34,23 +34,23 @@ RULE = (
 def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The records of each row, in the order of seeds."""
     found: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda r: r["seeds"]):
-        found.setdefault(record["what"]["row"], []).append(record)
+    for record in sorted(records, key=lambda r: r.seeds):
+        found.setdefault(record.what.row, []).append(record)
     return found
 
 
 def mean(runs: Sequence[Record], metric: str) -> float:
     """The mean over seeds."""
-    return sum(r["values"][metric] for r in runs) / len(runs)
+    return sum(r.values[metric] for r in runs) / len(runs)
 
 
-def mean_and_spread(runs: Sequence[Record], metric: str, times: float = 1) -> str | None:
-    """The mean over seeds and half their range, ``times`` so much; None where a seed has none."""
-    if not all(metric in r["values"] for r in runs):
+def mean_and_spread(runs: Sequence[Record], metric: str) -> str | None:
+    """The mean over seeds and half their range; None where a seed has none."""
+    if not all(metric in r.values for r in runs):
         return None
-    values = [times * r["values"][metric] for r in runs]
+    values = [r.values[metric] for r in runs]
     half = (max(values) - min(values)) / 2
-    return f"{times * mean(runs, metric):.1f}" + (f" ± {half:.1f}" if len(values) > 1 else "")
+    return f"{mean(runs, metric):.1f}" + (f" ± {half:.1f}" if len(values) > 1 else "")
 
 
 def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
@@ -58,19 +58,19 @@ def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
 
     Records of one seed are paired: they saw the same data in the same order.
     """
-    by_seed = [{tuple(r["seeds"]): r for r in runs} for runs in rows]
+    by_seed = [{tuple(r.seeds): r for r in runs} for runs in rows]
     seeds = sorted(set.intersection(*map(set, by_seed)))
     return [tuple(of_row[seed] for of_row in by_seed) for seed in seeds]
 
 
-def value(metric: str, times: float = 1) -> Numbers:
-    """A record's number, ``times`` so much."""
-    return lambda record: times * record["values"][metric] if metric in record["values"] else None
+def value(metric: str) -> Numbers:
+    """A record's number."""
+    return lambda record: record.values.get(metric)
 
 
 def percent(detail: str) -> Numbers:
     """What records hold of each image under ``detail``, x 100."""
-    return lambda record: 100 * np.array(record["details"][detail])
+    return lambda record: 100 * np.array(getattr(record.details, detail))
 
 
 CIDER_D = percent("cider_d")

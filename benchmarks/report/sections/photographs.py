@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks import figures
-from benchmarks.records import Record
+from benchmarks.kinds import Evaluation
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -18,7 +19,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.paired import verdict
 from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import paired_difference
@@ -26,25 +27,20 @@ from benchmarks.statistics import paired_difference
 
 def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
     """Models trained on real photographs, beside one that does not see them."""
-    # what `captionbench evaluate` measured; experiments have pages of their own
-    made = [
-        r
-        for r in of(records, "training")
-        if r["status"] == "other data" and "training_seconds" in r["details"]
-    ]
+    made = [r for r in of(records, Evaluation) if r.status == "other data"]
     title = "Real photographs: Flickr8k"
     if not made:
         how = "`captionbench train --preset flickr8k` and `captionbench evaluate` make its numbers."
         return Section(title, [not_run("No model was trained on photographs here:", how)])
-    made = sorted(made, key=lambda r: -r["values"]["CIDEr-D"])
-    metrics = [m for m in METRICS if any(m in r["values"] for r in made)]
+    made = sorted(made, key=lambda r: -r.values["CIDEr-D"])
+    metrics = [m for m in METRICS if any(m in r.values for r in made)]
     rows: list[list[Cell]] = [
         [
-            r["what"]["row"],
-            f"{r['details']['parameters'] / 1e6:.1f}",
-            r["details"]["epochs"],
-            f"{r['details']['training_seconds'] / 60:.0f}",
-            *(f"{r['values'][m]:.1f}" if m in r["values"] else None for m in metrics),
+            r.what.row,
+            f"{(r.details.parameters or 0) / 1e6:.1f}",
+            r.details.epochs,
+            f"{r.details.training_seconds / 60:.0f}",
+            *(f"{r.values[m]:.1f}" if m in r.values else None for m in metrics),
         ]
         for r in made
     ]
@@ -56,17 +52,17 @@ def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Sectio
         ),
         Table(
             "flickr8k",
-            f"{made[0]['data']['name']}, {made[0]['data']['split']} split, {made[0]['n']} images, "
-            f"beam {made[0]['details']['beam_size']}",
+            f"{made[0].data.name}, {made[0].data.split} split, {made[0].n} images, "
+            f"beam {made[0].details.beam_size}",
             ("encoder | decoder", "10^6 parameters", "epochs", "minutes", *metrics),
             rows,
         ),
     ]
     best = made[0]
-    blind = next((r for r in made if "mean" in r["what"]["row"]), None)
+    blind = next((r for r in made if "mean" in r.what.row), None)
     if blind is not None and blind is not best:
-        ours = 100 * np.array([best["details"]["cider_d"]])
-        found = paired_difference(ours, 100 * np.array([blind["details"]["cider_d"]]))
+        ours = 100 * np.array([best.details.cider_d])
+        found = paired_difference(ours, 100 * np.array([blind.details.cider_d]))
         blocks.append(
             Paragraph(
                 f"What seeing adds to CIDEr-D, of one seed each, with a 95 % interval over images: "
@@ -74,9 +70,9 @@ def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Sectio
             )
         )
     curves = {
-        r["what"]["row"]: (
-            [v["epoch"] for v in r["details"]["validations"]],
-            [100 * v["CIDEr-D"] for v in r["details"]["validations"]],
+        r.what.row: (
+            [v["epoch"] for v in r.details.validations],
+            [100 * v["CIDEr-D"] for v in r.details.validations],
         )
         for r in made
     }
@@ -93,14 +89,14 @@ def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Sectio
             "Eight test photographs, evenly spaced in the split, not chosen.",
             [
                 Photograph(
-                    str(e["image"]),
-                    [f"**{e['caption']}**", f"A person wrote: {e['reference']}"],
-                    jpegs.get(e["image"]),
+                    str(e.image),
+                    [f"**{e.caption}**", f"A person wrote: {e.reference}"],
+                    jpegs.get(e.image),
                 )
-                for e in best["details"]["examples"]
+                for e in best.details.examples
             ],
         )
     )
-    blocks.append(Paragraph(f"Signature: `{best['signature']}`."))
+    blocks.append(Paragraph(f"Signature: `{best.signature}`."))
     blocks.append(provenance(made))
     return Section(title, blocks)

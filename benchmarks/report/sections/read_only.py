@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
+from benchmarks.kinds import Trained
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -18,7 +19,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import side_by_side
 from benchmarks.report.sections.paired import (
     RULE,
@@ -51,8 +52,8 @@ def read_only(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Section:
         f"values do not. {RULE}"
     )
     blocks: list[Block] = [lead]
-    for name in dict.fromkeys(r["data"]["name"] for r in made):
-        of_data = [r for r in _of(records, "losses", "scores") if r["data"]["name"] == name]
+    for name in dict.fromkeys(r.data.name for r in made):
+        of_data = [r for r in _of(records, "losses", "scores") if r.data.name == name]
         blocks += _one(of_data, jpegs)
     return Section(TITLE, [*blocks, *words(records)])
 
@@ -61,8 +62,8 @@ def _of(records: Sequence[Record], *tables: str) -> list[Record]:
     """The records of trainings that stand in some of the tables."""
     return [
         r
-        for r in of(records, "training")
-        if r["what"]["paper"] == PAPER and r["what"]["table"] in tables and r["what"]["row"] in ROWS
+        for r in of(records, Trained)
+        if r.what.paper == PAPER and r.what.table in tables and r.what.row in ROWS
     ]
 
 
@@ -75,8 +76,8 @@ def _one(made: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
 def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
     """Table I: captions of the same images by each, of each data set."""
     shown, made = [], _of(records, "scores")
-    for name in dict.fromkeys(r["data"]["name"] for r in made):
-        runs = by_row([r for r in made if r["data"]["name"] == name])
+    for name in dict.fromkeys(r.data.name for r in made):
+        runs = by_row([r for r in made if r.data.name == name])
         about = (
             f"Table I: test images of {name} captioned by each; evenly spaced in the split, not "
             "chosen"
@@ -87,7 +88,7 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
 
 def _losses(made: Sequence[Record]) -> Table:
     """Every row's losses beside the paper's, and above those of the plain LSTM."""
-    runs, data = by_row(made), made[0]["data"]
+    runs, data = by_row(made), made[0].data
     printed = {(c.row, c.column): c.meant for c in papers.load(PAPER).table("losses").cells}
     rows: list[list[Cell]] = []
     for row in ROWS:
@@ -108,7 +109,7 @@ def _losses(made: Sequence[Record]) -> Table:
                 len(ours) or None,
                 ", ".join(rates),
                 *cells,
-                ours[0]["status"] if ours else "not run",
+                ours[0].status if ours else "not run",
             ]
         )
     columns = [
@@ -122,9 +123,9 @@ def _losses(made: Sequence[Record]) -> Table:
         )
     ]
     return Table(
-        slug(PAPER, data["name"], "losses"),
-        f"{data['name']}: losses on the train and on the {data['split']} split "
-        f"({made[0]['n']} images), means over seeds, ± half the range",
+        slug(PAPER, data.name, "losses"),
+        f"{data.name}: losses on the train and on the {data.split} split "
+        f"({made[0].n} images), means over seeds, ± half the range",
         ("row", "our seeds", "rate", *columns, "status"),
         rows,
     )
@@ -132,7 +133,7 @@ def _losses(made: Sequence[Record]) -> Table:
 
 def _ours(runs: Sequence[Record], loss: str) -> str:
     """The mean over seeds, half their range, and how many learned nothing."""
-    values = [r["values"][loss] for r in runs]
+    values = [r.values[loss] for r in runs]
     mean = sum(values) / len(values)
     spread = f" ± {(max(values) - min(values)) / 2:.3f}" if len(values) > 1 else ""
     lost = sum(diverged(r) for r in runs)
@@ -142,16 +143,16 @@ def _ours(runs: Sequence[Record], loss: str) -> str:
 
 def _rate(run: Record) -> str:
     """The rate that a run had, and whether a better one may lie beyond those tried."""
-    rate = run["details"]["stages"][0]["recipe"]["lr"]
-    tried = sorted(map(float, run["details"]["validation losses"]))
+    rate = run.details.stages[0]["recipe"]["lr"]
+    tried = sorted(map(float, run.details.validation_losses))
     ends = {tried[0]: ", the least tried", tried[-1]: ", the largest tried"}
     return f"{rate:g} of {', '.join(f'{one:g}' for one in tried)}{ends.get(rate, '')}"
 
 
 def diverged(run: Record) -> bool:
     """Whether a run's captions are no likelier than words drawn alike."""
-    guessing = math.log(run["details"]["configuration"]["vocabulary_size"])
-    return any(run["values"][loss] > guessing for loss in LOSSES)
+    guessing = math.log(run.details.configuration["vocabulary_size"])
+    return any(run.values[loss] > guessing for loss in LOSSES)
 
 
 def _above(ours: Sequence[Record], baseline: Sequence[Record], loss: str) -> str:
@@ -164,9 +165,9 @@ def _above(ours: Sequence[Record], baseline: Sequence[Record], loss: str) -> str
 def loss_curves(records: Sequence[Record]) -> list[Figure]:
     """Figure 7: training losses over steps, a drawing for each data set."""
     drawn = []
-    made = [r for r in _of(records, "losses") if r["details"].get("losses")]
-    for name in dict.fromkeys(r["data"]["name"] for r in made):
-        runs = by_row([r for r in made if r["data"]["name"] == name])
+    made = [r for r in _of(records, "losses") if r.details.losses]
+    for name in dict.fromkeys(r.data.name for r in made):
+        runs = by_row([r for r in made if r.data.name == name])
         lines = {row: _curve(runs[row]) for row in ROWS if row in runs}
         about = (
             f"Figure 7: training loss on {name}, each point the mean of the steps since the one "
@@ -181,7 +182,7 @@ def _curve(runs: Sequence[Record]) -> tuple[list[float], list[float]]:
     """Steps and losses, the mean over the seeds, which all have the same steps."""
     at: dict[float, list[float]] = {}
     for record in runs:
-        for entry in record["details"]["losses"]:
+        for entry in record.details.losses:
             at.setdefault(entry["step"], []).append(entry["loss"])
     steps = sorted(at)
     return steps, [sum(at[step]) / len(at[step]) for step in steps]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import papers
-from benchmarks.records import Record
+from benchmarks.kinds import Released
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -13,7 +14,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.scoring.quality import METRICS
 from reference.equations import PAPERS
 
@@ -26,7 +27,7 @@ REMARKS = {
 
 def released(records: Sequence[Record], *, quick: bool = False) -> Section:
     """Captions that authors released, scored again; the ``quick`` form leaves them out."""
-    made = of(records, "score")
+    made = of(records, Released)
     title = "Published predictions, scored again"
     if not made and quick:
         how = "the short form leaves them out; `captionbench report` without `--quick` scores them."
@@ -38,39 +39,39 @@ def released(records: Sequence[Record], *, quick: bool = False) -> Section:
         )
         return Section(title, [not_run("Released captions were not scored:", how)])
     blocks: list[Block] = []
-    scored = [record for record in made if record["values"]]
+    scored = [record for record in made if record.values]
     for record in made:
-        what = record["what"]
-        table = papers.load(what["paper"]).table(what["table"])
+        what = record.what
+        table = papers.load(what.paper).table(what.table)
         rows: list[list[Cell]] = []
         pairs: list[tuple[float, float]] = []
         for name in METRICS:
             column = "RL " + name
             printed = next(
-                (c.meant for c in table.cells if (c.row, c.column) == (what["row"], column)), None
+                (c.meant for c in table.cells if (c.row, c.column) == (what.row, column)), None
             )
             paper = printed if isinstance(printed, float) else None
-            ours = record["values"].get(column)
+            ours = record.values.get(column)
             if ours is None and paper is None:
                 continue
             if ours is not None and paper is not None:
                 pairs.append((ours, paper))
-            reason = record["details"]["missing"].get(name, "")
+            reason = record.details.missing.get(name, "")
             rows.append(
                 [
                     name,
                     None if paper is None else f"{paper:.1f}",
                     None if ours is None else f"{ours:.2f}",
                     _difference(ours, paper),
-                    record["status"] if ours is not None else "not run",
+                    record.status if ours is not None else "not run",
                     reason,
                 ]
             )
         blocks.append(
             Table(
-                f"released-{record['details']['predictions'].removesuffix('.json')}",
-                f"{record['details']['predictions']}: {PAPERS[what['paper']].title}, "
-                f"Table {what['table']}, {what['row']}",
+                f"released-{record.details.predictions.removesuffix('.json')}",
+                f"{record.details.predictions}: {PAPERS[what.paper].title}, "
+                f"Table {what.table}, {what.row}",
                 ("metric", "paper", "ours", "difference", "status", "why not"),
                 rows,
             )
@@ -85,12 +86,12 @@ def released(records: Sequence[Record], *, quick: bool = False) -> Section:
 def _about(record: Record, pairs: Sequence[tuple[float, float]]) -> str:
     """How many of our scores agree with the paper's, and what the row is."""
     equal = sum(f"{ours:.1f}" == f"{paper:.1f}" for ours, paper in pairs)
-    text = f"{record['n']} images. "
+    text = f"{record.n} images. "
     if pairs:
         text += f"{equal} of {len(pairs)} scores agree with the paper's to the printed digit. "
-    text += REMARKS.get(record["details"]["predictions"], "")
-    if record["signature"]:
-        text += f" Signature: `{record['signature']}`."
+    text += REMARKS.get(record.details.predictions, "")
+    if record.signature:
+        text += f" Signature: `{record.signature}`."
     return text
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from benchmarks.kinds import Prediction
 from benchmarks.perf.roofline.devices import described
-from benchmarks.perf.roofline.prediction import TABLE, Beside, beside
+from benchmarks.perf.roofline.prediction import Beside, beside
 from benchmarks.perf.roofline.roofline import BOUNDS
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -16,7 +17,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 
 TITLE = "Devices and the roofline"
 COLUMNS = (
@@ -35,7 +36,7 @@ COLUMNS = (
 
 def roofline(records: Sequence[Record]) -> Section:
     """The devices' descriptions, then every prediction with the measurement of the same beside."""
-    made = [r for r in of(records, "prediction") if r["what"]["table"] == TABLE]
+    made = of(records, Prediction)
     devices: list[list[Cell]] = [
         [
             device.name,
@@ -86,16 +87,16 @@ def roofline(records: Sequence[Record]) -> Section:
 
 
 def _row(record: Record, pair: Beside | None) -> list[Cell]:
-    values, details = record["values"], record["details"]
+    values, details = record.values, record.details
     return [
-        details["row"],
-        details["implementation"],
-        details["device"]["name"],
+        details.row,
+        details.implementation,
+        details.device["name"],
         1000 * values["seconds"],
         *(f"{100 * values[f'{bound} share']:.0f}" for bound in BOUNDS),
         f"{values['launches']:.0f}",
         f"{values['flops'] / 1e9:.4g}",
         f"{values['bytes'] / 1e9:.4g}",
-        1000 * pair.measured["values"]["seconds"] if pair else "not run",
+        1000 * pair.measured.values["seconds"] if pair else "not run",
         f"{pair.error_percent:+.0f} %" if pair else None,
     ]

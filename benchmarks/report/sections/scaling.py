@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.files import slug
+from benchmarks.kinds import Scaling
 from benchmarks.perf.scaling import curves
 from benchmarks.perf.targets import device_name
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -16,7 +17,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 
 TITLE = "Scale"
 COLUMNS = (
@@ -37,7 +38,7 @@ COLUMNS = (
 
 def scaling(records: Sequence[Record]) -> Section:
     """Every ladder's exponents, and its times drawn."""
-    made = of(records, "scaling")
+    made = of(records, Scaling)
     blocks: list[Block] = [
         Paragraph(
             "Exponents are slopes of log time on log size over sizes that double, measured in turn "
@@ -61,17 +62,17 @@ def scaling(records: Sequence[Record]) -> Section:
 
 
 def _row(record: Record) -> list[Cell]:
-    values, details = record["values"], record["details"]
+    values, details = record.values, record.details
 
     def power(name: str) -> str | None:
         return f"{values[name]:.2f}" if name in values else None
 
     return [
-        record["what"]["row"],
-        f"{details['symbol']} = {', '.join(map(str, details['sizes']))}",
+        record.what.row,
+        f"{details.symbol} = {', '.join(map(str, details.sizes))}",
         device_name(record),
         f"{power('exponent')} [{power('exponent low')}, {power('exponent high')}]",
         *map(power, ("expected", "roofline", "last", "expected last", "saved bytes", "peak bytes")),
-        details.get("saved form"),
-        details["why"],
+        details.saved_form,
+        details.why,
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.kinds import Measured
 from benchmarks.perf import coefficient_curves
 from benchmarks.perf.targets import device_name, judge, roofline
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -15,7 +16,7 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 
 TIMED = (
     "of",
@@ -36,7 +37,7 @@ COUNTED = ("of", "implementation", "on", "what", "value")
 
 def speed(records: Sequence[Record]) -> Section:
     """Every target beside what records show, then all that was timed."""
-    made = of(records, "timing")
+    made = of(records, Measured)
     targets: list[list[Cell]] = [
         [
             outcome.target.what,
@@ -70,7 +71,7 @@ def speed(records: Sequence[Record]) -> Section:
         how = "`captionbench time` does, and on a GPU `captionbench time --suite gpu --device cuda`"
         blocks.append(not_run("Nothing was timed:", f"{how}; the report itself times nothing."))
         return Section("Speed", blocks)
-    timed = sorted((r for r in made if "seconds" in r["values"]), key=_place)
+    timed = sorted((r for r in made if "seconds" in r.values), key=_place)
     rows = [_row(record, made) for record in timed]
     about = (
         "All that was timed; GB/s of an expansion are of the bytes that no implementation can do "
@@ -78,12 +79,12 @@ def speed(records: Sequence[Record]) -> Section:
         "copies and products measured on the same device"
     )
     blocks.append(Table("speed", about, TIMED, rows, folded=True))
-    counted = sorted((r for r in made if "seconds" not in r["values"]), key=_place)
+    counted = sorted((r for r in made if "seconds" not in r.values), key=_place)
     if counted:
         rows = [
-            [r["details"]["row"], r["details"]["implementation"], device_name(r), name, value]
+            [r.details.row, r.details.implementation, device_name(r), name, value]
             for r in counted
-            for name, value in r["values"].items()
+            for name, value in r.values.items()
         ]
         blocks.append(Table("speed-counted", "Ceilings and growth", COUNTED, rows, folded=True))
     for n, curve in enumerate(coefficient_curves.curves(made)):
@@ -101,13 +102,13 @@ def speed(records: Sequence[Record]) -> Section:
 
 def _place(record: Record) -> tuple[str, ...]:
     """Devices together, then what was timed together, the baseline first."""
-    details = record["details"]
-    first = details["implementation"] != details["baseline"]
-    return device_name(record), details["row"], str(first), details["implementation"]
+    details = record.details
+    first = details.implementation != details.baseline
+    return device_name(record), details.row, str(first), details.implementation
 
 
 def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
-    values, details = record["values"], record["details"]
+    values, details = record.values, record.details
 
     def scaled(name: str, unit: float) -> str | None:
         return f"{values[name] / unit:.4g}" if values.get(name) else None
@@ -118,14 +119,14 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
 
     same_device = [r for r in made if device_name(r) == device_name(record)]
     reached = roofline(record, same_device)
-    is_baseline = details["verdict"] == "baseline"
+    is_baseline = details.verdict == "baseline"
     return [
-        details["row"],
-        details["implementation"],
+        details.row,
+        details.implementation,
         device_name(record),
         interval("seconds", 1e-3),
         None if is_baseline else interval("ratio"),
-        details["verdict"],
+        details.verdict,
         f"{values['floor']:.3f}",
         scaled("saved bytes", 1e6),
         scaled("peak bytes", 1e6),

@@ -29,8 +29,6 @@ from benchmarks.report.sections.evidence import provenance
 from reference.equations import PAPERS
 
 CELLS = ("row", "column", "paper", "ours", "95 % interval", "status")
-PLACE = ("paper", "table", "row")
-"""The line of a table that a record fills."""
 Draw = Callable[[Sequence[Record]], Sequence[Block]]
 FIGURES: dict[tuple[str, str], Draw] = {
     ("arnet", "3"): partial(arnet.examples, jpegs={}),
@@ -57,7 +55,7 @@ CAPTIONS: dict[tuple[str, tuple[str, ...]], Draw] = {
 def every_table(records: Sequence[Record]) -> Section:
     """Each table and data figure of the five papers, and how much of it is regenerated."""
     rows: list[list[Cell]] = []
-    named: set[tuple[str, str, str, str]] = set()
+    named: set[tuple[object, str]] = set()
     pages: list[Block] = []
     for paper in PAPERS:
         tables = papers.load(paper)
@@ -69,7 +67,7 @@ def every_table(records: Sequence[Record]) -> Section:
                 page, title = slug("cells", paper, table.name), f"{paper}, Table {table.name}"
                 filled = [_cell(cell) for cell in run]
                 pages.append(Table(page, f"{title}, cell by cell", CELLS, filled, folded=True))
-            named.update((paper, c.table, c.row, r["key"]) for c in run for r in c.record or ())
+            named.update((r.what, r.key) for c in run for r in c.records)
             about = [paper, f"Table {table.name}", table.caption]
             if shown := _shown(paper, table.name, records):
                 rows.append([*about, *shown, ""])
@@ -99,7 +97,7 @@ def every_table(records: Sequence[Record]) -> Section:
         ),
         *pages,
     ]
-    used = [r for r in records if (*(r["what"][name] for name in PLACE), r["key"]) in named]
+    used = [r for r in records if (r.what, r.key) in named]
     if used:
         blocks.append(provenance(used))
     return Section("Every table of the five papers", blocks)
@@ -127,7 +125,7 @@ def _shown(paper: str, table: str, records: Sequence[Record]) -> tuple[str, str]
 
 def _drawn(draw: Draw, records: Sequence[Record]) -> tuple[int, str]:
     """How many drawings records give, and their statuses: each is of records of one status."""
-    counts = {s: len(draw([r for r in records if r["status"] == s])) for s in STATUSES}
+    counts = {s: len(draw([r for r in records if r.status == s])) for s in STATUSES}
     return sum(counts.values()), ", ".join(sorted(s for s, count in counts.items() if count))
 
 

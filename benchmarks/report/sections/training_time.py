@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import papers
+from benchmarks.kinds import TrainingTime
 from benchmarks.papers import Value
 from benchmarks.perf.roofline import training_time as predicted
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -15,14 +16,14 @@ from benchmarks.report.document import (
     Section,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 
 TITLE = "Training time, predicted"
 
 
 def training_time(records: Sequence[Record]) -> Section:
     """v1's Table 1 and v2's Table VII as far as they are predicted, with all that is assumed."""
-    made = of(records, "prediction")
+    made = of(records, TrainingTime)
     blocks: list[Block] = [
         Paragraph(
             "The papers' gains in training time are steps times the time of a step, by their "
@@ -33,7 +34,7 @@ def training_time(records: Sequence[Record]) -> Section:
     ]
     used: list[Record] = []
     for paper, table in predicted.tables().items():
-        rows = [r for r in made if (r["what"]["paper"], r["what"]["table"]) == (paper, table)]
+        rows = [r for r in made if (r.what.paper, r.what.table) == (paper, table)]
         if rows:
             blocks += _table(paper, table, rows)
             used += rows
@@ -48,23 +49,23 @@ def training_time(records: Sequence[Record]) -> Section:
 
 def _table(paper: str, table: str, made: Sequence[Record]) -> list[Block]:
     printed = papers.load(paper).table(table)
-    device = made[0]["details"]["device"]["name"]
-    others = [(o["device"], o["precision"]) for o in made[0]["details"][predicted.DEVICES]]
+    device = made[0].details.device["name"]
+    others = [(o["device"], o["precision"]) for o in made[0].details.on_other_devices]
     rows: list[list[Cell]] = []
     for record in made:
-        row, elsewhere = record["what"]["row"], record["details"][predicted.DEVICES]
-        for column, value in record["values"].items():
+        row, elsewhere = record.what.row, record.details.on_other_devices
+        for column, value in record.values.items():
             said: Value = printed.cell(row, column).meant
             rows.append([row, column, said, value, *(other[column] for other in elsewhere)])
     stages: list[list[Cell]] = [
         [
-            record["what"]["row"],
-            *(stage[name] for name in ("column", "objective", "epochs", "batch", "steps")),
-            1000 * stage["step_s"],
-            stage["source"],
+            record.what.row,
+            *(getattr(stage, name) for name in ("column", "objective", "epochs", "batch", "steps")),
+            1000 * stage.step_s,
+            stage.source,
         ]
         for record in made
-        for stage in record["details"]["stages"]
+        for stage in record.details.stages
     ]
     name = f"training-time-{paper}"
     return [
@@ -81,5 +82,5 @@ def _table(paper: str, table: str, made: Sequence[Record]) -> list[Block]:
             stages,
             folded=True,
         ),
-        Paragraph(f"Assumed for {paper}: {'; '.join(made[0]['details']['assumptions'])}."),
+        Paragraph(f"Assumed for {paper}: {'; '.join(made[0].details.assumptions)}."),
     ]

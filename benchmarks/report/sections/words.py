@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
+from benchmarks.kinds import Words
 from benchmarks.papers.lstm_readonly.words import (
     NAMES,
     OF_ALL,
@@ -13,7 +14,7 @@ from benchmarks.papers.lstm_readonly.words import (
     PAPER,
     TABLE,
 )
-from benchmarks.records import Record
+from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -21,30 +22,30 @@ from benchmarks.report.document import (
     Paragraph,
     Table,
 )
-from benchmarks.report.sections.evidence import not_run, of, provenance
+from benchmarks.report.sections.evidence import not_run, provenance
 
 BARS = 40
 
 
 def words(records: Sequence[Record]) -> list[Block]:
     """The share that the paper gives in its text, and both figures, of each source of captions."""
-    made = of(records, "words")
+    made = of(records, Words)
     if not made:
         how = "`captionbench reproduce lstm_readonly --table words` counts them."
         return [not_run("How often words occur in captions:", how)]
     printed = {cell.row: cell.value for cell in papers.load(PAPER).table(TABLE).cells}
     counts = ("words", "words counted", "different words counted")
     rows: list[list[Cell]] = []
-    for record in sorted(made, key=lambda r: list(NAMES).index(r["what"]["row"])):
-        values, row = record["values"], record["what"]["row"]
+    for record in sorted(made, key=lambda r: list(NAMES).index(r.what.row)):
+        values, row = record.values, record.what.row
         rows.append(
             [
-                record["data"]["name"],
-                record["n"],
+                record.data.name,
+                record.n,
                 printed.get(row),
                 *(f"{values[share]:.1f}" for share in (OF_ALL, OF_COUNTED)),
                 *(f"{values[name]:,.0f}" for name in counts),
-                record["status"],
+                record.status,
             ]
         )
     columns = ("captions of", "captions", "paper", OF_ALL, OF_COUNTED, *counts, "status")
@@ -63,16 +64,16 @@ def words(records: Sequence[Record]) -> list[Block]:
 def areas(records: Sequence[Record]) -> list[Figure]:
     """Figure 1: every word's occurrences as an area, the commonest by name."""
     drawn = []
-    for record in of(records, "words"):
-        commonest = dict(record["details"]["commonest"])
+    for record in of(records, Words):
+        commonest = dict(record.details.commonest)
         different, counted = (
-            int(record["values"][name]) for name in ("different words counted", "words counted")
+            int(record.values[name]) for name in ("different words counted", "words counted")
         )
         rest = f"{different - len(commonest):,} other words", counted - sum(commonest.values())
         drawn.append(
             Figure(
-                slug(PAPER, "1", record["what"]["row"]),
-                f"Figure 1: how often words occur in the captions of {record['data']['name']}: "
+                slug(PAPER, "1", record.what.row),
+                f"Figure 1: how often words occur in the captions of {record.data.name}: "
                 f"the {len(commonest)} commonest, and the others together.",
                 figures.areas(commonest, rest),
             )
@@ -83,13 +84,13 @@ def areas(records: Sequence[Record]) -> list[Figure]:
 def bars(records: Sequence[Record]) -> list[Figure]:
     """Figure 2: the commonest words."""
     drawn = []
-    for record in of(records, "words"):
-        commonest = dict(record["details"]["commonest"][:BARS])
+    for record in of(records, Words):
+        commonest = dict(record.details.commonest[:BARS])
         drawn.append(
             Figure(
-                slug(PAPER, "2", record["what"]["row"]),
+                slug(PAPER, "2", record.what.row),
                 f"Figure 2: the {len(commonest)} commonest words in the captions of "
-                f"{record['data']['name']}.",
+                f"{record.data.name}.",
                 figures.bars(commonest, "occurrences"),
             )
         )

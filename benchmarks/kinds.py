@@ -1,0 +1,484 @@
+"""The kinds of records: what each producer's records hold beside their values.
+
+A record's kind is the type of its details, so that a reader asks for a type (`records.of`) and has
+its fields. A field may be added with a default; one is never renamed without rewriting the
+published records.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+K = TypeVar("K", bound="Details")
+Interval = tuple[float, float]
+Json = dict[str, Any]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A structure within a record; a field that is not of it is an error."""
+
+
+class Details(Part, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """Base of all kinds.
+
+    Attributes:
+        assumptions: what a predicted or counted value rests on.
+        interval: 95 % intervals of values, by column.
+        missing: scores that could not be computed, by name, and why.
+    """
+
+    of_a_device: ClassVar[bool] = False
+    """Whether the numbers belong to one device: then they replace those of no other."""
+
+    assumptions: list[str] = []
+    interval: dict[str, Interval] = {}
+    missing: dict[str, str] = {}
+
+    @property
+    def slot(self) -> tuple[object, ...]:
+        """What tells measurements apart, beside what all records have."""
+        return ()
+
+
+def as_kind(kind: type[K], details: Details, **fields: Any) -> K:
+    """Details of another kind: the fields that both have, and ``fields``."""
+    both = [name for name in kind.__struct_fields__ if hasattr(details, name)]
+    return kind(**{**{name: getattr(details, name) for name in both}, **fields})
+
+
+# --- correctness and counts
+
+
+class Equation(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """An equation or listing, as `benchmarks.equations.entries` gives it."""
+
+    paper: str
+    number: int | str
+    oracle: str | None
+    counterpart: str | None
+    properties: list[str]
+    formula: list[str] = []
+    kind: str | None = None
+    definition: str | None = None
+    notes: list[Json] = []
+
+
+class Equations(Details, frozen=True, kw_only=True, tag="equations"):
+    """A paper's equations."""
+
+    entries: list[Equation]
+
+
+class Verified(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """One implementation of one operator in one dtype; ``worst`` is None if it was not finite."""
+
+    operator: str
+    equations: dict[str, list[int]]
+    numbers: str
+    what: str
+    implementation: str
+    dtype: str
+    device: str
+    cases: int
+    worst: float | None
+    bound: float | None
+    passed: bool
+    failures: list[dict[str, str]] = []
+
+
+class Verification(Details, frozen=True, kw_only=True, tag="verification"):
+    """Implementations against the oracle."""
+
+    rows: list[Verified]
+
+
+class Curve(Part, frozen=True, kw_only=True):
+    """Multiply-accumulates (10^6) over expansion coefficients, by form."""
+
+    coefficients: list[int]
+    lines: dict[str, list[float]]
+
+
+class Operations(Details, frozen=True, kw_only=True, tag="operations"):
+    """A row of v2's Table VI: multiply-accumulates factored, and true FLOPs."""
+
+    factored: float
+    true_flops: float
+    lengths: str
+    curve: Curve
+
+
+class Parameters(Details, frozen=True, kw_only=True, tag="parameters"):
+    """Parameters counted for v2's Table VII."""
+
+
+class Words(Details, frozen=True, kw_only=True, tag="words"):
+    """The words of captions: the commonest with their occurrences, and how many are left out."""
+
+    commonest: list[tuple[str, int]]
+    left_out: dict[str, int]
+
+
+# --- speed
+
+
+class Case(Part, frozen=True, kw_only=True):
+    """What was timed, counted or predicted: `benchmarks.perf.cases.case.Case` as JSON."""
+
+    subject: str
+    implementations: list[str]
+    sizes: Json
+    precision: str
+
+
+class Measured(Details, frozen=True, kw_only=True):
+    """An implementation of a case, timed or counted beside the case's baseline."""
+
+    of_a_device: ClassVar[bool] = True
+
+    case: Case
+    row: str
+    implementation: str
+    baseline: str
+    unavailable: dict[str, str] = {}
+
+
+class Timing(Measured, frozen=True, kw_only=True, tag="timing"):
+    """Seconds of calls, one a round; ``again`` are those of the A/A twin."""
+
+    verdict: str
+    samples: list[float] = []
+    twin: str | None = None
+    again: list[float] | None = None
+    first_call_s: float | None = None
+    jumps: int | None = None
+    cache: str | None = None
+
+
+class Counted(Measured, frozen=True, kw_only=True, tag="counted"):
+    """What a case counts instead of timing calls: bytes a vector, a device's ceilings."""
+
+
+class Revision(Part, frozen=True, kw_only=True):
+    """A commit, and whether the tree had changes beside it."""
+
+    commit: str
+    dirty: bool
+
+
+class Comparison(Details, frozen=True, kw_only=True, tag="comparison"):
+    """One benchmark of a revision against another's; ``planted`` tests the comparison itself."""
+
+    of_a_device: ClassVar[bool] = True
+
+    benchmark: str
+    implementation: str
+    case: Case
+    revision: Revision
+    against: Revision | None
+    verdict: str
+    regressed: bool
+    grown: dict[str, int]
+    unsteady: list[str]
+    wrong: list[str]
+    refused: str | list[str]
+    processes: int
+    thrown: int
+    smallest: float
+    clock: str
+    planted: float | None
+
+
+class Prediction(Details, frozen=True, kw_only=True, tag="prediction"):
+    """What an implementation of a case is predicted to take on a described device."""
+
+    of_a_device: ClassVar[bool] = True
+
+    case: Case
+    row: str
+    implementation: str
+    device: Json
+
+
+class TrainingStage(Part, frozen=True, kw_only=True):
+    """Steps of one length; ``step_s`` is predicted or measured, as ``source`` says."""
+
+    column: str
+    objective: str
+    epochs: int
+    batch: int
+    steps: int
+    end_to_end: bool
+    step_s: float
+    source: str
+
+
+class TrainingTime(Details, frozen=True, kw_only=True, tag="training-time"):
+    """A row of a table of training times, in ``unit``, on the paper's device and on others."""
+
+    of_a_device: ClassVar[bool] = True
+
+    device: Json
+    unit: str
+    stages: list[TrainingStage]
+    on_other_devices: list[Json]
+
+
+class Scaling(Details, frozen=True, kw_only=True, tag="scaling"):
+    """Time and memory over one size, here called ``symbol``; a list has an entry a size."""
+
+    of_a_device: ClassVar[bool] = True
+
+    ladder: str
+    implementation: str
+    symbol: str
+    sizes: list[int]
+    case: Case
+    samples: list[list[float]]
+    flops: list[float]
+    macs: list[float] | None
+    saved_bytes: list[float]
+    peak_bytes: list[float]
+    predicted_s: list[float]
+    shares: list[dict[str, float]]
+    ceilings: Json
+    why: str
+    saved_form: str | None = None
+
+
+# --- captions and what is measured of captioners
+
+
+class Example(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """An image's caption and a reference; the word it began with and the whole beam, if kept."""
+
+    image: int
+    caption: str
+    reference: str
+    word: str | None = None
+    beam: list[str] | None = None
+
+
+class Released(Details, frozen=True, kw_only=True, tag="released"):
+    """Captions that authors released, scored again."""
+
+    predictions: str
+    predictions_sha256: str
+
+
+class OfCaptioner(Details, frozen=True, kw_only=True):
+    """Anything measured of captions that a captioner of ours gives by beam search."""
+
+    beam_size: int
+    max_length: int | None = None
+    parameters: int | None = None
+
+    @property
+    def slot(self) -> tuple[object, ...]:
+        """Another search is another measurement."""
+        return self.beam_size, self.max_length
+
+
+class Scores(OfCaptioner, frozen=True, kw_only=True):
+    """Scores of captions: CIDEr-D of each image, 0 to 10 in the split's order, and examples."""
+
+    cider_d: list[float]
+    examples: list[Example]
+
+
+class Attention(Part, frozen=True, kw_only=True):
+    """By head the weights (words, detections) of a caption's words in the last layer."""
+
+    image: int
+    words: list[str]
+    weights: list[list[list[float]]]
+
+
+class Ablation(Scores, frozen=True, kw_only=True, tag="ablation"):
+    """A row of the ablation that the main job trains on generated scenes."""
+
+    training_seconds: float
+    attention: Attention | None = None
+
+
+class Evaluation(Scores, frozen=True, kw_only=True, tag="evaluation"):
+    """What `captionbench evaluate` scored: a run, or an ensemble of ``members``."""
+
+    epochs: int
+    training_seconds: float
+    validations: list[Json]
+    config: Json = {}
+    losses: list[Json] = []
+    members: list[Json] = []
+
+
+class Trained(OfCaptioner, frozen=True, kw_only=True):
+    """Of a captioner that an experiment trained: its sizes and the settings of each stage."""
+
+    configuration: Json
+    stages: list[Json]
+    form: str | None = None
+
+
+class Scored(Trained, frozen=True, kw_only=True):
+    """A trained captioner's scores, as `Scores`."""
+
+    cider_d: list[float]
+    examples: list[Example]
+
+
+class Captions(Scored, frozen=True, kw_only=True, tag="captions"):
+    """A row of a paper's table of scores."""
+
+    validations: list[Json]
+
+
+class CrossEntropy(Part, frozen=True, kw_only=True):
+    """The same model before the self-critical training."""
+
+    cider_d: list[float]
+    validations: list[Json]
+    checkpoint: str | None
+
+
+class Rewards(Captions, frozen=True, kw_only=True, tag="rewards"):
+    """Scores after cross-entropy ("XE ...") and after self-critical training ("RL ...")."""
+
+    cross_entropy: CrossEntropy
+
+
+class ReadOnly(Scored, frozen=True, kw_only=True, tag="read-only"):
+    """Scores of a captioner with or without the read-only unit."""
+
+    losses: list[Json]
+    validation_losses: dict[str, float]
+
+
+class Losses(Trained, frozen=True, kw_only=True, tag="losses"):
+    """Losses of a word, in nats, while training and, on validation, by the rates tried."""
+
+    losses: list[Json]
+    validation_losses: dict[str, float]
+
+
+class Discrepancy(Trained, frozen=True, kw_only=True, tag="discrepancy"):
+    """How far training and inference are apart (ARNet 11, 12): what each image has in it."""
+
+    validations: list[Json]
+    shares: dict[str, list[float]]
+
+
+class States(Trained, frozen=True, kw_only=True, tag="states"):
+    """Last hidden states in the plane, by t-SNE, in training and in inference."""
+
+    validations: list[Json]
+    perplexity: float
+    divergence: float
+    points: dict[str, list[tuple[float, float]]]
+
+
+class Digits(Details, frozen=True, kw_only=True, tag="digits"):
+    """Digits read pixel by pixel (ARNet's Table 5)."""
+
+    form: str
+    hidden_size: int
+    batch_size: int
+    learning_rates: list[float]
+    reconstruction_weight: float
+    options: Json
+    epochs: list[int]
+    steps: int
+    history: list[Json]
+
+
+class MiddleOut(Scored, frozen=True, kw_only=True, tag="middle-out"):
+    """Scores; ``commonest`` is the accuracy of always the commonest middle word."""
+
+    best: Json
+    classifier: Json
+    left_out: dict[str, int]
+    commonest: float | None = None
+
+
+class Beam(Part, frozen=True, kw_only=True):
+    """All captions of an image, the best first."""
+
+    image: int
+    captions: list[str]
+
+
+class Diversity(Trained, frozen=True, kw_only=True, tag="diversity"):
+    """How alike the captions of a beam are (Middle-Out's Table 4): self-BLEU-4 of each image."""
+
+    best: Json
+    classifier: Json
+    left_out: dict[str, int]
+    self_b4: list[float]
+    beams: list[Beam]
+
+
+class Control(Trained, frozen=True, kw_only=True, tag="control"):
+    """Whether captions of two images follow the word given (Middle-Out's Table 6)."""
+
+    best: Json
+    classifier: Json
+    left_out: dict[str, int]
+    follows: list[float]
+    pairs: list[list[Example]]
+
+
+class Sequences(Part, frozen=True, kw_only=True):
+    """A noisy sequence, the clean one, and a regressor's."""
+
+    x: list[float]
+    y: list[float]
+    y_hat: list[float]
+
+
+class Denoising(Details, frozen=True, kw_only=True, tag="denoising"):
+    """A regressor's errors, over seeds (Middle-Out's Table 1)."""
+
+    settings: Json
+    per_seed: dict[str, list[float]]
+    history: list[Json]
+    example: Sequences | None = None
+
+
+class DenoisingRatio(Details, frozen=True, kw_only=True, tag="denoising-ratio"):
+    """The errors of the regressor ``of`` over those of the regressor ``over``."""
+
+    settings: Json
+    of: str
+    over: str
+
+
+AnyDetails = (
+    Equations
+    | Verification
+    | Operations
+    | Parameters
+    | Words
+    | Timing
+    | Counted
+    | Comparison
+    | Prediction
+    | TrainingTime
+    | Scaling
+    | Released
+    | Ablation
+    | Evaluation
+    | Captions
+    | Rewards
+    | ReadOnly
+    | Losses
+    | Discrepancy
+    | States
+    | Digits
+    | MiddleOut
+    | Diversity
+    | Control
+    | Denoising
+    | DenoisingRatio
+)
