@@ -223,7 +223,7 @@ def test_an_epoch_of_images_holds_each_with_references_once_wherever_it_is_enter
     for position, batch in enumerate(whole):
         ids = [int(x) for x in batch.features[:, 0, 0]]
         assert batches.image_ids(seed, position) == ids
-        assert [batches.captioned[place] for place in batch.places] == ids
+        assert [batches.captioned[place] for place in batch.image_ids] == ids
     rest = list(batches.epoch(seed, start))
     for one, other in zip(whole[start:], rest, strict=True):
         assert all(a.equal(b) for a, b in zip(one, other, strict=True))

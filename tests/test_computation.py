@@ -109,7 +109,7 @@ OBJECTIVES = ("cross_entropy", "self_critical")
 def test_parts_hold_every_image_and_caption_once(seed: int, count: int, parts: int) -> None:
     random = np.random.default_rng(seed)
     for batch in (captions_of(random, count), places_of(random, count)):
-        divided = batch.parts(parts)
+        divided = batch.micro_batches(parts)
         sizes = [len(part.features) for part in divided]
         assert sum(sizes) == count
         assert len(sizes) == min(parts, count)
@@ -122,7 +122,7 @@ def test_parts_hold_every_image_and_caption_once(seed: int, count: int, parts: i
             of = [part.images + int(s) for part, s in zip(divided, starts, strict=False)]
             assert torch.equal(torch.cat(of), batch.images)
         else:
-            assert torch.equal(torch.cat([part.places for part in divided]), batch.places)
+            assert torch.equal(torch.cat([part.image_ids for part in divided]), batch.image_ids)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

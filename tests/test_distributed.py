@@ -271,7 +271,7 @@ def test_shares_of_a_batch_are_the_batch_whatever_their_number(
 
     def captions(batch: Any) -> list[Any]:
         if isinstance(batch, Images):
-            return batch.places.tolist()
+            return batch.image_ids.tolist()
         own = zip(batch.tokens.tolist(), batch.images.int().tolist(), strict=True)
         return [([t for t in tokens if t], images(batch)[image]) for tokens, image in own]
 

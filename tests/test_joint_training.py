@@ -41,7 +41,7 @@ def test_without_lambda_or_sampling_training_is_the_plain_one_to_the_bit() -> No
 def test_the_loss_of_a_batch_is_the_joint_one_of_its_words() -> None:
     """Cross-entropy and the errors of each caption alone, over all words of the batch."""
     joint = training(True, lambda_=0.7)
-    joint.recipe = replace(RECIPE, label_smoothing=0.0)
+    joint.optimisation = replace(RECIPE, label_smoothing=0.0)
     joint.model.double().eval()
     assert joint.reconstructor is not None
     joint.reconstructor.double()
@@ -111,6 +111,6 @@ def test_where_a_side_from_the_middle_is_through_nothing_is_sampled() -> None:
     sampled = CrossEntropyTraining(model, RandomBatches(3), RECIPE, sampling=lambda _: 1.0)
     tokens = torch.tensor([[3, 2, 4, 0, 5, 0, 6, 0], [7, 8, 2, 2, 0, 0, 0, 0]])
     memory = model.encode(torch.randn(2, 3, 5))
-    read = sampled._read(tokens, memory, torch.tensor([3, 3]))
+    read = sampled._inputs(tokens, memory, torch.tensor([3, 3]))
     assert torch.equal(read[:, 0], tokens[:, 0]) and not torch.equal(read, tokens)
     assert not read[tokens == 0].any()

@@ -115,7 +115,7 @@ MIDDLE_OUT = (
     Fault(
         "holes sampled",
         "scheduled sampling puts words where a side from the middle is through",
-        "torch_impl.training.cross_entropy:CrossEntropyTraining._read",
+        "torch_impl.training.cross_entropy:CrossEntropyTraining._inputs",
         "coins &= tokens[:, 1:] != self.model.pad_id",
         "pass",
         "test_joint_training.py::test_where_a_side_from_the_middle_is_through_nothing_is_sampled",

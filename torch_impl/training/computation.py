@@ -1,4 +1,4 @@
-"""How a training step is computed: in parts, in 16 bits, compiled."""
+"""How a training step is computed: in micro-batches, in 16 bits, compiled."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import torch
 from torch_impl.models import AnyCaptioner
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-"""What a forward pass is computed in; weights, their gradients and moments stay as they are."""
+"""Of the forward pass; weights, gradients and moments keep their precision."""
 
 
 @dataclass(frozen=True)
 class Computation:
-    """How a step is computed, which changes what it gives by rounding and by draws of dropout.
+    """How a step is computed: it changes results by rounding and by dropout's random numbers.
 
     Args:
-        accumulate: parts that a batch is computed in, one after the other; their gradients make one
-            update, that of the batch.
-        precision: a name in ``PRECISIONS``: 16 bits by autocast, those of float16 with a loss that
-            is scaled so that its gradients do not vanish.
-        compile: whether the model's passes go through ``torch.compile``.
+        accumulate: micro-batches of a batch, whose gradients are accumulated into one update.
+        precision: a name in ``PRECISIONS``: 16 bits by autocast; float16 with loss scaling.
+        compile: whether the model's forward passes are compiled by ``torch.compile``.
 
     Raises:
         ValueError: ``accumulate`` below 1, or an unknown ``precision``.
@@ -34,7 +32,6 @@ class Computation:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        """Hold every field to its range."""
         if self.accumulate < 1:
             raise ValueError(f"accumulate is {self.accumulate}, expected at least 1")
         if self.precision not in PRECISIONS:
@@ -42,21 +39,21 @@ class Computation:
             raise ValueError(f"precision is {self.precision!r}, expected {known}")
 
     def captioner(self, model: AnyCaptioner) -> Any:
-        """``model`` as objectives call it."""
+        """``model``, with compiled forward passes if ``compile``."""
         return _Compiled(model) if self.compile else model
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """What a forward pass runs in."""
+        """The context of a forward pass."""
         dtype = PRECISIONS[self.precision]
         return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
     def scaler(self, device: torch.device) -> torch.amp.GradScaler:
-        """Of the loss, which it leaves alone but in float16."""
+        """Scales the loss in float16, and only there."""
         return torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
 
 
 class _Compiled:
-    """A captioner whose passes are compiled; all else is its own."""
+    """A captioner whose forward passes are compiled; other attributes are its own."""
 
     def __init__(self, model: AnyCaptioner) -> None:
         self._model = model

@@ -1,9 +1,9 @@
-"""The loop of all training, which can be stopped anywhere and resumed to the same numbers.
+"""The training loop: interrupted anywhere and resumed, it computes the same numbers.
 
-Nothing random has a state to lose: the order of the data is a function of (seed, epoch), all that
-is drawn in a step a function of (seed, step) and of where in the batch a part begins. What there is
-to keep is the weights, the optimiser's moments, three counters, and the scale of a loss in float16.
-Nor is there anything of the number of processes: another number can go on.
+No random state needs saving: the order of the data is a function of (seed, epoch), every random
+number of a step one of (seed, step) and of where in the batch a micro-batch begins. A checkpoint
+holds the weights, the optimiser's moments, three counters, and the loss scale of float16. Nothing
+in it depends on the world size, so a run may be resumed with another.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _ORDER, _DROPOUT, _DRAWS = range(3)
 
 
 class AnyBatch(Protocol):
-    """Tensors that a step is computed from, a named tuple of them."""
+    """The tensors of a step, as a named tuple."""
 
     @property
     def features(self) -> Tensor:
         """(B, ...), of each image."""
 
     def to(self, device: torch.device) -> Self:
-        """All of them on a device."""
+        """All tensors on ``device``."""
 
-    def parts(self, count: int) -> Sequence[Self]:
-        """``count`` parts of nearly as many images each; fewer where there are fewer images."""
+    def micro_batches(self, count: int) -> Sequence[Self]:
+        """``count`` micro-batches of nearly equal numbers of images; fewer if there are fewer."""
 
 
 BatchT = TypeVar("BatchT", bound=AnyBatch)
@@ -51,28 +51,28 @@ class Batches(Protocol[BatchT_co]):
     """The data: the batches of any epoch, from any position in it."""
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """Batches an epoch."""
 
     def epoch(self, epoch: int, start: int) -> Iterator[BatchT_co]:
-        """The batches of ``epoch`` from number ``start`` on: the same whenever asked.
+        """The batches of ``epoch`` from number ``start`` on: the same at every call.
 
-        Of several processes each has its share of every batch, one of no images where there are
-        fewer of them than processes; the shares, in turn, are the batch.
+        In a process group each rank gets its shard of every batch, which has no images where the
+        batch has fewer images than there are ranks; the shards in rank order are the batch.
         """
 
 
 class Terms(NamedTuple):
-    """What an objective makes of a batch."""
+    """The value of an objective on a micro-batch."""
 
     loss: Tensor
-    """A scalar, a mean over what ``Training.count`` counts."""
+    """A scalar, a mean over ``Training.num_targets``."""
     reward: Tensor | None = None
     """The mean reward, of an objective that has one."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one step was and took."""
+    """The log of one step."""
 
     step: int
     """Steps done, this one included."""
@@ -90,7 +90,7 @@ class Step:
 
 
 class _Gradient(NamedTuple):
-    """What a batch gave, all processes' shares of it together."""
+    """Sums over all ranks' shards of a batch."""
 
     loss: float
     reward: float | None
@@ -102,7 +102,7 @@ class NonFiniteError(ArithmeticError):
     """The loss or its gradient is NaN or infinite; the model is as it was before the step."""
 
     def __init__(self, what: str, value: float, step: int, epoch: int, position: int) -> None:
-        """Name the step (from 1); the epoch and the batch in it, from 0, are said from 1 too."""
+        """``step`` counts from 1; ``epoch`` and ``position`` from 0, and are printed from 1."""
         where = f"epoch {epoch + 1}, batch {position + 1}"
         super().__init__(f"{what} is {value} at step {step} ({where})")
         self.epoch = epoch
@@ -110,22 +110,20 @@ class NonFiniteError(ArithmeticError):
 
 
 def data_generator(seed: int, epoch: int) -> np.random.Generator:
-    """The random numbers that order the data of ``epoch``: a function of the arguments alone."""
+    """Random numbers for the order of the data of ``epoch``: a function of the arguments alone."""
     return np.random.default_rng((seed, _ORDER, epoch))
 
 
 class Training(ABC, Generic[BatchT]):
-    """The training of ``model`` on ``batches``: weights, optimiser, and where it stands.
+    """The training of ``model`` on ``batches``: weights, optimiser and position.
 
-    A subclass is an objective: ``terms``, of what they are a mean (``count``), and what else is
-    trained (``beside``).
+    A subclass is an objective: ``terms``, the number of targets that they are a mean over
+    (``num_targets``), and the modules trained beside the model (``auxiliary``).
 
     Args:
-        model: is put into training mode at each step, on the device it is on.
-        batches: the data.
-        recipe: the optimiser and learning rates; its dropout is the model's own affair, its batch
-            size the batches'.
-        seed: of all that a step draws; the order of the data is the batches' own affair.
+        model: on its device; each step puts it into training mode.
+        optimisation: the optimiser and learning rates; its dropout and batch size are not read.
+        seed: of every random number of a step; the order of the data is up to ``batches``.
         computation: how a step is computed.
         process_group: the ranks that train together. The world size changes a step by rounding
             alone, and by the random numbers of dropout and scheduled sampling, which are seeded by
@@ -137,58 +135,57 @@ class Training(ABC, Generic[BatchT]):
         self,
         model: AnyCaptioner,
         batches: Batches[BatchT],
-        recipe: Optimisation,
+        optimisation: Optimisation,
         *,
         seed: int = 0,
         computation: Computation = Computation(),  # noqa: B008 - it is frozen
-        process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
+        process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - a group of one
     ) -> None:
-        """Start at step 0 of epoch 0."""
         self.model = model
         self.batches = batches
-        self.recipe = recipe
+        self.optimisation = optimisation
         self.seed = seed
         self.computation = computation
         self.process_group = process_group
         self.captioner: Any = computation.captioner(model)
-        """The model as objectives call it."""
-        self.draws = torch.Generator()
-        """A step's draws, which its parts take in turn: the same as of the whole batch.
+        """The model, compiled if ``computation`` says so."""
+        self.generator = torch.Generator()
+        """For samples, drawn for one micro-batch after the other: the numbers of the whole batch.
 
-        What the other processes' parts take before, ``skip`` leaves out.
+        ``skip_draws`` discards those of the ranks before this one.
         """
-        self.optimiser = recipe.optimiser(self._parameters().values())
+        self.optimiser = optimisation.optimiser(self._parameters().values())
         self.scaler = computation.scaler(self.device)
         self.step = self.epoch = self.position = 0
 
     @abstractmethod
     def terms(self, batch: BatchT) -> Terms:
-        """The objective, of a batch on the model's device."""
+        """The objective on a micro-batch, on the model's device."""
 
     @abstractmethod
-    def count(self, batch: BatchT) -> int:
-        """How many things, words say, the loss of ``batch`` is a mean over; at least 1."""
+    def num_targets(self, batch: BatchT) -> int:
+        """How many targets, words say, the loss of ``batch`` is a mean over; at least 1."""
 
     @abstractmethod
-    def captions(self, batch: BatchT) -> int:
+    def num_captions(self, batch: BatchT) -> int:
         """How many captions a step reads."""
 
-    def skip(self, images: int) -> None:
-        """Take from ``draws`` what the batch's first ``images`` take, which others compute."""
+    def skip_draws(self, images: int) -> None:
+        """Draw from ``generator`` what the batch's first ``images`` need, and discard it."""
 
     @property
-    def beside(self) -> Mapping[str, nn.Module]:
-        """What is trained beside the model, by name."""
+    def auxiliary(self) -> Mapping[str, nn.Module]:
+        """Modules trained beside the model, by name."""
         return {}
 
     def run(self, epochs: int) -> Generator[Step, None, None]:
-        """Train until ``epochs`` are done, a record after every step.
+        """Train until ``epochs`` are done, and yield the log of every step.
 
-        Between two records the training may be saved, evaluated, or left for good.
+        Between two steps the training may be saved, evaluated, or stopped for good.
 
         Raises:
             NonFiniteError: the loss or its gradient is NaN or infinite.
-            ProcessGroupError: a process has ended, or has other weights.
+            ProcessGroupError: a rank has ended, or has other weights.
         """
         while self.epoch < epochs:
             self.process_group.check_same_weights(self._parameters())
@@ -197,7 +194,7 @@ class Training(ABC, Generic[BatchT]):
                 began = time.perf_counter()
                 batch = next(batches)
                 waited = time.perf_counter() - began
-                made, rate = self._step(batch)
+                gradient, rate = self._step(batch)
                 seconds = time.perf_counter() - began
                 self.step += 1
                 self.position += 1
@@ -205,98 +202,99 @@ class Training(ABC, Generic[BatchT]):
                     step=self.step,
                     epoch=self.epoch,
                     position=self.position,
-                    loss=made.loss,
-                    reward=made.reward,
-                    gradient_norm=made.norm,
+                    loss=gradient.loss,
+                    reward=gradient.reward,
+                    gradient_norm=gradient.norm,
                     learning_rate=rate,
-                    captions=made.captions,
+                    captions=gradient.captions,
                     seconds=seconds,
                     waited=waited,
                 )
             self.epoch, self.position = self.epoch + 1, 0
 
     def _step(self, batch: BatchT) -> tuple[_Gradient, float]:
-        rate = self.recipe.learning_rate(self.step, len(self.batches))
+        rate = self.optimisation.learning_rate(self.step, len(self.batches))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.model.train()
-        made = self._gradient(batch)
-        # a scaled loss that overflows makes no step: it is done again at half the scale
-        while not math.isfinite(made.norm) and self.scaler.get_scale() > 1:
+        gradient = self._gradient(batch)
+        # on overflow the step is retried at half the loss scale
+        while not math.isfinite(gradient.norm) and self.scaler.get_scale() > 1:
             self.scaler.update()
-            made = self._gradient(batch)
-        self._check("gradient", made.norm)
+            gradient = self._gradient(batch)
+        self._check("gradient", gradient.norm)
         self.scaler.step(self.optimiser)
         self.scaler.update()
-        return made, rate
+        return gradient, rate
 
     def _gradient(self, batch: BatchT) -> _Gradient:
-        """Leave the clipped gradient of the batch's mean loss.
+        """Set the parameters' ``grad`` to the clipped gradient of the whole batch's mean loss.
 
-        A mean over the whole batch, however it is divided: here, and nowhere else, parts and
-        processes are weighed by what they are means over.
+        Micro-batches and ranks are weighted here, and nowhere else, by their numbers of targets.
         """
         self.optimiser.zero_grad()
-        parts = self._parts(batch)
-        counts, images = [self.count(part) for part in parts], len(batch.features)
-        of_all = self.process_group.all_gather(sum(counts), images, self.captions(batch))
-        total, _, captions = (int(sum(numbers)) for numbers in zip(*of_all, strict=True))
-        place = int(sum(images for _, images, _ in of_all[: self.process_group.rank]))
+        parts = self._micro_batches(batch)
+        counts, images = [self.num_targets(part) for part in parts], len(batch.features)
+        ranks = self.process_group.all_gather(sum(counts), images, self.num_captions(batch))
+        total, _, captions = (int(sum(numbers)) for numbers in zip(*ranks, strict=True))
+        # the index in the whole batch of the next micro-batch's first image
+        image = int(sum(images for _, images, _ in ranks[: self.process_group.rank]))
         loss = reward = 0.0
         rewarded = False
-        with self._random_numbers(place):
+        with self._random_numbers(image):
             for part, count in zip(parts, counts, strict=True):
-                torch.manual_seed(self._seed_of(_DROPOUT, place))
-                place += len(part.features)
+                torch.manual_seed(self._seed_of(_DROPOUT, image))
+                image += len(part.features)
                 with self.computation.autocast(self.device):
                     terms = self.terms(part.to(self.device))
-                share = count / total
+                weight = count / total
                 scaled = self.scaler.scale(terms.loss)
-                torch.autograd.backward(scaled, torch.full_like(scaled, share))
-                loss += share * terms.loss.item()
+                torch.autograd.backward(scaled, torch.full_like(scaled, weight))
+                loss += weight * terms.loss.item()
                 if terms.reward is not None:
                     rewarded = True
-                    reward += share * terms.reward.item()
+                    reward += weight * terms.reward.item()
         sums = zip(*self.process_group.all_gather(loss, reward, rewarded), strict=True)
         loss, reward, rewards = (sum(numbers) for numbers in sums)
         self._check("loss", loss)
         parameters = self._parameters().values()
-        # before they are unscaled: what overflows in one process does in all
+        # before unscaling, so that an overflow on one rank is one on all
         self.process_group.all_reduce_gradients(parameters)
         self.scaler.unscale_(self.optimiser)
-        norm = clip_gradients([p.grad for p in parameters if p.grad is not None], self.recipe.clip)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = clip_gradients(gradients, self.optimisation.clip)
         return _Gradient(loss, reward if rewards else None, norm, captions)
 
-    def _parts(self, batch: BatchT) -> Sequence[BatchT]:
-        """What is computed one after the other, of a share that may have no images."""
+    def _micro_batches(self, batch: BatchT) -> Sequence[BatchT]:
+        """What is computed one after the other; nothing of a shard without images."""
         if not len(batch.features):
             return []
         accumulate = self.computation.accumulate
-        return [batch] if accumulate == 1 else batch.parts(accumulate)
+        return [batch] if accumulate == 1 else batch.micro_batches(accumulate)
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         """Everything that is trained, by name."""
         named = dict(self.model.named_parameters())
-        for name, module in self.beside.items():
+        for name, module in self.auxiliary.items():
             named |= dict(module.named_parameters(prefix=name))
         return named
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The model's."""
         return next(self.model.parameters()).device
 
     @contextmanager
-    def _random_numbers(self, place: int) -> Iterator[None]:
-        """Within, draws are those of this step from image ``place`` on; nobody's are disturbed."""
-        self.draws.manual_seed(self._seed_of(_DRAWS, 0))
-        self.skip(place)
+    def _random_numbers(self, image: int) -> Iterator[None]:
+        """The random numbers of this step from ``image`` on; the caller's state is untouched."""
+        self.generator.manual_seed(self._seed_of(_DRAWS, 0))
+        self.skip_draws(image)
         device = self.device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             yield
 
-    def _seed_of(self, what: int, place: int) -> int:
-        seeds = np.random.SeedSequence((self.seed, what, self.step, place))
+    def _seed_of(self, purpose: int, image: int) -> int:
+        seeds = np.random.SeedSequence((self.seed, purpose, self.step, image))
         return int(seeds.generate_state(1, np.uint64)[0])
 
     def _check(self, what: str, value: float) -> None:
@@ -304,7 +302,7 @@ class Training(ABC, Generic[BatchT]):
             raise NonFiniteError(what, value, self.step + 1, self.epoch, self.position)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that resuming needs beside the weights: what `checkpoints.save` takes as state."""
+        """What resuming needs beside the weights: the ``state`` of `checkpoints.save`."""
         return {
             "step": self.step,
             "epoch": self.epoch,
@@ -316,27 +314,27 @@ class Training(ABC, Generic[BatchT]):
                 for name, parameter in self._parameters().items()
                 if parameter in self.optimiser.state
             },
-            **{name: dict(module.state_dict()) for name, module in self.beside.items()},
+            **{name: dict(module.state_dict()) for name, module in self.auxiliary.items()},
         }
 
     def load_state_dict(
         self, weights: Mapping[str, Tensor], state: Mapping[str, Any], where: str = "checkpoint"
     ) -> None:
-        """Stand where the training that saved ``weights`` and ``state`` stood.
+        """Resume where the training that saved ``weights`` and ``state`` was.
 
         Raises:
-            CheckpointError: they are of another model or another seed, or hold no training state.
+            CheckpointError: of another model or another seed, or without a training state.
         """
         own = {"step", "epoch", "position", "seed", "scaler", "optimiser"}
         if missing := own - set(state):
             raise CheckpointError(f"{where}: has no training state ({', '.join(sorted(missing))})")
         if state["seed"] != self.seed:
             raise CheckpointError(f"{where}: seed {state['seed']}, expected {self.seed}")
-        there, here = sorted(set(state) - own), sorted(self.beside)
-        if there != here:
+        found, expected = sorted(set(state) - own), sorted(self.auxiliary)
+        if found != expected:
             raise CheckpointError(
-                f"{where}: expected {', '.join(here) or 'nothing'} beside the model, "
-                f"it has {', '.join(there) or 'nothing'}"
+                f"{where}: expected {', '.join(expected) or 'nothing'} beside the model, "
+                f"it has {', '.join(found) or 'nothing'}"
             )
         if bool(state["scaler"]) != self.scaler.is_enabled():
             raise CheckpointError(
@@ -347,14 +345,14 @@ class Training(ABC, Generic[BatchT]):
         if unknown:
             raise CheckpointError(f"{where}: optimiser state of unknown {', '.join(unknown)}")
         load_weights(self.model, weights, where)
-        for name, module in self.beside.items():
+        for name, module in self.auxiliary.items():
             load_weights(module, state[name], where)
         if state["scaler"]:
             self.scaler.load_state_dict(dict(state["scaler"]))
         self.optimiser.state.clear()
         for name, moments in state["optimiser"].items():
             self.optimiser.state[parameters[name]] = {
-                # PyTorch keeps its count of steps, a scalar, in the CPU's memory
+                # PyTorch's optimisers expect their scalar step counts on the CPU
                 key: value.to(self.device) if isinstance(value, Tensor) and value.dim() else value
                 for key, value in moments.items()
             }

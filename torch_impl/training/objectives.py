@@ -17,8 +17,7 @@ def cross_entropy(
 
     Args:
         log_probs: (..., T, V), log-probabilities of the next token.
-        targets: (..., T), token ids, ``pad_id`` where there is nothing to learn.
-        pad_id: the id of padding.
+        targets: (..., T), token ids, ``pad_id`` where there is no target.
         label_smoothing: in [0, 1).
 
     Returns:
@@ -34,12 +33,12 @@ def cross_entropy(
         )
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing is {label_smoothing}, expected in [0, 1)")
-    losses = -log_probs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    losses = -log_probs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (..., T)
     if label_smoothing:
         share = label_smoothing / max(log_probs.shape[-1] - 1, 1)
         losses = (1 - label_smoothing - share) * losses - share * log_probs.sum(-1)
     valid = targets != pad_id
-    # where, not a product: padding must not leak an infinite loss
+    # not a product with the mask: 0 times an infinite loss is NaN
     return losses.where(valid, 0).sum() / valid.sum().clamp(min=1)
 
 
@@ -55,7 +54,7 @@ def self_critical(
         mask: (B, K, T), True on the samples' own tokens, the end token included.
         rewards: (B, K).
         baseline: "leave_one_out", the mean reward of the image's other samples; or "printed", their
-            sum over K as v1 15 has it.
+            sum over K as in v1 15.
 
     Raises:
         ValueError: shapes that do not fit, an unknown ``baseline``, or "leave_one_out" of a single
@@ -66,13 +65,16 @@ def self_critical(
             f"mask {tuple(mask.shape)} and rewards {tuple(rewards.shape)} do not fit the "
             f"log-probabilities {tuple(log_probs.shape)}"
         )
-    log_p = log_probs.where(mask, 0).sum(-1)
+    log_p = log_probs.where(mask, 0).sum(-1)  # (B, K)
     advantages = (rewards - baselines(rewards, baseline)).detach()
     return -(advantages * log_p).mean()
 
 
 def baselines(rewards: Tensor, baseline: str = "leave_one_out") -> Tensor:
-    """What the other samples of the same image were rewarded (v1 15); see ``self_critical``."""
+    """The baseline b of each sample, from the image's other rewards (v1 15), (..., K) to (..., K).
+
+    See ``self_critical``.
+    """
     K = rewards.shape[-1]
     if baseline not in BASELINES:
         raise ValueError(f"baseline is {baseline!r}, expected {' or '.join(map(repr, BASELINES))}")

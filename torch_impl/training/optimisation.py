@@ -1,4 +1,4 @@
-"""The optimiser, the learning rates, and the training recipes of the papers.
+"""The optimisers, the learning rate schedules, and the papers' optimisation settings.
 
 Iterations count the updates already made: the first update has iteration 0.
 """
@@ -22,14 +22,13 @@ from torch_impl.expansion.functional import check_dropout
 class RAdam(torch.optim.Optimizer):
     """Rectified Adam (Liu et al. 2019) as the papers' runs used it.
 
-    It differs from ``torch.optim.RAdam`` in one thing: while the rectification is undefined (rho_t
-    below 5; steps 1 to 5 with beta_2 = 0.98) the moments are gathered and the parameters stay,
-    where the published algorithm, and PyTorch's, take a step of momentum with no adaptive rate.
-    From then on the two make the same update from the same moments. The defaults are the runs'.
+    While the rectification is undefined (rho_t below 5: steps 1 to 5 with beta_2 = 0.98) only the
+    moments are updated, where the published algorithm and ``torch.optim.RAdam`` take a step of
+    momentum. From then on all make the same update from the same moments. The defaults are the
+    runs'.
 
     Args:
-        params: parameters, or parameter groups.
-        lr: learning rate, >= 0.
+        lr: >= 0.
         betas: decays of the first and second moments, each in [0, 1).
         eps: added to the root of the second moment before its bias is corrected, >= 0.
 
@@ -44,7 +43,6 @@ class RAdam(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-9,
     ) -> None:
-        """Start with no moments."""
         if lr < 0:
             raise ValueError(f"lr is {lr}, expected at least 0")
         if not all(0 <= beta < 1 for beta in betas):
@@ -77,7 +75,7 @@ class RAdam(torch.optim.Optimizer):
         return loss
 
     def _by_step(self, parameters: list[Tensor]) -> dict[int, list[Tensor]]:
-        """Parameters that have a gradient by the number of their update, this one included."""
+        """Parameters that have a gradient, by the number t of their update, from 1."""
         by_step = defaultdict(list)
         for parameter in parameters:
             if parameter.grad is None:
@@ -96,7 +94,7 @@ class RAdam(torch.optim.Optimizer):
     def _update(
         self, thetas: list[Tensor], t: int, lr: float, betas: tuple[float, float], eps: float
     ) -> None:
-        """The update ``t`` of ``thetas``, all of them with each operation."""
+        """Update ``t`` of ``thetas``, each operation on all tensors at once."""
         beta_1, beta_2 = betas
         gradients = [theta.grad for theta in thetas if theta.grad is not None]
         m = [self.state[theta]["exp_avg"] for theta in thetas]
@@ -113,7 +111,7 @@ class RAdam(torch.optim.Optimizer):
 
 
 def rectification(t: int, beta_2: float) -> float | None:
-    """r_t of Liu et al. 2019, or None where step t = 1, 2, ... has none (rho_t below 5)."""
+    """r_t of Liu et al. 2019 at step t = 1, 2, ..., or None where it is undefined (rho_t < 5)."""
     rho_inf = 2 / (1 - beta_2) - 1
     rho = rho_inf - 2 * t * beta_2**t / (1 - beta_2**t)
     if rho < 5:
@@ -172,11 +170,11 @@ def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> floa
     norm.
 
     Args:
-        gradients: one of each parameter, on one device.
+        gradients: on one device.
         threshold: above 0; None for no limit.
 
     Returns:
-        Their norm before, of all of them together. One that is not finite scales nothing.
+        Their total norm before clipping. If it is not finite, nothing is scaled.
 
     Raises:
         ValueError: a threshold that is not above 0.
@@ -197,26 +195,24 @@ ALGORITHMS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 """ExpansionNet's RAdam with its papers' betas, as published (Liu et al. 2019) and as run; the Adam
-of ARNet and Middle-Out; the descent of the read-only LSTM (19)."""
+of ARNet and Middle-Out; the gradient descent of the read-only LSTM (19)."""
 
 
 @dataclass(frozen=True)
 class Optimisation:
-    """How a model is trained with cross-entropy; ``dataclasses.replace`` overrides a field.
+    """Hyperparameters of a training; ``dataclasses.replace`` overrides a field.
 
     Args:
         lr: the learning rate at the end of the warm-up.
-        warmup: its length in updates; 0 for none.
+        warmup: in updates; 0 for none.
         schedule: a name in ``SCHEDULES``.
         anneal: factor on the learning rate every ``anneal_every`` epochs.
-        anneal_every: epochs.
-        epochs: passes over the training captions.
-        batch_size: captions.
+        batch_size: in captions.
         label_smoothing: probability moved from the target to all other words.
-        dropout: probability.
-        dropout_of: what an expansion drops going forward: "values", as run, or whole "vectors".
-        algorithm: a name in ``ALGORITHMS``: RAdam, as published or as run, Adam, or plain descent.
-        clip: the norm that a gradient is scaled down to where it is larger; None for no limit.
+        dropout_of: what an expansion drops in its forward step: expanded "values", as run, or whole
+            "vectors".
+        algorithm: a name in ``ALGORITHMS``.
+        clip: the largest norm of a gradient; None for no limit.
 
     Raises:
         ValueError: a field out of its range.
@@ -236,7 +232,6 @@ class Optimisation:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        """Hold every field to its range."""
         for name in ("anneal_every", "epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
@@ -258,7 +253,7 @@ class Optimisation:
             raise ValueError(f"clip is {self.clip}, expected more than 0")
 
     def learning_rate(self, iteration: int, batches_per_epoch: int) -> float:
-        """The learning rate of the update that ``iteration`` others precede."""
+        """The learning rate of update ``iteration``, from 0."""
         return SCHEDULES[self.schedule](
             iteration,
             lr=self.lr,
@@ -270,19 +265,19 @@ class Optimisation:
 
     @property
     def idle_updates(self) -> int:
-        """How many updates at the beginning change no parameter: RAdam's as run."""
+        """How many of the first updates change no parameter: those of RAdam as run."""
         if self.algorithm != "radam-as-run":
             return 0
         _, beta_2 = _BETAS
         return next(t for t in itertools.count() if rectification(t + 1, beta_2) is not None)
 
     def optimiser(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
-        """The recipe's algorithm; its learning rate is to be set before each update."""
+        """A new optimiser; its learning rate must be set before each update."""
         return ALGORITHMS[self.algorithm](parameters, lr=self.lr)
 
 
 # v1 section 4.3, the fast convergence step ("approximately 12 epochs"); v2 section IV-A3, step A.
-# The texts name no dropout, no label smoothing and no form of the warm-up: here the Transformer's
+# The papers state no dropout, label smoothing or form of the warm-up: we take the Transformer's
 # 0.1, none, and linear.
 _V2_PAPER = Optimisation(
     lr=2e-4,
@@ -306,5 +301,5 @@ OPTIMISATION_PRESETS: dict[str, Optimisation] = {
     "v2-paper": _V2_PAPER,
     "v2-as-run": _V2_AS_RUN,
 }
-"""Cross-entropy with the backbone frozen, on COCO (about 11,800 batches an epoch): by each paper's
-text, and as it was run. Override ``warmup`` and ``epochs`` for smaller data."""
+"""Cross-entropy with a frozen backbone, on COCO (about 11,800 batches an epoch): by each paper's
+text, and as run. Override ``warmup`` and ``epochs`` for smaller data."""

@@ -80,35 +80,34 @@ def self_critical(
 
 
 class Images(NamedTuple):
-    """Images to sample captions of."""
+    """Images to caption."""
 
     features: Tensor
-    """(B, L, d_feature), rows beyond an image's length are padding."""
+    """(B, L, d_feature), padded beyond an image's length."""
     lengths: Tensor
     """(B,) feature rows of each image."""
-    places: Tensor
-    """(B,) what the reward knows the images as."""
+    image_ids: Tensor
+    """(B,) ids by which the reward knows the images."""
 
     def to(self, device: torch.device) -> Images:
-        """All of it on a device."""
+        """All tensors on ``device``."""
         return Images(*(tensor.to(device) for tensor in self))
 
-    def parts(self, count: int) -> list[Images]:
-        """``count`` parts of nearly as many images each; fewer where there are fewer images."""
+    def micro_batches(self, count: int) -> list[Images]:
+        """``count`` micro-batches of nearly equal numbers of images; fewer if there are fewer."""
         split = (tensor.tensor_split(min(count, len(self.features))) for tensor in self)
-        return [Images(*of_part) for of_part in zip(*split, strict=True)]
+        return [Images(*part) for part in zip(*split, strict=True)]
 
 
 class SelfCriticalTraining(Training[Images]):
     """Training by the reward of sampled captions (v1 14-15, v2 14).
 
     Args:
-        model: as of ``Training``.
-        batches: likewise.
-        recipe: likewise; its label smoothing means nothing here.
+        model, batches: of ``Training``.
+        optimisation: of ``Training``; its label smoothing is not read.
         reward: of captions with their end token, on the model's device.
         num_samples: K, samples of each image.
-        max_length: the longest sample in tokens, start and end included.
+        max_length: of a sample in tokens, start and end included.
         baseline: of ``objectives.self_critical``.
         options: ``seed``, ``computation`` and ``process_group`` of ``Training``.
 
@@ -120,7 +119,7 @@ class SelfCriticalTraining(Training[Images]):
         self,
         model: AnyCaptioner,
         batches: Batches[Images],
-        recipe: Optimisation,
+        optimisation: Optimisation,
         reward: Reward,
         *,
         num_samples: int = 5,
@@ -128,7 +127,6 @@ class SelfCriticalTraining(Training[Images]):
         baseline: str = "leave_one_out",
         **options: Any,
     ) -> None:
-        """Start at step 0 of epoch 0."""
         if num_samples < 1:
             raise ValueError(f"num_samples is {num_samples}, expected at least 1")
         objectives.baselines(torch.zeros(num_samples), baseline)
@@ -139,32 +137,31 @@ class SelfCriticalTraining(Training[Images]):
         self.num_samples = num_samples
         self.max_length = max_length
         self.baseline = baseline
-        super().__init__(model, batches, recipe, **options)
+        super().__init__(model, batches, optimisation, **options)
 
     def terms(self, batch: Images) -> Terms:
         """The self-critical loss of the images' samples, and their mean reward."""
-        made = self_critical(
+        found = self_critical(
             self.captioner,
             batch.features,
             batch.lengths,
-            batch.places,
+            batch.image_ids,
             self.reward,
             num_samples=self.num_samples,
             max_length=self.max_length,
             baseline=self.baseline,
-            generator=self.draws,
+            generator=self.generator,
         )
-        return Terms(made.loss, made.rewards.mean())
+        return Terms(found.loss, found.rewards.mean())
 
-    def count(self, batch: Images) -> int:
-        """The images, each with as many samples."""
+    def num_targets(self, batch: Images) -> int:
+        """The images: each has the same number of samples."""
         return len(batch.features)
 
-    def skip(self, images: int) -> None:
-        """As ``decoding.sample`` draws for them."""
+    def skip_draws(self, images: int) -> None:
+        """What ``decoding.sample`` draws for them."""
         shape = images, self.num_samples, self.max_length - 1
-        torch.rand(shape, dtype=torch.float64, generator=self.draws)
+        torch.rand(shape, dtype=torch.float64, generator=self.generator)
 
-    def captions(self, batch: Images) -> int:
-        """The samples."""
+    def num_captions(self, batch: Images) -> int:
         return self.num_samples * len(batch.features)
