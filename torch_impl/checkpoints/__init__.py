@@ -1,4 +1,4 @@
-"""Checkpoints: ours, the authors' released ones, and ONNX graphs."""
+"""Checkpoints: our own, the authors' released ones, and ONNX graphs."""
 
 from torch_impl.checkpoints.checkpoint import (
     Checkpoint,

@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file with the weights, the configuration and, to resume, the state.
 
-The file holds the model's ``state_dict`` under its own names and whatever tensors the state has
-under ``state.``; its metadata holds the rest as JSON, a format version, and a SHA-256 of it all.
+The file holds the model's ``state_dict`` under its own names and the tensors of the state under
+``state.``; its metadata holds the rest as JSON, a format version, and a SHA-256 of everything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TENSOR = "$tensor"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: the weights by name, the model's configuration, the state to resume."""
+    """The contents of a file: the weights by name, the configuration, the state to resume."""
 
     path: Path
     configuration: dict[str, Any]
@@ -41,10 +41,10 @@ class Checkpoint:
     state: dict[str, Any]
 
     def model(self) -> AnyCaptioner:
-        """The model of this checkpoint, in evaluation mode and in the precision it was saved in.
+        """The model, in evaluation mode and in the precision in which it was saved.
 
         Raises:
-            CheckpointError: the configuration is not one of ours, or the weights do not fit it.
+            CheckpointError: the configuration is invalid, or the weights do not fit it.
         """
         try:
             model = build(configuration(self.configuration))
@@ -60,11 +60,10 @@ class Checkpoint:
 
 
 def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None) -> None:
-    """Write ``model`` and ``state`` to ``path``, whole or not at all.
+    """Write ``model`` and ``state`` to ``path``, by an atomic replace.
 
     Args:
-        path: the file; an old one is replaced only when the new one is safely on the disk.
-        model: its ``state_dict`` and ``configuration`` are kept.
+        model: its ``state_dict`` and ``configuration`` are saved.
         state: dictionaries (of string keys) and lists, nested, of tensors and JSON scalars.
 
     Raises:
@@ -83,7 +82,7 @@ def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint, checked against its own hash.
+    """Read a checkpoint and verify its SHA-256.
 
     Raises:
         CheckpointError: no such file, not one of our checkpoints, truncated or damaged.
@@ -129,7 +128,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 
 def _take_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    """``value`` with its tensors moved into ``tensors``, a reference left where each one stood."""
+    """``value`` with its tensors moved into ``tensors``, each replaced by its name there."""
     if isinstance(value, Tensor):
         tensors[place] = _plain(value)
         return {_TENSOR: place}
@@ -141,7 +140,7 @@ def _take_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The inverse of `_take_tensors`, tuples having become lists."""
+    """The inverse of `_take_tensors`, but for tuples, which come back as lists."""
     if isinstance(value, dict):
         if set(value) == {_TENSOR}:
             return tensors[value[_TENSOR]]
@@ -152,7 +151,7 @@ def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    # one name, so that killed runs leave one unfinished file at most, which the next overwrites
+    # a fixed name, so that killed runs leave at most one partial file, which the next overwrites
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +160,7 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException as error:  # Ctrl-C too leaves nothing
+    except BaseException as error:  # on Ctrl-C too
         with suppress(OSError):
             partial.unlink()
         if not isinstance(error, OSError):

@@ -1,14 +1,13 @@
 """A captioner as two ONNX graphs: the encoder, and the decoder's step from one token to the next.
 
-The step is the incremental one: what it keeps of earlier tokens goes in and comes out, so that a
-search in any language needs nothing but an ONNX runtime. Axes called batch, length, hypotheses and
-steps are of any size, steps from 0.
+The step takes the KV cache as inputs and returns it, so that a search in any language needs nothing
+but an ONNX runtime. The axes batch, length, hypotheses and steps are dynamic; steps may be 0.
 
     encoder   features (batch, length, d_feature), mask (batch, length): True where valid
            -> keys.i, values.i (batch, length, d): of decoder layer i's cross-attention
     decoder   tokens (batch, hypotheses): the newest of each hypothesis,
-              hypotheses (batch, hypotheses): which of its image's hypotheses each goes on from,
-              mask, keys.i, values.i, past.*: what the last step gave as present.*, at first empty
+              hypotheses (batch, hypotheses): the hypothesis of its image that each continues,
+              mask, keys.i, values.i, past.*: the last step's present.*, at first empty
            -> log_probs (batch, hypotheses, V): of the token after, present.*
 """
 
@@ -38,7 +37,7 @@ class Graphs(NamedTuple):
 
 
 class _Encoder(nn.Module):
-    """Features to the keys and values of every cross-attention."""
+    """Features (B, L, d_feature) to the keys and values (B, L, d) of every cross-attention."""
 
     def __init__(self, model: Captioner) -> None:
         super().__init__()
@@ -53,8 +52,8 @@ class _Encoder(nn.Module):
         )
 
 
-class _Joined:
-    """Rows of earlier steps, (..., steps, hypotheses, ...), to which the newest are joined."""
+class _Concatenated:
+    """A `Buffer` (..., steps, hypotheses, ...) that grows by concatenation."""
 
     def __init__(self, past: Tensor) -> None:
         self.past = self.present = past
@@ -68,7 +67,7 @@ class _Joined:
 
 
 class _Decoder(nn.Module):
-    """A step of the decoder, of which it is given all that it keeps."""
+    """A step of the decoder, with its KV cache as inputs and outputs."""
 
     def __init__(self, model: Captioner) -> None:
         super().__init__()
@@ -87,7 +86,7 @@ class _Decoder(nn.Module):
         ancestry = ancestry.gather(1, hypotheses[..., None].expand(B, K, t))
         newest = torch.arange(K).expand(B, K) + t * K
         ancestry = torch.cat([ancestry, newest[..., None]], -1)
-        joined = [{name: _Joined(rows) for name, rows in kept.items()} for kept in past]
+        joined = [{name: _Concatenated(rows) for name, rows in kept.items()} for kept in past]
         layers = [
             CachedLayer(layer, keys, values, mask, rows)
             for layer, (keys, values), rows in zip(_layers(self.model), memory, joined, strict=True)
@@ -97,11 +96,11 @@ class _Decoder(nn.Module):
 
 
 def to_onnx(model: AnyCaptioner) -> Graphs:
-    """The graphs of ``model``, in its precision, by the papers' order of operations.
+    """The graphs of ``model``, in its precision, by the literal implementation.
 
     Raises:
         ValueError: a family of captioners that cannot be exported, or a precision below 32 bits.
-        ImportError: a package that PyTorch exports with is missing.
+        ImportError: a package of PyTorch's exporter is missing.
     """
     if not isinstance(model, Captioner):
         family = model.configuration.family
@@ -110,13 +109,13 @@ def to_onnx(model: AnyCaptioner) -> Graphs:
         raise ValueError(
             f"weights are {model.vocabulary.weight.dtype}, expected float32 or float64"
         )
-    # closed forms choose by the sizes, which a graph does not know
+    # "auto" branches on the sizes, which are dynamic in a graph
     model = copy.deepcopy(model).cpu().eval().implement("literal")
     return Graphs(_encoder_graph(model), _decoder_graph(model))
 
 
 B, L, K, STEPS = 2, 5, 3, 4
-"""Sizes to trace with: all different, so that none is taken for another."""
+"""Sizes to trace with: all different, so that the exporter confuses none."""
 _BATCH = {0: "batch"}
 _ROWS, _PAIRS = _BATCH | {1: "length"}, _BATCH | {1: "hypotheses"}
 
@@ -134,12 +133,13 @@ def _encoder_graph(model: Captioner) -> bytes:
 
 def _decoder_graph(model: Captioner) -> bytes:
     layers, weight = _layers(model), model.vocabulary.weight
-    # no tensor twice: the exporter would take one input for the other
+    # two tensors: the exporter merges inputs that are the same one
     tokens, hypotheses = torch.zeros(2, B, K, dtype=torch.int64).unbind()
     memory = weight.new_zeros(len(layers), 2, B, L, model.configuration.d_model)
     past, steps, names = [], [], ["path"]
     for i, layer in enumerate(layers):
         rows = init_cache(layer.mixer, B, STEPS * K, STEPS)
+        # (..., STEPS K, ...) -> (..., STEPS, K, ...)
         past.append({n: x.unflatten(slot_axis(x), (STEPS, K)) for n, x in rows.items()})
         steps.append({n: _axes(x) for n, x in rows.items()})
         names += [f"{i}.{n}" for n in rows]
@@ -160,7 +160,7 @@ def _decoder_graph(model: Captioner) -> bytes:
 
 
 def _of_memory(model: Captioner) -> list[str]:
-    """The names of what cross-attention reads."""
+    """The names of cross-attention's keys and values."""
     return [f"{what}.{i}" for i in range(len(_layers(model))) for what in ("keys", "values")]
 
 
@@ -169,7 +169,7 @@ def _layers(model: Captioner) -> list[Any]:
 
 
 def _axes(rows: Tensor) -> dict[int, str]:
-    """Which axes of ``rows`` are of any size, the slots' as steps and hypotheses."""
+    """The dynamic axes of ``rows``, whose slots are (steps, hypotheses)."""
     axis = slot_axis(rows)
     axes = {0: "batch", axis: "steps", axis + 1: "hypotheses"}
     # R, over the tokens of a slot's ancestry
@@ -198,11 +198,11 @@ def _graph(
             output_names=output_names,
             opset_version=OPSET,
             custom_translation_table=TRANSLATIONS,
-            optimize=False,  # its rules take Psi's epsilon for zero
+            optimize=False,  # its rules round Psi's epsilon to zero
             verbose=False,
         )
     assert program is not None
-    # names of this machine's files
+    # it names files of this machine
     ClearMetadataAndDocStringPass()(program.model)
     serialised: bytes = program.model_proto.SerializeToString()
     return serialised
@@ -210,7 +210,7 @@ def _graph(
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """The exporter logs which packages it does without, and what it traces."""
+    """Silence the exporter, which logs missing packages and what it traces."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

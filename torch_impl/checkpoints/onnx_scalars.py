@@ -1,6 +1,6 @@
-"""How a graph holds scalars: exactly, in the precision that they are used in.
+"""Exact scalars in an ONNX graph, in the precision of their use.
 
-The exporter's own translation rounds every scalar to 32 bits first, in a graph of 64 too.
+The exporter's own translation rounds every scalar to float32 first, even in a float64 graph.
 """
 
 from typing import Any

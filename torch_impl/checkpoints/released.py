@@ -1,4 +1,4 @@
-"""The authors' released checkpoints of ExpansionNet v1 and v2, whose names become ours.
+"""The authors' released checkpoints of ExpansionNet v1 and v2, under our names.
 
 A file is a dictionary whose ``model_state_dict`` has the captioner's 158 tensors (of 3 + 3 layers)
 and, end to end, the backbone's 362 under ``swin_transf.``. Sizes are read from the tensors.
@@ -29,7 +29,7 @@ BACKBONE = "swin_transf."
 
 
 class Weight(NamedTuple):
-    """A tensor by the authors' name and by ours, and its shape in words."""
+    """The authors' name of a tensor, ours, and its shape as names of sizes."""
 
     theirs: str
     ours: str
@@ -45,23 +45,21 @@ def load_released(
     end_id: int = 77,
     pad_id: int = 78,
 ) -> ExpansionNet | EndToEnd:
-    """The model of a released checkpoint, in evaluation mode; of an end to end one, of images.
+    """The model of a released checkpoint, in evaluation mode; an ``EndToEnd`` if it has a backbone.
 
     Nothing in a file is executed, and nothing is loaded unless every key is known and fits. The
-    tensors are copied; their dtype is the model's.
+    tensors are copied, and keep their dtype.
 
     Args:
         path_or_state_dict: a file, a dictionary with ``model_state_dict``, or that dictionary.
-        groups: the static expansion coefficients, which the tensors do not tell: v2's
+        groups: the static expansion coefficients, which cannot be read from the tensors: v2's
             (32, 64, 128, 256, 512), v1's (64,).
         num_heads: of the cross-attention: the papers' 8.
-        start_id: of the vocabulary; 79, 77 and 78 are those of the authors' 10,000 words.
-        end_id: see ``start_id``.
-        pad_id: see ``start_id``.
+        start_id, end_id, pad_id: by default those of the authors' 10,000 words.
 
     Raises:
-        CheckpointError: a ValueError. The file is none of PyTorch's, is damaged, or has code in it;
-            or the tensors do not fit: every missing, extra and misshapen key is listed.
+        CheckpointError: a ValueError. The file is not PyTorch's, is damaged, or contains code; or
+            the tensors do not fit: every missing, extra and misshapen key is listed.
         ValueError: groups do not add up to the static expansion vectors, num_heads does not divide
             d_model, or an id is outside the vocabulary.
     """
@@ -95,7 +93,7 @@ def load_released(
             f"groups {groups} add up to {sum(groups)}, "
             f"but {where} has {sizes['static vectors']} static expansion vectors"
         )
-    # without storage, and without drawing weights that would be replaced
+    # without storage and initialisation: the weights are assigned below
     with torch.device("meta"):
         model = ExpansionNet(
             groups=groups,
@@ -120,7 +118,7 @@ def load_released(
 
 
 def load_swin(path: Path) -> SwinTransformer:
-    """The backbone of a file of Swin's published weights, in evaluation mode; not its classifier.
+    """The backbone of Swin's published weights, without its classifier, in evaluation mode.
 
     Sizes are read from the tensors. Nothing in the file is executed, and nothing is loaded unless
     every key is known and fits.
@@ -145,27 +143,27 @@ def load_swin(path: Path) -> SwinTransformer:
 
 
 def _read(path: Path) -> Any:
-    """What PyTorch saved, of tensors and plain values alone."""
+    """The contents of a file of ``torch.save``: tensors and plain values only."""
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
         raise CheckpointError(f"{path}: {what}, expected a released checkpoint")
     try:
         with warnings.catch_warnings():
-            # a pickle of another protocol is read or refused, whatever PyTorch thinks of it
+            # PyTorch warns of other pickle protocols, but reads or refuses them all the same
             warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         code = re.search(r"GLOBAL (\S+)", str(error))
         what = f"has code in it ({code[1]})" if code else "is no file of tensors and plain values"
         raise CheckpointError(f"{path}: {what}: refused, nothing was executed") from error
-    except Exception as error:  # what a damaged pickle raises is open
+    except Exception as error:  # a damaged pickle may raise anything
         raise CheckpointError(
             f"{path}: not a readable PyTorch file, truncated or damaged? ({type(error).__name__})"
         ) from error
 
 
 def _tensors(content: Any, where: str) -> tuple[dict[str, Tensor], list[str]]:
-    """The state dictionary's tensors, and what is none."""
+    """The state dictionary's tensors, and a problem for every other value."""
     if isinstance(content, Mapping):
         content = content.get("model_state_dict", content)
     if not isinstance(content, Mapping):
@@ -185,7 +183,7 @@ def _tensors(content: Any, where: str) -> tuple[dict[str, Tensor], list[str]]:
 def _captioner(
     encoder_layers: int, decoder_layers: int, weights: Mapping[str, Tensor]
 ) -> list[Weight]:
-    """Every tensor of the captioner. Class a is the stream of +M, class b that of -M."""
+    """Every tensor of the captioner. "class a" is the stream of +M, "class b" that of -M."""
     table = [
         Weight("out_embedder.embed.weight", "embedding.weight", ("vocabulary_size", "d_model"))
     ]
@@ -247,7 +245,7 @@ def _norm(theirs: str, ours: str) -> Iterable[Weight]:
 
 
 def _count(weights: Mapping[str, Tensor], stack: str) -> int:
-    """How many layers a stack has, one at least: the highest that has a known part, plus one."""
+    """The number of layers of a stack, at least 1: the highest index with a known part, plus 1."""
     layer = re.compile(rf"{stack}\.(\d{{1,3}})\.(?:stc_exp|dyn_exp|mha|ff|norm_[123])\.")
     return max((int(match[1]) + 1 for match in map(layer.match, weights) if match), default=1)
 
@@ -258,21 +256,21 @@ def _sizes(
     encoder_layers: int,
     decoder_layers: int,
 ) -> dict[str, int]:
-    """What the words of shapes mean: what most tensors say that do not contradict d_model.
+    """The sizes by name: a majority vote of the tensors that do not contradict d_model.
 
-    A word stays unknown where no such tensor has it, or as many say one thing as another.
+    A size is missing where no such tensor has it, or the vote is a tie.
     """
     sizes: dict[str, int] = {}
     names = ("d_model", "d_ff", "d_feature", "vocabulary_size", "max_length")
     for name in (*names, "num_expansions", "static vectors"):
-        said: Counter[int] = Counter()
+        votes: Counter[int] = Counter()
         for weight in table:
             shape = weights[weight.theirs].shape if weight.theirs in weights else ()
             if len(shape) == len(weight.shape):
                 axes = dict(zip(weight.shape, shape, strict=True))
                 if name in axes and all(sizes.get(n, axes[n]) == axes[n] for n in axes):
-                    said[axes[name]] += 1
-        first, *others = said.most_common(2) or [(0, 0)]
+                    votes[axes[name]] += 1
+        first, *others = votes.most_common(2) or [(0, 0)]
         if first[1] and not (others and others[0][1] == first[1]):
             sizes[name] = first[0]
         if name == "d_model" and name in sizes:
@@ -282,7 +280,7 @@ def _sizes(
 
 
 def _swin(weights: Mapping[str, Tensor], where: str) -> SwinTransformer:
-    """The backbone that most tensors speak of, without storage."""
+    """The backbone whose sizes win a majority vote of the tensors, without storage."""
     pattern = re.compile(
         r"layers\.(\d{1,3})\.blocks\.(\d{1,3})\.((?:norm[12]|attn|mlp)\..+|attn_mask)"
     )
@@ -292,50 +290,50 @@ def _swin(weights: Mapping[str, Tensor], where: str) -> SwinTransformer:
         if (match := pattern.fullmatch(name))
     ]
     depths: Counter[int] = Counter()
-    said: defaultdict[Any, Counter[int]] = defaultdict(Counter)
+    votes: defaultdict[Any, Counter[int]] = defaultdict(Counter)
 
-    def most(what: Any, otherwise: int = 1) -> int:
-        ((value, _),) = said[what].most_common(1) or [(otherwise, 0)]
+    def winner(size: Any, default: int = 1) -> int:
+        ((value, _),) = votes[size].most_common(1) or [(default, 0)]
         return value
 
     for i, j, part, shape in blocks:
         depths[i] = max(depths[i], j + 1)
         match part, shape:
             case "attn.relative_position_bias_table", (rows, _):
-                said["window", i][(math.isqrt(rows) + 1) // 2] += 1
+                votes["window", i][(math.isqrt(rows) + 1) // 2] += 1
             case "attn.relative_position_index", (tokens, _):
-                said["window", i][math.isqrt(tokens)] += 1
+                votes["window", i][math.isqrt(tokens)] += 1
             case "norm1.weight", (dim,):
-                said["embed_dim"][dim // 2**i] += 1
-    # what contradicts the windows says nothing more
+                votes["embed_dim"][dim // 2**i] += 1
+    # tensors that contradict the window sizes have no further vote
     for i, _, part, shape in blocks:
-        window = most(("window", i))
+        window = winner(("window", i))
         match part, shape:
             case "attn.relative_position_bias_table", (rows, heads):
                 if rows == (2 * window - 1) ** 2:
-                    said["heads", i][heads] += 1
+                    votes["heads", i][heads] += 1
             case "attn_mask", (count, tokens, same):
                 n = math.isqrt(count)
                 if n * n == count and tokens == same == window**2:
-                    said["grid"][n * window * 2**i] += 1
+                    votes["grid"][n * window * 2**i] += 1
             case "mlp.fc1.weight", (hidden, dim):
                 if dim and hidden % dim == 0:
-                    said["mlp_ratio"][hidden // dim] += 1
-    # blocks after a stage that is not there are too many, not too few
+                    votes["mlp_ratio"][hidden // dim] += 1
+    # blocks beyond a missing stage count as extra, the stage not as missing
     stages = range(max(next(i for i in itertools.count() if i not in depths), 1))
     patches = weights.get("patch_embed.proj.weight", torch.empty(1, 3, 4, 4, device="meta"))
     try:
         channels, patch_size = patches.shape[1], patches.shape[-1]
         configuration = SwinConfiguration(
-            # without masks there is one window
-            image_size=most("grid", most(("window", 0))) * patch_size,
+            # without attention masks the image is one window
+            image_size=winner("grid", winner(("window", 0))) * patch_size,
             patch_size=patch_size,
             in_channels=channels,
-            embed_dim=most("embed_dim"),
+            embed_dim=winner("embed_dim"),
             depths=tuple(max(depths[i], 1) for i in stages),
-            num_heads=tuple(most(("heads", i)) for i in stages),
-            window_size=most(("window", 0)),
-            mlp_ratio=most("mlp_ratio"),
+            num_heads=tuple(winner(("heads", i)) for i in stages),
+            window_size=winner(("window", 0)),
+            mlp_ratio=winner("mlp_ratio"),
         )
         with torch.device("meta"):
             return SwinTransformer(configuration)
@@ -344,7 +342,7 @@ def _swin(weights: Mapping[str, Tensor], where: str) -> SwinTransformer:
 
 
 def _unusable(weights: Mapping[str, Tensor]) -> list[str]:
-    """What has another dtype than most, a value that is not finite, or points beyond its table."""
+    """Tensors of another dtype than most, with non-finite values or an index out of range."""
     index = "attn.relative_position_index"
     dtypes = Counter(tensor.dtype for tensor in weights.values() if tensor.is_floating_point())
     ((dtype, _),) = dtypes.most_common(1) or [(torch.float32, 0)]
@@ -363,7 +361,7 @@ def _unusable(weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def _fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give a module without storage copies of its weights."""
+    """Assign copies of ``weights`` to a module on the meta device."""
     contiguous = torch.contiguous_format
     copies = {name: t.detach().clone(memory_format=contiguous) for name, t in weights.items()}
     module.load_state_dict(copies, assign=True)

@@ -1,8 +1,7 @@
 """Captioners: image features in, log-probabilities of the next word out.
 
-All have ``start_id``, ``end_id``, ``pad_id``, ``max_length`` and a ``configuration``; ``encode``
-makes the memory, ``states`` and ``predict`` are the two halves of ``decode``, and ``incremental``
-decodes by single steps.
+All are ``BaseCaptioner``s: ``encode`` returns the memory, ``states`` and ``predict`` are the two
+halves of ``decode``, and ``init_state`` returns a cache for decoding one token at a time.
 """
 
 from collections.abc import Mapping
@@ -42,7 +41,7 @@ FAMILIES = (Configuration, EndToEndConfiguration, MiddleOutConfiguration, Recurr
 
 
 def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
-    """What a configuration's ``to_dict`` wrote; without a family, of a ``Captioner``.
+    """The inverse of ``to_dict``; without a family, of a ``Captioner``.
 
     Raises:
         ValueError: an unknown family, or a field is missing, unknown or out of range.
@@ -55,7 +54,7 @@ def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
 
 
 def build(configuration: AnyConfiguration) -> AnyCaptioner:
-    """The captioner of this configuration, with new weights."""
+    """The captioner of this configuration, with newly initialised weights."""
     if isinstance(configuration, RecurrentConfiguration):
         return RecurrentCaptioner(configuration)
     if isinstance(configuration, MiddleOutConfiguration):

@@ -1,9 +1,9 @@
 """The synthetic de-noising task of Middle-Out Decoding (section 4.1), for several seeds at once.
 
-A symmetric sequence y (equation 8) is to be found in a noisy one x. The models are regressors: no
+A symmetric sequence y (equation 8) is predicted from a noisy one x. The models are regressors: no
 softmax, no embedding, the numbers themselves are the decoder's inputs and outputs. Every tensor has
-a leading axis of seeds, each with weights, data and order of its own, and nothing passes between
-them: S seeds train together as each would alone, in the time of few.
+a leading axis of seeds, each with its own weights, data and order: S seeds train together exactly
+as each would alone, but faster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def symmetric(mu: Tensor, N: Tensor, length: int) -> Tensor:
 
     Args:
         mu: the middle numbers, of any shape.
-        N: the numbers on either side, integers of the same shape, at least 1.
+        N: numbers on either side, integers of the same shape, at least 1.
         length: of the padded sequences.
 
     Returns:
@@ -46,9 +46,9 @@ def symmetric(mu: Tensor, N: Tensor, length: int) -> Tensor:
     """
     if bool((N < 1).any()) or int(2 * N.max() + 1) > length:
         raise ValueError(f"N must lie between 1 and {(length - 1) // 2} for sequences of {length}")
-    n = torch.arange(length, device=mu.device)
-    mu, N = mu.unsqueeze(-1), N.unsqueeze(-1)
-    y = mu - (n - N).abs() * (mu**2 / N)
+    n = torch.arange(length, device=mu.device)  # (length,)
+    mu, N = mu.unsqueeze(-1), N.unsqueeze(-1)  # (..., 1)
+    y = mu - (n - N).abs() * (mu**2 / N)  # (..., length)
     return y.masked_fill(n > 2 * N, 0)
 
 
@@ -61,21 +61,21 @@ class Sequences:
     lengths: Tensor
 
     def __getitem__(self, index: Any) -> Sequences:
-        """The sequences that ``index`` picks from the leading axes."""
+        """The sequences at ``index`` of the leading axes."""
         return Sequences(self.x[index], self.y[index], self.lengths[index])
 
     @staticmethod
     def stack(each: Sequence[Sequences]) -> Sequences:
-        """Those of several seeds, (S, ...)."""
+        """The sequences of several seeds, (S, ...)."""
         return Sequences(
             *(torch.stack([getattr(s, name) for s in each]) for name in ("x", "y", "lengths"))
         )
 
 
 def draw_sequences(count: int, generator: torch.Generator) -> Sequences:
-    """``count`` pairs as the paper draws them, in float64 (section 4.1).
+    """``count`` random pairs in float64 (section 4.1).
 
-    mu ~ U(-1, 1), N uniform from 5 to 10, and on each number noise ~ U(-0.0035, 0.0035).
+    mu ~ U(-1, 1), N uniform in 5 to 10, and on each number noise ~ U(-0.0035, 0.0035).
     """
     mu = 2 * torch.rand(count, generator=generator, dtype=torch.float64) - 1
     N = torch.randint(MIN_N, MAX_N + 1, (count,), generator=generator)
@@ -90,13 +90,13 @@ def draw_sequences(count: int, generator: torch.Generator) -> Sequences:
 class Denoiser(nn.Module):
     """Sequence-to-sequence with attention or middle-out, as regressors, for S seeds side by side.
 
-    The encoder is bidirectional, half of ``hidden_size`` each direction, so that its state is one
-    for the decoders to start from as it is. A linear layer on its final hidden state gives the
-    initial value: the first number, or the middle one for middle-out. The decoders go on from there
-    with attention over the encoder (1)-(4) and, with ``self_attention``, over their own outputs and
-    states (7). They stop where the input says: a clean sequence is as long as the noisy one.
+    Each direction of the encoder has half of ``hidden_size``, so that the decoders can start from
+    its final state. A linear layer on the final hidden state predicts the initial value: the first
+    number, or the middle one for middle-out. The decoders continue from there with attention over
+    the encoder (1)-(4) and, with ``self_attention``, over their own outputs and states (7). They
+    stop where the input ends: a clean sequence is as long as the noisy one.
 
-    Every weight is drawn uniformly within 1 / sqrt(hidden_size), from its seed alone.
+    Every weight is initialised uniformly in +-1 / sqrt(hidden_size), from its seed alone.
 
     Args:
         seeds: one for each of the S models.
@@ -151,7 +151,7 @@ class Denoiser(nn.Module):
     def encode(
         self, x: Tensor, mask: Tensor, active: Sequence[int] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The encoder's states (S, B, T, d), and the final (h, c), (S, B, d) each, of both ways.
+        """The encoder's states (S, B, T, d), and the final h and c, (S, B, d) each.
 
         Args:
             x: noisy sequences (S, B, T).
@@ -160,23 +160,25 @@ class Denoiser(nn.Module):
         """
         last = mask.sum(-1, keepdim=True) - 1
         n = torch.arange(x.shape[-1], device=x.device)
-        # a number's place in the reversed sequence; what is padded stays at the end
-        mirror = torch.where(mask, last - n, n)
-        both = torch.stack([x, x.gather(-1, mirror)], 1).flatten(0, 1).unsqueeze(-1)
+        # the index in the reversed sequence; padding stays at the end
+        mirror = torch.where(mask, last - n, n)  # (S, B, T)
+        both = (
+            torch.stack([x, x.gather(-1, mirror)], 1).flatten(0, 1).unsqueeze(-1)
+        )  # (2 S, B, T, 1)
         weights = Weights(self.encoder_W.flatten(0, 1)[None], self.encoder_b.flatten(0, 1)[None])
         zeros = x.new_zeros(*both.shape[:2], self.encoder_W.shape[-1] // 4)
         found = run(weights, (zeros, zeros), both, active=active)
-        h, c = (states.unflatten(0, (-1, 2)) for states in found)
+        h, c = (states.unflatten(0, (-1, 2)) for states in found)  # (S, 2, B, T, k)
 
         def final(states: Tensor) -> Tensor:
             index = last[:, None, :, :, None].expand(-1, 2, -1, 1, states.shape[-1])
-            return states.gather(3, index).squeeze(3).movedim(1, 2).flatten(2)
+            return states.gather(3, index).squeeze(3).movedim(1, 2).flatten(2)  # (S, B, d)
 
-        backward = h[:, 1].gather(2, mirror.unsqueeze(-1).expand_as(h[:, 1]))
+        backward = h[:, 1].gather(2, mirror.unsqueeze(-1).expand_as(h[:, 1]))  # (S, B, T, k)
         return torch.cat([h[:, 0], backward], -1), (final(h), final(c))
 
     def forward(self, x: Tensor, lengths: Lengths, y: Tensor) -> Tensor:
-        """Every number of y from those that were generated before it, as given (teacher forcing).
+        """Every number of y from those generated before it, teacher-forced.
 
         Args:
             x: noisy sequences (S, B, T).
@@ -184,10 +186,10 @@ class Denoiser(nn.Module):
             y: clean sequences (S, B, T).
 
         Returns:
-            (S, B, T); beyond ``lengths`` there is anything.
+            (S, B, T); undefined beyond ``lengths``.
         """
         lengths = torch.as_tensor(lengths, device=x.device)
-        # the longest first: those that have ended are left out of the loop
+        # longest first, so that ended sequences leave the loop
         longest = lengths.argsort(-1, descending=True)
         x, y = (a.gather(1, longest.unsqueeze(-1).expand_as(a)) for a in (x, y))
         mask, places, entries = self._orders(x, lengths.gather(1, longest))
@@ -202,7 +204,7 @@ class Denoiser(nn.Module):
 
     @torch.no_grad()
     def generate(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """``forward`` on its own outputs in place of y, a step at a time."""
+        """``forward`` on its own outputs in place of y, one step at a time."""
         mask, _, entries = self._orders(x, lengths)
         memory, state = self.encode(x, mask)
         weights, P = self._decoders(), self.output_b.shape[1]
@@ -218,7 +220,7 @@ class Denoiser(nn.Module):
         return outputs.squeeze(-1).gather(-1, entries)
 
     def _initial(self, h: Tensor) -> Tensor:
-        """The initial value (S, B, 1) by the final hidden state (S, B, d)."""
+        """The initial value (S, B, 1) from the final hidden state (S, B, d)."""
         return (h @ self.initial_w.unsqueeze(-1)) + self.initial_b[:, None, None]
 
     def _decoders(self) -> Weights:
@@ -228,7 +230,7 @@ class Denoiser(nn.Module):
         )
 
     def _orders(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Tensor, Tensor]:
-        """The mask (S, B, T); the place of each entry of the generated order; the entry of each.
+        """The mask, the place of each generated number, and its inverse, (S, B, T) each.
 
         From the middle: the middle, then left and right in turn.
         """
@@ -244,8 +246,8 @@ class Denoiser(nn.Module):
 
 
 def _active(mask: Tensor) -> list[int]:
-    """How many of the sequences (S, B, T), the longest first, some seed has at each place."""
-    counts: list[int] = mask.sum(1).amax(0).tolist()
+    """At each step, the largest number over seeds of sequences in mask (S, B, T) still running."""
+    counts: list[int] = mask.sum(1).amax(0).tolist()  # (T,)
     return counts
 
 
@@ -265,9 +267,9 @@ def symmetric_mse(y_hat: Tensor, lengths: Tensor) -> Tensor:
 
 
 def orders(count: int, steps: int, batch_size: int, generator: torch.Generator) -> Tensor:
-    """Which of ``count`` sequences each step's batch has, (steps, batch_size).
+    """The indices below ``count`` of every step's batch, (steps, batch_size).
 
-    The sequences in random order, again and again, cut into batches: every 1,000 numbers all.
+    Random permutations, one after the other, cut into batches.
     """
     passes = -(-steps * batch_size // count)
     order = torch.cat([torch.randperm(count, generator=generator) for _ in range(passes)])

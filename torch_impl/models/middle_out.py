@@ -1,9 +1,9 @@
 """Sequence-to-sequence with self-attention, and Middle-Out (Mehri and Sigal, 2018), as captioners.
 
-Both are `torch_impl.middle_out`: one side reads the start token and goes right, two sides read the
-middle word and go outwards. Tokens stand in the order in which they are generated: the first word,
-then those of the sides in turn, and the pad token where a side is through and has none to give
-(`interleave`). Everything that reads or trains captions by their next token so does these.
+One side reads the start token and writes to the right; two sides read the middle word and write
+outwards. Tokens are in the order in which they are generated: the first word, then those of the
+sides in turn, with the pad token where a finished side writes none (`interleave`). So every search
+and objective that works by the next token works on these captioners too.
 """
 
 from __future__ import annotations
@@ -100,19 +100,19 @@ class MiddleOutConfiguration(BaseConfiguration):
 
     @property
     def turns(self) -> tuple[int, ...]:
-        """The sides in the order of their turns, and of their weights: 0 is left, 1 is right."""
+        """The sides, 0 left and 1 right, in the order of their turns and of their weights."""
         if not self.middle_out:
             return (1,)
         return (0, 1) if self.first == "left" else (1, 0)
 
     @property
     def d_source(self) -> int:
-        """The width of what the encoder reads: the features without the column of a word."""
+        """The width of the encoder's input: the features without the column of a word."""
         return self.d_feature - self.reads_middle_word
 
     @property
     def d_given(self) -> int:
-        """The width of what a decoder reads beside every word: a given word's embedding."""
+        """The width of the given word's embedding, which is concatenated to every word's."""
         return self.d_embedding if self.reads_middle_word else 0
 
     @property
@@ -121,7 +121,7 @@ class MiddleOutConfiguration(BaseConfiguration):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens there are at most in the generated order."""
+        """The most tokens in the generated order."""
         return 1 + self.sides * (self.max_length - 1)
 
 
@@ -137,14 +137,11 @@ def check_middle_word(word: int, configuration: MiddleOutConfiguration) -> None:
 class MiddleOutCaptioner(BaseCaptioner):
     """A bidirectional LSTM encoder, and one or two LSTM decoders with attention (1)-(7).
 
-    Each direction of the encoder has half of ``hidden_size``, so that a decoder starts from its
-    final state as it is. A row of the memory is [h_i, h_n, c_n]: what is attended to, then the
-    final state, the same in every row, and the embedding of a given word if there is one.
+    Each direction of the encoder has half of ``hidden_size``, so that a decoder can start from its
+    final state. A row of the memory is [h_i, h_n, c_n]: what is attended to, then the final state,
+    the same in every row, and the embedding of a given word if there is one.
 
-    Every decoder weight starts uniform within 1 / sqrt(hidden_size).
-
-    Raises:
-        ValueError: see ``MiddleOutConfiguration``.
+    Every decoder weight is initialised uniformly in +-1 / sqrt(hidden_size).
     """
 
     configuration: MiddleOutConfiguration
@@ -192,17 +189,18 @@ class MiddleOutCaptioner(BaseCaptioner):
         """
         c, mask = self.configuration, self._check_source(features, lengths)
         source = zero_padding(features, mask)
+        # (B, L, hidden_size), and h_n and c_n (B, hidden_size) each
         h, final = self.encoder(self.dropout(source[..., : c.d_source]), mask)
         if c.reads_middle_word:
-            words = _first_row(source, mask)[:, -1].long()
+            words = _first_row(source, mask)[:, -1].long()  # (B,)
             if can_check_values() and ((words < 0) | (words >= c.vocabulary_size)).any():
                 raise ValueError(f"middle words must lie between 0 and {c.vocabulary_size - 1}")
             final = (*final, self.dropout(self.embedding(words)))
-        rows = [x.unsqueeze(1).expand(-1, h.shape[1], -1) for x in final]
+        rows = [x.unsqueeze(1).expand(-1, h.shape[1], -1) for x in final]  # (B, L, .) each
         return zero_padding(torch.cat([h, *rows], -1), mask)
 
     def middle_words(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """The middle-word classifier: log-probabilities (B, candidates) of the middle words.
+        """The classifier's log-probabilities of the middle words, (B, number of candidates).
 
         Raises:
             ValueError: there are no candidates; or as ``encode``.
@@ -221,8 +219,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         return mask
 
     def begin(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:
-        """What is attended to (B, L, d), the state (h, c) that the decoders start from, and the
-        given word's embedding (B, d_given)."""
+        """The parts of a memory: rows to attend to (B, L, d), h and c (B, d), the given word."""
         d, d_given = self.configuration.hidden_size, self.configuration.d_given
         check_tokens(memory, self.configuration.d_memory, "memory")
         # the final state and the given word are the same in every valid row
@@ -230,7 +227,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         return memory[..., :d], *first[:, d:].split([d, d, d_given], 1)
 
     def weights(self) -> Weights:
-        """The decoders, as a single lane."""
+        """The decoders' weights, with a lane axis of 1."""
         return Weights(**{n: getattr(self, _DECODER + n).unsqueeze(1) for n in self._names})
 
     def states(
@@ -250,9 +247,9 @@ class MiddleOutCaptioner(BaseCaptioner):
             # a finished side writes none; no state sees what follows the last token
             written = torch.ones_like(tokens, dtype=torch.bool)
             written[:, :-1] = tokens[:, 1:] != self.pad_id
-        entries = _beside(self.dropout(self.embedding(tokens)), given)
-        along = run_by_steps if self.implementation == "literal" else run
-        found, _ = along(
+        entries = _with_given(self.dropout(self.embedding(tokens)), given)  # (B, T, e + d_given)
+        decode = run_by_steps if self.implementation == "literal" else run
+        found, _ = decode(
             self.weights(),
             (h.unsqueeze(0), cell.unsqueeze(0)),
             entries.unsqueeze(0),
@@ -260,12 +257,12 @@ class MiddleOutCaptioner(BaseCaptioner):
             None if mask is None else mask.unsqueeze(0),
             None if written is None else written.unsqueeze(0),
         )
-        return found.squeeze(0)
+        return found.squeeze(0)  # (B, T, hidden_size)
 
     def predict(self, states: Tensor, first: int = 0) -> Tensor:
         """States (B, T, hidden_size) of the steps from ``first`` on to log p (B, T, V) of the next.
 
-        Each side has a vocabulary layer of its own.
+        Each side has its own vocabulary layer.
         """
         P, states = self.configuration.sides, self.dropout(states)
         logits = states.new_empty(*states.shape[:2], self.vocabulary_b.shape[1])
@@ -333,8 +330,9 @@ class MiddleOutState:
         if t:
             new = tokens != self.model.pad_id if written is None else written
             self._written = torch.cat([self._written, new.view(1, -1, 1)], 2)
-        e = _beside(self.model.embedding(tokens.flatten().unsqueeze(1)), self._given).unsqueeze(0)
-        self._outputs = torch.cat([self._outputs, e], 2)
+        words = self.model.embedding(tokens.flatten().unsqueeze(1))  # (B K, 1, e)
+        e = _with_given(words, self._given).unsqueeze(0)  # (1, B K, 1, e + d_given)
+        self._outputs = torch.cat([self._outputs, e], 2)  # (1, B K, t + 1, e + d_given)
         h, c = step(
             self._weights.side(t % P),
             self._sides[t % P],
@@ -346,7 +344,7 @@ class MiddleOutState:
             self._written if self.model.configuration.middle_out else None,
         )
         self._sides[t % P] = h, c
-        self._states = torch.cat([self._states, h.unsqueeze(2)], 2)
+        self._states = torch.cat([self._states, h.unsqueeze(2)], 2)  # (1, B K, t + 1, d)
         self.length = t + 1
         return self.model.predict(h.movedim(0, 1), first=t).squeeze(1).unflatten(0, self._shape)
 
@@ -359,12 +357,12 @@ class MiddleOutState:
 
 
 def _first_row(x: Tensor, mask: Tensor | None) -> Tensor:
-    """The first valid row of each of x (B, L, d), (B, d)."""
+    """The first valid row of each source of x (B, L, d), (B, d)."""
     return x[:, 0] if mask is None else x[range(len(x)), mask.long().argmax(1)]
 
 
-def _beside(words: Tensor, given: Tensor) -> Tensor:
-    """Embedded words (B, T, e), and the given one's (B, d_given) beside each of them."""
+def _with_given(words: Tensor, given: Tensor) -> Tensor:
+    """Embedded words (B, T, e), each concatenated with the given word's embedding (B, d_given)."""
     return torch.cat([words, given.unsqueeze(1).expand(-1, words.shape[1], -1)], -1)
 
 

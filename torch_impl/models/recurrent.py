@@ -1,6 +1,6 @@
 """Recurrent captioners: NIC, its attentive form, the read-only unit's, and captioners of code.
 
-What the source gives is the decoder's first input x_{-1}; the words follow.
+The decoder's first input x_{-1} comes from the source; the words follow.
 """
 
 from __future__ import annotations
@@ -108,9 +108,6 @@ class RecurrentCaptioner(BaseCaptioner):
     Of features the memory is W_i f + b_i of every row, and x_{-1} the mean over the rows, which is
     eq. 4 of the average-pooled rows since the map is affine. Of tokens the memory is an LSTM's
     hidden states, and x_{-1} an affine map of the last one (ARNet 3.1).
-
-    Raises:
-        ValueError: see ``RecurrentConfiguration``.
     """
 
     configuration: RecurrentConfiguration
@@ -312,10 +309,9 @@ def read_only_nic(
 
 
 class SequenceClassifier(nn.Module):
-    """Which of the classes a sequence is, by an LSTM's last state (ARNet 5.3).
+    """Classifies a sequence by an LSTM's last state (ARNet 5.3).
 
     Args:
-        input_size: the width of a step.
         options: of the ``LSTM``.
 
     Raises:

