@@ -1,7 +1,7 @@
-"""CIDEr-D on tensors: the reward of self-critical training, without leaving the device.
+"""CIDEr-D on tensors, in float64: the reward of self-critical training, on its device.
 
-An n-gram is one int64, 15 bits a token, so that the counts of all captions come from two sorts and
-no dictionary; the table of document frequencies is made once and never grows. In float64.
+An n-gram is one int64, 15 bits a token: two sorts count those of all captions, without a
+dictionary. The table of document frequencies is made once and never grows.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from torch import Tensor, nn
 
 BITS = 15
 MOST_WORDS = 2**BITS - 1
-"""Of the references and a call's candidates: words are numbered from one, zero being no word."""
+"""Different words of the references and a call's candidates: numbers start at 1, 0 is no word."""
 PAD = -1
-"""What stands beyond a caption's end."""
+"""Padding of captions."""
 
 Captions = Sequence[Sequence[int]]
 
 
 def padded(captions: Captions) -> Tensor:
-    """Captions as a tensor (C, T) of token ids, ``PAD`` beyond each one's end, T at least 1.
+    """Captions as a tensor (C, T) of token ids, right-padded with ``PAD``, T at least 1.
 
     Raises:
         ValueError: a token id below 0.
     """
     width = max([1, *map(len, captions)])
     if any(caption and min(caption) < 0 for caption in captions):
-        raise ValueError("a token id is below 0, which stands beyond a caption's end")
+        raise ValueError("a token id is below 0, which is padding")
     rows = [[*caption, *[PAD] * (width - len(caption))] for caption in captions]
     return torch.tensor(rows, dtype=torch.int64).view(len(rows), width)
 
@@ -38,13 +38,13 @@ def padded(captions: Captions) -> Tensor:
 class CiderD(nn.Module):
     """CIDEr-D against the references of a corpus of images (Vedantam et al. 2015).
 
-    Scores are as if the words were strings: any token ids, those of words that no reference has
-    included. The buffers move with the module and are the same size for ever.
+    Any token ids may be scored, those of words in no reference too. The buffers move with the
+    module and keep their size.
 
     Args:
-        references: of each image, its captions as token ids, without start and padding. They give
-            the document frequencies too. The end token is a word like others: with it in references
-            and candidates alike the score is the self-critical reward, without it the metric.
+        references: of each image, its captions as token ids, without start and padding; the
+            document frequencies are theirs. The end token is a word like others: with it in
+            references and candidates the score is the self-critical reward, without it the metric.
         n: the longest n-grams, 1 to 4.
         sigma: of the Gaussian penalty on the difference of lengths.
 
@@ -76,7 +76,7 @@ class CiderD(nn.Module):
         tokens = self._numbered(tokens)
         counts = torch.tensor([len(captions) for captions in references])
         images = torch.arange(len(references)).repeat_interleave(counts)
-        grams = _ngrams(tokens, n)
+        grams = _ngrams(tokens, n)  # (C, T, n)
         where = grams.nonzero(as_tuple=True)
         keys, ids = grams[where].unique(return_inverse=True)
         # an image counts once however many of its references have the n-gram
@@ -92,11 +92,10 @@ class CiderD(nn.Module):
         """The CIDEr-D, 0 to 10, of each caption against the references of its image, (C,) float64.
 
         Args:
-            candidates: (C, T) token ids, ``PAD`` or any other below 0 beyond a caption's end.
-            images: (C,) the images, by their place in the corpus.
+            candidates: (C, T) token ids, right-padded with ``PAD`` or any other below 0.
+            images: (C,) indices of the corpus' images.
 
-        On a GPU nothing is copied to the host but sizes, of what occurs in the captions, and the
-        verdict on ``images``.
+        On a GPU only sizes and the check of ``images`` are copied to the host.
 
         Raises:
             ValueError: shapes that do not fit, an image out of range, more than ``MOST_WORDS``
@@ -110,25 +109,25 @@ class CiderD(nn.Module):
         if ((images < 0) | (images >= len(self.first) - 1)).any():
             raise ValueError(f"images must lie between 0 and {len(self.first) - 2}")
         candidates = self._numbered(candidates)
-        # every pair of a candidate and a reference of its image
+        # all P pairs of a candidate and a reference of its image
         counts = self.first[images + 1] - self.first[images]
-        candidate, nth = _ragged(counts)
+        candidate, nth = _ragged(counts)  # (P,)
         reference, of_pair = (self.first[images][candidate] + nth).unique(return_inverse=True)
         of_pair = of_pair + len(candidates)
-        rows = torch.cat(_equally_wide(candidates, self.references[reference]))
+        rows = torch.cat(_equally_wide(candidates, self.references[reference]))  # (R, T)
 
-        # the n-grams of each row once, in the order of rows, and how often each stands there
+        # the E different n-grams of each row, by rows, and their counts
         grams = _ngrams(rows, self.n)
         where = grams.nonzero(as_tuple=True)
         keys, ids = grams[where].unique(return_inverse=True)
         entries, times = (where[0] * len(keys) + ids).unique(return_counts=True)
         row, gram = entries // max(len(keys), 1), entries % max(len(keys), 1)
-        weight = times * self._idf(keys)[gram]
+        weight = times * self._idf(keys)[gram]  # (E,)
         bits = BITS * torch.arange(1, self.n, device=keys.device)
         order = (keys[:, None] >> bits > 0).sum(-1)[gram]
         squares = weight.new_zeros(len(rows) * self.n)
         squares.index_add_(0, row * self.n + order, weight**2)
-        norms = squares.view(-1, self.n).sqrt()
+        norms = squares.view(-1, self.n).sqrt()  # (R, n)
 
         # each n-gram of a candidate, looked up in each of its references
         per_row = torch.bincount(row, minlength=len(rows))
@@ -140,19 +139,19 @@ class CiderD(nn.Module):
         dot.index_add_(0, pair * self.n + order[entry], shared)
 
         norm = norms[candidate] * norms[of_pair]
-        cosine = torch.where(norm > 0, dot.view_as(norm) / norm.where(norm > 0, 1), 0).mean(-1)
+        cosine = torch.where(norm > 0, dot.view_as(norm) / norm.where(norm > 0, 1), 0)  # (P, n)
         # COCO counts bigrams, one less than words
         length = ((rows != PAD).sum(-1) - 1).clamp(min=0)
         gap = (length[candidate] - length[of_pair]).double()
-        similarity = 10 * cosine * torch.exp(-(gap**2) / (2 * self.sigma**2))
+        similarity = 10 * cosine.mean(-1) * torch.exp(-(gap**2) / (2 * self.sigma**2))
         total = weight.new_zeros(len(candidates)).index_add_(0, candidate, similarity)
         return total / counts
 
     def score(self, candidates: Sequence[Captions]) -> list[list[float]]:
-        """The CIDEr-D of each of the captions that each image of the corpus has, nested like them.
+        """The CIDEr-D of every candidate, nested like ``candidates``.
 
         Args:
-            candidates: of each image, as in ``references``, any number of captions as token ids.
+            candidates: of each image of the corpus, any number of captions as token ids.
 
         Raises:
             ValueError: not one list of captions for each image of the corpus; as in ``forward``.
@@ -171,10 +170,10 @@ class CiderD(nn.Module):
         return [of_image.tolist() for of_image in scores.split(counts)]
 
     def _numbered(self, tokens: Tensor) -> Tensor:
-        """Token ids to numbers that fit ``BITS`` bits, ids below 0 to ``PAD``.
+        """Token ids to numbers of ``BITS`` bits, ids below 0 to ``PAD``.
 
-        Words of the references have numbers for ever, other words get numbers for this call: they
-        are in no reference, but the candidate that has them is the longer for it.
+        Words of the references have fixed numbers; others get theirs for this call, as they count
+        in a candidate's length and norm.
         """
         numbers, known = _find(self.words, tokens)
         others = (tokens >= 0) & ~known
@@ -185,7 +184,7 @@ class CiderD(nn.Module):
         return numbers.where(known, PAD).masked_scatter(others, len(self.words) + ranks)
 
     def _idf(self, keys: Tensor) -> Tensor:
-        """log(images / document frequency); an unknown n-gram counts as one image's."""
+        """log(images / document frequency); 1 is the document frequency of an unknown n-gram."""
         place, found = _find(self.keys, keys)
         if not len(self.keys):
             return torch.full_like(keys, self.log_images, dtype=torch.float64)
@@ -193,7 +192,7 @@ class CiderD(nn.Module):
 
 
 def _ngrams(tokens: Tensor, n: int) -> Tensor:
-    """The key of the k-gram that begins at each token, (C, T, n) for k = 1..n; 0 where none."""
+    """The key of the k-gram that starts at each token, (C, T, n) for k = 1..n; 0 if none."""
     shifted, valid = tokens + 1, tokens != PAD
     key = torch.zeros_like(tokens)
     keys = []
@@ -206,14 +205,14 @@ def _ngrams(tokens: Tensor, n: int) -> Tensor:
 
 
 def _ragged(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the items of groups of ``counts``: each one's group, and its number in it."""
+    """The group of each item, and its index in the group, for groups of ``counts`` items."""
     group = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
     starts = counts.cumsum(0) - counts
     return group, torch.arange(len(group), device=counts.device) - starts[group]
 
 
 def _find(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Places in the sorted ``values``, and whether what stands there is what is ``wanted``."""
+    """The indices in the sorted ``values`` of those ``wanted``, and whether they are there."""
     if not len(values):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
     place = torch.searchsorted(values, wanted).clamp(max=len(values) - 1)

@@ -35,9 +35,9 @@ def forward(
     mask: Tensor | None,
     causal: bool,
     tf32: bool | None,
-    keep: bool,
+    save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The output; and for the backward, or empty: B_1 - B_2, one over Psi's denominators, Z, Y."""
+    """The output; and if ``save``, else empty: B_1 - B_2, one over Psi's denominators, Z, Y."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
     B, L, N_E, tokens = call.B, call.L, len(query_vectors), call.token_blocks
     Z, Y = call.empty_precise(B, L + N_E, L), call.empty(2, B, L, 2 * L + N_E)
@@ -47,10 +47,10 @@ def forward(
     call.run("dynamic_sums", (tokens, B), Z, valid, inv_row, inv_column)
     call.run("dynamic_weights", (tokens, tokens, B), Z, valid, inv_row, inv_column, Y)
     out = torch.empty_like(keys)
-    difference = torch.empty_like(keys) if keep else call.empty(0)
+    difference = torch.empty_like(keys) if save else call.empty(0)
     mixed = (Y, conditions, values_1, values_2, bias_vectors, selectors, out, difference)
-    call.run("dynamic_selection", (tokens, call.channel_blocks, B), *mixed, KEEP=keep)
-    if not keep:
+    call.run("dynamic_selection", (tokens, call.channel_blocks, B), *mixed, SAVE=save)
+    if not save:
         inv_row, inv_column, Z = (call.empty_precise(0) for _ in range(3))
         Y = call.empty(0)
     return out, difference, inv_row, inv_column, Z, Y
@@ -63,15 +63,15 @@ dynamic_expansion = torch.library.custom_op(
 
 @dynamic_expansion.register_fake
 def _(query_vectors: Tensor, b: Tensor, C: Tensor, keys: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    (B, L, _), N_E, keep = keys.shape, len(query_vectors), rest[-1]
+    (B, L, _), N_E, save = keys.shape, len(query_vectors), rest[-1]
     precise = at_least_float32(keys.dtype)
     return (
         torch.empty_like(keys),
-        torch.empty_like(keys) if keep else keys.new_empty(0),
-        keys.new_empty((2, B, N_E, L) if keep else (0,), dtype=precise),
-        keys.new_empty((B, 2, L) if keep else (0,), dtype=precise),
-        keys.new_empty((B, L + N_E, L) if keep else (0,), dtype=precise),
-        keys.new_empty((2, B, L, 2 * L + N_E) if keep else (0,)),
+        torch.empty_like(keys) if save else keys.new_empty(0),
+        keys.new_empty((2, B, N_E, L) if save else (0,), dtype=precise),
+        keys.new_empty((B, 2, L) if save else (0,), dtype=precise),
+        keys.new_empty((B, L + N_E, L) if save else (0,), dtype=precise),
+        keys.new_empty((2, B, L, 2 * L + N_E) if save else (0,)),
     )
 
 

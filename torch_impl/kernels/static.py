@@ -21,11 +21,11 @@ from torch_impl.kernels.launch import (
 )
 
 PROGRAMS = 512
-"""A few for every multiprocessor: an A100 has 108, an H100 132."""
+"""Programs of a grid to aim at: a few a multiprocessor (A100: 108, H100: 132)."""
 
 
 class StaticLaunches(Launches):
-    """The programs of one call, and the row tiles that they share."""
+    """The programs of one call, and their row tiles."""
 
     def __init__(
         self, query_vectors: Tensor, keys: Tensor, groups: Sequence[int], tf32: bool | None
@@ -73,21 +73,21 @@ def forward(
     mask: Tensor | None,
     groups: Sequence[int],
     tf32: bool | None,
-    keep: bool,
+    save: bool,
     store_m: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The output; and for the backward, or empty: B_1 - B_2, one over Psi's denominators, M, W."""
+    """The output; and if ``save``, else empty: B_1 - B_2, one over Psi's denominators, M, W."""
     call = StaticLaunches(query_vectors, keys, groups, tf32)
     M, inv_row, inv_column = call.transform(query_vectors, mask)
     W = call.mix(M, inv_row, inv_column)
     out = torch.empty_like(keys)
-    difference = torch.empty_like(keys) if keep else call.empty(0)
+    difference = torch.empty_like(keys) if save else call.empty(0)
     tensors = (M, inv_column, call.table, W, values_1, values_2, bias_vectors, selectors)
     grid = (call.token_blocks, call.channel_blocks, call.B)
-    call.run("selection", grid, *tensors, out, difference, KEEP=keep)
-    if not keep:
+    call.run("selection", grid, *tensors, out, difference, SAVE=save)
+    if not save:
         inv_row, inv_column = call.empty_precise(0), call.empty_precise(0)
-    if not (keep and store_m):
+    if not (save and store_m):
         M, W = call.empty_precise(0), call.empty(0)
     return out, difference, inv_row, inv_column, M, W
 
@@ -99,15 +99,15 @@ static_expansion = torch.library.custom_op(
 
 @static_expansion.register_fake
 def _(query_vectors: Tensor, E_B: Tensor, keys: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    groups, _, keep, store_m = rest[-4:]
+    groups, _, save, store_m = rest[-4:]
     (B, L, _), N, G = keys.shape, len(query_vectors), len(groups)
     precise = at_least_float32(keys.dtype)
-    stored = keep and store_m
+    stored = save and store_m
     return (
         torch.empty_like(keys),
-        torch.empty_like(keys) if keep else keys.new_empty(0),
-        keys.new_empty((2, B, N) if keep else (0,), dtype=precise),
-        keys.new_empty((G, B, 2, L) if keep else (0,), dtype=precise),
+        torch.empty_like(keys) if save else keys.new_empty(0),
+        keys.new_empty((2, B, N) if save else (0,), dtype=precise),
+        keys.new_empty((G, B, 2, L) if save else (0,), dtype=precise),
         keys.new_empty((N, B, L) if stored else (0,), dtype=precise),
         keys.new_empty((2, B, L, L) if stored else (0,)),
     )
@@ -156,7 +156,7 @@ def backward(
         dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)
         dK = (dM.mT @ query_vectors.to(dM.dtype)).to(keys.dtype).view(B, L, d)
 
-    # sequences are summed one after the other, eight at least, in as few parts as fill the device
+    # a program sums at least eight sequences; as few parts as fill the device
     parts = min(blocks(B, 8), blocks(PROGRAMS, call.T * call.channel_blocks))
     sequences = blocks(B, parts)
     parts = blocks(B, sequences)
@@ -209,10 +209,10 @@ def forward_flops(
 
 @register_flop_formula(torch.ops.captionbench.static_expansion_backward)
 def backward_flops(*shapes: Any, **_: Any) -> int:
-    """2 (6 N L d + 4 N L^2 + 4 L^2 d) a sequence; and M and W again unless they are stored.
+    """2 (6 N L d + 4 N L^2 + 4 L^2 d) a sequence; and M and W unless they are saved.
 
     U, dE_B, dK, dQ; T, dR^fw; dV, dW.
     """
     (B, L, d), N, stored = shapes[0], shapes[1][0], shapes[11][0] > 0
-    again = 0 if stored else N * L * d + 2 * N * L * L
-    return 2 * B * (6 * N * L * d + 4 * N * L * L + 4 * L * L * d + again)
+    recomputed = 0 if stored else N * L * d + 2 * N * L * L
+    return 2 * B * (6 * N * L * d + 4 * N * L * L + 4 * L * L * d + recomputed)

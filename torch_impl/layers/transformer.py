@@ -182,7 +182,7 @@ class DecoderLayer(Layer):
         self, d_model: int, mixer: Mixer, *, d_ff: int, num_heads: int, dropout: float = 0.0
     ) -> None:
         if mixer.kind == "static":
-            raise ValueError("static expansion sees later words: it cannot stand in a decoder")
+            raise ValueError("static expansion sees later words: a decoder cannot use it")
         super().__init__(d_model, mixer, num_heads, dropout)
         self.norm_2 = nn.LayerNorm(d_model)
         cross = AttentionOnAttention if mixer.kind == "aoa" else MultiHeadAttention

@@ -182,7 +182,7 @@ def dynamic_selection(
     L,
     D,
     NE,
-    KEEP: tl.constexpr,
+    SAVE: tl.constexpr,
     PRECISION: tl.constexpr,
     ACC: tl.constexpr,
     BI: tl.constexpr,
@@ -207,5 +207,5 @@ def dynamic_selection(
     gate = sigmoid(load(S + b * L * D, i, tokens, d, channels, D).to(ACC))
     difference = acc_1 - acc_2
     store(OUT + b * L * D, i, tokens, d, channels, D, acc_2 + gate * difference)
-    if KEEP:
+    if SAVE:
         store(DIFFERENCE + b * L * D, i, tokens, d, channels, D, difference)

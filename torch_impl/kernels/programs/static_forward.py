@@ -148,7 +148,7 @@ def selection(
     B,
     L,
     D,
-    KEEP: tl.constexpr,
+    SAVE: tl.constexpr,
     PRECISION: tl.constexpr,
     BN: tl.constexpr,
     BI: tl.constexpr,
@@ -185,5 +185,5 @@ def selection(
     gate = sigmoid(load(S + b * L * D, i, tokens, d, channels, D).to(acc_1.dtype))
     difference = acc_1 - acc_2
     store(OUT + b * L * D, i, tokens, d, channels, D, acc_2 + gate * difference)
-    if KEEP:
+    if SAVE:
         store(DIFFERENCE + b * L * D, i, tokens, d, channels, D, difference)
