@@ -21,6 +21,7 @@ from torch import Tensor
 
 from torch_impl.common.dropout import keep_mask, keep_scale
 from torch_impl.common.precision import at_least_float32, without_autocast
+from torch_impl.expansion.literal import Operands
 from torch_impl.expansion.stream import (
     Biases,
     Expanded,
@@ -45,28 +46,16 @@ class _Plan(NamedTuple):
     dropout_of: str
 
 
-def static(
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    groups: Sequence[int],
-    mask: Tensor | None,
-    dropout: float,
-    dropout_of: str,
-    key_bias: Tensor | None = None,
-) -> Tensor:
+def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -> Tensor:
     """``static_expansion``; ``key_bias`` (N,) is that of a folded projection, see `fold`."""
-    L, (N, d) = keys.shape[1], query_vectors.shape
+    L, (N, d) = x.keys.shape[1], x.query_vectors.shape
     # multiply-accumulates of a stream over L, without those that both associations have
     macs_literal, macs_mixed = 4 * N * d, 2 * L * (N + d) + 2 * N * d
     # in backward, with what it recomputes
     macs_literal_backward, macs_mixed_backward = 12 * N * d, 6 * L * (N + d) + 5 * N * d
     macs_W_saved = 4 * L * (N + d) + 5 * N * d
     mixed = macs_mixed < macs_literal
-    W_and_D_smaller_than_M = 2 * L + d <= N and not dropout  # 2 L^2 + L d elements, N L
+    W_and_D_smaller_than_M = 2 * L + d <= N and not x.dropout  # 2 L^2 + L d elements, N L
     recompute_M = (
         mixed
         and W_and_D_smaller_than_M
@@ -74,44 +63,33 @@ def static(
         and torch.is_grad_enabled()
     )
     mixed_backward = recompute_M or macs_mixed_backward < macs_literal_backward
-    plan = _Plan(Rows(tuple(groups)), mixed, mixed_backward, recompute_M, dropout, dropout_of)
-    with torch.autocast(keys.device.type, enabled=False):
-        inputs = _InputsOfM(query_vectors, keys, key_bias, mask)
-        E_B = bias_vectors.to(values_1.dtype)
-        operands = inputs.M(), values_1, values_2, selectors, E_B, None, plan
+    rows = Rows(tuple(groups))
+    plan = _Plan(rows, mixed, mixed_backward, recompute_M, x.dropout, x.dropout_of)
+    with torch.autocast(x.keys.device.type, enabled=False):
+        inputs = _InputsOfM(x.query_vectors, x.keys, key_bias, x.mask)
+        E_B = x.bias_vectors.to(x.values[0].dtype)
+        operands = inputs.M(), *x.values, x.selectors, E_B, None, plan
         out: Tensor = _Expansion.apply(*operands, *(inputs if recompute_M else ()))
         return out
 
 
-def dynamic(
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    conditions: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    dropout: float,
-    dropout_of: str,
-) -> Tensor:
+def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     """``dynamic_expansion``."""
-    L, (N_E, d) = keys.shape[1], query_vectors.shape
+    L, (N_E, d), mask = x.keys.shape[1], x.query_vectors.shape, x.mask
     # as of `static`, over L
     macs_literal, macs_mixed = 4 * L * N_E * d, 2 * L * L * N_E + 4 * L * d + 2 * N_E * d
     macs_literal_backward = 12 * L * N_E * d
     macs_mixed_backward = 6 * L * L * N_E + 11 * L * d + 5 * N_E * d
     mixed, mixed_backward = macs_mixed < macs_literal, macs_mixed_backward < macs_literal_backward
     rows = Rows((L * N_E,), N_E, causal)
-    plan = _Plan(rows, mixed, mixed_backward, False, dropout, dropout_of)
-    with torch.autocast(keys.device.type, enabled=False):
-        A, P = _transposed_M(conditions, keys), _transposed_M(query_vectors, keys)
+    plan = _Plan(rows, mixed, mixed_backward, False, x.dropout, x.dropout_of)
+    with torch.autocast(x.keys.device.type, enabled=False):
+        A, P = _transposed_M(conditions, x.keys), _transposed_M(x.query_vectors, x.keys)
         M = A[..., None] + P[:, :, None]  # (B, L, L, N_E)
         if mask is not None:
             M = M.masked_fill(~(mask[:, :, None] & mask[:, None])[..., None], 0)
-        b, C = bias_vectors.to(values_1.dtype), conditions.to(values_1.dtype)
-        out: Tensor = _Expansion.apply(M.flatten(2), values_1, values_2, selectors, b, C, plan)
+        b, C = (y.to(x.values[0].dtype) for y in (x.bias_vectors, conditions))
+        out: Tensor = _Expansion.apply(M.flatten(2), *x.values, x.selectors, b, C, plan)
         return out
 
 

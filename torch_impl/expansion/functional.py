@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_impl import kernels
 from torch_impl.common.checks import positive
 from torch_impl.expansion import factored, literal
+from torch_impl.expansion.literal import Operands
 
 IMPLEMENTATIONS = ("auto", "literal", "factored", "fused")
 DROPOUTS = ("values", "vectors")
@@ -75,13 +76,15 @@ def static_expansion(
             query_vectors, key_bias = factored.fold(query_vectors, *key_projection)
         else:
             keys = F.linear(keys, *key_projection)
-    arguments = (query_vectors, bias_vectors, keys, values_1, values_2, selectors, groups, mask)
     if form == "fused":
         _without_dropout(dropout)
-        return kernels.static_expansion(*arguments)
+        tensors = query_vectors, bias_vectors, keys, values_1, values_2, selectors
+        return kernels.static_expansion(*tensors, groups, mask)
+    values = values_1, values_2
+    x = Operands(query_vectors, bias_vectors, keys, values, selectors, mask, dropout, dropout_of)
     if form == "factored":
-        return factored.static(*arguments, dropout, dropout_of, key_bias)
-    return literal.static(*arguments, dropout, dropout_of)
+        return factored.static(x, groups, key_bias)
+    return literal.static(x, groups)
 
 
 def dynamic_expansion(
@@ -133,12 +136,14 @@ def dynamic_expansion(
     L, N_E = keys.shape[1], len(query_vectors)
     products_literal, products_factored = L * N_E, L + N_E  # of a token's M
     form = choose(implementation, products_factored <= products_literal)
-    tokens = (conditions, keys, values_1, values_2, selectors)
     if form == "fused":
         _without_dropout(dropout)
+        tokens = conditions, keys, values_1, values_2, selectors
         return kernels.dynamic_expansion(query_vectors, bias_vectors, *tokens, mask, causal=causal)
+    values = values_1, values_2
+    x = Operands(query_vectors, bias_vectors, keys, values, selectors, mask, dropout, dropout_of)
     run = factored.dynamic if form == "factored" else literal.dynamic
-    return run(query_vectors, bias_vectors, *tokens, mask, causal, dropout, dropout_of)
+    return run(x, conditions, causal)
 
 
 def _check_vectors(query_vectors: Tensor, bias_vectors: Tensor, keys: Tensor) -> None:

@@ -7,12 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from torch_impl.common.precision import EPSILON, at_least_float32
+
+
+class Operands(NamedTuple):
+    """What an expansion works on, see ``static_expansion`` and ``dynamic_expansion``."""
+
+    query_vectors: Tensor
+    bias_vectors: Tensor
+    keys: Tensor
+    values: tuple[Tensor, Tensor]
+    selectors: Tensor
+    mask: Tensor | None
+    dropout: float
+    dropout_of: str
 
 
 def normalise(x: Tensor) -> Tensor:
@@ -32,73 +46,46 @@ def broad_sum(conditions: Tensor, vectors: Tensor) -> Tensor:
     return (conditions[:, :, None] + vectors.to(conditions.dtype)).flatten(1, 2)
 
 
-def static(
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    groups: Sequence[int],
-    mask: Tensor | None,
-    dropout: float,
-    dropout_of: str,
-) -> Tensor:
+def static(x: Operands, groups: Sequence[int]) -> Tensor:
     """``static_expansion`` as printed."""
-    M = length_transformation(query_vectors, keys)  # (B, N, L)
-    visible = None if mask is None else mask[:, None, :]
-    readers = None if mask is None else mask[:, :, None]
-    E_B, values = bias_vectors, (values_1, values_2)
-    return _streams(M, values, E_B, selectors, groups, visible, readers, dropout, dropout_of)
+    M = length_transformation(x.query_vectors, x.keys)  # (B, N, L)
+    visible = None if x.mask is None else x.mask[:, None, :]
+    readers = None if x.mask is None else x.mask[:, :, None]
+    return _streams(x, M, x.bias_vectors, groups, visible, readers)
 
 
-def dynamic(
-    query_vectors: Tensor,
-    bias_vectors: Tensor,
-    conditions: Tensor,
-    keys: Tensor,
-    values_1: Tensor,
-    values_2: Tensor,
-    selectors: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    dropout: float,
-    dropout_of: str,
-) -> Tensor:
+def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     """``dynamic_expansion`` as printed."""
-    length, num_expansions = keys.shape[1], len(query_vectors)
-    E_Q = broad_sum(conditions, query_vectors)  # (B, N, d), N = L N_E
-    E_B = broad_sum(conditions, bias_vectors)
-    M = length_transformation(E_Q, keys)  # (B, N, L)
+    L, N_E, mask = x.keys.shape[1], len(x.query_vectors), x.mask
+    E_Q = broad_sum(conditions, x.query_vectors)  # (B, N, d), N = L N_E
+    E_B = broad_sum(conditions, x.bias_vectors)
+    M = length_transformation(E_Q, x.keys)  # (B, N, L)
     pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]  # (B, L, L)
     if causal:
         # row (j, n) gathers from tokens i <= j, and token j reads rows (i, n) with i <= j
-        earlier = torch.ones(length, length, dtype=torch.bool, device=keys.device).tril()
+        earlier = torch.ones(L, L, dtype=torch.bool, device=x.keys.device).tril()
         pairs = earlier[None] if pairs is None else pairs & earlier
     visible = readers = None
     if pairs is not None:
-        visible = pairs.repeat_interleave(num_expansions, dim=1)  # (., N, L)
-        readers = pairs.repeat_interleave(num_expansions, dim=2)  # (., L, N)
-    groups, values = (length * num_expansions,), (values_1, values_2)
-    return _streams(M, values, E_B, selectors, groups, visible, readers, dropout, dropout_of)
+        visible = pairs.repeat_interleave(N_E, dim=1)  # (., N, L)
+        readers = pairs.repeat_interleave(N_E, dim=2)  # (., L, N)
+    return _streams(x, M, E_B, (L * N_E,), visible, readers)
 
 
 def _streams(
+    x: Operands,
     M: Tensor,
-    values: tuple[Tensor, Tensor],
     E_B: Tensor,
-    selectors: Tensor,
     groups: Sequence[int],
     visible: Tensor | None,
     readers: Tensor | None,
-    dropout: float,
-    dropout_of: str,
 ) -> Tensor:
     """Both streams, forward and backward, and their selection (v1 7-9, v2 3-8).
 
     ``visible`` (., N, L) is True where an expanded row gathers from a token, ``readers`` (., L, N)
     where a token reads an expanded row; None is everywhere.
     """
+    values, dropout = x.values, x.dropout
     M = F.dropout(M, dropout)
     E_B = E_B.to(values[0].dtype)
     backward = []
@@ -106,14 +93,14 @@ def _streams(
         P = F.relu(signed)
         R_fw = normalise(_only(P, visible))  # (B, N, L)
         F_fw = R_fw.to(V.dtype) @ V + E_B  # (B, N, d)
-        if dropout_of == "values":
+        if x.dropout_of == "values":
             F_fw = F.dropout(F_fw, dropout)
         else:
             F_fw = F_fw * F.dropout(torch.ones_like(F_fw[..., :1]), dropout)
         transposed = torch.split(_only(P.mT, readers), list(groups), dim=-1)  # (B, L, |group|)
         R_bw = torch.cat([normalise(group) for group in transposed], dim=-1) / len(groups)
         backward.append(F.dropout(R_bw.to(V.dtype) @ F_fw, dropout))  # (B, L, d)
-    gate = selectors.sigmoid()
+    gate = x.selectors.sigmoid()
     return gate * backward[0] + (1 - gate) * backward[1]
 
 

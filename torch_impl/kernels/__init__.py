@@ -80,20 +80,12 @@ def static_expansion(
     store_m: bool = True,
     tf32: bool | None = None,
 ) -> Tensor:
-    """Static or Block Static Expansion (v1 4-9; v2 2-9).
+    """``torch_impl.expansion.static_expansion``, whose other arguments these are.
 
     Args:
-        query_vectors: Q_E, (N, d), the groups one after the other.
-        bias_vectors: E_B, (N, d).
-        keys: K, (B, L, d).
-        values_1: V_1, (B, L, d).
-        values_2: V_2, (B, L, d).
-        selectors: S, (B, L, d).
-        groups: the expansion coefficients G, which add up to N.
-        mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
         store_m: save M and W for backward; else they are recomputed in it.
-        tf32: whether products of float32 may round their operands to TF32; None is as
-            ``torch.set_float32_matmul_precision`` has it.
+        tf32: round float32 operands of products to TF32; None follows
+            ``torch.set_float32_matmul_precision``.
 
     Returns:
         (B, L, d), zero in padded rows.
@@ -123,20 +115,11 @@ def dynamic_expansion(
     causal: bool = True,
     tf32: bool | None = None,
 ) -> Tensor:
-    """Dynamic Expansion (v1 3, 5-9; v2 1-8).
+    """``torch_impl.expansion.dynamic_expansion``, whose other arguments these are.
 
     Args:
-        query_vectors: q^E, (N_E, d).
-        bias_vectors: b^E, (N_E, d).
-        conditions: C, (B, L, d).
-        keys: K, (B, L, d).
-        values_1: V_1, (B, L, d).
-        values_2: V_2, (B, L, d).
-        selectors: S, (B, L, d).
-        mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
-        causal: the auto-regressive form; else the bidirectional one.
-        tf32: whether products of float32 may round their operands to TF32; None is as
-            ``torch.set_float32_matmul_precision`` has it.
+        tf32: round float32 operands of products to TF32; None follows
+            ``torch.set_float32_matmul_precision``.
 
     Returns:
         (B, L, d), zero in padded rows.
