@@ -49,17 +49,16 @@ class _Plan(NamedTuple):
 def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -> Tensor:
     """``static_expansion``; ``key_bias`` (N,) is that of a folded projection, see `fold`."""
     L, (N, d) = x.keys.shape[1], x.query_vectors.shape
-    # multiply-accumulates of a stream over L, without those that both associations have
+    # multiply-accumulates a token, without M's; in backward with those of what is recomputed
     macs_literal, macs_mixed = 4 * N * d, 2 * L * (N + d) + 2 * N * d
-    # in backward, with what it recomputes
     macs_literal_backward, macs_mixed_backward = 12 * N * d, 6 * L * (N + d) + 5 * N * d
-    macs_W_saved = 4 * L * (N + d) + 5 * N * d
+    macs_backward_with_W = 4 * L * (N + d) + 5 * N * d
     mixed = macs_mixed < macs_literal
-    W_and_D_smaller_than_M = 2 * L + d <= N and not x.dropout  # 2 L^2 + L d elements, N L
+    W_and_D_smaller_than_M = 2 * L + d <= N and not x.dropout  # 2 L^2 + L d elements against N L
     recompute_M = (
         mixed
         and W_and_D_smaller_than_M
-        and macs_W_saved < macs_literal_backward
+        and macs_backward_with_W < macs_literal_backward
         and torch.is_grad_enabled()
     )
     mixed_backward = recompute_M or macs_mixed_backward < macs_literal_backward
@@ -76,7 +75,7 @@ def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -
 def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     """``dynamic_expansion``."""
     L, (N_E, d), mask = x.keys.shape[1], x.query_vectors.shape, x.mask
-    # as of `static`, over L
+    # as in `static`
     macs_literal, macs_mixed = 4 * L * N_E * d, 2 * L * L * N_E + 4 * L * d + 2 * N_E * d
     macs_literal_backward = 12 * L * N_E * d
     macs_mixed_backward = 6 * L * L * N_E + 11 * L * d + 5 * N_E * d
@@ -122,7 +121,7 @@ class _InputsOfM(NamedTuple):
         return M if self.mask is None else M.masked_fill(~self.mask[..., None], 0)
 
 
-class _Operands(NamedTuple):
+class _Saved(NamedTuple):
     """What both passes work on, and all that is saved from one for the other, by image."""
 
     M: Tensor
@@ -139,14 +138,14 @@ class _Operands(NamedTuple):
         return *self[:4], *self.first, *self.second
 
     @classmethod
-    def from_tensors(cls, tensors: Sequence[Any]) -> _Operands:
+    def from_tensors(cls, tensors: Sequence[Any]) -> _Saved:
         """The inverse of `tensors`."""
         M, selectors, conditions, D, *of_streams = tensors
         n = len(StreamTensors._fields)
         first, second = StreamTensors(*of_streams[:n]), StreamTensors(*of_streams[n:])
         return cls(M, selectors, conditions, D, first, second)
 
-    def chunks(self) -> list[_Operands]:
+    def chunks(self) -> list[_Saved]:
         """Parts of the batch that fit a CPU's caches; elsewhere the whole of it."""
         if self.M.device.type != "cpu" or torch.compiler.is_compiling():
             return [self]
@@ -208,7 +207,7 @@ class _Expansion(torch.autograd.Function):
             F_1, F_2 = (V.new_empty(rows) if of_values else None for V in (values_1, values_2))
             first = first._replace(keep_F=keep[0], keep_B=keep[2], F=F_1)
             second = second._replace(keep_F=keep[1], keep_B=keep[3], F=F_2)
-        x = _Operands(M, selectors, conditions, None, first, second)
+        x = _Saved(M, selectors, conditions, None, first, second)
         masks, chunks = plan.rows.masks(M), []
         for chunk in x.chunks():
             one, two = chunk.streams(vectors, plan, masks)
@@ -231,7 +230,7 @@ class _Expansion(torch.autograd.Function):
                 first._replace(W=saved[1]),
                 second._replace(W=saved[2]),
             )
-        x = _Operands(M, selectors, conditions, saved[0] if saved else None, first, second)
+        x = _Saved(M, selectors, conditions, saved[0] if saved else None, first, second)
         ctx.save_for_backward(vectors, *(masks or (None, None)), *inputs_of_M, *x.tensors())
         ctx.plan, ctx.inputs = plan, len(inputs_of_M)
         return out
@@ -247,7 +246,7 @@ class _Expansion(torch.autograd.Function):
         plan, (vectors, gathering, reading, *saved) = ctx.plan, ctx.saved_tensors
         inputs_of_M, saved = saved[: ctx.inputs], saved[ctx.inputs :]
         masks = None if gathering is None else (gathering, reading)
-        x, p = _Operands.from_tensors(saved), plan.dropout
+        x, p = _Saved.from_tensors(saved), plan.dropout
         if plan.recompute_M:
             x = x._replace(M=_InputsOfM(*inputs_of_M).M())
         chunks, gradients, d_vectors = x.chunks(), [], []
