@@ -15,7 +15,7 @@ DATA = (".py", ".json", ".jsonl")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The names of the files in a wheel that is built offline from a copy of the sources."""
+    """The files in a wheel that is built offline from a copy of the sources."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in (*PACKAGES, "tests"):
         copytree(ROOT / name, folder / name, ignore=ignore_patterns("__pycache__"))
@@ -25,9 +25,7 @@ def wheel(tmp_path_factory):
     subprocess.run([sys.executable, "-c", build], cwd=folder, check=True, capture_output=True)
     (built,) = (folder / "dist").glob("*.whl")
     with zipfile.ZipFile(built) as file:
-        return {
-            name: file.read(name).decode() if "dist-info" in name else "" for name in file.namelist()
-        }
+        return {name: file.read(name) for name in file.namelist()}
 
 
 def test_every_module_and_data_file_is_in_the_wheel(wheel):
@@ -45,4 +43,4 @@ def test_nothing_else_is_installed(wheel):
     tops = {name.split("/")[0] for name in wheel}
     (metadata,) = tops - set(PACKAGES)
     assert metadata.endswith(".dist-info")
-    assert "captionbench = benchmarks.__main__:main" in wheel[f"{metadata}/entry_points.txt"]
+    assert b"captionbench = benchmarks.__main__:main" in wheel[f"{metadata}/entry_points.txt"]
