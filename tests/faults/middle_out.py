@@ -51,9 +51,9 @@ MIDDLE_OUT = (
     Fault(
         "cell gradient through the output gate only",
         "h's gradient does not reach the memory cell through tanh",
-        f"{LOOP}:_cell_backward",
-        "d_product.addcmul_(d_o, tanh_c, value=-1)",
-        "d_product",
+        "torch_impl.recurrent.inplace_cell:cell_backward",
+        "dc += _tanh_backward(dm, m) if squash else dm",
+        "dm.mul_(0)",
         BY_HAND,
     ),
     Fault(

@@ -17,6 +17,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_impl.common.precision import without_autocast
+from torch_impl.recurrent.inplace_cell import (
+    NO_INPUTS,
+    cell_backward,
+    cell_forward,
+    gate_views,
+)
 
 
 def run_loop(
@@ -211,19 +217,16 @@ class _Loop(torch.autograd.Function):
             p = t % P
             for x in (Z, h, c):
                 x[:, t, n:] = 0
-            h_t, c_t = (h_0, c_0) if t < P else (h[:, t - P], c[:, t - P])
-            h_t, c_t = h_t[:, :n], c_t[:, :n]
-            Z[:, t, :n, -d:] = h_t  # Z (G, T, B, z): the inputs of W
+            h_past, c_past = (h_0, c_0) if t < P else (h[:, t - P], c[:, t - P])
+            past = h_past[:, :n], c_past[:, :n]
+            Z[:, t, :n, -d:] = past[0]  # Z (G, T, B, z): the inputs of W
             for attention, mean in parts:
                 if attention is not None:
-                    mean[:, t, :n] = attention.forward(t, p, h_t)
-            a, out = torch.baddbmm(X[:, t, :n], Z[:, t, :n], W[p]), gates[:, t, :n]  # (G, n, 4 d)
-            torch.sigmoid(a[..., : 3 * d], out=out[..., : 3 * d])
-            torch.tanh(a[..., 3 * d :], out=out[..., 3 * d :])
-            i, f, o, g = out.chunk(4, -1)
-            torch.mul(i, g, out=c[:, t, :n]).addcmul_(f, c_t)
-            torch.tanh(c[:, t, :n], out=tanh_c[:, t, :n])
-            torch.mul(o, tanh_c[:, t, :n], out=h[:, t, :n])
+                    mean[:, t, :n] = attention.forward(t, p, past[0])
+            of_step = gates[:, t, :n]  # (G, n, 4 d)
+            torch.baddbmm(X[:, t, :n], Z[:, t, :n], W[p], out=of_step)
+            now = h[:, t, :n], c[:, t, :n], tanh_c[:, t, :n]
+            cell_forward(gate_views(of_step, d), *past, *now, NO_INPUTS, True)
             if states is not None:
                 states.rows[: n * G, t] = _by_pair(h[:, t, :n]).squeeze(1)
         ctx.save_for_backward(W, c_0, Z, gates, c, tanh_c)
@@ -243,11 +246,11 @@ class _Loop(torch.autograd.Function):
         if d_h is not None:
             dh.copy_(d_h)
         dh_0, dc = torch.zeros_like(c_0), [torch.zeros_like(c_0) for _ in range(P)]
-        dZ, da = torch.empty_like(Z), torch.empty_like(gates)
+        dZ, dgates = torch.empty_like(Z), torch.empty_like(gates)
         parts = list(zip(ctx.attentions, dZ.split(ctx.widths, -1), strict=False))
         for t in reversed(range(T)):
             p, n = t % P, ctx.counts[t]
-            for x in (dZ, da):
+            for x in (dZ, dgates):
                 x[:, t, n:] = 0
             dh_t, dc_t = dh[:, t, :n], dc[p][:, :n]
             if states is not None:
@@ -255,8 +258,10 @@ class _Loop(torch.autograd.Function):
             if d_c is not None:
                 dc_t += d_c[:, t, :n]
             before = (c_0 if t < P else c[:, t - P])[:, :n]
-            _cell_backward(dh_t, dc_t, gates[:, t, :n], before, tanh_c[:, t, :n], da[:, t, :n])
-            torch.bmm(da[:, t, :n], W[p].transpose(1, 2), out=dZ[:, t, :n])
+            views, dviews = (gate_views(x[:, t, :n], d) for x in (gates, dgates))
+            dm, m = torch.empty_like(dh_t), tanh_c[:, t, :n]
+            cell_backward(views, dviews, dh_t, dc_t, before, m, dm, None, NO_INPUTS, True)
+            torch.bmm(dgates[:, t, :n], W[p].transpose(1, 2), out=dZ[:, t, :n])
             dh_before = dZ[:, t, :n, -d:]
             for attention, d_mean in parts:
                 if attention is not None:
@@ -277,32 +282,4 @@ class _Loop(torch.autograd.Function):
             dW_h = _weight_gradient(h_before, states.d_queries, P)
         dc_0 = torch.stack(dc).sum(0)
         own = (d_words, dW_d, d_keys, d_values, None, dW_h, None)
-        return da, _weight_gradient(Z, da, P), dh_0, dc_0, None, *own
-
-
-def _cell_backward(
-    dh: Tensor, dc: Tensor, gates: Tensor, c: Tensor, tanh_c: Tensor, da: Tensor
-) -> None:
-    """Backward through one step of the LSTM's cell.
-
-    Args:
-        dh: the gradient of h_t.
-        dc: that of c_t but through h_t; becomes that of c_{t-1}.
-        gates: the activations i, f, o, g.
-        c: c_{t-1}.
-        tanh_c: tanh(c_t).
-        da: written, the gradient of the pre-activations.
-    """
-    i, f, o, g = gates.chunk(4, -1)
-    da_i, da_f, da_o, da_g = da.chunk(4, -1)
-    d_product = dh * o
-    d_o = d_product * tanh_c
-    torch.addcmul(d_o, d_o, o, value=-1, out=da_o)
-    dc += d_product.addcmul_(d_o, tanh_c, value=-1)
-    d_g = dc * i
-    d_i = d_g * g
-    torch.addcmul(d_g, d_i, g, value=-1, out=da_g)
-    torch.addcmul(d_i, d_i, i, value=-1, out=da_i)
-    dc *= f
-    d_f = dc * c
-    torch.addcmul(d_f, d_f, f, value=-1, out=da_f)
+        return dgates, _weight_gradient(Z, dgates, P), dh_0, dc_0, None, *own

@@ -84,7 +84,8 @@ class _AttentiveLoop(torch.autograd.Function):
         ms = inputs.new_empty(T, *c_0.shape) if squash or z_c is not None else cs
         queries = inputs.new_empty(T, B, keys.shape[-1])
         weights, contexts = inputs.new_empty(T, B, L), inputs.new_empty(T, B, d_s)
-        views, hidden, h, c = gate_views(gates, h_0.shape[-1]), torch.empty_like(keys), h_0, c_0
+        views = [x.unbind(0) for x in gate_views(gates, h_0.shape[-1])]
+        hidden, h, c = torch.empty_like(keys), h_0, c_0
         for t in range(T):
             torch.mm(h, W_query.mT, out=queries[t])  # (B, d_a)
             torch.add(keys, queries[t][:, None], out=hidden).tanh_()  # (B, L, d_a)
@@ -118,7 +119,9 @@ class _AttentiveLoop(torch.autograd.Function):
         dc = torch.zeros_like(c_0) if dc is None else dc.clone()
         dm, hidden, squares = map(torch.empty_like, (h_0, keys, keys[:, :1]))
         of_keys = torch.zeros_like(weights[0])
-        views, dviews = (gate_views(x, h_0.shape[-1]) for x in (gates, dgates))
+        views, dviews = (
+            [x.unbind(0) for x in gate_views(y, h_0.shape[-1])] for y in (gates, dgates)
+        )
         for t in reversed(range(T)):
             zoned_h, zoned_c = cell_backward(
                 [view[t] for view in views],

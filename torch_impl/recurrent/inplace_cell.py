@@ -15,21 +15,24 @@ from torch import Tensor
 class StepInputs(NamedTuple):
     """What a step takes beside its gates, see `cell`: of one step, or (T, ., .) of all."""
 
-    read: Tensor | None
-    z_c: Tensor | None
-    z_h: Tensor | None
-    update: Tensor | None
+    read: Tensor | None = None
+    z_c: Tensor | None = None
+    z_h: Tensor | None = None
+    update: Tensor | None = None
 
     def at(self, t: int) -> StepInputs:
         """Those of step ``t``."""
         return StepInputs(*(None if x is None else x[t] for x in self))
 
 
-def gate_views(gates: Tensor, d: int) -> tuple[Sequence[Tensor], ...]:
-    """Of gates (t, B, G d), step by step: all sigmoids side by side; i, f, o, r if any; g."""
-    sigmoids, g = gates[..., :-d], gates[..., -d:]  # (t, B, (G - 1) d), (t, B, d)
+NO_INPUTS = StepInputs()
+
+
+def gate_views(gates: Tensor, d: int) -> tuple[Tensor, ...]:
+    """Views of gates (..., G d): all sigmoids, (..., (G - 1) d); i, f, o, r if any; g."""
+    sigmoids, g = gates[..., :-d], gates[..., -d:]
     i, f, o, *r = sigmoids.split(d, -1)
-    return tuple(x.unbind(0) for x in (sigmoids, i, f, o, r[0] if r else o, g))
+    return sigmoids, i, f, o, r[0] if r else o, g
 
 
 def cell_forward(

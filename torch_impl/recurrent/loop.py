@@ -60,7 +60,7 @@ def forward(
             gates = F.linear(xs[steps], weight_x, bias)  # (t, B, G d)
             if save:
                 gates_of_chunks.append(gates)
-            views = gate_views(gates, d)
+            views = [x.unbind(0) for x in gate_views(gates, d)]  # (B, .), by step
             for k, t in enumerate(range(steps.start, steps.stop)):
                 h_in = h if recurrent is None else h * recurrent[t]
                 torch.addmm(gates[k], h_in, weight_h.mT, out=gates[k])
@@ -127,7 +127,9 @@ def backward(
             reversed(_chunks(xs, weight_h)), reversed(gates_of_chunks), strict=True
         ):
             dgates = buffer[: len(gates)]
-            views, dviews = (gate_views(x, h.shape[-1]) for x in (gates, dgates))
+            views, dviews = (
+                [x.unbind(0) for x in gate_views(y, h.shape[-1])] for y in (gates, dgates)
+            )
             for t in reversed(range(steps.start, steps.stop)):
                 k = t - steps.start
                 zoned_h, zoned_c = cell_backward(
