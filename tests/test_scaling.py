@@ -15,7 +15,7 @@ from benchmarks import records
 from benchmarks.cli import scale as command
 from benchmarks.cli.main import EXIT_INTERRUPTED, main
 from benchmarks.perf import resources
-from benchmarks.perf.cases.case import Case, Sizes
+from benchmarks.perf.cases.case import Case, Sizes, Work
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.devices import named
@@ -144,7 +144,7 @@ def test_closed_forms_are_the_bytes_that_autograd_keeps(form, batch, length, G, 
     ):
         case = Case(SUBJECTS[subject], (form,), sizes)
         work = case.subject.make(case, form, torch.device("cpu"))
-        counted = resources.count(work.call, work.given, torch.device("cpu"))["saved bytes"]
+        counted = resources.count(work, torch.device("cpu"))["saved bytes"]
         expected = saved_activations.value(forms[form], saved_activations.symbols(sizes))
         if length == 1 and (subject, form) == (DYNAMIC, "factored"):
             expected -= 2 * 4 * (N_E - 1)  # the masks of one token are not copied for each vector
@@ -166,7 +166,7 @@ def test_closed_forms_of_an_lstm_are_what_both_passes_multiply_and_keep(of, form
     sizes = Sizes(batch=batch, tokens=T, d_model=d)
     case, device = Case(SUBJECTS[subject], (form,), sizes), torch.device("cpu")
     work = case.subject.make(case, form, device)
-    counted = resources.count(work.call, work.given, device)
+    counted = resources.count(work, device)
     assert counted["flops"] == 2 * lstm_macs(sizes, form)
     if form in forms:  # what the library keeps is its own affair
         assert counted["saved bytes"] == saved_activations.value(
@@ -186,7 +186,7 @@ def test_a_gpu_s_lstm_is_counted_as_a_cpu_s():
         def call():
             torch.ops.aten._cudnn_rnn(*arguments, *rest)
 
-        counted = resources.count(call, given, torch.device("cpu"))
+        counted = resources.count(Work(call, given), torch.device("cpu"))
     assert counted["flops"] == 2 * T * B * 4 * d * (d_x + d)
 
 

@@ -192,17 +192,13 @@ def _timed(
 def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
     """What a call takes; within compiled code only CUDA's memory is seen, in graphs nothing."""
     if eager(name) == name:
-        taken = resources.count(work.call, work.given, device)
-        if not work.trains:
-            del taken["saved bytes"]
-        if not taken["operators"]:  # nothing of PyTorch, whose memory is all that is seen
-            del taken["peak bytes"]
+        taken: Values = {**resources.count(work, device)}
         if not case.subject.least_bytes:
             taken |= _moved(case, name, device)
         return taken
     assert case.subject.make is not None
     same = case.subject.make(case, eager(name), device)
-    taken = {"flops": resources.count(same.call, same.given, device)["flops"]}
+    taken = {"flops": resources.count(same, device)["flops"]}
     if device.type == "cuda" and name.endswith(COMPILED):
         taken["peak bytes"] = resources.peak(work.call, device)
     return taken

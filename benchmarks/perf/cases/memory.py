@@ -27,7 +27,7 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
         layer = replace(case, subject=_LAYER, sizes=sizes)
         assert _LAYER.make is not None
         work = _LAYER.make(layer, implementation, device)
-        return resources.count(work.call, work.given, device)["saved bytes"]
+        return resources.count(work, device)["saved bytes"]
 
     d = case.sizes.d_model
     one, two, four = (kept(times * N_E, d) for times in (1, 2, 4))
@@ -43,15 +43,15 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
 def _images(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
     """What a training step holds for each further image, and for none: at B and at 2 B."""
 
-    def held(batch: int) -> dict[str, float]:
+    def held(batch: int) -> dict[str, int]:
         step = replace(case, subject=_STEP, sizes=replace(case.sizes, batch=batch))
         assert _STEP.make is not None
         work = _STEP.make(step, implementation, device)
-        return resources.count(work.call, work.given, device)
+        return resources.count(work, device)
 
     B = case.sizes.batch
     one, two = held(B), held(2 * B)
-    values = {}
+    values: dict[str, float] = {}
     for name in ("saved bytes", "peak bytes"):
         values[name] = one[name]
         values[f"{name} an image"] = (two[name] - one[name]) / B

@@ -48,10 +48,7 @@ def agreed(taken: Sequence[Mapping[str, int]]) -> Counts:
 
 
 def _once(work: Work, device: torch.device) -> dict[str, int]:
-    taken = resources.count(work.call, work.given, device)
-    found = {name: int(value) for name, value in taken.items()}
-    if not work.trains:
-        del found["saved bytes"]
+    found = resources.count(work, device)
     if device.type == "cuda":
         found[LAUNCHES] = _launches(work, device)
     return found

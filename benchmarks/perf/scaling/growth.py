@@ -125,7 +125,7 @@ def climb(
                 continue
             calls = {str(size): w.call for size, w in zip(ladder.sizes, works, strict=True)}
             timed = measure(calls, device, budget)
-            taken = [resources.count(work.call, work.given, device) for work in works]
+            taken = [resources.count(work, device) for work in works]
             closed = ladder.macs
             growth = Growth(
                 ladder.sizes,
@@ -149,7 +149,7 @@ def climb(
                 samples=np.round(growth.rounds, 7).tolist(),
                 flops=growth.flops,
                 macs=growth.macs,
-                saved_bytes=[t["saved bytes"] for t in taken],
+                saved_bytes=[t.get("saved bytes", 0) for t in taken],
                 saved_form=ladder.saved.get(name),
                 peak_bytes=[t["peak bytes"] for t in taken],
                 predicted_s=[p.seconds for p in growth.predicted],
@@ -176,7 +176,7 @@ def _work(case: Any, name: str, device: torch.device) -> Work:
     return work
 
 
-def _values(growth: Growth, taken: list[dict[str, float]]) -> dict[str, float]:
+def _values(growth: Growth, taken: list[dict[str, int]]) -> dict[str, float]:
     sizes, found = growth.sizes, growth.exponent
     values = {
         "exponent": found.value,
@@ -188,7 +188,7 @@ def _values(growth: Growth, taken: list[dict[str, float]]) -> dict[str, float]:
         "expected last": exponents.local(sizes, growth.expected),
     }
     for name in ("saved bytes", "peak bytes"):
-        amounts = [t[name] for t in taken]
+        amounts = [t.get(name, 0) for t in taken]
         if all(amounts):
             values[name] = exponents.exponent(sizes, amounts)
     return values
