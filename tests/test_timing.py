@@ -17,14 +17,8 @@ from hypothesis import strategies as st
 from benchmarks.errors import InputError
 from benchmarks.perf import case_records, clock, resources, timing
 from benchmarks.perf.cases.case import Work
-from benchmarks.perf.timing import (
-    Budget,
-    Estimate,
-    measure,
-    median,
-    paired_ratio,
-    verdict,
-)
+from benchmarks.perf.timing import Budget, measure
+from benchmarks.statistics import Estimate, median, paired_ratio, verdict
 
 seeds = st.integers(0, 10_000)
 times = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12)
@@ -205,7 +199,7 @@ def test_a_function_is_as_fast_as_itself(samples):
     ],
 )
 def test_a_verdict_needs_the_whole_interval_beyond_one_and_the_floor(interval, floor, expected):
-    assert verdict(Estimate(*interval), floor) == expected
+    assert verdict(Estimate(*interval).widened(floor), floor) == expected
 
 
 def test_the_collector_runs_again_after_an_interruption():

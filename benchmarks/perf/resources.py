@@ -73,7 +73,7 @@ def count(work: Work, device: torch.device) -> dict[str, int]:
         work.call()
     taken = {"flops": flops.get_total_flops(), "operators": storages.operators}
     if work.trains:
-        taken["saved bytes"] = sum(saved.bytes.values())
+        taken["saved bytes"] = saved.bytes
     if storages.operators:
         taken["peak bytes"] = peak(work.call, device) if device.type == "cuda" else storages.peak
     return taken
@@ -98,7 +98,7 @@ def peak(function: Callable[[], Any], device: torch.device) -> int:
 
 
 class _Saved(torch.autograd.graph.saved_tensors_hooks):
-    """The bytes of every storage that autograd saves, by its address.
+    """Adds up the storages that autograd saves.
 
     The hooks see what is saved with ``save_for_backward``; `by_functions` adds what else an
     ``autograd.Function`` leaves on its ``ctx``, which is the node of the graph.
@@ -107,12 +107,17 @@ class _Saved(torch.autograd.graph.saved_tensors_hooks):
     def __init__(self, given: Iterable[Tensor]) -> None:
         super().__init__(self._add, lambda tensor: tensor)
         self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
-        self.bytes: dict[int, int] = {}
+        self.live: set[int] = set()
+        self.bytes = 0
 
     def _add(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self.given:
-            self.bytes[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in self.given and storage._cdata not in self.live:
+            self.bytes += storage.nbytes()
+            self.live.add(storage._cdata)
+            weakref.finalize(
+                storage, self.live.discard, storage._cdata
+            )  # its address is free again
         return tensor
 
     @contextmanager

@@ -12,8 +12,8 @@ from benchmarks.perf.cases.case import Case
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.cases.models import RECIPE
 from benchmarks.perf.cases.suites import PRECISIONS, STEPS, case
-from benchmarks.perf.timing import Estimate
 from benchmarks.records import Record
+from benchmarks.statistics import Estimate
 
 BEST = "best"
 """In place of an implementation: whichever but the baseline is quickest there."""

@@ -17,8 +17,8 @@ from benchmarks.figures import curves
 from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.checkout import Revision, label, resolve
 from benchmarks.perf.targets import device_name
-from benchmarks.perf.timing import Estimate
 from benchmarks.records import Record, of
+from benchmarks.statistics import Estimate
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks.perf.clock import agree
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.perf.compare.checkout import Tree
 from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, compare
@@ -28,8 +29,6 @@ EXAMPLES = 5
 MOST_ROUNDS = 1000
 LONGEST = 10
 """How many times as long as it computes a benchmark may take, on a machine that others use too."""
-JUMP = 0.02, 0.1
-"""How far the clock of the day may be from the monotonic one: seconds, and part of a turn."""
 
 Progress = Callable[[str], None]
 
@@ -250,14 +249,8 @@ def _rounds(
             process, planted = asked[i]
             answers[i] = process.ask("turn", calls=calls, clock=settings.clock, planted=planted)
         computed += sum(sum(seconds) for seconds, _, _ in answers)
-        if all(steady(monotonic, day) for _, monotonic, day in answers):
+        if all(agree(monotonic, wall) for _, monotonic, wall in answers):
             kept.append([median(seconds) for seconds, _, _ in answers])
         else:
             thrown += 1
     return kept, thrown
-
-
-def steady(monotonic: float, day: float) -> bool:
-    """Whether two clocks agree on how long something took: neither jumped, nobody slept."""
-    absolute, relative = JUMP
-    return monotonic > 0 and abs(day - monotonic) <= absolute + relative * monotonic
