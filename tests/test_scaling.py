@@ -203,7 +203,7 @@ def test_a_form_is_computed_as_it_reads(x, y, power, factor):
     )
 
 
-def test_every_ladder_climbs_one_size_by_doubling():
+def test_every_ladder_doubles_one_size():
     for ladder in LADDERS.values():
         assert all(b == 2 * a for a, b in zip(ladder.sizes, ladder.sizes[1:], strict=False))
         first, last = (
@@ -279,14 +279,14 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
 
 
 def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
-    path, climb = tmp_path / "s.jsonl", growth.climb
+    path, measure = tmp_path / "s.jsonl", growth.measure_ladder
 
     def once(*arguments, **options):
         if path.exists():
             raise KeyboardInterrupt
-        return climb(*arguments, **options)
+        return measure(*arguments, **options)
 
-    monkeypatch.setattr(growth, "climb", once)
+    monkeypatch.setattr(growth, "measure_ladder", once)
     words = ["--only", "dynamic-v", "static-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main(["scale", *words]) == EXIT_INTERRUPTED
     said = capsys.readouterr().out

@@ -78,19 +78,19 @@ def time_case(
     strict: bool,
     flush: bool = True,
 ) -> list[Record]:
-    """A record for each of the case's implementations that can be had.
+    """A record for each of the case's implementations that is available.
 
     Args:
         case: what.
         device: where.
         threads: of the CPU; where that computes, they are pinned to as many cores.
         budget: of the rounds.
-        strict: an implementation that cannot be had is bad input; else, as one that fails in its
+        strict: an implementation that is unavailable is bad input; else, as one that fails in its
             first call, it is left out, and the records say why.
         flush: empty a CUDA device's cache before each call; without, the row says so.
 
     Raises:
-        InputError: the baseline cannot be had, or with ``strict`` any; or the clock jumps.
+        InputError: the baseline is unavailable, or with ``strict`` any; or the clock jumps.
     """
     began = time.perf_counter()
     torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
@@ -104,7 +104,7 @@ def time_case(
     gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
     if unavailable and (strict or case.implementations[0] in unavailable):
         name, why = next(iter(unavailable.items()))
-        raise InputError(f"{case.row}: implementation {name} cannot be had ({why})")
+        raise InputError(f"{case.row}: implementation {name} is unavailable ({why})")
     row = case.row if flush or case.subject.count else f"{case.row}, {WARM}"
     kind = Counted if case.subject.count else Timing
     return [

@@ -16,13 +16,13 @@ _STEP = next(s for s in models.SUBJECTS if s.name == "xe-step")
 
 
 def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
-    """Bytes kept for the backward pass: their growth by one of N_E, at d and at 2 d.
+    """Saved activations, in bytes: their growth by one of N_E, at d and at 2 d.
 
     "linearity" is the growth from 2 N_E to 4 N_E over twice that from N_E to 2 N_E; 1 is linear.
     """
     (N_E,) = Mixer.parse(case.sizes.decoder).coefficients
 
-    def kept(vectors: int, d: int) -> float:
+    def saved(vectors: int, d: int) -> float:
         sizes = replace(case.sizes, decoder=f"dynamic:{vectors}", d_model=d)
         layer = replace(case, subject=_LAYER, sizes=sizes)
         assert _LAYER.make is not None
@@ -30,8 +30,8 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
         return resources.count(work, device)["saved bytes"]
 
     d = case.sizes.d_model
-    one, two, four = (kept(times * N_E, d) for times in (1, 2, 4))
-    wider = kept(2 * N_E, 2 * d) - kept(N_E, 2 * d)
+    one, two, four = (saved(times * N_E, d) for times in (1, 2, 4))
+    wider = saved(2 * N_E, 2 * d) - saved(N_E, 2 * d)
     return {
         "bytes a vector": (two - one) / N_E,
         "bytes a vector at twice the width": wider / N_E,
@@ -61,14 +61,14 @@ def _images(case: Case, implementation: str, device: torch.device) -> dict[str, 
 SUBJECTS = [
     Subject(
         "dynamic-memory",
-        "activations kept by dynamic expansion over N_E and d",
+        "saved activations by dynamic expansion over N_E and d",
         ("batch", "tokens", "d_model", "decoder"),
         expansions.EXPANSIONS,
         count=_growth,
     ),
     Subject(
         "step-memory",
-        "activations kept and peak memory of a training step, and of each further image",
+        "saved activations and peak memory of a training step, and of each further image",
         ("batch", "length", "tokens", *models.MODEL, "dropout"),
         (*expansions.EXPANSIONS, expansions.ATTENTION),
         count=_images,

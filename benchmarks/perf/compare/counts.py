@@ -23,7 +23,7 @@ Counts = dict[str, int | None]
 
 
 def count(work: Work, device: torch.device) -> Counts:
-    """FLOPs, bytes kept for the backward pass, peak bytes, operators and graph breaks of a call.
+    """FLOPs, saved activations, peak bytes, operators and graph breaks of a call.
 
     On CUDA the kernels that were launched too. A count is what two of up to `CALLS` calls agree on.
     Graph breaks of what the compiler gives up on are left out.

@@ -90,11 +90,11 @@ def key(ladder: Ladder, budget: Budget, described: records.Device, tiny: bool) -
         for size in ladder.sizes
         for name in ladder.implementations
     ]
-    code = [climb, *SUBJECTS[ladder.subject].code]
+    code = [measure_ladder, *SUBJECTS[ladder.subject].code]
     return records.key_of(code, ladder.name, cases, budget, described)
 
 
-def climb(
+def measure_ladder(
     ladder: Ladder,
     device: torch.device,
     threads: int,
@@ -103,7 +103,7 @@ def climb(
     *,
     tiny: bool = False,
 ) -> list[Record]:
-    """A record for each of the ladder's implementations that can be had.
+    """A record for each of the ladder's implementations that is available.
 
     Args:
         ladder: what grows.
