@@ -1,15 +1,140 @@
-"""Intervals that comparisons between models rest on."""
+"""Intervals and verdicts: of times, of exponents, of differences between models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 Array = npt.NDArray[np.float64]
+
+CONFIDENCE = 95.0
+"""Percent, of all intervals that do not say otherwise."""
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def widened(self, floor: float) -> Estimate:
+        """An interval of a ratio, wider by a factor at both ends."""
+        return Estimate(self.value, self.low / floor, self.high * floor)
+
+
+def verdict(ratio: Estimate, floor: float, smallest: float = 0.0) -> str:
+    """What may be said of a ratio that is above 1 where something is faster.
+
+    "same": the interval lies within the smallest change that matters, 0.02 being 2 %. "slower" and
+    "faster": it excludes 1, and the ratio itself is beyond the A/A floor. Else "not settled".
+    """
+    if smallest and ratio.low >= 1 / (1 + smallest) and ratio.high <= 1 + smallest:
+        return "same"
+    if ratio.high < 1 and ratio.value < 1 / floor:
+        return "slower"
+    if ratio.low > 1 and ratio.value > floor:
+        return "faster"
+    return "not settled"
+
+
+def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """How many standard errors a two-sided interval reaches: Student's quantile.
+
+    Raises:
+        ValueError: less than one degree of freedom.
+    """
+    if degrees < 1:
+        raise ValueError(f"{degrees} degrees of freedom, expected at least 1")
+    return float(scipy.special.stdtrit(degrees, 0.5 + confidence / 200))
+
+
+def bootstrap(statistic: Callable[..., Any], *samples: npt.ArrayLike) -> Estimate:
+    """A statistic with its percentile interval over paired samples, (n,) each.
+
+    Args:
+        statistic: of samples (..., n), computed along ``axis=-1``.
+        samples: resampled together; of a single one the interval is the value.
+    """
+    sides = [np.asarray(x, dtype=np.float64) for x in samples]
+    value = low = high = float(statistic(*sides, axis=-1))
+    if len(sides[0]) > 1:
+        low, high = scipy.stats.bootstrap(
+            sides,
+            statistic,
+            paired=True,
+            vectorized=True,
+            n_resamples=RESAMPLES,
+            confidence_level=CONFIDENCE / 100,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        ).confidence_interval
+    return Estimate(value, float(low), float(high))
+
+
+def median(samples: Sequence[float]) -> Estimate:
+    """The median, bootstrapped over the samples."""
+    return bootstrap(np.median, samples)
+
+
+def paired_ratio(baseline: Sequence[float], other: Sequence[float]) -> Estimate:
+    """The median over rounds of baseline / other, bootstrapped over rounds.
+
+    Raises:
+        ValueError: not as many rounds of one as of the other.
+    """
+    if len(baseline) != len(other):
+        raise ValueError(f"{len(baseline)} and {len(other)} rounds, expected pairs")
+    return bootstrap(np.median, np.asarray(baseline, dtype=np.float64) / np.asarray(other))
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The least-squares slope of log ``values`` on log ``sizes``; p where they are c n^p.
+
+    Raises:
+        ValueError: fewer than two sizes, not as many values, or a number that is not above 0.
+    """
+    return float(_slopes(sizes, np.asarray(values, dtype=np.float64)))
+
+
+def measured_exponent(sizes: Sequence[float], rounds: npt.ArrayLike) -> Estimate:
+    """The exponent of medians over rounds, bootstrapped over rounds.
+
+    Args:
+        sizes: (S,).
+        rounds: (R, S), what each round gave for each size: a round's pause is in all its sizes.
+
+    Raises:
+        ValueError: as `exponent`.
+    """
+
+    def slope(*of_sizes: Array, axis: int) -> Array:
+        return _slopes(sizes, np.stack([np.median(x, axis=axis) for x in of_sizes], axis=-1))
+
+    return bootstrap(slope, *np.atleast_2d(np.asarray(rounds, dtype=np.float64)).T)
+
+
+def _slopes(sizes: Sequence[float], y: Array) -> Array:
+    """Of each row of ``y``, (..., S)."""
+    n = np.asarray(sizes, dtype=np.float64)
+    if len(set(n.tolist())) < 2 or y.shape[-1] != len(n):
+        raise ValueError(
+            f"sizes {n.tolist()} and values of shape {y.shape}, expected as many values as sizes, "
+            "and two sizes at least"
+        )
+    if not (n > 0).all() or not (y > 0).all():
+        raise ValueError("a size or a value is not above 0, which has no logarithm")
+    x = np.log(n) - np.log(n).mean()
+    slopes: Array = np.log(y) @ x / (x @ x)
+    return slopes
 
 
 SEEDS = 3
@@ -87,7 +212,7 @@ def bootstrap_means(scores: npt.ArrayLike, *, draws: int = 2000, seed: int = 0) 
 
 @lru_cache(maxsize=2)
 def _resamples(seeds: int, images: int, draws: int, seed: int) -> tuple[Array, Array]:
-    """How often each seed and each image is drawn, as shares, (draws, seeds) and (draws, images).
+    """How often each seed and image is resampled, as shares, (draws, seeds) and (draws, images).
 
     Kept because a report asks for hundreds of intervals of few shapes.
     """
@@ -149,20 +274,3 @@ def difference_of_seeds(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interva
         return Interval(mean, -np.inf, np.inf, n)
     half = student_t(n - 1) * float(differences.std(ddof=1)) / n**0.5
     return Interval(mean, mean - half, mean + half, n)
-
-
-@cache
-def student_t(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t distribution, to 6 digits.
-
-    Raises:
-        ValueError: less than one degree of freedom.
-    """
-    if degrees < 1:
-        raise ValueError(f"{degrees} degrees of freedom, expected at least 1")
-    # t = sqrt(degrees) tan(angle) has a density that goes as cos(angle)^(degrees - 1)
-    angles = np.linspace(0, np.pi / 2, 100_001)
-    density = np.cos(angles) ** (degrees - 1)
-    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    angle = np.interp(0.95, below / below[-1], angles)
-    return float(degrees**0.5 * np.tan(angle))

@@ -30,7 +30,7 @@ from benchmarks.perf.compare.checkout import (
 from benchmarks.perf.compare.counts import differences
 from benchmarks.perf.compare.measurement import Settings
 from benchmarks.perf.compare.worker import ForeignCodeError, Worker
-from benchmarks.perf.compare.worker_process import Process, ProcessError
+from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess
 from benchmarks.records import ROOT
 from benchmarks.verify.tolerances import SIMULATED
 from tests.support.records import from_json
@@ -144,8 +144,8 @@ def test_what_a_revision_lacks_takes_no_other_benchmark_with_it(repository, caps
     assert main(["compare", "HEAD", *words]) == 1
     said = capsys.readouterr().out
     assert (
-        "the working tree has no such benchmark (ModuleNotFoundError: No module named 'nowhere')"
-        in said
+        "the working tree lacks it, or predates the present module names "
+        "(ModuleNotFoundError: No module named 'nowhere')" in said
     )
     assert "reward (tensors): lost" in said
     assert "A runs it and B does not: a regression" in said
@@ -165,7 +165,10 @@ def test_what_a_revision_lacks_takes_no_other_benchmark_with_it(repository, caps
     [
         ("SECONDS = (", "cannot run it (SyntaxError: "),
         ("raise RuntimeError('no\\nway')", "cannot run it (RuntimeError: no)"),
-        ("import nowhere", "has no such benchmark (ModuleNotFoundError: "),
+        (
+            "import nowhere",
+            "lacks it, or predates the present module names (ModuleNotFoundError: ",
+        ),
         ("import os; os._exit(3)", "cannot run: its process ended (exit code 3)"),
         ("import os; os.kill(os.getpid(), 9)", "its process ended (signal SIGKILL)"),
         ("import sys; print('Aborted', file=sys.stderr); sys.exit(4)", "(exit code 4: Aborted)"),
@@ -188,9 +191,9 @@ def test_a_process_that_hangs_ends_with_the_command(tmp_path):
     endless = f"import pathlib\npathlib.Path({str(hangs)!r}).touch()\nwhile True: pass\n"
     (package / "__init__.py").write_text(endless)
     code = (
-        "import pathlib, time; from benchmarks.perf.compare.worker_process import Process\n"
+        "import pathlib, time; from benchmarks.perf.compare.worker_process import WorkerProcess\n"
         "from benchmarks.perf.compare.checkout import Tree\n"
-        f"process = Process(Tree(None, pathlib.Path({str(tmp_path)!r})), 'cpu', 1)\n"
+        f"process = WorkerProcess(Tree(None, pathlib.Path({str(tmp_path)!r})), 'cpu', 1)\n"
         "print(process.process.pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
@@ -313,9 +316,9 @@ def test_hooks_do_not_run_and_another_repository_s_environment_does_not_count(
 def test_a_process_that_does_not_answer_is_ended(repository, monkeypatch, tmp_path):
     monkeypatch.setattr(worker_process, "WORKER", ("-c", "import time; time.sleep(60)"))
     monkeypatch.setattr(worker_process, "PATIENCE", 0.1)
-    process = Process(Tree(Revision("x", "x"), tmp_path), "cpu", 1)
+    process = WorkerProcess(Tree(Revision("x", "x"), tmp_path), "cpu", 1)
     repository.commit()
-    with pytest.raises(ProcessError, match=r"no answer within 0\.1 s"):
+    with pytest.raises(WorkerError, match=r"no response within 0\.1 s"):
         process.receive()
     assert process.process.returncode == -signal.SIGKILL
 
@@ -332,8 +335,8 @@ def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, nu
         "folder, scratch, fake = map(Path, sys.argv[1:])\n"
         "tempfile.tempdir, worker_process.WORKER = str(scratch), (str(fake),)\n"
         "found = [checkout.resolve(folder, 'HEAD')] * 2\n"
-        "with worker_process.ended_in_order(), checkout.checked_out(folder, found) as trees:\n"
-        "    with worker_process.started(trees, 'cpu', 1) as running:\n"
+        "with worker_process.unwound_by_signals(), checkout.checked_out(folder, found) as trees:\n"
+        "    with worker_process.start_workers(trees, 'cpu', 1) as running:\n"
         "        print(*(p.process.pid for p in running), flush=True)\n"
         "        running[0].receive()\n"
     )
@@ -380,7 +383,7 @@ def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, 
     # a schema of its own changes nothing: its harness is not asked
     (tmp_path / "same" / "benchmarks").mkdir()
     (tmp_path / "same" / "benchmarks" / "__init__.py").write_text("raise ImportError")
-    (outcome,) = measurement.check(
+    (outcome,) = measurement.verify_and_count(
         trees, [(BENCHMARKS["reward"], "tensors")], Settings(), lambda text: None
     )
     same, more, wrong, lacking = outcome.checked
@@ -389,7 +392,9 @@ def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, 
     assert differences(same.counts, more.counts)["operators"] == 1
     assert wrong.wrong
     assert not wrong.counts
-    assert "has no such benchmark (ModuleNotFoundError: " in lacking.refused
+    assert (
+        "lacks it, or predates the present module names (ModuleNotFoundError: " in lacking.refused
+    )
 
 
 def test_code_from_elsewhere_is_refused(tmp_path):

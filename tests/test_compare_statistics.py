@@ -10,14 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.perf import clock
 from benchmarks.perf.cases.case import Work
 from benchmarks.perf.compare.benchmarks import BENCHMARKS
-from benchmarks.perf.compare.comparison import (
-    LEAST_ROUNDS,
-    compare,
-    quantile,
-    verdict,
-)
+from benchmarks.perf.compare.comparison import LEAST_ROUNDS, compare
 from benchmarks.perf.compare.counts import (
     CALLS,
     agreed,
@@ -25,8 +21,7 @@ from benchmarks.perf.compare.counts import (
     differences,
     unsettled,
 )
-from benchmarks.perf.compare.measurement import steady
-from benchmarks.perf.timing import Estimate
+from benchmarks.statistics import Estimate, student_t, verdict
 from benchmarks.verify.tolerances import QUANTILES, TIMES
 
 seeds = st.integers(0, 10_000)
@@ -155,7 +150,7 @@ def test_a_verdict_needs_the_interval_beyond_1_and_the_ratio_beyond_the_floor(
     [(2, 95, 4.303), (3, 99, 5.841), (9, 99, 3.250), (9, 95, 2.262), (30, 99, 2.750)],
 )
 def test_student_s_quantile_is_the_one_in_every_table(freedom, confidence, expected):
-    assert quantile(freedom, confidence) == pytest.approx(expected, **QUANTILES)
+    assert student_t(freedom, confidence) == pytest.approx(expected, **QUANTILES)
 
 
 def test_one_process_says_nothing_of_processes():
@@ -210,10 +205,10 @@ def test_an_optimizer_s_first_steps_hide_no_count():
     assert all(found[name] for name in ("flops", "saved bytes", "peak bytes", "operators"))
 
 
-@given(st.floats(1e-3, 10), st.floats(-0.05, 0.05))
-def test_clocks_that_agree_are_steady_and_a_jump_is_not(seconds, drift):
-    assert steady(seconds, seconds * (1 + drift))
-    assert not steady(seconds, seconds * 1.2 + 0.1)
-    assert not steady(seconds, seconds - 3600)
-    assert not steady(-seconds, -seconds)
-    assert not steady(0.0, 0.0)
+@given(st.floats(1e-3, 10), st.floats(-clock.DRIFT, clock.DRIFT))
+def test_clocks_that_differ_by_drift_agree_and_a_jump_does_not(seconds, drift):
+    assert clock.agree(seconds, seconds * (1 + drift))
+    assert not clock.agree(seconds, seconds * 1.2 + 0.1)
+    assert not clock.agree(seconds, seconds - 3600)
+    assert not clock.agree(-seconds, -seconds)
+    assert not clock.agree(0.0, 0.0)

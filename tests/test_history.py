@@ -172,7 +172,7 @@ def test_track_measures_against_the_revision_tracked_before(repository, capsys, 
     assert [record.details.revision.dirty for record in made] == [False, False, True]
     assert made[1].details.against.commit == first
     assert made[2].details.against.commit == second
-    # the dirty tree cannot be had again: the next one is measured against the last commit
+    # the dirty tree is unavailable again: the next one is measured against the last commit
     repository.commit(SECONDS=0.0005)
     assert main(["track", *QUICK, "--json"]) == 0
     (last,) = json.loads(capsys.readouterr().out)

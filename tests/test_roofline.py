@@ -112,7 +112,7 @@ def test_products_are_as_fast_as_their_precision():
 def test_flops_are_those_that_really_run(name, implementation):
     case = Case(SUBJECTS[name], (implementation,), Sizes().tiny())
     work = case.subject.make(case, implementation, CPU)
-    really = resources.count(work.call, work.given, CPU)["flops"]
+    really = resources.count(work, CPU)["flops"]
     assert really > 0
     for cuda in (False, True):
         assert sum(k.flops for k in dispatched(case, implementation, cuda=cuda)) == really

@@ -239,7 +239,7 @@ def test_no_time_left_says_so(tmp_path, capsys):
         ),
         (
             ["--only", "encoder", "--suite", "grid", "--implementation", "attention"],
-            "implementation attention cannot be had (it has expansions)",
+            "implementation attention is unavailable (it has expansions)",
         ),
         (["--precision", "tf32"], "--precision tf32: expected a CUDA device"),
         (["--groups", "12y4"], "--groups 12y4: expected none, 64"),

@@ -27,7 +27,7 @@ from torch_impl.kernels.support import interpreted
 
 
 def results(subject: str, **sizes):
-    """What each implementation that can be had gives."""
+    """What each implementation that is available gives."""
     case, found = tiny(subject, **sizes), {}
     for name in case.implementations:
         if name == eager(name):

@@ -97,7 +97,7 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
 
 
 def test_one_slower_shape_is_one_too_many():
-    (target,) = [t for t in TARGETS if t.what == "static layers of drawn shapes"]
+    (target,) = [t for t in TARGETS if t.what == "static layers of random shapes"]
     cases = [case for case in random_shapes.cases() if case.subject is random_shapes.STATIC]
     values = {"ratio low": 1.2, "ratio high": 1.4, "floor": 1.1}
     made = [record(case, "auto", values, verdict="faster") for case in cases]
@@ -109,7 +109,7 @@ def test_one_slower_shape_is_one_too_many():
 
 
 def test_a_quicker_form_than_the_chosen_one_is_counted():
-    (target,) = [t for t in TARGETS if t.what == "dynamic layers of drawn shapes"]
+    (target,) = [t for t in TARGETS if t.what == "dynamic layers of random shapes"]
     case = next(case for case in random_shapes.cases() if case.subject is random_shapes.DYNAMIC)
     auto = {"ratio": 1.0, "ratio low": 0.9, "ratio high": 1.1, "floor": 1.1}
     for low, said in ((1.2, "0 of 1"), (1.3, "0 of 1, 1 chosen wrongly")):
@@ -178,4 +178,4 @@ def test_what_was_timed_here_is_in_the_next_report(tmp_path):
 
 def test_a_model_with_nothing_to_expand_says_so():
     with pytest.raises(ValueError, match="has no expansion"):
-        expansions.expansions(torch.nn.Linear(1, 1), "literal")
+        expansions.implement(torch.nn.Linear(1, 1), "literal")

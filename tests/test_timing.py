@@ -16,14 +16,9 @@ from hypothesis import strategies as st
 
 from benchmarks.errors import InputError
 from benchmarks.perf import case_records, clock, resources, timing
-from benchmarks.perf.timing import (
-    Budget,
-    Estimate,
-    measure,
-    median,
-    paired_ratio,
-    verdict,
-)
+from benchmarks.perf.cases.case import Work
+from benchmarks.perf.timing import Budget, measure
+from benchmarks.statistics import Estimate, median, paired_ratio, verdict
 
 seeds = st.integers(0, 10_000)
 times = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12)
@@ -204,7 +199,7 @@ def test_a_function_is_as_fast_as_itself(samples):
     ],
 )
 def test_a_verdict_needs_the_whole_interval_beyond_one_and_the_floor(interval, floor, expected):
-    assert verdict(Estimate(*interval), floor) == expected
+    assert verdict(Estimate(*interval).widened(floor), floor) == expected
 
 
 def test_the_collector_runs_again_after_an_interruption():
@@ -276,7 +271,7 @@ def test_on_cuda_peak_memory_is_the_allocator_s(monkeypatch):
     gpu = Gpu(monkeypatch)
     assert resources.peak(lambda: gpu.asked.append("call"), CUDA) == 75
     assert gpu.asked == ["wait", "reset", "call", "wait"]
-    assert resources.count(lambda: None, (), CUDA)["peak bytes"] == 75
+    assert resources.count(Work(lambda: torch.ones(1)), CUDA)["peak bytes"] == 75
 
 
 def test_a_gpu_is_described_by_what_its_numbers_depend_on(monkeypatch):
@@ -317,7 +312,7 @@ sizes = st.integers(1, 8)
 @given(sizes, sizes, sizes)
 def test_operations_of_a_product_are_two_a_multiply_accumulate(m, n, k):
     a, b = torch.zeros(m, k), torch.zeros(k, n)
-    assert resources.count(lambda: a @ b, (), CPU)["flops"] == 2 * m * n * k
+    assert resources.count(Work(lambda: a @ b), CPU)["flops"] == 2 * m * n * k
 
 
 @given(sizes, sizes, sizes, st.booleans(), st.booleans())
@@ -332,7 +327,7 @@ def test_attention_s_operations_are_those_of_its_products(T, L, d, trains, maske
             out.sum().backward()
 
     products = 2 * (7 if trains else 2)
-    assert resources.count(attend, (), CPU)["flops"] == 2 * 3 * products * T * L * d
+    assert resources.count(Work(attend), CPU)["flops"] == 2 * 3 * products * T * L * d
 
 
 @given(sizes, st.integers(1, 5))
@@ -343,16 +338,16 @@ def test_operators_are_counted_by_the_call(n, steps):
         for _ in range(steps):
             x.exp().view(-1, 1)
 
-    assert resources.count(chain, (), CPU)["operators"] == 2 * steps
+    assert resources.count(Work(chain), CPU)["operators"] == 2 * steps
 
 
 @given(sizes, sizes)
-def test_kept_storages_count_once_and_given_ones_never(m, n):
+def test_saved_storages_count_once_and_given_ones_never(m, n):
     x = torch.ones(m, n, requires_grad=True)
     w = torch.ones(n, n, requires_grad=True)
 
     def count(function, given):
-        return resources.count(function, given, CPU)["saved bytes"]
+        return resources.count(Work(function, given, trains=True), CPU)["saved bytes"]
 
     assert count(lambda: x @ w, (x, w)) == 0
     assert count(lambda: x @ w, (x,)) == 4 * n * n
@@ -364,6 +359,43 @@ def test_kept_storages_count_once_and_given_ones_never(m, n):
 
     # y for its first row and, whole, as a transpose's; exp's result; the given x and w not
     assert count(views, (x, w)) == 4 * m * n * 2
+
+
+class Attributes(torch.autograd.Function):
+    """Saves y = 2 x; and leaves of y, z = 3 x and x on its ``ctx``, one way or another."""
+
+    @staticmethod
+    def forward(ctx, x, leave):
+        y, z = x * 2, x * 3
+        ctx.save_for_backward(y)
+        ctx.left = leave(y, z, x)
+        return x * 5
+
+    @staticmethod
+    def backward(ctx, d_out):
+        return d_out, None
+
+
+@given(
+    sizes,
+    sizes,
+    st.sampled_from(
+        [
+            (lambda *_: None, 1),
+            (lambda y, z, x: (y, x), 1),
+            (lambda y, z, x: [{"z": z[:1]}, z.t()], 2),
+            (lambda y, z, x: SimpleNamespace(parts=(y, SimpleNamespace(z=z))), 2),
+            (lambda y, z, x: lambda: z + x, 2),
+        ]
+    ),
+    st.booleans(),
+)
+def test_what_a_function_leaves_on_its_context_is_saved_too(m, n, leaving, records):
+    leave, storages = leaving
+    x = torch.ones(m, n, requires_grad=records)
+    work = Work(lambda: Attributes.apply(x, leave), [x], trains=True)
+    assert resources.count(work, CPU)["saved bytes"] == (4 * m * n * storages if records else 0)
+    assert resources.count(work, CPU) == resources.count(work, CPU)
 
 
 @given(sizes, st.integers(1, 5))
@@ -379,9 +411,9 @@ def test_peak_is_what_lives_at_a_time(n, steps):
     def fan():
         return [x + i for i in range(steps)]
 
-    assert resources.count(chain, (), CPU)["peak bytes"] == 4 * n * min(steps, 2)
-    assert resources.count(fan, (), CPU)["peak bytes"] == 4 * n * steps
-    assert resources.count(lambda: x.add_(1), (), CPU)["peak bytes"] == 0
+    assert resources.count(Work(chain), CPU)["peak bytes"] == 4 * n * min(steps, 2)
+    assert resources.count(Work(fan), CPU)["peak bytes"] == 4 * n * steps
+    assert resources.count(Work(lambda: x.add_(1)), CPU)["peak bytes"] == 0
 
 
 def test_a_pause_between_the_two_clocks_is_no_jump(monkeypatch):

@@ -27,7 +27,7 @@ from benchmarks.perf.compare.outcome import (
     refuse_nothing,
     settings_of,
 )
-from benchmarks.perf.compare.worker_process import ended_in_order
+from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.records import ROOT, Record
 
 
@@ -79,12 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
     made: list[Record] = []
     verdicts: dict[str, Counter[str]] = {}
     regressed = False
-    with progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
-        checked = measurement.check(trees, what, settings, say)
+    with progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
+        checked = measurement.verify_and_count(trees, what, settings, say)
         for _ in range(arguments.repeat):
             began = time.perf_counter()
             timed = not arguments.counts_only
-            outcomes = measurement.time(trees, checked, settings, say) if timed else checked
+            outcomes = measurement.time_in_turn(trees, checked, settings, say) if timed else checked
             wall_s = time.perf_counter() - began
             found = [record(outcome, trees, settings, wall_s) for outcome in outcomes]
             if arguments.out:

@@ -1,6 +1,6 @@
 """``captionbench counts``: what needs no clock, held to a baseline that is committed.
 
-Operations and bytes kept for the backward pass follow from the formulas, so they are equal on every
+Operations and saved activations follow from the formulas, so they are equal on every
 machine, and a difference is a difference in the code. How many operators are dispatched and how
 many bytes are held at the peak can change with PyTorch too: they are shown and not held.
 """

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not found:
             sizes = f"{ladder.symbol} = {ladder.sizes[0]} to {ladder.sizes[-1]}"
             tqdm.write(f"{ladder.name}, {sizes} ...", file=sys.stderr)
-            found = running.climb(ladder, device, count, budget, best, tiny=arguments.tiny)
+            found = running.measure_ladder(ladder, device, count, budget, best, tiny=arguments.tiny)
             if path:
                 records.append(found, path)
         made += found

@@ -17,7 +17,7 @@ from benchmarks.perf.compare import measurement, outcome
 from benchmarks.perf.compare.benchmarks import chosen
 from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
-from benchmarks.perf.compare.worker_process import ended_in_order
+from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.perf.targets import name_of
 from benchmarks.records import LOCAL, ROOT
 
@@ -48,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     described = describe(torch.device(settings.device), settings.threads)
     before = previous(known, now, name_of(described), ROOT)
     revisions = [before, now] if before else [now]
-    with outcome.progress() as say, ended_in_order(), checked_out(ROOT, revisions) as trees:
+    with outcome.progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
         began = time.perf_counter()
-        outcomes = measurement.time(
-            trees, measurement.check(trees, what, settings, say), settings, say
+        outcomes = measurement.time_in_turn(
+            trees, measurement.verify_and_count(trees, what, settings, say), settings, say
         )
         wall_s = time.perf_counter() - began
         outcome.refuse_nothing(outcomes, revisions)

@@ -78,19 +78,19 @@ def time_case(
     strict: bool,
     flush: bool = True,
 ) -> list[Record]:
-    """A record for each of the case's implementations that can be had.
+    """A record for each of the case's implementations that is available.
 
     Args:
         case: what.
         device: where.
         threads: of the CPU; where that computes, they are pinned to as many cores.
         budget: of the rounds.
-        strict: an implementation that cannot be had is bad input; else, as one that fails in its
+        strict: an implementation that is unavailable is bad input; else, as one that fails in its
             first call, it is left out, and the records say why.
         flush: empty a CUDA device's cache before each call; without, the row says so.
 
     Raises:
-        InputError: the baseline cannot be had, or with ``strict`` any; or the clock jumps.
+        InputError: the baseline is unavailable, or with ``strict`` any; or the clock jumps.
     """
     began = time.perf_counter()
     torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
@@ -104,7 +104,7 @@ def time_case(
     gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
     if unavailable and (strict or case.implementations[0] in unavailable):
         name, why = next(iter(unavailable.items()))
-        raise InputError(f"{case.row}: implementation {name} cannot be had ({why})")
+        raise InputError(f"{case.row}: implementation {name} is unavailable ({why})")
     row = case.row if flush or case.subject.count else f"{case.row}, {WARM}"
     kind = Counted if case.subject.count else Timing
     return [
@@ -192,17 +192,13 @@ def _timed(
 def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
     """What a call takes; within compiled code only CUDA's memory is seen, in graphs nothing."""
     if eager(name) == name:
-        taken = resources.count(work.call, work.given, device)
-        if not work.trains:
-            del taken["saved bytes"]
-        if not taken["operators"]:  # nothing of PyTorch, whose memory is all that is seen
-            del taken["peak bytes"]
+        taken: Values = {**resources.count(work, device)}
         if not case.subject.least_bytes:
             taken |= _moved(case, name, device)
         return taken
     assert case.subject.make is not None
     same = case.subject.make(case, eager(name), device)
-    taken = {"flops": resources.count(same.call, same.given, device)["flops"]}
+    taken = {"flops": resources.count(same, device)["flops"]}
     if device.type == "cuda" and name.endswith(COMPILED):
         taken["peak bytes"] = resources.peak(work.call, device)
     return taken

@@ -7,8 +7,8 @@ from time import time as wall_clock
 
 from benchmarks.errors import InputError
 
-SLACK, DRIFT = 0.1, 0.01
-"""Seconds, and a part of the time gone by, that the two clocks of a machine may differ by."""
+SLACK, DRIFT = 0.05, 0.01
+"""Seconds, and a part of the elapsed time, that the two clocks of a machine may differ by."""
 TRIES = 10
 """Of reading both of them with nothing between."""
 MOST_JUMPS = 5
@@ -22,6 +22,11 @@ def clocks() -> tuple[float, float]:
         if perf_counter() - monotonic < SLACK / 10:
             break
     return monotonic, wall
+
+
+def agree(monotonic: float, wall: float) -> bool:
+    """Whether two clocks agree on the seconds elapsed: neither jumped, the machine never slept."""
+    return monotonic > 0 and abs(wall - monotonic) <= SLACK + DRIFT * monotonic
 
 
 class Clock:
@@ -46,7 +51,7 @@ class Clock:
             InputError: they have disagreed more than `MOST_JUMPS` times.
         """
         monotonic, wall = (now - began for now, began in zip(clocks(), self._began, strict=True))
-        if abs(wall - monotonic) <= SLACK + DRIFT * abs(monotonic):
+        if agree(monotonic, wall):
             return True
         self.jumps += 1
         if self.jumps > MOST_JUMPS:

@@ -1,6 +1,6 @@
 """``captionbench counts``: what needs no clock, held to a baseline that is committed.
 
-Operations and bytes kept for the backward pass follow from the formulas, so they are equal on every
+Operations and saved activations follow from the formulas, so they are equal on every
 machine, and a difference is a difference in the code. How many operators are dispatched and how
 many bytes are held at the peak can change with PyTorch too: they are shown and not held.
 """
@@ -47,6 +47,7 @@ CASES = [
     _small("encoder forward+backward", FORMS),
     _small("decoder forward+backward", FORMS),
     _small("xe-step", ("literal", "auto"), dropout=0.3),
+    _small("middle-out-step", suites.SCANS, tokens=9),
     _small("greedy", READERS),
     _small("beam", READERS),
 ]
@@ -58,11 +59,7 @@ def count(case: Case, implementation: str) -> dict[str, int]:
     device = torch.device("cpu")
     assert case.subject.make is not None
     with settings(case.precision, 1):
-        work = case.subject.make(case, implementation, device)
-        taken = resources.count(work.call, work.given, device)
-    if not work.trains:
-        del taken["saved bytes"]
-    return {name: int(value) for name, value in taken.items()}
+        return resources.count(case.subject.make(case, implementation, device), device)
 
 
 def counted() -> Counts:

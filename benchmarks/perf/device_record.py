@@ -188,14 +188,16 @@ def _scaled(session: Session, tiny: bool) -> None:
         best = cache(partial(local_device, session.device, threads, session.made))
         for ladder in tqdm(LADDERS.values(), unit="ladder", file=sys.stderr, disable=None):
             key = scaling.key(ladder, session.budget, described, tiny)
-            climb = partial(_climbed, session, threads, ladder, best, tiny)
-            session.measured(ladder.name, key, climb)
+            measure = partial(_measure_ladder, session, threads, ladder, best, tiny)
+            session.measured(ladder.name, key, measure)
 
 
-def _climbed(
+def _measure_ladder(
     session: Session, threads: int, ladder: Ladder, best: Callable[[], Device], tiny: bool
 ) -> list[Record]:
-    return scaling.climb(ladder, session.device, threads, session.budget, best(), tiny=tiny)
+    return scaling.measure_ladder(
+        ladder, session.device, threads, session.budget, best(), tiny=tiny
+    )
 
 
 def stages(suite: str) -> list[Stage]:

@@ -86,7 +86,7 @@ def dispatched(
         warm_up: count a second call, where a first one makes what stays.
 
     Raises:
-        ValueError: the implementation cannot be had, or what it launches depends on the data.
+        ValueError: the implementation is unavailable, or what it launches depends on the data.
     """
     if implementation.endswith(COMPILED):
         raise ValueError("what compiled code launches is known only where it was compiled")

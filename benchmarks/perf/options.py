@@ -63,7 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for name, what in (("batch-size", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=int, metavar="N", help=what)
-    parser.add_argument("--seed", type=int, help=f"of drawn shapes (default: {random_shapes.SEED})")
+    parser.add_argument(
+        "--seed", type=int, help=f"of random shapes (default: {random_shapes.SEED})"
+    )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
 
 
@@ -143,7 +145,7 @@ def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None
     if arguments.seed is not None and not any(
         case.subject in random_shapes.SUBJECTS for case in cases
     ):
-        raise InputError(f"--seed: nothing is drawn in any of {_names(cases)}")
+        raise InputError(f"--seed: no random shapes in any of {_names(cases)}")
 
 
 def _typed(option: str) -> str:

@@ -1,14 +1,18 @@
-"""What a call takes beside time: operations, activations kept for the backward pass, peak memory.
+"""What a call takes beside time: operations, saved activations, peak memory.
 
 All are counted, not sampled: one call gives them, and a second call gives the same.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -16,7 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-Function = Callable[[], Any]
+from benchmarks.perf.cases.case import Work
+
 Shape = tuple[int, ...]
 
 
@@ -53,33 +58,28 @@ FORMULAS = {
 """Of products that PyTorch's counter does not know: attention on a CPU, the libraries' LSTMs."""
 
 
-def count(function: Function, given: Iterable[Tensor], device: torch.device) -> dict[str, float]:
-    """Operations, bytes kept for a backward pass and peak bytes of a call.
-
-    Args:
-        function: the call.
-        given: parameters and inputs, which are there anyway and never count as kept.
-        device: where it computes.
+def count(work: Work, device: torch.device) -> dict[str, int]:
+    """What one call takes.
 
     Returns:
-        "flops": of matrix products, two a multiply-accumulate. "saved bytes": what autograd keeps,
-        every storage once and whole, however many views of it are kept. "peak bytes": see `peak`.
-        "operators": that PyTorch dispatched, views included.
+        "flops": of matrix products, two a multiply-accumulate. "operators": that PyTorch
+        dispatched, views included. "saved bytes", of a call that trains: the activations saved for
+        backward, every storage once and whole, however many views of it are saved; parameters and
+        inputs never. "peak bytes", where PyTorch dispatched any operator: see `peak`.
     """
-    storages = _Storages()
-    saved = _Saved(given)
-    with saved, storages, FlopCounterMode(display=False, custom_mapping=FORMULAS) as flops:
-        function()
-    on_cuda = device.type == "cuda"
-    return {
-        "flops": flops.get_total_flops(),
-        "saved bytes": saved.total,
-        "peak bytes": peak(function, device) if on_cuda else storages.peak,
-        "operators": storages.operators,
-    }
+    storages, saved = _Storages(), _Saved(work.given)
+    flops = FlopCounterMode(display=False, custom_mapping=FORMULAS)
+    with saved.by_functions(), saved, storages, flops:
+        work.call()
+    taken = {"flops": flops.get_total_flops(), "operators": storages.operators}
+    if work.trains:
+        taken["saved bytes"] = saved.bytes
+    if storages.operators:
+        taken["peak bytes"] = peak(work.call, device) if device.type == "cuda" else storages.peak
+    return taken
 
 
-def peak(function: Function, device: torch.device) -> int:
+def peak(function: Callable[[], Any], device: torch.device) -> int:
     """The most memory that one call held at a time, beyond what was held before it.
 
     On CUDA the allocator's own count; elsewhere the storages that operations handed out, which
@@ -98,22 +98,56 @@ def peak(function: Function, device: torch.device) -> int:
 
 
 class _Saved(torch.autograd.graph.saved_tensors_hooks):
-    """Adds up the storages that autograd keeps."""
+    """Adds up the storages that autograd saves.
+
+    The hooks see what is saved with ``save_for_backward``; `by_functions` adds what else an
+    ``autograd.Function`` leaves on its ``ctx``, which is the node of the graph.
+    """
 
     def __init__(self, given: Iterable[Tensor]) -> None:
-        super().__init__(self._pack, lambda tensor: tensor)
+        super().__init__(self._add, lambda tensor: tensor)
         self.given = {tensor.untyped_storage().data_ptr() for tensor in given}
-        self.kept: dict[int, int] = {}
+        self.live: set[int] = set()
+        self.bytes = 0
 
-    def _pack(self, tensor: Tensor) -> Tensor:
+    def _add(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self.given:
-            self.kept[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in self.given and storage._cdata not in self.live:
+            self.bytes += storage.nbytes()
+            self.live.add(storage._cdata)
+            weakref.finalize(
+                storage, self.live.discard, storage._cdata
+            )  # its address is free again
         return tensor
 
-    @property
-    def total(self) -> int:
-        return sum(self.kept.values())
+    @contextmanager
+    def by_functions(self) -> Iterator[None]:
+        apply = vars(torch.autograd.Function)["apply"].__func__
+
+        def adding(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            result = apply(cls, *args, **kwargs)
+            for output in tree_leaves(result):
+                node = getattr(output, "grad_fn", None)
+                for tensor in _reachable(getattr(node, "__dict__", None)):
+                    self._add(tensor)
+            return result
+
+        with mock.patch.object(torch.autograd.Function, "apply", classmethod(adding)):
+            yield
+
+
+def _reachable(value: object) -> Iterator[Tensor]:
+    """The tensors among a value's items and attributes, and theirs, at any depth."""
+    pending, seen = [value], set()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Tensor):
+            yield value
+        elif id(value) not in seen and not isinstance(value, type | ModuleType):
+            seen.add(id(value))
+            # of a function its closure alone: its globals are the module's
+            of = value.__closure__ or () if isinstance(value, FunctionType) else (value,)
+            pending += gc.get_referents(*of)
 
 
 class _Storages(TorchDispatchMode):

@@ -103,10 +103,10 @@ class Session:
 
         Args:
             cases: in the order of importance.
-            strict: an implementation that cannot be had is bad input; else the records say why.
+            strict: an implementation that is unavailable is bad input; else the records say why.
 
         Raises:
-            InputError: an implementation cannot be had, the records cannot be written, or the
+            InputError: an implementation is unavailable, the records cannot be written, or the
                 clock jumps again and again.
         """
         described = {n: case_records.describe(self.device, n, pinned=True) for n in self.threads}

@@ -1,4 +1,4 @@
-"""What the project asks of its own speed, and whether records show it. Data first."""
+"""Performance targets, and whether records meet them. Data first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchmarks.perf.cases.case import Case
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.cases.models import RECIPE
 from benchmarks.perf.cases.suites import PRECISIONS, STEPS, case
-from benchmarks.perf.timing import Estimate
 from benchmarks.records import Record
+from benchmarks.statistics import Estimate
 
 BEST = "best"
 """In place of an implementation: whichever but the baseline is quickest there."""
@@ -34,7 +34,7 @@ class Target:
         implementation: of which.
         quantity: what of it.
         bound: at least; at most for `AT_MOST`.
-        device: the kind of device it is asked on.
+        device: the kind of device.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Target:
     device: str = "cpu"
 
     @property
-    def asked(self) -> str:
+    def bound_text(self) -> str:
         """The bound in words."""
         side = "at most" if self.quantity in AT_MOST else "at least"
         return f"{side} {self.bound:.3g} {self.quantity}"
@@ -61,11 +61,11 @@ def _on_cpu() -> list[Target]:
     return [
         Target("static layer, both passes", static, "factored", RATIO, 1.45),
         Target("static layer, both passes", static, "factored", SAVED, 0.5),
-        Target("static layers of drawn shapes", Case(random_shapes.STATIC, ()), "auto", SLOWER, 0),
+        Target("static layers of random shapes", Case(random_shapes.STATIC, ()), "auto", SLOWER, 0),
         Target("dynamic operator, forward", forward, "factored", RATIO, 8),
         Target("dynamic operator, both passes", both, "factored", RATIO, 5),
         Target(
-            "dynamic layers of drawn shapes", Case(random_shapes.DYNAMIC, ()), "auto", SLOWER, 0
+            "dynamic layers of random shapes", Case(random_shapes.DYNAMIC, ()), "auto", SLOWER, 0
         ),
         Target(
             "what N_E adds to a dynamic layer", case("dynamic-memory", ()), "factored", GROWTH, 1.05
@@ -217,7 +217,7 @@ def roofline(record: Record, made: Sequence[Record]) -> Estimate | None:
 
 
 def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
-    """How many drawn shapes are slower than the baseline's."""
+    """How many random shapes are slower than the baseline's."""
     of = [
         r
         for r in made

@@ -54,4 +54,4 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         target = outcome.target
         on = f"  ({outcome.device})" if several else ""
-        print(f"  {target.what:40}{target.asked:34}{outcome.measured:28}{outcome.verdict}{on}")
+        print(f"  {target.what:40}{target.bound_text:34}{outcome.measured:28}{outcome.verdict}{on}")

@@ -16,16 +16,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from benchmarks.perf.clock import Clock
+from benchmarks.statistics import Estimate, median, paired_ratio, verdict
 
 Function = Callable[[], Any]
-
-CONFIDENCE = 95.0
-"""Percent, of all intervals."""
-DRAWS = 2000
 
 
 @dataclass(frozen=True)
@@ -55,15 +51,6 @@ class Budget:
                 f"least, most, warm_up are {self.least}, {self.most}, {self.warm_up}, expected "
                 "1 <= least <= most and 1 <= warm_up"
             )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -109,40 +96,11 @@ class Measurement:
         return max(same.high, 1 / same.low, 1.0)
 
     def verdict(self, name: str) -> str:
-        """Whether it is "faster" or "slower" than the baseline, or "not settled"."""
-        return verdict(self.ratio(name), self.floor)
+        """Whether it is "faster" or "slower" than the baseline, or "not settled".
 
-
-def verdict(ratio: Estimate, floor: float) -> str:
-    """ "faster" or "slower" where the whole interval lies beyond 1 and the floor, else neither."""
-    if ratio.low > max(floor, 1.0):
-        return "faster"
-    if ratio.high < min(1 / floor, 1.0):
-        return "slower"
-    return "not settled"
-
-
-def median(samples: Sequence[float]) -> Estimate:
-    """The median, bootstrapped over the samples."""
-    return _bootstrapped(np.asarray(samples, dtype=np.float64))
-
-
-def paired_ratio(baseline: Sequence[float], other: Sequence[float]) -> Estimate:
-    """The median over rounds of baseline / other, bootstrapped over rounds.
-
-    Raises:
-        ValueError: not as many rounds of one as of the other.
-    """
-    if len(baseline) != len(other):
-        raise ValueError(f"{len(baseline)} and {len(other)} rounds, expected pairs")
-    return _bootstrapped(np.asarray(baseline, dtype=np.float64) / np.asarray(other))
-
-
-def _bootstrapped(values: npt.NDArray[np.float64]) -> Estimate:
-    chosen = np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))
-    tail = (100 - CONFIDENCE) / 2
-    low, high = np.percentile(np.median(values[chosen], axis=1), [tail, 100 - tail])
-    return Estimate(float(np.median(values)), float(low), float(high))
+        A bootstrap over few rounds is narrow, so the whole interval has to be beyond the floor.
+        """
+        return verdict(self.ratio(name).widened(self.floor), self.floor)
 
 
 def measure(

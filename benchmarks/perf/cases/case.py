@@ -19,7 +19,7 @@ COMPILED = "+compile"
 GRAPHED = "+graphs"
 """Likewise, as CUDA graphs."""
 UNAVAILABLE = (ValueError, ImportError)
-"""What an implementation raises that is not there, or cannot do what is asked of it."""
+"""What an implementation raises that is unavailable."""
 V2 = "static:32,64,128,256,512"
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 PRECISIONS = ("float32", "tf32", *HALVES)
@@ -136,7 +136,7 @@ class Subject:
         sizes: the fields of `Sizes` that matter to it.
         implementations: those it has; the first is what the others are compared with by default.
         make: case, implementation, device -> the work to time; raises one of `UNAVAILABLE` where
-            it cannot be had.
+            it is unavailable.
         count: in place of ``make`` where nothing is timed: the numbers themselves.
         least_bytes: what any implementation must read and write, in closed form.
         precisions: those that make a difference to it.

@@ -34,7 +34,7 @@ ATTENTION = "attention"
 """The one implementation where nothing is expanded."""
 
 
-def expansions(module: nn.Module, implementation: str) -> None:
+def implement(module: nn.Module, implementation: str) -> None:
     """Let every expansion within ``module`` that can compute by ``implementation``, others "auto".
 
     Dropout too: the literal one is PyTorch's own.
@@ -63,7 +63,7 @@ def expansions(module: nn.Module, implementation: str) -> None:
             dropout.implementation = name
 
 
-def drawn(*shape: int, device: torch.device) -> Tensor:
+def random_normal(*shape: int, device: torch.device) -> Tensor:
     """Normal numbers, the same on every device."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
 
@@ -106,8 +106,10 @@ def _layer(
             sizes.d_model, sizes.heads, causal=decodes, dropout=sizes.dropout if backward else 0.0
         )
     layer = made.to(device).train(backward)
-    expansions(layer, implementation)
-    x = drawn(sizes.batch, sizes.tokens if decodes else sizes.length, sizes.d_model, device=device)
+    implement(layer, implementation)
+    x = random_normal(
+        sizes.batch, sizes.tokens if decodes else sizes.length, sizes.d_model, device=device
+    )
 
     def mix(x: Tensor) -> Tensor:
         mixed: Tensor = layer(x, x, None, decodes) if mixer.attends else layer(x)
@@ -128,10 +130,12 @@ def _operator(
     dtype = HALVES.get(case.precision, torch.float32)
     tokens = sizes.tokens if decodes else sizes.length
     count = 5 if decodes else 4
-    vectors = drawn(2, sum(mixer.coefficients), sizes.d_model, device=device).unbind()
-    activations = drawn(count, sizes.batch, tokens, sizes.d_model, device=device).to(dtype).unbind()
+    vectors = random_normal(2, sum(mixer.coefficients), sizes.d_model, device=device).unbind()
+    activations = (
+        random_normal(count, sizes.batch, tokens, sizes.d_model, device=device).to(dtype).unbind()
+    )
     dropout = sizes.dropout if backward else 0.0
-    expansions(mixer.module(sizes.d_model, 1, causal=decodes, dropout=dropout).to(device), name)
+    implement(mixer.module(sizes.d_model, 1, causal=decodes, dropout=dropout).to(device), name)
 
     def run(*tensors: Tensor) -> Tensor:
         arguments: list[Any] = [*tensors] if decodes else [*tensors, mixer.coefficients]

@@ -6,13 +6,13 @@ q and b in float32:
 
 * operator, forward: k + 1 times a, and the vectors;
 * operator, backward: k + 1 a read (dO too), k a written, the vectors read and their gradients
-  written, and what the forward pass left for it: M, B N L, of the static form, C K^T and q K^T,
+  written, and what the forward pass saved for it: M, B N L, of the static form, C K^T and q K^T,
   B L (L + N_E), of the dynamic form, in float32, written once and read once;
 * layer, forward: k + 1 a more, for x and for what the projections write, and k d^2 weights;
 * layer, backward: k + 2 a more, for x, dx and the projections' gradients read again, the weights
   read and their gradients written.
 
-Expanded vectors (B N L d in the literal order) appear nowhere: nobody needs to write them.
+Expanded vectors (B N L d in the literal order) appear nowhere: no implementation has to write them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def least(case: Case, *, half: str, part: str, backward: bool) -> int:
     k = 5 if dynamic else 4
     e = BYTES[case.precision]
     a, vectors, weights = B * L * d * e, 2 * N * d * FLOAT32, k * d * d * FLOAT32
-    kept = B * L * (L + N if dynamic else N) * FLOAT32
+    saved = B * L * (L + N if dynamic else N) * FLOAT32
     total = (k + 1) * a + vectors
     if is_layer:
         total += (k + 1) * a + weights
     if backward:
-        total += (2 * k + 1) * a + 2 * vectors + 2 * kept
+        total += (2 * k + 1) * a + 2 * vectors + 2 * saved
     if backward and is_layer:
         total += (k + 2) * a + 2 * weights
     return total

@@ -16,22 +16,22 @@ _STEP = next(s for s in models.SUBJECTS if s.name == "xe-step")
 
 
 def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
-    """Bytes kept for the backward pass: their growth by one of N_E, at d and at 2 d.
+    """Saved activations, in bytes: their growth by one of N_E, at d and at 2 d.
 
     "linearity" is the growth from 2 N_E to 4 N_E over twice that from N_E to 2 N_E; 1 is linear.
     """
     (N_E,) = Mixer.parse(case.sizes.decoder).coefficients
 
-    def kept(vectors: int, d: int) -> float:
+    def saved(vectors: int, d: int) -> float:
         sizes = replace(case.sizes, decoder=f"dynamic:{vectors}", d_model=d)
         layer = replace(case, subject=_LAYER, sizes=sizes)
         assert _LAYER.make is not None
         work = _LAYER.make(layer, implementation, device)
-        return resources.count(work.call, work.given, device)["saved bytes"]
+        return resources.count(work, device)["saved bytes"]
 
     d = case.sizes.d_model
-    one, two, four = (kept(times * N_E, d) for times in (1, 2, 4))
-    wider = kept(2 * N_E, 2 * d) - kept(N_E, 2 * d)
+    one, two, four = (saved(times * N_E, d) for times in (1, 2, 4))
+    wider = saved(2 * N_E, 2 * d) - saved(N_E, 2 * d)
     return {
         "bytes a vector": (two - one) / N_E,
         "bytes a vector at twice the width": wider / N_E,
@@ -43,15 +43,15 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
 def _images(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
     """What a training step holds for each further image, and for none: at B and at 2 B."""
 
-    def held(batch: int) -> dict[str, float]:
+    def held(batch: int) -> dict[str, int]:
         step = replace(case, subject=_STEP, sizes=replace(case.sizes, batch=batch))
         assert _STEP.make is not None
         work = _STEP.make(step, implementation, device)
-        return resources.count(work.call, work.given, device)
+        return resources.count(work, device)
 
     B = case.sizes.batch
     one, two = held(B), held(2 * B)
-    values = {}
+    values: dict[str, float] = {}
     for name in ("saved bytes", "peak bytes"):
         values[name] = one[name]
         values[f"{name} an image"] = (two[name] - one[name]) / B
@@ -61,14 +61,14 @@ def _images(case: Case, implementation: str, device: torch.device) -> dict[str, 
 SUBJECTS = [
     Subject(
         "dynamic-memory",
-        "activations kept by dynamic expansion over N_E and d",
+        "saved activations by dynamic expansion over N_E and d",
         ("batch", "tokens", "d_model", "decoder"),
         expansions.EXPANSIONS,
         count=_growth,
     ),
     Subject(
         "step-memory",
-        "activations kept and peak memory of a training step, and of each further image",
+        "saved activations and peak memory of a training step, and of each further image",
         ("batch", "length", "tokens", *models.MODEL, "dropout"),
         (*expansions.EXPANSIONS, expansions.ATTENTION),
         count=_images,

@@ -19,8 +19,8 @@ from benchmarks.perf.cases.case import (
 from benchmarks.perf.cases.expansions import (
     ATTENTION,
     EXPANSIONS,
-    drawn,
-    expansions,
+    implement,
+    random_normal,
     work,
 )
 from benchmarks.training.presets import reduction
@@ -58,13 +58,13 @@ def captioner(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Captioner(configuration).to(device).train(training)
-    expansions(model, implementation)
+    implement(model, implementation)
     return model
 
 
 def features(case: Case, device: torch.device) -> Tensor:
     """Features of the case's images."""
-    return drawn(case.sizes.batch, case.sizes.length, case.sizes.d_feature, device=device)
+    return random_normal(case.sizes.batch, case.sizes.length, case.sizes.d_feature, device=device)
 
 
 def captions(case: Case, device: torch.device) -> Tensor:
@@ -88,7 +88,7 @@ def _decoder(case: Case, implementation: str, device: torch.device, *, backward:
     model = captioner(case, implementation, device, training=backward)
     parts = (model.embedding, model.decoder, model.vocabulary)
     used = [model.positions.weight, *(p for part in parts for p in part.parameters())]
-    memory = drawn(case.sizes.batch, case.sizes.length, case.sizes.d_model, device=device)
+    memory = random_normal(case.sizes.batch, case.sizes.length, case.sizes.d_model, device=device)
     forward = prepared(model.decode, case, implementation, device)
     return work(partial(forward, captions(case, device)), [memory], used, backward)
 

@@ -1,4 +1,4 @@
-"""Shapes nobody chose: where the quicker form is to be found by closed form alone."""
+"""Layers of random shapes: where the quicker form is to be found by closed form alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchmarks.perf.cases.case import Case, Sizes
 IMPLEMENTATIONS = ("literal", "factored", "auto")
 SHAPES, SEED = 20, 0
 NARROWEST = 64
-"""The least d; it is drawn among its multiples."""
+"""The least d; one of its multiples is chosen."""
 
 _LAYERS = {subject.name: subject for subject in expansions.SUBJECTS}
 STATIC, DYNAMIC = (
     replace(
         _LAYERS[f"{kind}-layer forward+backward"],
         name=f"drawn-{kind}",
-        about=f"a {kind} expansion layer of a drawn shape, both passes",
+        about=f"a {kind} expansion layer of a random shape, both passes",
     )
     for kind in ("static", "dynamic")
 )

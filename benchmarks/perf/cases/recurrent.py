@@ -16,7 +16,7 @@ from benchmarks.perf.cases.case import (
     Work,
     prepared,
 )
-from benchmarks.perf.cases.expansions import drawn, work
+from benchmarks.perf.cases.expansions import random_normal, work
 from benchmarks.perf.cases.models import captions, features, training_step
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration, SequenceClassifier
 from torch_impl.recurrent import LSTM, AttentiveLSTM, read_only_inputs
@@ -50,7 +50,7 @@ def _layer(
         hs, _ = lstm(xs, read=read_only_inputs(xs, "image") if lstm.read_only else None)
         return hs
 
-    xs = drawn(sizes.batch, sizes.tokens, sizes.d_model, device=device)
+    xs = random_normal(sizes.batch, sizes.tokens, sizes.d_model, device=device)
     forward = prepared(along, case, implementation, device)
     return work(forward, [xs], list(lstm.parameters()), backward)
 
@@ -66,8 +66,8 @@ def _attentive(case: Case, implementation: str, device: torch.device, *, backwar
     def along(xs: Tensor, memory: Tensor) -> Tensor:
         return layer(xs, memory)[0]
 
-    xs = drawn(sizes.batch, sizes.tokens, d, device=device)
-    memory = drawn(sizes.batch, sizes.length, d, device=device)
+    xs = random_normal(sizes.batch, sizes.tokens, d, device=device)
+    memory = random_normal(sizes.batch, sizes.length, d, device=device)
     forward = prepared(along, case, implementation, device)
     return work(forward, [xs, memory], list(layer.parameters()), backward)
 
@@ -81,7 +81,7 @@ def _digits(case: Case, implementation: str, device: torch.device) -> Work:
         reconstructor = AutoReconstructor(sizes.d_model, implementation=implementation)
     parts = [p for module in (model, reconstructor) for p in module.to(device).parameters()]
     optimiser = torch.optim.Adam(parts, lr=digits.RATES[1])
-    xs = drawn(sizes.batch, sizes.tokens, 1, device=device)
+    xs = random_normal(sizes.batch, sizes.tokens, 1, device=device)
     labels = (torch.arange(sizes.batch) % CLASSES).to(device)
 
     def step() -> None:

@@ -18,7 +18,7 @@ Captions = list[list[int]]
 def _captions(case: Case) -> tuple[Captions, list[Captions]]:
     """Candidates, each one of its image's references with about a third of its words changed.
 
-    Words are drawn as they are used: the r-th most common with a frequency of 1 / r.
+    Words are sampled as they are used: the r-th most common with a frequency of 1 / r.
     """
     generator = np.random.default_rng(0)
     frequencies = 1 / np.arange(1, WORDS + 1)
@@ -31,10 +31,10 @@ def _captions(case: Case) -> tuple[Captions, list[Captions]]:
     for _ in range(case.sizes.candidates):
         lengths = generator.integers(SHORTEST, LONGEST + 1, size=case.sizes.references)
         references.append([words(length) for length in lengths])
-        kept = references[-1][0]
-        changed = generator.random(len(kept)) < 1 / 3
-        others = words(len(kept))
-        candidates.append([b if c else a for a, b, c in zip(kept, others, changed, strict=True)])
+        first = references[-1][0]
+        changed = generator.random(len(first)) < 1 / 3
+        others = words(len(first))
+        candidates.append([b if c else a for a, b, c in zip(first, others, changed, strict=True)])
     return candidates, references
 
 

@@ -52,7 +52,7 @@ def case(
 
 
 def cpu(seed: int = random_shapes.SEED) -> list[Case]:
-    """What the targets on a CPU need, and shapes drawn by ``seed``."""
+    """What the targets on a CPU need, and random shapes by ``seed``."""
     return [
         case("ceilings", ("device",)),
         case("static-layer forward+backward", FORMS),

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.perf.timing import CONFIDENCE as OF_FLOOR
-from benchmarks.perf.timing import Estimate
+from benchmarks.statistics import CONFIDENCE as OF_FLOOR
+from benchmarks.statistics import Estimate, student_t, verdict
 
 CONFIDENCE = 99.0
 """Percent, of ratios and times: a set of benchmarks has as many chances of a false alarm."""
 LEAST_ROUNDS = 5
-DRAWS = 10**6
 
 Times = npt.NDArray[np.float64]
 """Seconds a call: (processes, rounds)."""
@@ -77,9 +75,8 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
     deviation = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in of.values()) / freedom)
 
     def interval(difference: float, *counts: int, confidence: float = CONFIDENCE) -> Estimate:
-        half = (
-            quantile(freedom, confidence) * deviation * np.sqrt(sum(1 / count for count in counts))
-        )
+        reach = student_t(freedom, confidence)
+        half = reach * deviation * np.sqrt(sum(1 / count for count in counts))
         low, value, high = np.exp([difference - half, difference, difference + half])
         return Estimate(float(value), float(low), float(high))
 
@@ -96,25 +93,3 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
     settled = rounds >= LEAST_ROUNDS and thrown <= rounds
     said = verdict(ratio, floor, smallest) if settled else "not settled"
     return Comparison(seconds, floor, ratio, said, rounds, thrown)
-
-
-def verdict(ratio: Estimate, floor: float, smallest: float) -> str:
-    """What may be said of a ratio.
-
-    "same": the interval lies within the smallest change that matters. "slower" and "faster": it
-    excludes 1, and the ratio itself is beyond the floor. Else "not settled".
-    """
-    if ratio.low >= 1 / (1 + smallest) and ratio.high <= 1 + smallest:
-        return "same"
-    if ratio.high < 1 and ratio.value < 1 / floor:
-        return "slower"
-    if ratio.low > 1 and ratio.value > floor:
-        return "faster"
-    return "not settled"
-
-
-@cache
-def quantile(freedom: int, confidence: float) -> float:
-    """How many standard errors the interval reaches: Student's quantile, to three digits."""
-    drawn = np.random.default_rng(0).standard_t(freedom, DRAWS)
-    return float(np.percentile(np.abs(drawn), confidence))

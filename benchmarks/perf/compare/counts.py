@@ -23,7 +23,7 @@ Counts = dict[str, int | None]
 
 
 def count(work: Work, device: torch.device) -> Counts:
-    """FLOPs, bytes kept for the backward pass, peak bytes, operators and graph breaks of a call.
+    """FLOPs, saved activations, peak bytes, operators and graph breaks of a call.
 
     On CUDA the kernels that were launched too. A count is what two of up to `CALLS` calls agree on.
     Graph breaks of what the compiler gives up on are left out.
@@ -48,10 +48,7 @@ def agreed(taken: Sequence[Mapping[str, int]]) -> Counts:
 
 
 def _once(work: Work, device: torch.device) -> dict[str, int]:
-    taken = resources.count(work.call, work.given, device)
-    found = {name: int(value) for name, value in taken.items()}
-    if not work.trains:
-        del found["saved bytes"]
+    found = resources.count(work, device)
     if device.type == "cuda":
         found[LAUNCHES] = _launches(work, device)
     return found

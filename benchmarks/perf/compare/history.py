@@ -17,8 +17,8 @@ from benchmarks.figures import curves
 from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.checkout import Revision, label, resolve
 from benchmarks.perf.targets import device_name
-from benchmarks.perf.timing import Estimate
 from benchmarks.records import Record, of
+from benchmarks.statistics import Estimate
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ FILE = "comparison.jsonl"
 def previous(
     known: Sequence[Record], now: Revision, device: str, repository: Path
 ) -> Revision | None:
-    """The revision tracked last on the device that is another than ``now`` and can still be had.
+    """The revision tracked last on the device that is another than ``now`` and is still available.
 
     A dirty tree cannot, nor a commit that git has since forgotten.
     """

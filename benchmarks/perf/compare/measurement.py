@@ -14,11 +14,12 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks.perf.clock import agree
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.perf.compare.checkout import Tree
 from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, compare
 from benchmarks.perf.compare.counts import differences, unsettled
-from benchmarks.perf.compare.worker_process import Process, ProcessError, started
+from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess, start_workers
 
 TURN = 0.003
 """Seconds that a process computes in a round, or one call: many short rounds settle more than few
@@ -28,8 +29,6 @@ EXAMPLES = 5
 MOST_ROUNDS = 1000
 LONGEST = 10
 """How many times as long as it computes a benchmark may take, on a machine that others use too."""
-JUMP = 0.02, 0.1
-"""How far the clock of the day may be from the monotonic one: seconds, and part of a turn."""
 
 Progress = Callable[[str], None]
 
@@ -121,24 +120,24 @@ class Outcome:
         return self.verdict in ("wrong", "lost", "slower") or grown or bool(self.unsteady)
 
 
-def check(
+def verify_and_count(
     trees: Sequence[Tree],
     chosen: Sequence[tuple[Benchmark, str]],
     settings: Settings,
     progress: Progress,
 ) -> list[Outcome]:
     """Every benchmark verified and counted in each tree; what is wrong is not counted."""
-    running: list[Process | str] = []
+    running: list[WorkerProcess | str] = []
     outcomes = []
-    processes: list[Process] = []
+    processes: list[WorkerProcess] = []
     try:
         for tree in trees:
-            processes.append(Process(tree, settings.device, settings.threads))
+            processes.append(WorkerProcess(tree, settings.device, settings.threads))
         for process in processes:
             try:
                 process.receive()
                 running.append(process)
-            except ProcessError as error:
+            except WorkerError as error:
                 running.append(str(error))
         for benchmark, implementation in chosen:
             progress(f"{benchmark.name}: verified and counted")
@@ -157,30 +156,30 @@ def check(
 
 
 def _step(
-    running: Sequence[Process | str],
+    running: Sequence[WorkerProcess | str],
     checked: Sequence[Checked],
     method: str,
     into: str,
     **what: object,
 ) -> None:
-    """Ask all that are still sound, then wait for all."""
-    asked = []
+    """One request to all that are still sound, then their responses."""
+    sent = []
     for process, one in zip(running, checked, strict=True):
         if isinstance(process, str):
             one.builds, one.refused = False, process
         elif one.sound:
             process.send(method, **what)
-            asked.append((process, one))
-    for process, one in asked:
+            sent.append((process, one))
+    for process, one in sent:
         try:
             value = process.receive()
             if into:
                 setattr(one, into, value)
-        except ProcessError as error:
+        except WorkerError as error:
             one.refused = str(error)
 
 
-def time(
+def time_in_turn(
     trees: Sequence[Tree], outcomes: Sequence[Outcome], settings: Settings, progress: Progress
 ) -> list[Outcome]:
     """The outcomes again, those that are sound in each tree timed by fresh processes."""
@@ -191,41 +190,41 @@ def time(
     sides = {"A": trees[0], "A again": trees[0]}
     if len(trees) > 1:
         sides["B"] = trees[1]
-    progress(f"{settings.processes * len(sides)} processes started")
+    progress(f"{settings.processes * len(sides)} worker processes started")
     # one of each side after the other: whichever is started last is no side's
     of = [tree for _ in range(settings.processes) for tree in sides.values()]
     try:
-        with started(of, settings.device, settings.threads) as processes:
+        with start_workers(of, settings.device, settings.threads) as processes:
             groups = {side: processes[i :: len(sides)] for i, side in enumerate(sides)}
             for outcome in sound:
                 progress(f"{outcome.benchmark.name}: timed")
                 try:
                     outcome.comparison = _timed(groups, outcome, settings)
-                except ProcessError as error:
+                except WorkerError as error:
                     outcome.refused = str(error)
-    except ProcessError as error:
+    except WorkerError as error:
         for outcome in sound:
             outcome.refused = outcome.refused or str(error)
     return copies
 
 
 def _timed(
-    groups: Mapping[str, Sequence[Process]], outcome: Outcome, settings: Settings
+    groups: Mapping[str, Sequence[WorkerProcess]], outcome: Outcome, settings: Settings
 ) -> Comparison:
     name = outcome.benchmark.name
     what = {"name": name, "implementation": outcome.implementation, "clock": settings.clock}
     # in the order of starting: one of each side after the other
     usual = [
-        (side, process, process.ask("prepare", **what))
+        (side, process, process.request("prepare", **what))
         for of in zip(*groups.values(), strict=True)
         for side, process in zip(groups, of, strict=True)
     ]
     calls = max(1, round(TURN / min(seconds for side, _, seconds in usual if side == "A")))
     planted = settings.plant.get(name, 0.0)
-    asked = [(process, planted if side == "B" else 0.0) for side, process, _ in usual]
-    rounds, thrown = _rounds(asked, calls, settings)
+    workers = [(process, planted if side == "B" else 0.0) for side, process, _ in usual]
+    rounds, thrown = _rounds(workers, calls, settings)
     if len(rounds) < LEAST_ROUNDS:
-        raise ProcessError(
+        raise WorkerError(
             f"the clock jumped: {thrown} of {len(rounds) + thrown} rounds were thrown away"
         )
     times = np.array(rounds).T
@@ -234,7 +233,7 @@ def _timed(
 
 
 def _rounds(
-    asked: Sequence[tuple[Process, float]], calls: int, settings: Settings
+    workers: Sequence[tuple[WorkerProcess, float]], calls: int, settings: Settings
 ) -> tuple[list[list[float]], int]:
     """The median call's seconds of each process in each round, and how many rounds were thrown."""
     order = np.random.default_rng(0)
@@ -245,19 +244,15 @@ def _rounds(
         waited = perf_counter() - began > LONGEST * settings.seconds
         if max(len(kept), thrown) >= LEAST_ROUNDS and (computed >= settings.seconds or waited):
             break
-        answers = [([0.0], 0.0, 0.0)] * len(asked)
-        for i in order.permutation(len(asked)):
-            process, planted = asked[i]
-            answers[i] = process.ask("turn", calls=calls, clock=settings.clock, planted=planted)
-        computed += sum(sum(seconds) for seconds, _, _ in answers)
-        if all(steady(monotonic, day) for _, monotonic, day in answers):
-            kept.append([median(seconds) for seconds, _, _ in answers])
+        responses = [([0.0], 0.0, 0.0)] * len(workers)
+        for i in order.permutation(len(workers)):
+            process, planted = workers[i]
+            responses[i] = process.request(
+                "turn", calls=calls, clock=settings.clock, planted=planted
+            )
+        computed += sum(sum(seconds) for seconds, _, _ in responses)
+        if all(agree(monotonic, wall) for _, monotonic, wall in responses):
+            kept.append([median(seconds) for seconds, _, _ in responses])
         else:
             thrown += 1
     return kept, thrown
-
-
-def steady(monotonic: float, day: float) -> bool:
-    """Whether two clocks agree on how long something took: neither jumped, nobody slept."""
-    absolute, relative = JUMP
-    return monotonic > 0 and abs(day - monotonic) <= absolute + relative * monotonic

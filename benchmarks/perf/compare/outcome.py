@@ -102,10 +102,10 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
 
 
 def _clock(arguments: argparse.Namespace) -> str:
-    """What is asked for, or what leaves out most noise and nothing of the work.
+    """The clock of the options or, by default, the one with least noise that times all work.
 
     Raises:
-        InputError: the CPU's time is asked for, where it is not what the work takes.
+        InputError: the CPU's time, where it does not do all the work.
     """
     alone = arguments.device == "cpu" and arguments.threads == 1
     if arguments.clock == "cpu" and not alone:
@@ -201,7 +201,7 @@ def _named(revision: Revision) -> kinds.Revision:
 
 
 def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: float) -> Record:
-    """What a session found out about one benchmark, to be kept."""
+    """The record of one benchmark's outcome."""
     compared = outcome.comparison
     counts = outcome.checked[-1].counts
     values: dict[str, float] = {n: value for n, value in counts.items() if value is not None}

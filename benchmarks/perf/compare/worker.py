@@ -1,8 +1,8 @@
-"""The process that has one revision's ``torch_impl``, and this checkout's everything else.
+"""The worker process: one revision's ``torch_impl``, and this checkout's everything else.
 
-It is started by `benchmarks.perf.compare.worker_process`, is asked one thing at a time and answers
-it. At the top only what has nothing to do with ``torch_impl``: that must come from the revision,
-and does because it is imported first.
+`benchmarks.perf.compare.worker_process` starts it and sends one request at a time. At the top only
+what has nothing to do with ``torch_impl``: that must come from the revision, and does because it is
+imported first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ForeignCodeError(Exception):
 
 
 class Worker:
-    """What can be asked of the process.
+    """The requests that the process responds to, a method each.
 
     Args:
         tree: the folder that has the revision's ``torch_impl``.
@@ -138,18 +138,18 @@ class Worker:
 
 
 def serve(connection: Connection, start: Callable[[], Any]) -> None:
-    """Answer requests (method, arguments) until the other side is gone.
+    """Respond to requests (method, arguments) until the pipe is closed.
 
-    An answer is (True, the value) or (False, the exception's name and first line).
+    A response is (True, the value) or (False, the exception's name and first line).
     """
-    worker, answer = None, (True, ("", ""))
+    worker, response = None, (True, ("", ""))
     _end_with_parent()
     try:
         worker = start()
     except Exception as error:
-        answer = False, _said(error)
+        response = False, _said(error)
     try:
-        connection.send(answer)
+        connection.send(response)
         while worker is not None:
             method, arguments = connection.recv()
             try:

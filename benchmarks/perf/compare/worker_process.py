@@ -1,4 +1,4 @@
-"""Processes that are asked: started afresh, answered in time or ended, never left behind."""
+"""Worker processes: a request and its response in time, or the process is ended."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from benchmarks.perf.compare.checkout import Tree
 from benchmarks.records import ROOT
 
 PATIENCE = 300.0
-"""Seconds for one answer."""
+"""Seconds that a response may take."""
 WORKER = ("-P", "-m", "benchmarks.perf.compare.worker")
 """What Python runs, followed by the pipe's descriptor, the tree, the device and the threads."""
 LACKING = ("ImportError", "ModuleNotFoundError", "AttributeError")
 """What a revision raises that has no such thing yet, or no longer."""
 
 
-class ProcessError(Exception):
-    """The process could not do what it was asked, or is no more: one line, why."""
+class WorkerError(Exception):
+    """A worker failed a request, or ended: one line, why."""
 
 
-class Process:
-    """A process of one revision.
+class WorkerProcess:
+    """A worker process with the ``torch_impl`` of one revision.
 
     Args:
         tree: whose ``torch_impl`` it has.
@@ -55,30 +55,32 @@ class Process:
         other.close()
 
     def send(self, method: str, **arguments: Any) -> None:
-        """Ask, without waiting for the answer; what is wrong shows when it is received."""
+        """Send a request; what is wrong with it shows in `receive`."""
         with suppress(OSError):
             self.pipe.send((method, arguments))
 
     def receive(self) -> Any:
-        """The next answer: the first is to being started.
+        """The next response: the first says that the worker has started.
 
         Raises:
-            ProcessError: an exception there, no answer in time, or the process ended.
+            WorkerError: an exception there, no response in time, or the process ended.
         """
         try:
             if not self.pipe.poll(PATIENCE):
                 self.close()
-                raise ProcessError(f"no answer within {PATIENCE:g} s")
+                raise WorkerError(f"no response within {PATIENCE:g} s")
             good, value = self.pipe.recv()
         except (EOFError, OSError):
-            raise ProcessError(f"cannot run: its process ended ({self._ending()})") from None
+            raise WorkerError(f"cannot run: its process ended ({self._ending()})") from None
         if good:
             return value
         kind, said = value
-        lacking = "has no such benchmark" if kind in LACKING else "cannot run it"
-        raise ProcessError(f"{lacking} ({kind}: {said})")
+        lacking = (
+            "lacks it, or predates the present module names" if kind in LACKING else "cannot run it"
+        )
+        raise WorkerError(f"{lacking} ({kind}: {said})")
 
-    def ask(self, method: str, **arguments: Any) -> Any:
+    def request(self, method: str, **arguments: Any) -> Any:
         """`send` and `receive`."""
         self.send(method, **arguments)
         return self.receive()
@@ -103,16 +105,18 @@ class Process:
 
 
 @contextmanager
-def started(trees: Sequence[Tree], device: str, threads: int) -> Iterator[list[Process]]:
-    """A fresh process for each of the trees, ended when the block ends.
+def start_workers(
+    trees: Sequence[Tree], device: str, threads: int
+) -> Iterator[list[WorkerProcess]]:
+    """A fresh worker process for each of the trees, ended when the block ends.
 
     Raises:
-        ProcessError: one cannot import its revision.
+        WorkerError: one cannot import its revision.
     """
-    running: list[Process] = []
+    running: list[WorkerProcess] = []
     try:
         for tree in trees:
-            running.append(Process(tree, device, threads))
+            running.append(WorkerProcess(tree, device, threads))
         for process in running:
             process.receive()
         yield running
@@ -122,8 +126,8 @@ def started(trees: Sequence[Tree], device: str, threads: int) -> Iterator[list[P
 
 
 @contextmanager
-def ended_in_order() -> Iterator[None]:
-    """Within, kill -TERM and a closed terminal unwind like Ctrl-C: nothing is left behind."""
+def unwound_by_signals() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that all is cleaned up."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

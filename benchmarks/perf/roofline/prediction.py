@@ -21,7 +21,7 @@ def of_case(case: Case, implementation: str, device: Device) -> Prediction:
     """What one call of the case's implementation is predicted to take on the device.
 
     Raises:
-        ValueError: the implementation cannot be had, what it launches depends on the data, or the
+        ValueError: the implementation is unavailable, what it launches depends on the data, or the
             device has no peak in the case's precision.
     """
     device.peak_of(case.precision)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.figures import Panel, panels
-from benchmarks.perf.timing import median
 from benchmarks.records import Record
+from benchmarks.statistics import median
 
 PANELS_A_ROW = 3
 

@@ -18,10 +18,10 @@ from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.devices import Device
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
-from benchmarks.perf.scaling import exponents
 from benchmarks.perf.scaling.ladders import Ladder
-from benchmarks.perf.timing import Budget, Estimate, measure
+from benchmarks.perf.timing import Budget, measure
 from benchmarks.records import Record
+from benchmarks.statistics import Estimate, exponent, measured_exponent
 
 TABLE = "scaling"
 
@@ -52,7 +52,7 @@ class Growth:
     @property
     def exponent(self) -> Estimate:
         """Of the time."""
-        return exponents.measured(self.sizes, self.rounds)
+        return measured_exponent(self.sizes, self.rounds)
 
     def why(self) -> str:
         """Whether the time grows as the closed form does and, where not, what the data say of it.
@@ -60,14 +60,14 @@ class Growth:
         Shares are of the predicted time: of operations too small to do anything but be launched,
         and of those that read and write; the rate is FLOPs over the time measured.
         """
-        found, closed = self.exponent, exponents.exponent(self.sizes, self.expected)
+        found, closed = self.exponent, exponent(self.sizes, self.expected)
         form = "closed form" if self.macs else "count"
         if found.low <= closed <= found.high:
             return (
                 f"grows as the {form}: {closed:.2f} is within [{found.low:.2f}, {found.high:.2f}]"
             )
         speed = "more slowly" if found.high < closed else "faster"
-        roofline = exponents.exponent(self.sizes, [p.seconds for p in self.predicted])
+        roofline = exponent(self.sizes, [p.seconds for p in self.predicted])
         medians = np.median(self.rounds, axis=0)
         ends = []
         for i in (0, -1):
@@ -90,11 +90,11 @@ def key(ladder: Ladder, budget: Budget, described: records.Device, tiny: bool) -
         for size in ladder.sizes
         for name in ladder.implementations
     ]
-    code = [climb, *SUBJECTS[ladder.subject].code]
+    code = [measure_ladder, *SUBJECTS[ladder.subject].code]
     return records.key_of(code, ladder.name, cases, budget, described)
 
 
-def climb(
+def measure_ladder(
     ladder: Ladder,
     device: torch.device,
     threads: int,
@@ -103,7 +103,7 @@ def climb(
     *,
     tiny: bool = False,
 ) -> list[Record]:
-    """A record for each of the ladder's implementations that can be had.
+    """A record for each of the ladder's implementations that is available.
 
     Args:
         ladder: what grows.
@@ -125,7 +125,7 @@ def climb(
                 continue
             calls = {str(size): w.call for size, w in zip(ladder.sizes, works, strict=True)}
             timed = measure(calls, device, budget)
-            taken = [resources.count(work.call, work.given, device) for work in works]
+            taken = [resources.count(work, device) for work in works]
             closed = ladder.macs
             growth = Growth(
                 ladder.sizes,
@@ -149,7 +149,7 @@ def climb(
                 samples=np.round(growth.rounds, 7).tolist(),
                 flops=growth.flops,
                 macs=growth.macs,
-                saved_bytes=[t["saved bytes"] for t in taken],
+                saved_bytes=[t.get("saved bytes", 0) for t in taken],
                 saved_form=ladder.saved.get(name),
                 peak_bytes=[t["peak bytes"] for t in taken],
                 predicted_s=[p.seconds for p in growth.predicted],
@@ -176,19 +176,19 @@ def _work(case: Any, name: str, device: torch.device) -> Work:
     return work
 
 
-def _values(growth: Growth, taken: list[dict[str, float]]) -> dict[str, float]:
+def _values(growth: Growth, taken: list[dict[str, int]]) -> dict[str, float]:
     sizes, found = growth.sizes, growth.exponent
     values = {
         "exponent": found.value,
         "exponent low": found.low,
         "exponent high": found.high,
-        "expected": exponents.exponent(sizes, growth.expected),
-        "roofline": exponents.exponent(sizes, [p.seconds for p in growth.predicted]),
-        "last": exponents.local(sizes, np.median(growth.rounds, axis=0).tolist()),
-        "expected last": exponents.local(sizes, growth.expected),
+        "expected": exponent(sizes, growth.expected),
+        "roofline": exponent(sizes, [p.seconds for p in growth.predicted]),
+        "last": exponent(sizes[-2:], np.median(growth.rounds, axis=0).tolist()[-2:]),
+        "expected last": exponent(sizes[-2:], growth.expected[-2:]),
     }
     for name in ("saved bytes", "peak bytes"):
-        amounts = [t[name] for t in taken]
+        amounts = [t.get(name, 0) for t in taken]
         if all(amounts):
-            values[name] = exponents.exponent(sizes, amounts)
+            values[name] = exponent(sizes, amounts)
     return values

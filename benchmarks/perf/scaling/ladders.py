@@ -1,8 +1,9 @@
 """What grows: an operator, an LSTM or a search, at sizes that double; what it costs in closed form.
 
-Multiply-accumulates of an operator, both passes, for one sample. Literal: every product forth is
-two back, so three times v2's equations. Factored: what `closed_forms` has forth; back it is counted
-likewise, with what is made again instead of kept; either way by the cheaper association.
+Multiply-accumulates of an operator, both passes, for one sample. Literal: every product of the
+forward pass is two in the backward pass, so three times v2's equations. Factored: what
+`closed_forms` has for the forward pass; the backward pass likewise, recomputed operands included;
+both by the cheaper association.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def static_macs(sizes: Sizes, implementation: str) -> float:
     L, d, N = sizes.length, sizes.d_model, sum(Mixer.parse(sizes.encoder).coefficients)
     if implementation == "literal":
         return sizes.batch * BOTH_PASSES * static_literal(Length.of([L]), d, N)
-    forth = N * L * d + min(2 * N * L * L + 2 * L * L * d + 2 * N * L * d, 4 * N * L * d)
-    back = 2 * N * L * d + min(6 * N * L * L + 6 * L * L * d + 5 * N * L * d, 12 * N * L * d)
-    return sizes.batch * (forth + back)
+    forward = N * L * d + min(2 * N * L * L + 2 * L * L * d + 2 * N * L * d, 4 * N * L * d)
+    backward = 2 * N * L * d + min(6 * N * L * L + 6 * L * L * d + 5 * N * L * d, 12 * N * L * d)
+    return sizes.batch * (forward + backward)
 
 
 def dynamic_macs(sizes: Sizes, implementation: str) -> float:
@@ -37,9 +38,9 @@ def dynamic_macs(sizes: Sizes, implementation: str) -> float:
     if implementation == "literal":
         return sizes.batch * BOTH_PASSES * dynamic_literal(Length.of([L]), d, N)
     split = L * L * d + L * N * d
-    forth = split + min(2 * L**3 * N + 4 * L * L * d + 2 * L * N * d, 4 * L * L * N * d)
-    back = 2 * split + min(6 * L**3 * N + 11 * L * L * d + 5 * L * N * d, 12 * L * L * N * d)
-    return sizes.batch * (forth + back)
+    forward = split + min(2 * L**3 * N + 4 * L * L * d + 2 * L * N * d, 4 * L * L * N * d)
+    backward = 2 * split + min(6 * L**3 * N + 11 * L * L * d + 5 * L * N * d, 12 * L * L * N * d)
+    return sizes.batch * (forward + backward)
 
 
 def lstm_macs(sizes: Sizes, implementation: str) -> float:
@@ -64,7 +65,7 @@ class Ladder:
         at: the sizes of a case at each.
         implementations: that are measured.
         macs: multiply-accumulates in closed form; None where only a count knows them.
-        saved: bytes kept for the backward pass by implementation, a form of `saved`; empty where
+        saved: saved activations by implementation, a form of `saved_activations`; empty where
             only a count knows them.
     """
 

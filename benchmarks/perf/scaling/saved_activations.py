@@ -1,4 +1,4 @@
-"""Bytes that autograd keeps of an operator, in closed form: tests hold it to what is counted.
+"""Saved activations, in bytes, of an operator, in closed form: tests hold it to what is counted.
 
 In float32, without dropout and padding. B, L, T, d and N_E are the papers', sumG is the sum of G. A
 form is a sum of monomials, written as it is computed: a number, then symbols with their powers.
@@ -9,7 +9,7 @@ byte each. Factored: M and its sums, the queries over sqrt(d), and two causal ma
 which of a single token are not copied for each vector.
 
 An LSTM of as many inputs as units, literal and as a scan: of each step the gates, c, tanh(c) and h;
-a loop keeps neither h nor c of the last step, and both have the zeros that they begin with. With
+a loop saves neither h nor c of the last step, and both have the zeros that they begin with. With
 zoneout the masks too, and what a loop blends: the complements of the masks, and h and c before.
 """
 

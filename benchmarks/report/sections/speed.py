@@ -41,7 +41,7 @@ def speed(records: Sequence[Record]) -> Section:
     targets: list[list[Cell]] = [
         [
             outcome.target.what,
-            outcome.target.asked,
+            outcome.target.bound_text,
             outcome.measured,
             outcome.device or {"cpu": "a CPU", "cuda": "a GPU"}[outcome.target.device],
             outcome.verdict,
