@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from benchmarks import papers
 from benchmarks.cli import tables
 from benchmarks.cli.main import main
-from benchmarks.data import scene_motion, scenes
+from benchmarks.data import scenes
 from benchmarks.data.middle_words import choose
+from benchmarks.data.scenes import motion
 from benchmarks.errors import InputError
 from benchmarks.kinds import MiddleOut
 from benchmarks.papers.experiment import Place
@@ -44,7 +45,7 @@ from benchmarks.scoring import captioners
 from tests.support.records import record
 from torch_impl.models import sequence_to_sequence
 
-DATA = scene_motion.make(seed=0, train=16, val=4, test=8)
+DATA = motion.make(seed=0, train=16, val=4, test=8)
 
 
 @pytest.fixture(autouse=True)
@@ -62,14 +63,12 @@ def place(tmp_path):
 @pytest.fixture(scope="module")
 def small():
     form = FORMS["scenes"]
-    recipe = replace(form.settings.recipe, epochs=1, batch_size=40)
-    return replace(
-        form,
-        load=lambda _: DATA,
-        model={"d_embedding": 6, "hidden_size": 6, "max_length": 8},
-        settings=replace(form.settings, recipe=recipe, validate_every=1, max_length=8),
-        schedule=Schedule(0.01, 2),
+    decoder = form.training.decoder.but(d_embedding=6, hidden_size=6, max_length=8)
+    decoder = decoder.each(
+        lambda stage: stage.but(epochs=1, batch_size=40, validate_every=1, max_length=8)
     )
+    two = middle_out.TwoTrainings(decoder, Schedule(0.01, 2))
+    return replace(form, load=lambda _: DATA, training=two)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +155,7 @@ def test_mixed_words_are_the_classifier_s_or_the_image_s_own(count, seed, data):
 
 
 def test_pairs_are_of_different_words_and_each_image_is_in_one_at_most():
-    words = choose(scene_motion.make(seed=1, train=40, val=4, test=40))
+    words = choose(motion.make(seed=1, train=40, val=4, test=40))
     split = words.data.splits["test"]
     pairs = pairs_of(words, split)
     flat = [image_id for pair in pairs for image_id in pair]
@@ -198,7 +197,7 @@ class Obedient(Trained):
 
 
 def obedient(neighbour):
-    words = choose(scene_motion.make(seed=1, train=20, val=4, test=30))
+    words = choose(motion.make(seed=1, train=20, val=4, test=30))
     fields = (None, words, None, "row", 0, "key", "embedded", "words", 8, {}, neighbour)
     return control(Obedient(*fields), record(MiddleOut), "row")
 
@@ -213,7 +212,7 @@ def test_control_tells_who_follows_the_word_from_who_does_not():
 
 def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, monkeypatch):
     words = choose(DATA)
-    whole = middle_word_classifier.trained(words, 6, small.schedule, 0, place)
+    whole = middle_word_classifier.trained(words, 6, small.training.classifier, 0, place)
     accuracy, calls = middle_word_classifier.accuracy, []
 
     def stop(*arguments):
@@ -226,8 +225,8 @@ def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(middle_word_classifier, "accuracy", stop)
         with pytest.raises(KeyboardInterrupt):
-            middle_word_classifier.trained(words, 6, small.schedule, 0, elsewhere)
-    again = middle_word_classifier.trained(words, 6, small.schedule, 0, elsewhere)
+            middle_word_classifier.trained(words, 6, small.training.classifier, 0, elsewhere)
+    again = middle_word_classifier.trained(words, 6, small.training.classifier, 0, elsewhere)
     for name, weights in whole.state_dict().items():
         assert torch.equal(weights, again.state_dict()[name]), name
 
@@ -251,9 +250,12 @@ def test_a_page_can_be_made_of_the_records(made):
 @pytest.fixture(scope="module")
 def checkpoint(small, tmp_path_factory):
     """The folder of a middle-out model, trained on generated scenes."""
-    words = choose(scenes.make(seed=0, train=12, val=2, test=4))
+    of_scenes = replace(small, load=lambda _: scenes.make(seed=0, train=12, val=2, test=4))
     place = Place(None, tmp_path_factory.mktemp("work"))
-    middle_out.train(small, words, MODELS[MIDDLE_OUT], 0, place)
+    experiment = replace(middle_out.VIDEO_CAPTIONS, forms={"scenes": of_scenes})
+    run = next(r for r in experiment.runs("scenes", place, [0]) if r.row == MIDDLE_OUT)
+    words = middle_out.with_middle_words(run)
+    middle_out.train(run, words)
     (config,) = place.work.glob("*/config.json")
     return config.parent, words
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,13 @@ from hypothesis import strategies as st
 
 from benchmarks.cli import main as cli
 from benchmarks.data import scenes
-from benchmarks.data.captions import read_predictions
+from benchmarks.data.coco import read_predictions
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring import quality
 from benchmarks.scoring.caption import caption
+from benchmarks.training.configuration import PRESETS
 from benchmarks.training.fit import fit
-from benchmarks.training.presets import PRESETS, configuration
 from tests.support.runs import (
     SIZES,
     CtrlC,
@@ -128,7 +127,7 @@ def test_a_run_out_of_time_is_validated_and_goes_on_when_given_more(whole, tmp_p
     assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 1e-6) == 0
     assert len(log_of(folder)) == 2
     assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 60) == 0
-    assert "all epochs done" in capsys.readouterr().out
+    assert " s, done" in capsys.readouterr().out
     a, b = (
         checkpoints.load(folder / "last.safetensors"),
         checkpoints.load(whole / RunFolder(whole).last),
@@ -199,7 +198,7 @@ def test_another_configuration_is_refused_with_every_field_that_differs(whole, c
     assert main(*TRAIN, *changed, "--out", whole, "--resume") == 2
     message = capsys.readouterr().err
     assert "model.d_ff is 8 there and 16 here" in message
-    assert "settings.recipe.dropout is" in message
+    assert "stage.optimisation.dropout is" in message
     assert "seed is 0 there and 1 here" in message
     assert "d_model" not in message
     assert main("train", "--scenes", "12,4,4", *SIZES, *SHORT, "--out", whole, "--resume") == 2
@@ -424,12 +423,13 @@ def test_without_images_a_model_learns_one_caption_for_all(tmp_path):
 def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_path):
     data = scenes.make(train=40, val=10, test=1)
     preset = PRESETS["scenes"]
-    recipe = replace(preset.settings.recipe, lr=3e-3, epochs=10, batch_size=20, warmup=10, anneal=1)
-    chosen = replace(preset.settings, recipe=recipe, validate_every=2)
+    chosen = preset.last.but(
+        lr=3e-3, epochs=10, batch_size=20, warmup=10, anneal=1, validate_every=2
+    )
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    result = fit(data, configuration(data, recipe, {**preset.model, "d_model": 32}), chosen, 0)
+    result = fit(data, preset.but(d_model=32).configuration(data), chosen, 0)
     assert torch.equal(torch.rand(2), expected)
     losses = [record["loss"] for record in result.history if record["kind"] == "steps"]
     assert losses[-1] < 0.7 * losses[0]
@@ -446,9 +446,8 @@ def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_pa
 def test_captions_that_are_cut_are_counted_in_the_log(tmp_path, capsys):
     data = scenes.make(train=12, val=4, test=1)
     preset = PRESETS["scenes"]
-    recipe = replace(preset.settings.recipe, epochs=1, batch_size=20)
-    chosen = replace(preset.settings, recipe=recipe, max_length=6)
-    model = replace(configuration(data, recipe, preset.model), max_length=6)
+    chosen = preset.last.but(epochs=1, batch_size=20, max_length=6)
+    model = preset.but(max_length=6).configuration(data)
     lengths = [
         len(data.vocabulary.tokenise(text))
         for texts in data.splits["train"].references.values()
@@ -462,3 +461,42 @@ def test_captions_that_are_cut_are_counted_in_the_log(tmp_path, capsys):
     # a run that is resumed says it once
     fit(data, model, chosen, 0, tmp_path / "run", resume=True)
     assert [r["kind"] for r in log_of(tmp_path / "run")].count("cut") == 1
+
+
+def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used_in_silence(
+    whole, tmp_path, capsys
+):
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(whole, folder.path)
+    folder.config.unlink()
+    kept = {path: path.read_bytes() for path in folder.path.iterdir()}
+    for options in ([], ["--resume"]):
+        assert main(*TRAIN, "--out", folder.path, *options) == 2
+        error = capsys.readouterr().err
+        assert f"{folder.config}: missing beside a run's checkpoints" in error
+        assert error.count("\n") == 1
+    assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
+    folder.best.unlink()
+    words = ["caption", *DATA, "--out", tmp_path / "out.json", "--checkpoint"]
+    assert main(*words, folder.path) == 2
+    assert f"{folder.best}: missing, though the run was validated" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()
+    assert main(*words, folder.last) == 0
+
+
+def test_training_ends_where_validation_has_not_improved_for_the_patience(tmp_path):
+    """At a rate that changes nothing, the first validation stays the best."""
+    data = scenes.make(train=12, val=4, test=1)
+    preset = PRESETS["scenes"].but(d_model=8, d_ff=8, num_heads=2)
+    chosen = preset.last.but(
+        lr=1e-12, warmup=0, epochs=9, batch_size=20, validate_every=1, patience=2
+    )
+    run = [data, preset.configuration(data), chosen, 0, tmp_path / "run"]
+    result = fit(*run)
+    validations = [entry for entry in result.history if entry["kind"] == "validation"]
+    assert [entry["epoch"] for entry in validations] == [0, 1, 2]
+    assert result.finished and result.best["epoch"] == 0
+    again = fit(*run, resume=True)
+    assert again.finished and again.history == result.history
+    longer = fit(data, preset.configuration(data), chosen.but(patience=None), 0)
+    assert longer.history[-1]["epoch"] == 8

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import convert
 
 from benchmarks import equations, kinds, records
-from benchmarks.data import captions
+from benchmarks.data import captions, coco
 from benchmarks.files import sha256
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import hidden_states, reconstruction_weight
@@ -61,7 +61,7 @@ def score_released(key: str, data: Path, released: Released) -> list[Record]:
     began = time.perf_counter()
     karpathy, predictions = released.paths(data)
     references = captions.read_references(karpathy, "test")
-    scores = quality.score(references, captions.read_predictions(predictions), tokeniser="ptb")
+    scores = quality.score(references, coco.read_predictions(predictions), tokeniser="ptb")
     return [
         records.make(
             kinds.Released(
@@ -159,7 +159,8 @@ def _on_scenes(work: Path) -> Iterator[Job]:
     groups: dict[tuple[object, ...], list[Run]] = {}
     for experiment, shared in SHARED:
         for run in experiment.runs("scenes", Place(None, work), [0]):
-            groups.setdefault((experiment.paper, *shared(run.row)), []).append(run)
+            if run.trial is None:
+                groups.setdefault((experiment.paper, *shared(run.row)), []).append(run)
     for runs in sorted(groups.values(), key=len, reverse=True):
         name = f"train, decode, score {runs[0].row}"
         if more := len(runs) - 1:
