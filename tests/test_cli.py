@@ -263,3 +263,13 @@ def test_a_terminal_without_unicode_shows_escapes():
     )
     done = run_process(prints + EQUATIONS, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "caf\\xe9\n", "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["verify", "--list"]])
+def test_what_needs_no_pytorch_does_not_import_it(words):
+    done = run_process(
+        f"import sys\nsys.argv = ['captionbench', *{words}]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert done.returncode == 0 and done.stdout

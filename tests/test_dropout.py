@@ -1,4 +1,4 @@
-"""Dropout: how its masks are drawn, and where it falls in an expansion."""
+"""Dropout: its random masks, and where an expansion applies it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))
 
 
 class Masks:
-    """The masks of an expansion, whichever form asks for them."""
+    """The masks of an expansion, for both implementations."""
 
     def __init__(self, case: OperatorCase, p: float, dropout_of: str, seed: int) -> None:
         generator, self.p = np.random.default_rng(seed), p
@@ -48,7 +48,7 @@ class Masks:
         self.B = generator.random((2, B, L, d)) >= p
 
     def in_turn(self) -> Iterator[Array]:
-        """As the literal form asks for them."""
+        """In the order of the literal form."""
         yield self.M
         for k in range(2):
             yield from (self.F[k], self.B[k])
@@ -177,7 +177,7 @@ def test_the_module_drops_and_scales_in_training_alone(p: float, training: bool)
 
 
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.999, 0.99999])
-def test_what_is_kept_makes_up_for_what_is_dropped(p: float) -> None:
+def test_the_scale_preserves_the_mean(p: float) -> None:
     """Within six standard deviations of the mean, whatever the probability is rounded to."""
     count = 2**21
     dropped = 1 - 1 / keep_scale(p)

@@ -50,7 +50,7 @@ Launch = tuple[str, Sequence[Tensor], dict[str, Any]]
 
 
 class Recorder:
-    """In the place of the programs: keeps what they are launched with."""
+    """Instead of the programs: records their launches."""
 
     def __init__(self) -> None:
         self.launches: dict[str, Launch] = {}
@@ -95,14 +95,14 @@ def launch_all(kind: str, dtype: torch.dtype) -> None:
         L, groups = 144, (32, 64, 128, 256, 512)
         learned = [new(sum(groups), d) for _ in range(2)]
         tensors = [*learned, *(new(B, L, d) for _ in range(4)), torch.ones(B, L, dtype=torch.bool)]
-        out, *kept = static.forward(*tensors, groups, False, True, True)
-        static.backward(out, *tensors, *kept, groups, False)
+        out, *saved = static.forward(*tensors, groups, False, True, True)
+        static.backward(out, *tensors, *saved, groups, False)
     else:
         L, N_E = 20, 16
         learned = [new(N_E, d) for _ in range(2)]
         tensors = [*learned, *(new(B, L, d) for _ in range(5)), torch.ones(B, L, dtype=torch.bool)]
-        out, *kept = dynamic.forward(*tensors, True, False, True)
-        dynamic.backward(out, *tensors, *kept, True, False)
+        out, *saved = dynamic.forward(*tensors, True, False, True)
+        dynamic.backward(out, *tensors, *saved, True, False)
 
 
 def source(name: str, tensors: Sequence[Tensor], options: dict[str, Any]) -> ASTSource:

@@ -119,7 +119,7 @@ def test_autocast_is_the_operator_in_that_dtype(kind: str, dtype: torch.dtype) -
 
 
 @KINDS
-def test_without_gradients_nothing_is_kept(kind: str) -> None:
+def test_without_gradients_nothing_is_saved(kind: str) -> None:
     fused, _ = forms(kind)
     x, mask = batch()
     out = fused(x, mask)
@@ -181,10 +181,10 @@ def test_flops_are_those_of_the_products(kind: str, store_m: bool, data: st.Data
     given_back = torch.randn(B, L, d, dtype=torch.float64)
     with pytest.MonkeyPatch.context() as monkeypatch, launch.tiles(tiles):
         multiplied = Multiplied(monkeypatch)
-        _, *kept = module.forward(*args, *options)
+        _, *saved = module.forward(*args, *options)
         forward, multiplied.total = multiplied.total, 0
         *tensors, last = args
-        inputs = (given_back, *tensors, *kept, last, False)
+        inputs = (given_back, *tensors, *saved, last, False)
         with FlopCounterMode(display=False) as beside:
             module.backward(*inputs)
         backward = multiplied.total
@@ -214,9 +214,9 @@ def test_nothing_as_large_as_the_expanded_values_is_written(kind: str) -> None:
     rows = sum(groups) * (1 if kind == "static" else L)
     options = (False, True, True) if kind == "static" else (False, True)
     with Allocated() as allocated:
-        out, *kept = module.forward(*args, *options)
+        out, *saved = module.forward(*args, *options)
         *tensors, last = args
-        module.backward(out, *tensors, *kept, last, False)
+        module.backward(out, *tensors, *saved, last, False)
     assert allocated.largest < B * rows * d * out.element_size()
 
 

@@ -202,10 +202,10 @@ def test_a_captioner_by_steps_is_the_loop_forward_and_gradients(case: Captions) 
 
 @settings(max_examples=40, deadline=None)
 @given(captions(), st.data())
-def test_single_steps_are_the_whole_whichever_hypothesis_goes_on(
+def test_single_steps_are_the_whole_whichever_beam_continues(
     case: Captions, data: st.DataObject
 ) -> None:
-    """Copies of a source read different words, and any goes on from any."""
+    """Beams of a source read different words, and any continues any."""
     model, B, K = case.model, len(case.lengths), 2
     memory, T = model.encode(case.features, case.lengths), case.tokens.shape[1]
     ids = st.integers(0, model.configuration.vocabulary_size - 1)

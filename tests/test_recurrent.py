@@ -312,7 +312,7 @@ def test_what_is_read_is_the_oracle_s(generator: np.random.Generator, reading: A
 
 
 @pytest.mark.parametrize("of", DROPPED)
-def test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation(of: str) -> None:
+def test_masks_are_random_in_training_and_the_rates_in_evaluation(of: str) -> None:
     lstm = LSTM(2, 50, zoneout=(0.2, 0.6), recurrent_dropout=0.25, recurrent_dropout_of=of)
     masks = lstm.masks(40, 20)
     z_c, z_h, factors = masks.z_c, masks.z_h, masks.recurrent if of == "state" else masks.update

@@ -9,27 +9,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.scoring.captioners import is_exported
-from benchmarks.verify import table
-from benchmarks.verify.conformance import (
-    EXAMPLES,
-    FAILED,
-    NOT_RUN,
-    PASSED,
-    QUICK,
-    Verdict,
-    clearest,
-    conformance_test,
-    resolve,
-    seed,
-)
 from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
-from benchmarks.verify.table import Row, rows
+
+# PyTorch is imported where it is needed: --list and --help are quick without
+if TYPE_CHECKING:
+    from benchmarks.verify.conformance import Verdict
+    from benchmarks.verify.table import Row
 
 GIB = 2**30
 
@@ -75,6 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_operators(arguments.json)
         return 0
+    from benchmarks.devices import check_device
+    from benchmarks.verify.conformance import resolve
+
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
     for name in ("time_limit", "memory_limit"):
@@ -96,6 +89,8 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 
 def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
     """The operator that the candidate claims to be, and where the candidate is."""
+    from benchmarks.scoring.captioners import is_exported
+
     if is_exported(Path(arguments.candidate)):
         from benchmarks.verify import exported
 
@@ -115,6 +110,8 @@ def _known(name: str | None) -> Operator:
 
 
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
+    from benchmarks.verify.conformance import EXAMPLES, FAILED, QUICK, seed
+
     examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
     from_seed = seed() if arguments.seed is None else arguments.seed
     quiet = arguments.json
@@ -148,6 +145,8 @@ def _with_progress(
     operator: Operator, candidate: Isolated, examples: int, seed: int
 ) -> Iterator[Verdict]:
     """The verdicts, each as soon as it is known; what runs is said on a terminal."""
+    from benchmarks.verify.conformance import conformance_test
+
     found = conformance_test(operator, candidate, examples=examples, seed=seed)
     for i, prop in enumerate(operator.properties, 1):
         if sys.stderr.isatty():
@@ -156,17 +155,19 @@ def _with_progress(
         yield next(found)
 
 
-LABELS = {PASSED: "ok", FAILED: "FAILED", NOT_RUN: "-"}
-
-
 def _print_verdict(verdict: Verdict) -> None:
-    print(f"  {LABELS[verdict.status]:<7}{verdict.name:<20}{verdict.says}", flush=True)
+    from benchmarks.verify.conformance import FAILED, NOT_RUN
+
+    label = {FAILED: "FAILED", NOT_RUN: "-"}.get(verdict.status, "ok")
+    print(f"  {label:<7}{verdict.name:<20}{verdict.says}", flush=True)
     if verdict.message:
         prefix = "not run: " if verdict.status == NOT_RUN else ""
         print(f"{'':<29}{prefix}{verdict.message}", flush=True)
 
 
 def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str) -> None:
+    from benchmarks.verify.conformance import NOT_RUN, clearest
+
     if failed:
         shown = clearest(failed)
         print(f"\nthe smallest case found on which {shown.name} fails, for a test:\n")
@@ -184,6 +185,8 @@ def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], print
 
 
 def _verify_own(arguments: argparse.Namespace) -> int:
+    from benchmarks.verify import table
+
     if arguments.framework:
         raise InputError("--framework is for a --candidate, which is missing")
     only = None if arguments.operator is None else _known(arguments.operator).name
@@ -192,7 +195,9 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     header = "operator", "equations", "of", "implementation", "dtype", "device", "cases"
     if not arguments.json:
         print(_line((*header, "worst error", "bound", "verdict")))
-    for row in rows(arguments.device, examples, only, _limits(arguments), arguments.seed or 0):
+    for row in table.rows(
+        arguments.device, examples, only, _limits(arguments), arguments.seed or 0
+    ):
         found.append(row)
         if not arguments.json:
             words = row.operator, row.numbers, row.what, row.implementation, row.dtype, row.device

@@ -83,7 +83,7 @@ RECURRENT = (
         "torch_impl.recurrent.lstm:LSTM.masks",
         " * keep_scale(p)",
         "",
-        "test_recurrent.py::test_masks_are_drawn_with_their_rates_and_are_the_rates_in_evaluation",
+        "test_recurrent.py::test_masks_are_random_in_training_and_the_rates_in_evaluation",
     ),
     Fault(
         "gradient through a dropped update",
