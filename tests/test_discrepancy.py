@@ -15,12 +15,8 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.cli.main import main
-from benchmarks.data import (
-    CaptionData,
-    Split,
-    scene_motion,
-    scenes,
-)
+from benchmarks.data import CaptionData, Split, scenes
+from benchmarks.data.scenes import motion
 from benchmarks.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.papers.arnet import captions as arnet
@@ -250,7 +246,7 @@ def quick(monkeypatch):
     }
     middle_out = replace(
         usual.middle_out,
-        load=lambda _: scene_motion.make(seed=0, train=12, val=2, test=6),
+        load=lambda _: motion.make(seed=0, train=12, val=2, test=6),
         model={"d_embedding": 8, "hidden_size": 8, "max_length": 20},
         settings=replace(usual.middle_out.settings, validate_every=1, recipe=one[0].recipe),
         schedule=replace(usual.middle_out.schedule, epochs=1),

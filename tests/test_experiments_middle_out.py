@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from benchmarks import papers
 from benchmarks.cli import tables
 from benchmarks.cli.main import main
-from benchmarks.data import scene_motion, scenes
+from benchmarks.data import scenes
 from benchmarks.data.middle_words import choose
+from benchmarks.data.scenes import motion
 from benchmarks.errors import InputError
 from benchmarks.kinds import MiddleOut
 from benchmarks.papers.experiment import Place
@@ -44,7 +45,7 @@ from benchmarks.scoring import captioners
 from tests.support.records import record
 from torch_impl.models import sequence_to_sequence
 
-DATA = scene_motion.make(seed=0, train=16, val=4, test=8)
+DATA = motion.make(seed=0, train=16, val=4, test=8)
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +157,7 @@ def test_mixed_words_are_the_classifier_s_or_the_image_s_own(count, seed, data):
 
 
 def test_pairs_are_of_different_words_and_each_image_is_in_one_at_most():
-    words = choose(scene_motion.make(seed=1, train=40, val=4, test=40))
+    words = choose(motion.make(seed=1, train=40, val=4, test=40))
     split = words.data.splits["test"]
     pairs = pairs_of(words, split)
     flat = [image_id for pair in pairs for image_id in pair]
@@ -198,7 +199,7 @@ class Obedient(Trained):
 
 
 def obedient(neighbour):
-    words = choose(scene_motion.make(seed=1, train=20, val=4, test=30))
+    words = choose(motion.make(seed=1, train=20, val=4, test=30))
     fields = (None, words, None, "row", 0, "key", "embedded", "words", 8, {}, neighbour)
     return control(Obedient(*fields), record(MiddleOut), "row")
 

@@ -155,7 +155,7 @@ def test_splits_have_their_shares_by_the_seed_and_not_by_the_order(
 
 def test_a_split_column_is_kept_and_its_contradictions_are_named(folder):
     rows = [("0.png", "a dog", "train"), ("1.png", "a cat", "val"), ("0.png", "a hound", "train")]
-    layout, _ = own_data.make(Photographs([folder]), entries(rows), name="own")
+    layout, _ = own_data.make(Photographs([folder]), entries(rows), name="own", min_count=1)
     assert [(i["filename"], i["split"]) for i in layout["images"]] == [
         ("0.png", "train"),
         ("1.png", "val"),
@@ -215,6 +215,9 @@ def test_everything_bad_is_counted_and_named_or_left_out(tmp_path, capsys):
         (["--split", "90,20,-10"], "expected per cent"),
         (["--split", "0,50,50"], "no image is in the split 'train'"),
         (["--min-count", "0"], "--min-count is 0"),
+        (["--split", "100,0,0", "--min-count", "99"], "no token stands 99 times in train"),
+        (["--name", "../../escaped"], "--name '../../escaped': expected a name"),
+        (["--name", ""], "--name '': expected a name"),
         (["--out", "data.json"], "--out data.json: expected a folder"),
         (["--tokens", "syllables"], "invalid choice: 'syllables'"),
         (["--captions", "none.csv"], "none.csv: no such file"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from benchmarks.data import scenes
-from benchmarks.data.scene_layout import CANVAS
+from benchmarks.data.scenes.layout import CANVAS
 from benchmarks.kinds import Ablation, Example
 from benchmarks.report import ablation
 from benchmarks.report.ablation import BASELINE, BOTH

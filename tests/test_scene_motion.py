@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.data import scene_motion
-from benchmarks.data.scene_layout import COLOURS, Draw
-from benchmarks.data.scenes import FIRST_ID
+from benchmarks.data.scenes import FIRST_ID, motion
+from benchmarks.data.scenes.layout import COLOURS, Draw
 from benchmarks.errors import InputError
 
 FINGERPRINT = "c7b6e9b130b857c9f3116693ec141493c6bf3acc33b2ef6f5cdeb31d16e5b8ff"
@@ -33,7 +32,7 @@ CHANGES = {"growing": 1, "swelling": 1, "shrinking": -1, "fading": -1, "resting"
 
 @pytest.fixture(scope="module")
 def data():
-    return scene_motion.make(seed=0, train=40, val=10, test=10)
+    return motion.make(seed=0, train=40, val=10, test=10)
 
 
 def assert_shows(path, doing, where):
@@ -53,12 +52,12 @@ def test_the_data_are_those_that_were_recorded(data):
 
 
 def test_a_split_does_not_depend_on_the_size_of_another_but_on_the_seed(data):
-    larger = scene_motion.make(seed=0, train=41, val=10, test=10)
+    larger = motion.make(seed=0, train=41, val=10, test=10)
     assert larger.splits["test"].references == data.splits["test"].references
     for name in ("val", "test"):
         here, there = larger.splits[name].features, data.splits[name].features
         assert here.fingerprint == there.fingerprint
-    assert scene_motion.make(seed=1, train=40, val=10, test=10).fingerprint != data.fingerprint
+    assert motion.make(seed=1, train=40, val=10, test=10).fingerprint != data.fingerprint
 
 
 def test_captions_are_true_of_an_object_and_have_one_verb_or_none(data):
@@ -66,7 +65,7 @@ def test_captions_are_true_of_an_object_and_have_one_verb_or_none(data):
     for split, part in data.splits.items():
         for image_id, captions in part.references.items():
             assert image_id >= FIRST_ID[split] and len(set(captions)) == 5
-            scene = scene_motion.clip(0, image_id)
+            scene = motion.clip(0, image_id)
             for caption in captions:
                 assert re.fullmatch(r"[A-Z][a-z ]+\.", caption)
                 text = caption[:-1].lower()
@@ -87,7 +86,7 @@ def test_captions_are_true_of_an_object_and_have_one_verb_or_none(data):
 
 def test_both_objects_differ_in_shape_and_in_what_they_do():
     for image_id in range(200):
-        scene = scene_motion.clip(7, image_id)
+        scene = motion.clip(7, image_id)
         assert scene.first.shape != scene.second.shape
         assert scene.first.motion != scene.second.motion
         assert len(scene.first.path) == len(scene.second.path)
@@ -95,8 +94,8 @@ def test_both_objects_differ_in_shape_and_in_what_they_do():
 
 def test_frames_tell_apart_what_a_single_frame_does_not():
     """The way an object goes is linear in the last frame less the first, and in neither alone."""
-    scenes = [scene_motion.clip(0, i) for i in range(800)]
-    rows = [scene_motion.frames(scene, Draw(0, i, 12)) for i, scene in enumerate(scenes)]
+    scenes = [motion.clip(0, i) for i in range(800)]
+    rows = [motion.frames(scene, Draw(0, i, 12)) for i, scene in enumerate(scenes)]
     paths = np.array([[(m.path[0], m.path[-1]) for m in (s.first, s.second)] for s in scenes])
     ways = paths[:, :, 1, 0] - paths[:, :, 0, 0]
 
@@ -113,9 +112,9 @@ def test_features_are_exact_in_single_precision_and_a_row_a_frame(data):
     part = data.splits["train"]
     for image_id in part.image_ids:
         rows = part.features.features(image_id)
-        frames = len(scene_motion.clip(0, image_id).first.path)
-        assert rows.shape == (frames, scene_motion.D_FEATURE) and rows.dtype == np.float32
-        exact = rows * 2 * scene_motion.UNIT
+        frames = len(motion.clip(0, image_id).first.path)
+        assert rows.shape == (frames, motion.D_FEATURE) and rows.dtype == np.float32
+        exact = rows * 2 * motion.UNIT
         assert (exact == np.rint(exact)).all() and abs(exact).max() < 2**24
 
 
@@ -123,13 +122,13 @@ def test_every_colour_is_said():
     said = " ".join(
         caption
         for i in range(200)
-        for caption in scene_motion.captions(scene_motion.clip(0, i), Draw(0, i, 11), 5)
+        for caption in motion.captions(motion.clip(0, i), Draw(0, i, 11), 5)
     )
     assert all(colour in said for colour in COLOURS)
 
 
 def test_bad_sizes_are_named():
     with pytest.raises(InputError, match="moving scenes: seed is -1, expected at least 0"):
-        scene_motion.make(seed=-1)
+        motion.make(seed=-1)
     with pytest.raises(InputError, match="moving scenes: val is 0 images, expected 1 to"):
-        scene_motion.make(val=0)
+        motion.make(val=0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.data import scenes
-from benchmarks.data.scene_layout import (
+from benchmarks.data.scenes.layout import (
     CANVAS,
     COLOURS,
     PLACES,
@@ -20,7 +20,7 @@ from benchmarks.data.scene_layout import (
     Scene,
     Thing,
 )
-from benchmarks.data.scene_pictures import GROUNDS, PALETTE
+from benchmarks.data.scenes.pictures import GROUNDS, PALETTE
 from benchmarks.errors import InputError
 
 FINGERPRINT = "f95a926350e218666653964c22d07b4062608d5e3d3e8be31328a6303074b5b9"

@@ -7,12 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.data import data_options
+from tqdm import tqdm
+
+from benchmarks.cli import data_options
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
-from benchmarks.files import write_atomically
-from benchmarks.scoring import caption_pictures, captioners
+from benchmarks.files import check_writable, write_atomically
+from benchmarks.scoring import captioners
 from benchmarks.scoring.caption import caption
+from benchmarks.scoring.caption_pictures import as_text, caption_pictures, load, load_released
 from torch_impl.models.vision import BACKBONES
 
 
@@ -106,7 +109,41 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) is not None and not getattr(arguments, other):
             raise InputError(f"--{name} goes with --{other}")
     check_device(arguments.device)
-    return (caption_pictures.run if arguments.pictures else _caption_split)(arguments)
+    return (_caption_pictures if arguments.pictures else _caption_split)(arguments)
+
+
+def _caption_pictures(arguments: argparse.Namespace) -> int:
+    to_stdout = str(arguments.json) == "-"
+    if arguments.json and not to_stdout:
+        check_writable(arguments.json)
+    places, backbone = arguments.checkpoint, arguments.backbone
+    if arguments.words:
+        seeing = load_released(places, arguments.words, arguments.groups, backbone)
+    else:
+        seeing = load(places, backbone)
+    results = []
+    for result in caption_pictures(
+        arguments.pictures,
+        seeing,
+        beam_size=arguments.beam_size,
+        batch_size=arguments.batch_size,
+        max_length=arguments.max_length,
+        num_return=1 if arguments.num_return is None else arguments.num_return,
+        middle_word=arguments.middle_word,
+        device=arguments.device,
+        skip_bad=arguments.skip_bad,
+        overlay_folder=arguments.overlay,
+        head=arguments.head,
+    ):
+        results.append(result)
+        if not to_stdout:
+            tqdm.write(as_text(result), file=sys.stdout)
+    if to_stdout:
+        print(json.dumps(results, ensure_ascii=False, indent=1))
+    elif arguments.json:
+        with write_atomically(arguments.json) as file:
+            json.dump(results, file, ensure_ascii=False, indent=1)
+    return 0
 
 
 def _caption_split(arguments: argparse.Namespace) -> int:
@@ -116,7 +153,7 @@ def _caption_split(arguments: argparse.Namespace) -> int:
         raise InputError("a data set needs --out FILE for its captions")
     model, vocabulary = captioners.load(arguments.checkpoint)
     data = data_options.load(arguments)
-    split = data_options.split(data, arguments.split or "test")
+    split = data.split(arguments.split or "test")
     captions = caption(
         captioners.to(model, arguments.device),
         vocabulary,

@@ -7,11 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.data import caption_files, karpathy
-from benchmarks.data.own_data import SPLITS, make, summary
+from benchmarks.data import caption_files, karpathy, own_data
 from benchmarks.data.photographs import Photographs
 from benchmarks.data.vocabulary import TOKENISERS
-from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 
 
@@ -20,7 +18,7 @@ def _shares(text: str) -> tuple[int, ...]:
         shares = tuple(map(int, text.split(",")))
     except ValueError:
         shares = ()
-    if len(shares) != len(SPLITS) or min(shares) < 0 or sum(shares) != 100:
+    if len(shares) != len(own_data.SPLITS) or min(shares) < 0 or sum(shares) != 100:
         message = f"{text!r}, expected per cent of train, val and test, as 80,10,10"
         raise argparse.ArgumentTypeError(message)
     return shares
@@ -81,30 +79,23 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name; nothing is written then.
     """
-    if arguments.min_count < 1:
-        raise InputError(f"--min-count is {arguments.min_count}, expected at least 1")
-    if arguments.out.suffix == ".json":
-        raise InputError(f"--out {arguments.out}: expected a folder, for dataset_NAME.json")
-    entries = caption_files.read(arguments.captions)
-    if arguments.split and any(entry.split for entry in entries):
-        raise InputError(f"--split: {arguments.captions} has splits of its own")
-    name = arguments.name or arguments.out.resolve().name
-    layout, said = make(
+    name = arguments.out.resolve().name if arguments.name is None else arguments.name
+    path = own_data.path_in(arguments.out, name)
+    layout, said = own_data.make(
         Photographs(arguments.images),
-        entries,
+        caption_files.read(arguments.captions),
         name=name,
-        shares=arguments.split or (80, 10, 10),
+        shares=arguments.split,
         seed=arguments.seed,
         min_count=arguments.min_count,
         tokeniser=arguments.tokens,
         skip_bad=arguments.skip_bad,
     )
-    path = arguments.out / f"dataset_{name}.json"
     with write_atomically(path) as file:
         json.dump(layout, file, ensure_ascii=False)
     for line in said:
         print(f"captionbench: {line}", file=sys.stderr)
-    print(f"{path}: {summary(layout)}")
+    print(f"{path}: {own_data.summary(layout)}")
     places = " ".join(map(str, arguments.images))
     print(f"next: captionbench features --karpathy {path} --images {places} --out FEATURES")
     return 0

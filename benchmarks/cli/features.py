@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from tqdm import tqdm
-
-from benchmarks.data import Features, backbones, karpathy
-from benchmarks.data.batches import chunks
-from benchmarks.data.extract_features import DATA_VARIABLE, PER_THREAD, find_data_set, in_parallel
-from benchmarks.data.features import DTYPES, ShardedFeatures, ShardWriter
-from benchmarks.data.karpathy import Photograph
-from benchmarks.data.photographs import Photographs, images_beside
-from benchmarks.errors import InputError
+from benchmarks.data.extract_features import DATA_VARIABLE, PER_THREAD, extract, find_data_set
+from benchmarks.data.features import DTYPES
 from torch_impl.models.vision import BACKBONES
 
 
@@ -56,38 +45,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Extract what is not on disk yet, and say how fast."""
-    if arguments.batch < 1:
-        raise InputError(f"--batch is {arguments.batch}, expected at least 1")
-    path = arguments.karpathy or find_data_set(arguments.data)
-    photographs = karpathy.read_photographs(path)
-    images = Photographs(arguments.images or images_beside(path))
-    images.require(photograph.filename for photograph in photographs)
-    backbone = backbones.load(arguments.backbone)
-
-    signature = {**backbone.signature, "photographs": karpathy.sources(photographs)}
-    writer = ShardWriter(arguments.out, signature, backbone.d_feature, dtype=arguments.dtype)
-    for reason in writer.dropped:
-        print(f"captionbench: extracting again: {reason}", file=sys.stderr)
-    todo = [photograph for photograph in photographs if photograph.image_id not in writer.done]
     start = time.perf_counter()
-
-    def extract(batch: Sequence[Photograph]) -> list[tuple[int, Features]]:
-        pixels = [images.read(photograph.filename, backbone.image_size) for photograph in batch]
-        features = backbone(torch.from_numpy(np.stack(pixels))).numpy()
-        return [
-            (photograph.image_id, rows) for photograph, rows in zip(batch, features, strict=True)
-        ]
-
-    with tqdm(total=len(photographs), initial=len(writer.done), unit="image") as progress:
-        for extracted in in_parallel(extract, chunks(todo, arguments.batch)):
-            for image_id, features in extracted:
-                writer.add(image_id, features)
-            progress.update(len(extracted))
-        writer.flush()
-    seconds = time.perf_counter() - start
-    store = ShardedFeatures(arguments.out)
+    store, extracted = extract(
+        arguments.karpathy or find_data_set(arguments.data),
+        arguments.out,
+        images=arguments.images,
+        backbone=arguments.backbone,
+        batch_size=arguments.batch,
+        dtype=arguments.dtype,
+    )
     print(f"{arguments.out}: features of {len(store)} images, fingerprint {store.fingerprint}")
-    if todo:
-        rate = len(todo) / seconds
-        print(f"{len(todo)} extracted in {seconds:.1f} s, {rate:.1f} images a second")
+    if extracted:
+        seconds = time.perf_counter() - start
+        rate = extracted / seconds
+        print(f"{extracted} extracted in {seconds:.1f} s, {rate:.1f} images a second")
     return 0

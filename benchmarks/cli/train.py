@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.cli import data_options
 from benchmarks.cli.main import EXIT_BAD_INPUT
 from benchmarks.data import (
     CaptionData,
-    data_options,
     karpathy,
     pixels,
 )
@@ -268,7 +268,7 @@ def _worded(data: CaptionData, arguments: argparse.Namespace) -> CaptionData:
     """``data`` in the words asked for, with a line on stderr where its training validates it."""
     if arguments.vocabulary_of:
         _, vocabulary = load_captioner(arguments.vocabulary_of)
-        data = data_options.with_words_of(data, vocabulary, arguments.vocabulary_of)
+        data = data.with_words_of(vocabulary, arguments.vocabulary_of)
     if chosen_by(data) == "train":
         print(
             f"captionbench: {data.name} has no split 'val': validated on the images that are "
@@ -287,7 +287,7 @@ def _initial(checkpoint: Path | None, data: CaptionData) -> AnyCaptioner | None:
     if checkpoint is None:
         return None
     model, vocabulary = load_captioner(checkpoint)
-    data_options.check_tokens(data, vocabulary, checkpoint)
+    data.check_tokens(vocabulary, checkpoint)
     if vocabulary.fingerprint != data.vocabulary.fingerprint:
         raise InputError(
             f"{checkpoint}: a vocabulary of {len(vocabulary)}, which is not that of {data.name} "

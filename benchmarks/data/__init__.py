@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.data.vocabulary import Vocabulary
+from benchmarks.errors import InputError
 
 Features = npt.NDArray[np.float32]
 """Of an image, (L, d_feature)."""
@@ -66,3 +69,48 @@ class CaptionData:
     splits: dict[str, Split]
     backbone: Mapping[str, str] = field(default_factory=dict)
     """The signature of the backbone that made the features out of pictures; empty if none did."""
+
+    def split(self, name: str) -> Split:
+        """The images of one split.
+
+        Raises:
+            InputError: there is no such split, or it has no images.
+        """
+        if name not in self.splits:
+            raise InputError(f"{self.name}: no split {name!r}, expected {', '.join(self.splits)}")
+        if not self.splits[name].image_ids:
+            raise InputError(f"{self.name}: the split {name!r} has no images")
+        return self.splits[name]
+
+    def check_tokens(self, vocabulary: Vocabulary, checkpoint: Path) -> None:
+        """Hold the tokens of a run to these.
+
+        Raises:
+            InputError: words are not characters.
+        """
+        if vocabulary.tokeniser != self.vocabulary.tokeniser:
+            raise InputError(
+                f"{checkpoint}: a vocabulary of {vocabulary.tokeniser}, "
+                f"but {self.name} is captioned in {self.vocabulary.tokeniser}"
+            )
+
+    def with_words_of(self, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
+        """The data in the words of a run; a line on stderr says what its vocabulary does not know.
+
+        Raises:
+            InputError: its tokens are not the data's, or it knows none of them.
+        """
+        self.check_tokens(vocabulary, checkpoint)
+        texts = [text for texts in self.splits["train"].references.values() for text in texts]
+        total = sum(len(vocabulary.tokenise(text)) for text in texts)
+        unknown = vocabulary.unknown(texts)
+        if unknown.total() == total:
+            raise InputError(f"{checkpoint}: its vocabulary has none of the words of {self.name}")
+        if unknown:
+            often = ", ".join(word for word, _ in unknown.most_common(5))
+            print(
+                f"captionbench: {checkpoint} does not know {unknown.total():,} of {total:,} words "
+                f"to train on, {len(unknown):,} different, most often {often}",
+                file=sys.stderr,
+            )
+        return replace(self, vocabulary=vocabulary)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import torch
+from tqdm import tqdm
 
+from benchmarks.data import Features, backbones, karpathy
+from benchmarks.data.batches import chunks
+from benchmarks.data.features import ShardedFeatures, ShardWriter
+from benchmarks.data.karpathy import Photograph
+from benchmarks.data.photographs import Photographs, images_beside
 from benchmarks.errors import InputError
 
 DATA_VARIABLE = "CAPTIONBENCH_DATA"
@@ -53,3 +61,54 @@ def find_data_set(folder: Path | None) -> Path:
     if len(found) != 1:
         raise InputError(f"{folder}: {len(found)} files dataset_*.json, expected exactly one")
     return found[0]
+
+
+def extract(
+    path: Path,
+    out: Path,
+    *,
+    images: Sequence[Path] | None = None,
+    backbone: str = "efficientnet_lite0",
+    batch_size: int = PER_THREAD,
+    dtype: str = "float16",
+) -> tuple[ShardedFeatures, int]:
+    """The features of a data set's photographs; those that are in ``out`` are not made again.
+
+    Args:
+        path: the data set in Karpathy's layout.
+        out: the folder of shards.
+        images: zip files or folders of photographs; those beside the data set if None.
+        backbone: a name in `BACKBONES`.
+        batch_size: photographs at a time, a thread.
+        dtype: of the shards.
+
+    Returns:
+        The store, and how many photographs were extracted now.
+
+    Raises:
+        InputError: a bad file, or a folder that holds other features or cannot be written.
+    """
+    if batch_size < 1:
+        raise InputError(f"--batch is {batch_size}, expected at least 1")
+    photographs = karpathy.read_photographs(path)
+    places = Photographs(images or images_beside(path))
+    places.require(photograph.filename for photograph in photographs)
+    network = backbones.load(backbone)
+    signature = {**network.signature, "photographs": karpathy.sources(photographs)}
+    writer = ShardWriter(out, signature, network.d_feature, dtype=dtype)
+    for reason in writer.dropped:
+        print(f"captionbench: extracting again: {reason}", file=sys.stderr)
+    todo = [photograph for photograph in photographs if photograph.image_id not in writer.done]
+
+    def features_of(batch: Sequence[Photograph]) -> list[tuple[int, Features]]:
+        pixels = [places.read(photograph.filename, network.image_size) for photograph in batch]
+        made = network(torch.from_numpy(np.stack(pixels))).numpy()
+        return [(photograph.image_id, rows) for photograph, rows in zip(batch, made, strict=True)]
+
+    with tqdm(total=len(photographs), initial=len(writer.done), unit="image") as progress:
+        for extracted in in_parallel(features_of, chunks(todo, batch_size)):
+            for image_id, features in extracted:
+                writer.add(image_id, features)
+            progress.update(len(extracted))
+        writer.flush()
+    return ShardedFeatures(out), len(todo)

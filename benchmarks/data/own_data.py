@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -17,6 +18,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import sha256
 
 SPLITS = ("train", "val", "test")
+SHARES = (80, 10, 10)
 SHOWN = 3
 
 
@@ -25,7 +27,7 @@ def make(
     entries: Sequence[Entry],
     *,
     name: str,
-    shares: Sequence[int] = (80, 10, 10),
+    shares: Sequence[int] | None = None,
     seed: int = 0,
     min_count: int = karpathy.MIN_COUNT,
     tokeniser: str = "words",
@@ -37,7 +39,8 @@ def make(
         photographs: the pictures, by name.
         entries: their captions; those with a split are in that one.
         name: of the data set.
-        shares: per cent of the images in "train", "val" and "test", where entries name no split.
+        shares: per cent of the images in "train", "val" and "test" (default: `SHARES`); none where
+            entries name splits.
         seed: of who is where; another image changes no other's place by more than the shares do.
         min_count: rarer words are unknown.
         tokeniser: one of `TOKENISERS`.
@@ -45,8 +48,12 @@ def make(
 
     Raises:
         InputError: something is bad and not to be skipped, splits that contradict each other, or
-            nothing is left to train on.
+            nothing is left to train on: no image or no word.
     """
+    if min_count < 1:
+        raise InputError(f"--min-count is {min_count}, expected at least 1")
+    if shares and any(entry.split for entry in entries):
+        raise InputError("--split: the captions have splits of their own")
     said: list[str] = []
     split_text, _ = TOKENISERS[tokeniser]
 
@@ -76,7 +83,7 @@ def make(
     if without := [image for image in photographs if image not in captions]:
         said.append(f"{len(without)} pictures have no caption and are left out: {_some(without)}")
 
-    places = _places(kept, shares, seed)
+    places = _places(kept, shares or SHARES, seed)
     images = [
         {
             "imgid": i,
@@ -87,7 +94,24 @@ def make(
         for i, image in enumerate(captions)
     ]
     layout = {"dataset": name, "tokeniser": tokeniser, "min_count": min_count, "images": images}
+    if not _vocabulary(layout).words:
+        raise InputError(
+            f"no token stands {min_count} times in train, expected a lower --min-count"
+        )
     return layout, said
+
+
+def path_in(folder: Path, name: str) -> Path:
+    """The file of a data set of that name in a folder.
+
+    Raises:
+        InputError: no file can be called so, or the folder is a file's name.
+    """
+    if not name or Path(name).name != name or "\\" in name:
+        raise InputError(f"--name {name!r}: expected a name that a file can have, without folders")
+    if folder.suffix == ".json":
+        raise InputError(f"--out {folder}: expected a folder, for dataset_NAME.json")
+    return folder / f"dataset_{name}.json"
 
 
 def _damaged(photographs: Photographs, names: Sequence[str]) -> dict[str, str]:
@@ -131,16 +155,24 @@ def _places(entries: Sequence[Entry], shares: Sequence[int], seed: int) -> dict[
 
 def summary(layout: Mapping[str, Any]) -> str:
     """A line on the images of each split and on the vocabulary."""
-    images, min_count, tokeniser = (layout[k] for k in ("images", "min_count", "tokeniser"))
-    sizes = Counter(image["split"] for image in images)
+    sizes = Counter(image["split"] for image in layout["images"])
     counts = ", ".join(f"{sizes[name]} {name}" for name in SPLITS if sizes[name])
-    train = (image["sentences"] for image in images if image["split"] == "train")
-    texts = [sentence["raw"] for sentences in train for sentence in sentences]
-    vocabulary = Vocabulary.from_captions(texts, min_count, tokeniser)
+    vocabulary = _vocabulary(layout)
     return (
-        f"{counts} images; {len(vocabulary.words)} {tokeniser} stand {min_count} times or more in "
-        f"train, {len(vocabulary.unknown(texts))} rarer ones are unknown"
+        f"{counts} images; {len(vocabulary.words)} {vocabulary.tokeniser} stand "
+        f"{vocabulary.min_count} times or more in train, "
+        f"{len(vocabulary.unknown(_train_texts(layout)))} rarer ones are unknown"
     )
+
+
+def _train_texts(layout: Mapping[str, Any]) -> list[str]:
+    train = (image["sentences"] for image in layout["images"] if image["split"] == "train")
+    return [sentence["raw"] for sentences in train for sentence in sentences]
+
+
+def _vocabulary(layout: Mapping[str, Any]) -> Vocabulary:
+    texts = _train_texts(layout)
+    return Vocabulary.from_captions(texts, layout["min_count"], layout["tokeniser"])
 
 
 def _some(names: Sequence[str]) -> str:

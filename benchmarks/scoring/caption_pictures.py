@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from benchmarks.data.batches import chunks
 from benchmarks.data.extract_features import PER_THREAD, in_parallel
 from benchmarks.data.pictures import Header
 from benchmarks.errors import InputError
-from benchmarks.files import check_writable, read_json, write_atomically
+from benchmarks.files import read_json, write_atomically
 from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import captioners, overlay, released
 from benchmarks.scoring.captioners import AnyDecoder, Found, Single
@@ -40,81 +39,126 @@ class Words(Protocol):
         """The caption that some ids are."""
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Caption picture files, a line each, or as JSON.
+@dataclass(frozen=True)
+class Seeing:
+    """A backbone, the captioner of what it sees, and that one's words."""
+
+    backbone: Backbone
+    captioner: AnyDecoder
+    vocabulary: Words
+
+    def to(self, device: str) -> Seeing:
+        """All of it on a device."""
+        captioner = captioners.to(self.captioner, device)
+        self.backbone.to(device)
+        return replace(self, captioner=captioner)
+
+
+def caption_pictures(
+    places: Sequence[Path],
+    seeing: Seeing,
+    *,
+    beam_size: int = 3,
+    batch_size: int = 50,
+    max_length: int = 20,
+    num_return: int = 1,
+    middle_word: str | None = None,
+    device: str = "cpu",
+    skip_bad: bool = False,
+    overlay_folder: Path | None = None,
+    head: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The captions of pictures, one after the other: ``image``, and ``captions`` best first.
+
+    Args:
+        places: picture files, and folders of them.
+        seeing: see `load`.
+        beam_size: hypotheses kept for each image; 1 is greedy.
+        batch_size: pictures at a time.
+        max_length: in tokens, the start included.
+        num_return: captions of each.
+        middle_word: that a middle-out model begins with; its classifier's if None.
+        device: where to compute.
+        skip_bad: go on without files that are no whole pictures.
+        overlay_folder: where to draw what the model looked at for each word.
+        head: of the overlays; the heads' mean if None.
 
     Raises:
-        InputError: bad input, by name; a bad picture only without ``--skip-bad``.
+        InputError: bad input, by name; a bad picture only without ``skip_bad``.
     """
-    if arguments.batch_size < 1:
-        raise InputError(f"--batch-size is {arguments.batch_size}, expected at least 1")
-    if arguments.json and str(arguments.json) != "-":
-        check_writable(arguments.json)
-    paths = _openable(pictures.find(arguments.pictures), arguments.skip_bad)
-    overlays = _overlay_names(paths) if arguments.overlay else {}
-    backbone, captioner, vocabulary = _loaded(arguments)
-    attending = captioner if isinstance(captioner, Captioner) else None
-    if arguments.overlay and not attending:
+    if batch_size < 1:
+        raise InputError(f"--batch-size is {batch_size}, expected at least 1")
+    paths = _openable(pictures.find(places), skip_bad)
+    overlays = _overlay_names(paths) if overlay_folder else {}
+    attending = seeing.captioner if isinstance(seeing.captioner, Captioner) else None
+    if overlay_folder and not attending:
         raise InputError("--overlay: expected one model with cross-attention")
-    captioner = captioners.to(captioner, arguments.device)
-    backbone.to(arguments.device)
-
-    middle = captioners.middle_word(vocabulary, arguments.middle_word)
-    results: list[dict[str, Any]] = []
-    as_lines = str(arguments.json) != "-"
-    made = features_of(paths, backbone, arguments.device, arguments.skip_bad)
+    seeing = seeing.to(device)
+    backbone, captioner, vocabulary = seeing.backbone, seeing.captioner, seeing.vocabulary
+    middle = captioners.middle_word(vocabulary, middle_word)
+    made = features_of(paths, backbone, device, skip_bad)
+    done = 0
     with tqdm(total=len(paths), unit="picture", disable=None) as bar:
-        while batch := list(islice(made, arguments.batch_size)):
-            features = torch.stack([rows for _, rows in batch])
+        while batch := list(islice(made, batch_size)):
             found = captioners.search(
                 captioner,
-                features,
-                beam_size=arguments.beam_size,
-                max_length=arguments.max_length,
-                num_return=1 if arguments.num_return is None else arguments.num_return,
+                torch.stack([rows for _, rows in batch]),
+                beam_size=beam_size,
+                max_length=max_length,
+                num_return=num_return,
                 middle=middle,
             )
             for (path, rows), hypotheses in zip(batch, found, strict=True):
-                if arguments.overlay and attending:
-                    tokens = hypotheses[0].tokens
-                    png = _drawn(path, attending, vocabulary, rows, tokens, arguments.head)
-                    with write_atomically(arguments.overlay / overlays[path], "wb") as file:
+                if overlay_folder and attending:
+                    png = _drawn(path, attending, vocabulary, rows, hypotheses[0].tokens, head)
+                    with write_atomically(overlay_folder / overlays[path], "wb") as file:
                         file.write(png)
-                results.append(_result(path, hypotheses, vocabulary))
-                if as_lines:
-                    bar.write(as_text(results[-1]), file=sys.stdout)
+                yield _result(path, hypotheses, vocabulary)
+            done += len(batch)
             bar.update(len(batch))
-    if not results:
+    if not done:
         raise InputError("no picture could be read")
-    if not as_lines:
-        print(json.dumps(results, ensure_ascii=False, indent=1))
-    elif arguments.json:
-        with write_atomically(arguments.json) as file:
-            json.dump(results, file, ensure_ascii=False, indent=1)
-    return 0
 
 
-def _loaded(arguments: argparse.Namespace) -> tuple[Backbone, AnyDecoder, Words]:
-    """What the models see with, the captioner of what that sees, and its words."""
-    places = arguments.checkpoint
-    if arguments.words:
-        if len(places) > 1:
-            raise InputError("--words goes with one --checkpoint")
-        groups = arguments.groups or released.GROUPS
-        model, words = released.load(places[0], arguments.words, groups)
-        return *backbone_of(model, places[0], arguments.backbone), words
+def load(places: Sequence[Path], backbone: str | None = None) -> Seeing:
+    """What the models of some runs see with, and their captioner.
+
+    Args:
+        places: runs' folders, checkpoints or exported folders; several are an ensemble.
+        backbone: of a run that does not name its own.
+
+    Raises:
+        InputError: one cannot be loaded, they do not go together, or as `backbone_of`.
+    """
     models, vocabulary = captioners.load_all(places)
     if len(models) > 1 and any(isinstance(model, EndToEnd) for model in models):
         raise InputError("--checkpoint: models with backbones of their own are no ensemble")
     # a backbone has one set of weights, which every run is held to
     seeing = [
-        backbone_of(model, place, arguments.backbone)
-        for model, place in zip(models, places, strict=True)
+        backbone_of(model, place, backbone) for model, place in zip(models, places, strict=True)
     ]
-    names = sorted({backbone.name for backbone, _ in seeing})
+    names = sorted({each.name for each, _ in seeing})
     if len(names) > 1:
         raise InputError(f"--checkpoint: trained on features of {' and '.join(names)}")
-    return seeing[0][0], captioners.together([model for _, model in seeing]), vocabulary
+    captioner = captioners.together([model for _, model in seeing])
+    return Seeing(seeing[0][0], captioner, vocabulary)
+
+
+def load_released(
+    places: Sequence[Path],
+    words: Path,
+    groups: Sequence[int] | None = None,
+    backbone: str | None = None,
+) -> Seeing:
+    """The model of a released end to end checkpoint, by `released.load`.
+
+    Raises:
+        InputError: as `released.load` and `backbone_of`; several checkpoints.
+    """
+    if len(places) > 1:
+        raise InputError("--words goes with one --checkpoint")
+    model, vocabulary = released.load(places[0], words, groups or released.GROUPS)
+    return Seeing(*backbone_of(model, places[0], backbone), vocabulary)
 
 
 def backbone_of(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks import records
-from benchmarks.data import CaptionData, data_options
+from benchmarks.data import CaptionData
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.kinds import Example, Scored, Scores
+from benchmarks.files import read_json
+from benchmarks.kinds import Evaluation, Example, Scored, Scores
 from benchmarks.records import Record
-from benchmarks.scoring import captioners, quality
+from benchmarks.run_folder import RunFolder
+from benchmarks.scoring import captioners, java, quality
 from benchmarks.scoring.caption import caption
+from benchmarks.scoring.onnx_captioner import OnnxCaptioner
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.models import (
     AnyCaptioner,
@@ -89,7 +93,7 @@ def evaluate(
         by image (in the split's order, 0 to 10) and ``examples`` captions.
     """
     began = time.perf_counter()
-    part = data_options.split(data, split)
+    part = data.split(split)
     if captions is None:
         captions = caption(
             model, vocabulary, part, beam_size, max_length=max_length, progress=progress
@@ -125,3 +129,103 @@ def evaluate(
         checkpoint=captioners.weights_sha256(model),
         wall_s=time.perf_counter() - began,
     )
+
+
+def evaluate_runs(
+    checkpoints: Sequence[Path],
+    data: CaptionData,
+    *,
+    status: str,
+    row_suffix: str = "",
+    split: str = "test",
+    beam_size: int = 3,
+    tokeniser: str | None = None,
+) -> Record[Evaluation]:
+    """What a run, or an ensemble of several, scores on a split of ``data``.
+
+    Args:
+        checkpoints: runs' folders, or checkpoints in them.
+        data: what is captioned.
+        status: of the record.
+        row_suffix: of the row's name, what was done to the features.
+        split: a name in the data.
+        beam_size: 1 is greedy.
+        tokeniser: of the scores; PTB if None, or the vocabulary's tokens where they are no words.
+
+    Raises:
+        InputError: a bad run, or one of other words or features than ``data``.
+    """
+    models, vocabulary = captioners.load_all(checkpoints)
+    members = [model for model in models if not isinstance(model, OnnxCaptioner)]
+    if len(members) < len(models):
+        raise InputError("--checkpoint: an exported model has no training to record, expected runs")
+    model = captioners.ensemble(members)
+    data.check_tokens(vocabulary, checkpoints[0])
+    trainings = [_training(place) for place in checkpoints]
+    paper, table, row = place_of(members)
+    own = vocabulary.tokeniser
+    tokeniser = tokeniser or ("ptb" if own == "words" else own)
+    return evaluate(
+        Evaluation,
+        model,
+        vocabulary,
+        data,
+        paper=paper,
+        table=table,
+        row=row + row_suffix,
+        status=status,
+        key=records.key_of(
+            evaluate,
+            captioners.weights_sha256(model),
+            data.fingerprint,
+            split,
+            beam_size,
+            MAX_LENGTH,
+            tokeniser,
+            java.available(),
+        ),
+        seed=[training["config"]["seed"] for training in trainings],
+        split=split,
+        beam_size=beam_size,
+        tokeniser=tokeniser,
+        details=_details(members, trainings),
+        progress=True,
+    )
+
+
+def _training(place: Path) -> dict[str, Any]:
+    """How the run of a checkpoint was trained."""
+    folder = RunFolder(place if place.is_dir() else place.parent)
+    log, config = folder.read_log(), read_json(folder.config, "the configuration of a run")
+    if not isinstance(config, dict) or not isinstance(config.get("seed"), int):
+        raise InputError(f"{folder.config}: not the configuration of a run, it names no seed")
+    validations = [entry for entry in log if entry["kind"] == "validation"]
+    steps = [entry for entry in log if entry["kind"] == "steps"]
+    return {
+        "config": config,
+        "epochs": validations[-1]["epoch"] + 1 if validations else 0,
+        "training_seconds": log[-1]["seconds"] if log else 0.0,
+        "validations": [
+            {"epoch": entry["epoch"] + 1, "CIDEr-D": entry["CIDEr-D"]}
+            for entry in validations
+            if "CIDEr-D" in entry
+        ],
+        "losses": [{"step": entry["step"], "loss": entry["loss"]} for entry in steps],
+    }
+
+
+def _details(
+    members: Sequence[AnyCaptioner], trainings: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """The training of a model; of an ensemble each member's, and what they took together."""
+    if len(members) == 1:
+        return trainings[0]
+    return {
+        "members": [
+            {"checkpoint": captioners.weights_sha256(member), **training}
+            for member, training in zip(members, trainings, strict=True)
+        ],
+        "epochs": sum(training["epochs"] for training in trainings),
+        "training_seconds": sum(training["training_seconds"] for training in trainings),
+        "validations": [],
+    }

@@ -15,7 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks import run_folder
-from benchmarks.data import CaptionData, Split, data_options
+from benchmarks.data import CaptionData, Split
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import quality
@@ -272,7 +272,7 @@ def fit(
         ProcessGroupError: a process has ended, or has other weights.
     """
     for name in ("train", chosen_by(data)):
-        data_options.split(data, name)
+        data.split(name)
     recipe = settings.recipe
     configuration = replace(configuration, dropout=recipe.dropout)
     if isinstance(configuration, Configuration):

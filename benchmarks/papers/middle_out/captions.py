@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from benchmarks import records
-from benchmarks.data import CaptionData, scene_motion
+from benchmarks.data import CaptionData
 from benchmarks.data.middle_words import MiddleWords, WithWord, choose
+from benchmarks.data.scenes import motion
 from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.files import alone, sha256
 from benchmarks.papers.experiment import (
@@ -94,7 +95,7 @@ class Form:
 
 def moving_scenes(_: Place) -> CaptionData:
     """The embedded moving scenes, which need no place."""
-    return scene_motion.make(seed=0, train=1000, val=50, test=200)
+    return motion.make(seed=0, train=1000, val=50, test=200)
 
 
 FORMS = {

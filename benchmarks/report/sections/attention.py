@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from benchmarks import figures
 from benchmarks.data import scenes
-from benchmarks.data.scene_features import Box
-from benchmarks.data.scene_layout import CANVAS, Draw
+from benchmarks.data.scenes.detector import Box
+from benchmarks.data.scenes.layout import CANVAS, Draw
 from benchmarks.kinds import Ablation
 from benchmarks.records import Record, of
 from benchmarks.report.ablation import BASELINE, BOTH

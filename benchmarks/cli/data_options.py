@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.data import (
-    CaptionData,
-    Split,
-    karpathy,
-    scene_motion,
-    scenes,
-)
+from benchmarks.data import CaptionData, karpathy, scenes
 from benchmarks.data.batches import without_images
-from benchmarks.data.vocabulary import Vocabulary
+from benchmarks.data.scenes import motion
 from benchmarks.errors import InputError
 
 
@@ -66,7 +58,7 @@ def load(arguments: argparse.Namespace) -> CaptionData:
         if arguments.features:
             raise InputError("--features goes with --karpathy; the scenes bring their own")
         train, val, test = arguments.scenes
-        kind = scene_motion if arguments.moving else scenes
+        kind = motion if arguments.moving else scenes
         data = kind.make(train=train, val=val, test=test)
     elif arguments.moving:
         raise InputError("--moving goes with --scenes")
@@ -75,51 +67,3 @@ def load(arguments: argparse.Namespace) -> CaptionData:
             raise InputError("--karpathy needs --features DIR (see captionbench features)")
         data = karpathy.load(arguments.karpathy, arguments.features)
     return without_images(data) if arguments.mean_features else data
-
-
-def split(data: CaptionData, name: str) -> Split:
-    """One split of ``data``.
-
-    Raises:
-        InputError: there is no such split, or it has no images.
-    """
-    if name not in data.splits:
-        raise InputError(f"{data.name}: no split {name!r}, expected {', '.join(data.splits)}")
-    if not data.splits[name].image_ids:
-        raise InputError(f"{data.name}: the split {name!r} has no images")
-    return data.splits[name]
-
-
-def check_tokens(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> None:
-    """Hold the tokens of a run to those of ``data``.
-
-    Raises:
-        InputError: words are not characters.
-    """
-    if vocabulary.tokeniser != data.vocabulary.tokeniser:
-        raise InputError(
-            f"{checkpoint}: a vocabulary of {vocabulary.tokeniser}, "
-            f"but {data.name} is captioned in {data.vocabulary.tokeniser}"
-        )
-
-
-def with_words_of(data: CaptionData, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
-    """``data`` in the words of a run, and a line on stderr on what its vocabulary does not know.
-
-    Raises:
-        InputError: its tokens are not the data's, or it knows none of them.
-    """
-    check_tokens(data, vocabulary, checkpoint)
-    texts = [text for texts in data.splits["train"].references.values() for text in texts]
-    total = sum(len(vocabulary.tokenise(text)) for text in texts)
-    unknown = vocabulary.unknown(texts)
-    if unknown.total() == total:
-        raise InputError(f"{checkpoint}: its vocabulary has none of the words of {data.name}")
-    if unknown:
-        often = ", ".join(word for word, _ in unknown.most_common(5))
-        print(
-            f"captionbench: {checkpoint} does not know {unknown.total():,} of {total:,} words to "
-            f"train on, {len(unknown):,} different, most often {often}",
-            file=sys.stderr,
-        )
-    return replace(data, vocabulary=vocabulary)

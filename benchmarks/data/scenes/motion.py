@@ -15,20 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.data import CaptionData, Features
-from benchmarks.data.scene_captions import (
+from benchmarks.data.scenes import assemble
+from benchmarks.data.scenes.grammar import (
     COLOUR_WORDS,
     NUMBERS,
     PLACE_WORDS,
     different,
     one_word,
 )
-from benchmarks.data.scene_layout import (
+from benchmarks.data.scenes.layout import (
     CANVAS,
     COLOURS,
     PLACES,
     Draw,
 )
-from benchmarks.data.scenes import assemble
 
 NOUNS = {
     "ball": ("ball", "sphere"),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.data import Features
-from benchmarks.data.scene_layout import (
+from benchmarks.data.scenes.layout import (
     ACTIONS,
     CANVAS,
     COLOURS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.data.scene_layout import Draw, Group, Scene
+from benchmarks.data.scenes.layout import Draw, Group, Scene
 
 # the first word of a list is the commonest: it stands for half of the uses
 NOUNS = {

@@ -1,11 +1,19 @@
-"""A generated scene as a picture."""
+"""A generated scene as a picture, and scenes as a folder of picture files and their captions."""
 
 from __future__ import annotations
 
+import csv
+import io
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
-from benchmarks.data.scene_layout import CANVAS, Scene
+from benchmarks.data.scenes.grammar import captions
+from benchmarks.data.scenes.layout import CANVAS, Draw, Scene, scene
+from benchmarks.errors import InputError
+from benchmarks.files import write_atomically
 
 Integers = npt.NDArray[np.int64]
 Pixels = npt.NDArray[np.bool_]
@@ -27,6 +35,7 @@ GROUNDS = {
     "water": (135, 195, 225),
 }
 SHADE = (90, 90, 90)
+CAPTIONS = "captions.csv"
 
 
 def render(scene: Scene) -> npt.NDArray[np.uint8]:
@@ -74,3 +83,34 @@ def _trace(action: str, x: Integers, y: Integers, r: int) -> Pixels:
     else:
         pixels = (y == r + 1) & (abs(x) <= r)
     return pixels
+
+
+def write(folder: Path, images: int, references: int, first: int = 0) -> None:
+    """Write scenes ``first``, ... of seed 0: a PNG each, and their captions as CSV.
+
+    The captions are written last: a folder that has them is whole.
+
+    Raises:
+        InputError: a number is out of range, other pictures or captions are in the folder, or it
+            cannot be written.
+    """
+    limits = ("images", images, 1), ("references", references, 1), ("first", first, 0)
+    for name, value, least in limits:
+        if value < least:
+            raise InputError(f"--{name} is {value}, expected at least {least}")
+    names = {i: f"scene_{i:06d}.png" for i in range(first, first + images)}
+    if folder.is_dir():
+        others = {path.name for path in folder.iterdir()} - {*names.values(), CAPTIONS}
+        if orphans := sorted(name for name in others if not name.startswith(".")):
+            raise InputError(
+                f"{folder}: holds other files, {orphans[0]} say, expected a new folder"
+            )
+    rows = [("image", "caption")]
+    for i, name in names.items():
+        shown, buffer = scene(0, i), io.BytesIO()
+        Image.fromarray(render(shown)).save(buffer, "png")
+        with write_atomically(folder / name, "wb") as file:
+            file.write(buffer.getvalue())
+        rows += [(name, text) for text in captions(shown, Draw(0, i, 1), references)]
+    with write_atomically(folder / CAPTIONS) as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)

@@ -1,9 +1,9 @@
 """The embedded data: small generated scenes, so that everything runs anywhere in minutes.
 
 It is nobody's published data and stands for none. A scene has two or three groups of like objects
-on a place (`scene`); its features are what a detector would say of it, noisily and more than once
-(`detections`); its captions mention some of what is true (`captions`); and it can be looked at
-(`render`). All of it is equal to the byte on every machine. `scene_motion` has the moving ones.
+on a place (`layout`); its features are what a detector would say of it, noisily and more than once
+(`detector`); its captions mention some of what is true (`grammar`); and it can be looked at
+(`pictures`). All of it is equal to the byte on every machine. `motion` has the moving ones.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.data import CaptionData, Features, Split
 from benchmarks.data.features import ArrayFeatures
-from benchmarks.data.scene_captions import captions
-from benchmarks.data.scene_features import detections
-from benchmarks.data.scene_layout import Draw, scene
-from benchmarks.data.scene_pictures import render
+from benchmarks.data.scenes.detector import detections
+from benchmarks.data.scenes.grammar import captions
+from benchmarks.data.scenes.layout import Draw, scene
+from benchmarks.data.scenes.pictures import render
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
