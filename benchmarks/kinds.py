@@ -335,6 +335,16 @@ class Captions(Scored, frozen=True, kw_only=True, tag="captions"):
     validations: list[Json]
 
 
+class Trial(Details, frozen=True, kw_only=True, tag="trial"):
+    """A point of the grid that a row's training is chosen from, on validation alone."""
+
+    form: str
+    change: str
+    configuration: Json
+    stages: list[Json]
+    validations: list[Json]
+
+
 class CrossEntropy(Part, frozen=True, kw_only=True):
     """The same model before the self-critical training."""
 
@@ -470,6 +480,7 @@ AnyDetails = (
     | Ablation
     | Evaluation
     | Captions
+    | Trial
     | Rewards
     | ReadOnly
     | Losses

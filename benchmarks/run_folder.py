@@ -17,7 +17,7 @@ from torch_impl.checkpoints.checkpoint import Checkpoint, CheckpointError
 from torch_impl.models import AnyCaptioner
 
 # more epochs of the same training is the same training, and so is one computed otherwise
-_FREE = {"settings.recipe.epochs", "computation.accumulate", "computation.compile"}
+_FREE = {"stage.optimisation.epochs", "computation.accumulate", "computation.compile"}
 
 
 class RunFolder:

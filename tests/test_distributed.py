@@ -29,7 +29,7 @@ from benchmarks.data.batches import CaptionBatches, ImageBatches
 from benchmarks.data.features import ArrayFeatures
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.run_folder import RunFolder
-from benchmarks.training.setup import cider_d
+from benchmarks.training.objective import cider_d
 from benchmarks.verify.tolerances import PROCESSES, assert_close
 from tests.support.runs import RATES, SHORT, SIZES
 from tests.support.training import CONFIGURATION, RECIPE, numbers

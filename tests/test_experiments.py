@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from benchmarks.training.presets import Settings
 
 from benchmarks import records
 from benchmarks.cli.main import main
@@ -26,7 +27,6 @@ from benchmarks.papers.experiment import Place
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.stages import one_rate
 from benchmarks.scoring import quality
-from benchmarks.training.presets import Settings
 
 STAGES = arnet._stages(one_rate(1e-2, 2, 12), one_rate(1e-2, 1, 12), captions_per_image=5)
 SIZES = {"d_embedding": 8, "hidden_size": 8}

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from benchmarks.training.presets import Settings
 
 from benchmarks import papers, records
 from benchmarks.cli.main import main
@@ -22,7 +23,6 @@ from benchmarks.papers.experiment import Place
 from benchmarks.report import build
 from benchmarks.scoring import quality
 from benchmarks.training import presets
-from benchmarks.training.presets import Settings
 
 SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 EXPERIMENTS = {V1: expansion.V1_COEFFICIENTS, V2: expansion.V2_COEFFICIENTS}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from benchmarks.training.presets import Settings
 
 from benchmarks import papers, records
 from benchmarks.cli.main import main
@@ -14,7 +15,6 @@ from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1
 from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.scoring import quality
 from benchmarks.training import presets
-from benchmarks.training.presets import Settings
 from benchmarks.verify.tolerances import KEPT_PERCENT
 
 SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}

@@ -10,7 +10,7 @@ import torch
 from benchmarks.data import pixels, scenes
 from benchmarks.data.batches import padded_features
 from benchmarks.run_folder import load_captioner
-from benchmarks.training import train_recipe
+from benchmarks.training import stages
 from benchmarks.verify.tolerances import SAME_WORK, assert_low_precision
 from tests.support.runs import (
     RATES,
@@ -25,7 +25,7 @@ def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
     tmp_path: Path,
 ) -> None:
     data, seen = scenes.make(train=3, val=2, test=1), pixels.of_scenes()
-    backbone = train_recipe.backbone("tiny", 0)
+    backbone = stages.load_backbone("tiny", 0)
     cached = pixels.encoded(data, seen, backbone, tmp_path, "cpu")
     live = pixels.unencoded(data, seen, backbone)
     for name, split in live.splits.items():
@@ -48,10 +48,10 @@ def test_photographs_through_a_published_backbone_are_trained_on_end_to_end(
     words = ["--split", "75,25,0", "--min-count", 1]
     table = pictures / "captions.csv"
     assert main("dataset", "--images", pictures, "--captions", table, *words, "--out", own) == 0
-    swin = train_recipe.backbone("tiny", 5)
+    swin = stages.load_backbone("tiny", 5)
     published = {"model": {**swin.state_dict(), "head.weight": torch.zeros(2, swin.d_feature)}}
     torch.save(published, tmp_path / "swin.pth")
-    read = train_recipe.backbone(str(tmp_path / "swin.pth"), 0)
+    read = stages.load_backbone(str(tmp_path / "swin.pth"), 0)
     assert read.configuration == swin.configuration
     for name, value in swin.state_dict().items():
         assert torch.equal(read.state_dict()[name], value)

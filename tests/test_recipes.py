@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,9 @@ from benchmarks.data import Split, scenes
 from benchmarks.data.features import ArrayFeatures
 from benchmarks.data.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.run_folder import RunFolder, load_captioner
-from benchmarks.training import fit, setup, train_recipe
-from benchmarks.training.presets import configuration
-from benchmarks.training.recipes import RECIPES
-from benchmarks.training.setup import cider_d
+from benchmarks.training import fit, stages
+from benchmarks.training.configuration import PAPERS
+from benchmarks.training.objective import cider_d, seeded
 from benchmarks.verify.tolerances import assert_close
 from reference import cider
 from tests.support.runs import (
@@ -106,23 +104,23 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_recipes_are_the_papers_and_as_run(
     recipe: str, preset: str, steps: dict[str, tuple[Any, ...]]
 ) -> None:
-    found = RECIPES[recipe][preset].steps
+    found = PAPERS[recipe][preset].stages
     assert list(found) == list(steps)
     for name, step in found.items():
-        r, chosen = step.settings.recipe, step.settings
+        r = step.optimisation
         numbers = (r.lr, r.warmup, r.schedule, r.anneal, r.anneal_every, r.epochs, r.batch_size)
         assert (
             *numbers,
             r.label_smoothing,
             r.dropout,
             r.algorithm,
-            chosen.validation_beam,
+            step.validation_beam,
         ) == steps[name]
         rewarded = name in ("C", "D", "self-critical")
-        assert chosen.objective == ("self_critical" if rewarded else "cross_entropy")
+        assert step.objective == ("self_critical" if rewarded else "cross_entropy")
         assert step.end_to_end == (name in ("B", "D"))
-        assert (chosen.num_samples, chosen.baseline) == (5, "leave_one_out")
-        assert chosen.captions_per_image == 1
+        assert (step.num_samples, step.baseline) == (5, "leave_one_out")
+        assert step.captions_per_image == 1
 
 
 def plain(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -150,21 +148,20 @@ def test_each_step_begins_with_the_best_of_the_one_before(whole: Path) -> None:
     for name in ("A", "C"):
         assert not isinstance(load_captioner(whole / name)[0], EndToEnd)
     trained = run_folder.load(whole / "B" / "last.safetensors").weights
-    drawn = train_recipe.backbone("tiny", 0).state_dict()
+    drawn = stages.load_backbone("tiny", 0).state_dict()
     moved = [k for k in drawn if not torch.equal(trained[f"backbone.{k}"], drawn[k])]
     # every parameter but buffers, and keys' biases, which a softmax does not feel
-    assert len(moved) == len(list(train_recipe.backbone("tiny", 0).parameters()))
+    assert len(moved) == len(list(stages.load_backbone("tiny", 0).parameters()))
 
 
 def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path: Path) -> None:
     """At a rate that spoils every weight."""
     data = scenes.make(train=8, val=3, test=1)
-    steps = RECIPES["expansionnet_v2"]["scenes"].steps
-    recipe = replace(steps["C"].settings.recipe, lr=10.0, epochs=4, batch_size=4)
-    chosen = replace(steps["C"].settings, recipe=recipe)
+    training = PAPERS["expansionnet_v2"]["scenes"]
+    chosen = training.stages["C"].but(lr=10.0, epochs=4, batch_size=4)
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1}
-    model = configuration(data, recipe, {**sizes, "num_decoder_layers": 1})
-    with setup.seeded(3):
+    model = training.but(**sizes, num_decoder_layers=1).configuration(data)
+    with seeded(3):
         initial = models.build(model).state_dict()
     found = fit.fit(data, model, chosen, 0, tmp_path, initial=initial, improve=True)
     scores = [r["CIDEr-D"] for r in found.history if r["kind"] == "validation"]
@@ -199,7 +196,7 @@ def interrupted(patch: pytest.MonkeyPatch, after: int) -> None:
         (training_loop.Training, "_step"),
         (fit._Fit, "validate"),
         (run_folder, "save"),
-        (train_recipe, "encoded"),
+        (stages, "encoded"),
         (run_folder.RunFolder, "prepare"),
     ):
         patch.setattr(owner, name, counted(getattr(owner, name)))
@@ -287,7 +284,7 @@ def test_a_recipe_out_of_time_stops_and_goes_on_when_given_more(
 ) -> None:
     folder = tmp_path / "run"
     assert main(*SEEING, "--out", folder, "--minutes", 1e-9) == 0
-    assert "time is up, --resume goes on" in capsys.readouterr().out
+    assert "time is up, --resume continues" in capsys.readouterr().out
     assert not (folder / "B").exists()
 
 
@@ -295,7 +292,7 @@ def test_v1_s_steps_are_its_own(tmp_path: Path, capsys: Any) -> None:
     folder = tmp_path / "run"
     words = ["train", "--recipe", "expansionnet_v1", *DATA, *SIZES, *SHORT]
     assert main(*words, "--out", folder) == 0
-    names = list(RECIPES["expansionnet_v1"]["scenes"].steps)
+    names = list(PAPERS["expansionnet_v1"]["scenes"].stages)
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
         str(folder / name) for name in names
     ]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring import quality
 from benchmarks.scoring.caption import caption
+from benchmarks.training.configuration import PRESETS
 from benchmarks.training.fit import fit
-from benchmarks.training.presets import PRESETS, configuration
 from tests.support.runs import (
     SIZES,
     CtrlC,
@@ -128,7 +127,7 @@ def test_a_run_out_of_time_is_validated_and_goes_on_when_given_more(whole, tmp_p
     assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 1e-6) == 0
     assert len(log_of(folder)) == 2
     assert main(*TRAIN, "--out", folder, "--resume", "--minutes", 60) == 0
-    assert "all epochs done" in capsys.readouterr().out
+    assert " s, done" in capsys.readouterr().out
     a, b = (
         checkpoints.load(folder / "last.safetensors"),
         checkpoints.load(whole / RunFolder(whole).last),
@@ -199,7 +198,7 @@ def test_another_configuration_is_refused_with_every_field_that_differs(whole, c
     assert main(*TRAIN, *changed, "--out", whole, "--resume") == 2
     message = capsys.readouterr().err
     assert "model.d_ff is 8 there and 16 here" in message
-    assert "settings.recipe.dropout is" in message
+    assert "stage.optimisation.dropout is" in message
     assert "seed is 0 there and 1 here" in message
     assert "d_model" not in message
     assert main("train", "--scenes", "12,4,4", *SIZES, *SHORT, "--out", whole, "--resume") == 2
@@ -424,12 +423,13 @@ def test_without_images_a_model_learns_one_caption_for_all(tmp_path):
 def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_path):
     data = scenes.make(train=40, val=10, test=1)
     preset = PRESETS["scenes"]
-    recipe = replace(preset.settings.recipe, lr=3e-3, epochs=10, batch_size=20, warmup=10, anneal=1)
-    chosen = replace(preset.settings, recipe=recipe, validate_every=2)
+    chosen = preset.last.but(
+        lr=3e-3, epochs=10, batch_size=20, warmup=10, anneal=1, validate_every=2
+    )
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    result = fit(data, configuration(data, recipe, {**preset.model, "d_model": 32}), chosen, 0)
+    result = fit(data, preset.but(d_model=32).configuration(data), chosen, 0)
     assert torch.equal(torch.rand(2), expected)
     losses = [record["loss"] for record in result.history if record["kind"] == "steps"]
     assert losses[-1] < 0.7 * losses[0]
@@ -446,9 +446,8 @@ def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_pa
 def test_captions_that_are_cut_are_counted_in_the_log(tmp_path, capsys):
     data = scenes.make(train=12, val=4, test=1)
     preset = PRESETS["scenes"]
-    recipe = replace(preset.settings.recipe, epochs=1, batch_size=20)
-    chosen = replace(preset.settings, recipe=recipe, max_length=6)
-    model = replace(configuration(data, recipe, preset.model), max_length=6)
+    chosen = preset.last.but(epochs=1, batch_size=20, max_length=6)
+    model = preset.but(max_length=6).configuration(data)
     lengths = [
         len(data.vocabulary.tokenise(text))
         for texts in data.splits["train"].references.values()

@@ -5,35 +5,41 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from benchmarks.cli import data_options
 from benchmarks.cli.main import EXIT_BAD_INPUT
-from benchmarks.data import (
-    CaptionData,
-    karpathy,
-    pixels,
-)
+from benchmarks.data import CaptionData, karpathy, pixels
 from benchmarks.data.photographs import images_beside
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.run_folder import load_captioner
-from benchmarks.training import train_recipe
-from benchmarks.training.fit import chosen_by, fit, verdict
-from benchmarks.training.presets import PRESETS, Settings, configuration
-from benchmarks.training.recipes import RECIPES
+from benchmarks.training import stages
+from benchmarks.training.configuration import PAPERS, PRESETS, Stage, TrainingConfig, preset
+from benchmarks.training.fit import chosen_by, verdict
+from benchmarks.training.stages import Vision
 from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import AnyCaptioner
 from torch_impl.training import distributed
 from torch_impl.training.computation import PRECISIONS, Computation
 from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
 
-PresetT = TypeVar("PresetT")
-
+OF_STAGE = {
+    "warm_up": "warmup",
+    "epochs": "epochs",
+    "batch_size": "batch_size",
+    "learning_rate": "lr",
+    "dropout": "dropout",
+    "dropout_of": "dropout_of",
+    "captions_per_image": "captions_per_image",
+}
+"""Options, and the fields of a stage that they set."""
+OF_MODEL = (
+    *("encoder", "decoder", "d_model", "d_ff", "num_heads"),
+    *("num_encoder_layers", "num_decoder_layers"),
+)
+"""Options that set fields of the model."""
 _GOES_ON = "--resume goes on from what was saved last, if anything was"
 
 
@@ -67,25 +73,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training")
     training.add_argument(
         "--recipe",
-        choices=list(RECIPES),
+        choices=list(PAPERS),
         help="a paper's steps in turn, a folder of DIR each (default: cross-entropy alone)",
     )
     training.add_argument(
         "--preset",
-        choices=list(dict.fromkeys([*PRESETS, *(name for of in RECIPES.values() for name in of)])),
+        choices=list(dict.fromkeys([*PRESETS, *(name for of in PAPERS.values() for name in of)])),
         help="sizes and training that the other options override: of a recipe paper, as-run, or "
         "scenes (default: scenes with --scenes, else as-run); without one scenes, few or flickr8k "
         "(default: scenes with --scenes, else flickr8k)",
     )
-    steps = "; ".join(
-        f"{name}: {', '.join(next(iter(presets.values())).steps)}"
-        for name, presets in RECIPES.items()
+    known = "; ".join(
+        f"{name}: {', '.join(next(iter(presets.values())).stages)}"
+        for name, presets in PAPERS.items()
     )
     training.add_argument(
         "--steps",
         nargs="+",
         metavar="STEP",
-        help=f"those of the recipe to take (default: all; {steps})",
+        help=f"those of the recipe to take (default: all; {known})",
     )
     training.add_argument(
         "--initial",
@@ -176,96 +182,76 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     if not arguments.checkpoint_seconds >= 0:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
     check_device(process_group.device)
-    if arguments.recipe:
-        return _recipe(arguments, process_group)
     for name in ("steps", "backbone", "images"):
-        if getattr(arguments, name):
+        if getattr(arguments, name) and not arguments.recipe:
             raise InputError(f"--{name} goes with --recipe")
-    preset = _preset(PRESETS, "scenes" if arguments.scenes else "flickr8k", arguments.preset)
-    settings = _settings(preset.settings, arguments)
-    data = _worded(data_options.load(arguments), arguments)
-    initial = _initial(arguments.initial, data)
-    result = fit(
-        data,
-        configuration(data, settings.recipe, {**preset.model, **_model(arguments)}),
-        settings,
-        arguments.seed,
-        arguments.out,
-        initial=initial.state_dict() if initial else None,
-        resume=arguments.resume,
-        minutes=arguments.minutes,
-        **_options(arguments, process_group),
+    of_scenes = arguments.scenes is not None
+    training = _with_options(
+        preset(arguments.recipe, arguments.preset, of_scenes=of_scenes), arguments
     )
-    state = "all epochs done" if result.finished else "time is up, --resume goes on"
-    print(f"{arguments.out}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
-    return 0
-
-
-def _recipe(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
-    """Take a recipe's steps, and say of each how its best validation scored."""
-    presets = RECIPES[arguments.recipe]
-    preset = _preset(presets, "scenes" if arguments.scenes else "as-run", arguments.preset)
-    names = train_recipe.chosen(preset, arguments.steps, pictures=arguments.backbone is not None)
-    steps = {
-        name: replace(step, settings=_settings(step.settings, arguments))
-        for name, step in preset.steps.items()
-    }
-    vision = None
-    if arguments.backbone:
-        data, vision = _seen(arguments)
-    elif arguments.images:
-        raise InputError("--images goes with --backbone")
-    else:
-        data = data_options.load(arguments)
-    data = _worded(data, arguments)
-    results = train_recipe.train(
-        replace(preset, steps=steps),
-        names,
+    stages.check(training, arguments.steps, pictures=arguments.backbone is not None)
+    data, vision = _data(arguments)
+    out = arguments.out
+    folders = {name: out / name if arguments.recipe else out for name in training.stages}
+    results = stages.train(
+        training,
         data,
-        arguments.out,
-        model=_model(arguments),
+        folders,
+        names=arguments.steps,
         seed=arguments.seed,
         vision=vision,
         initial=_initial(arguments.initial, data),
         resume=arguments.resume,
         minutes=arguments.minutes,
-        **_options(arguments, process_group),
+        device=process_group.device,
+        process_group=process_group,
+        computation=_computation(arguments),
+        log_every=arguments.log_every,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        progress=True,
     )
     for name, result in results.items():
-        best, seconds = verdict(result.best), result.seconds
-        print(f"{arguments.out / name}: best {best}; {seconds:.0f} s")
-    if len(results) < len(names) or not all(result.finished for result in results.values()):
-        print(f"{arguments.out}: time is up, --resume goes on")
+        state = "done" if result.finished else "time is up, --resume continues"
+        print(f"{folders[name]}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
     return 0
 
 
-def _preset(presets: Mapping[str, PresetT], default: str, name: str | None) -> PresetT:
-    if (name or default) not in presets:
-        raise InputError(f"--preset {name}: expected one of {', '.join(presets)} here")
-    return presets[name or default]
+def _with_options(training: TrainingConfig, arguments: argparse.Namespace) -> TrainingConfig:
+    """``training`` with the options that were given; a stage without warm-up gets none."""
+    given = {field: getattr(arguments, option) for option, field in OF_STAGE.items()}
+    given = {field: value for field, value in given.items() if value is not None}
+    sizes = {name: getattr(arguments, name) for name in OF_MODEL}
+
+    def changed(stage: Stage) -> Stage:
+        without = {"warmup"} if arguments.recipe and not stage.optimisation.warmup else set()
+        return stage.but(**{k: v for k, v in given.items() if k not in without})
+
+    sizes = {name: size for name, size in sizes.items() if size is not None}
+    return training.each(changed).but(**sizes)
 
 
-def _seen(arguments: argparse.Namespace) -> tuple[CaptionData, train_recipe.Vision]:
-    """The data set with its pictures, and what sees them."""
-    if arguments.features or arguments.mean_features:
-        raise InputError("--backbone makes the features: --features and --mean-features do not go")
-    backbone = train_recipe.backbone(arguments.backbone, arguments.seed)
-    if arguments.moving:
-        raise InputError(
-            "--moving: there are no pictures of moving scenes, expected --scenes alone"
-        )
-    if arguments.scenes:
+def _data(arguments: argparse.Namespace) -> tuple[CaptionData, Vision | None]:
+    """The data set in the words asked for, and what sees its pictures if they are to be seen."""
+    vision = None
+    if not arguments.backbone:
         if arguments.images:
-            raise InputError("--images goes with --karpathy; the scenes bring their own")
-        return data_options.load(arguments), train_recipe.Vision(pixels.of_scenes(), backbone)
-    path = arguments.karpathy
-    seen = pixels.of_photographs(path, arguments.images or images_beside(path))
-    data = karpathy.with_features(path, pixels.Pixels(seen, (), backbone))
-    return data, train_recipe.Vision(seen, backbone)
-
-
-def _worded(data: CaptionData, arguments: argparse.Namespace) -> CaptionData:
-    """``data`` in the words asked for, with a line on stderr where its training validates it."""
+            raise InputError("--images goes with --backbone")
+        data = data_options.load(arguments)
+    elif arguments.features or arguments.mean_features:
+        raise InputError("--backbone makes the features: --features and --mean-features do not go")
+    elif arguments.moving:
+        raise InputError("--moving: no pictures of moving scenes, expected --scenes alone")
+    else:
+        backbone = stages.load_backbone(arguments.backbone, arguments.seed)
+        if arguments.scenes:
+            if arguments.images:
+                raise InputError("--images goes with --karpathy; the scenes bring their own")
+            data, vision = data_options.load(arguments), Vision(pixels.of_scenes(), backbone)
+        else:
+            path = arguments.karpathy
+            seen = pixels.of_photographs(path, arguments.images or images_beside(path))
+            data = karpathy.with_features(path, pixels.Pixels(seen, (), backbone))
+            vision = Vision(seen, backbone)
     if arguments.vocabulary_of:
         _, vocabulary = load_captioner(arguments.vocabulary_of)
         data = data.with_words_of(vocabulary, arguments.vocabulary_of)
@@ -275,7 +261,7 @@ def _worded(data: CaptionData, arguments: argparse.Namespace) -> CaptionData:
             "trained on, which says nothing of others",
             file=sys.stderr,
         )
-    return data
+    return data, vision
 
 
 def _initial(checkpoint: Path | None, data: CaptionData) -> AnyCaptioner | None:
@@ -296,54 +282,8 @@ def _initial(checkpoint: Path | None, data: CaptionData) -> AnyCaptioner | None:
     return model
 
 
-def _model(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The sizes that were given."""
-    fields = ("encoder", "decoder", "d_model", "d_ff", "num_heads")
-    layers = ("num_encoder_layers", "num_decoder_layers")
-    return _given(arguments, {name: name for name in fields + layers})
-
-
-def _options(arguments: argparse.Namespace, process_group: ProcessGroup) -> dict[str, Any]:
-    """What changes no number, or by rounding alone."""
-    return {
-        "device": process_group.device,
-        "process_group": process_group,
-        "computation": _computation(arguments),
-        "log_every": arguments.log_every,
-        "checkpoint_seconds": arguments.checkpoint_seconds,
-        "progress": True,
-    }
-
-
-def _settings(settings: Settings, arguments: argparse.Namespace) -> Settings:
-    """``settings`` with the options given."""
-    of_recipe = {
-        "warm_up": "warmup",
-        "epochs": "epochs",
-        "batch_size": "batch_size",
-        "learning_rate": "lr",
-        "dropout": "dropout",
-        "dropout_of": "dropout_of",
-    }
-    given = _given(arguments, of_recipe)
-    if arguments.recipe and not settings.recipe.warmup:
-        given.pop("warmup", None)
-    try:
-        recipe = replace(settings.recipe, **given)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    of_loading = _given(arguments, {"captions_per_image": "captions_per_image"})
-    return replace(settings, recipe=recipe, **of_loading)
-
-
 def _computation(arguments: argparse.Namespace) -> Computation:
     try:
         return Computation(arguments.accumulate, arguments.precision, arguments.compile)
     except ValueError as error:
         raise InputError(f"--{error}") from error
-
-
-def _given(arguments: argparse.Namespace, names: Mapping[str, str]) -> dict[str, Any]:
-    """The options that were given, under the names of the fields that they set."""
-    values = {field: getattr(arguments, option) for option, field in names.items()}
-    return {field: value for field, value in values.items() if value is not None}

@@ -58,6 +58,13 @@ class Split:
     cut: Mapping[str, int] = field(default_factory=dict)
     """How many "captions" and "sources" were longer than what is kept of them."""
 
+    def first(self, count: int | None) -> Split:
+        """The first ``count`` images; all if None."""
+        image_ids = self.image_ids[:count]
+        return replace(
+            self, image_ids=image_ids, references={i: self.references[i] for i in image_ids}
+        )
+
 
 @dataclass(frozen=True)
 class CaptionData:

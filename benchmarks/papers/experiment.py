@@ -1,15 +1,27 @@
-"""What an experiment is: the rows of some tables, in forms of different size, a run a seed."""
+"""The one form of an experiment: rows of some tables, in forms of different size, a run a seed.
+
+An `Experiment` says what is trained for a row (`training`) and what is measured of it (`measure`);
+a `Form` is a size that it is run in: its data, and the training that the rows vary. A `Run` is one
+row with its seeds. Its key, by which records and work are found again, is a hash of the code that
+it reaches, its training, its seeds, the content of its data, and of what can score here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks import records
 from benchmarks.records import Record
+from benchmarks.scoring import java
+from benchmarks.training.configuration import TrainingConfig
+
+TRIAL_SEED = 1000
+"""The seed of trials: no row is reported with it."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +30,7 @@ class Place:
 
     Args:
         data: the folder of real data, or None.
-        work: a folder for what unfinished runs need to go on.
+        work: a folder for what unfinished runs need to continue.
         device: where PyTorch computes.
         progress: whether to show it on stderr.
         features: the folder of the photographs' features; None if there is none.
@@ -32,49 +44,106 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One row with one seed.
+class Form:
+    """A size that an experiment is run in.
 
     Args:
-        row: as the paper's table names it.
-        seed: of everything random; a range of those that train side by side.
-        key: hash of all that its numbers depend on.
-        make: do it: the records that it gives, for every table that it is a row of.
+        about: it in a line.
+        load: place -> the data.
+        training: what the rows vary: a `TrainingConfig`, or the experiment's own.
+        status: of its records.
+        sizes: in a word, for the data's name in records: forms are not mixed.
+        tokeniser: of the scores.
+        grid: fields of the stages that every row tries; the best on validation it is trained by.
+        trial_seed: of what is tried.
     """
 
+    about: str
+    load: Callable[[Place], Any]
+    training: Any = None
+    status: str = "other data"
+    sizes: str = ""
+    tokeniser: str = "words"
+    grid: tuple[Mapping[str, Any], ...] = ()
+    trial_seed: int = TRIAL_SEED
+
+
+@lru_cache(maxsize=4)
+def _loaded(load: Callable[[Place], Any], place: Place) -> Any:
+    return load(place)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of a form, with its seeds.
+
+    Args:
+        places: (paper, table) of every table that it is a row of.
+        row: as the tables name it.
+        seeds: of everything random; several of what trains side by side, or is an ensemble.
+        name: of the form.
+        form: the form.
+        training: the row's.
+        place: where to work.
+        measure: the run -> its records, for every table that it is a row of.
+        key: a hash of all that its numbers depend on.
+        trial: what of the form's grid it tries; None of a row that is reported.
+    """
+
+    places: tuple[tuple[str, str], ...]
     row: str
-    seed: int | range
-    key: str
-    make: Callable[[], list[Record]]
+    seeds: tuple[int, ...]
+    name: str
+    form: Form
+    training: Any
+    place: Place
+    measure: Callable[[Run], list[Record[Any]]]
+    key: str = field(default="", compare=False)
+    trial: str | None = None
 
     @property
-    def name(self) -> str:
-        """The row and its seeds."""
-        if isinstance(self.seed, range):
-            return f"{self.row}, seeds {self.seed[0]} to {self.seed[-1]}"
-        return f"{self.row}, seed {self.seed}"
+    def paper(self) -> str:
+        """Of the first table."""
+        return self.places[0][0]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables' names."""
+        return tuple(table for _, table in self.places)
+
+    @property
+    def seed(self) -> int:
+        """The first seed."""
+        return self.seeds[0]
+
+    @property
+    def title(self) -> str:
+        """The row, what is tried, and the seeds."""
+        first, last = self.seeds[0], self.seeds[-1]
+        seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+        return ", ".join(filter(None, [self.row, self.trial, seeds]))
+
+    @cached_property
+    def data(self) -> Any:
+        """What the form loads."""
+        return _loaded(self.form.load, self.place)
+
+    def named(self, data: Any) -> Any:
+        """``data`` as records name it."""
+        return replace(data, name=f"{data.name}, {self.form.sizes}") if self.form.sizes else data
+
+    def make(self) -> list[Record[Any]]:
+        """Do it: its records."""
+        began = time.perf_counter()
+        made = self.measure(self)
+        wall_s = time.perf_counter() - began
+        return [records.replace(record, wall_s=wall_s) for record in made]
 
 
-def rows_by_seed(
-    rows: Iterable[str],
-    seeds: Sequence[int],
-    make: Callable[[str, int, str], list[Record]],
-    *given: Any,
-) -> list[Run]:
-    """All rows of a seed, then those of the next.
-
-    Args:
-        rows: their names.
-        seeds: of each.
-        make: row, seed, key -> the run's records.
-        given: all else that the numbers depend on.
-    """
-    found = []
-    for seed in seeds:
-        for row in rows:
-            key = records.key_of(make, *given, row, seed)
-            found.append(Run(row, seed, key, partial(make, row, seed, key)))
-    return found
+def by_seed(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
+    """All rows of a seed, then those of the next."""
+    named = list(rows)
+    return [(row, (seed,)) for seed in seeds for row in named]
 
 
 @dataclass(frozen=True)
@@ -84,16 +153,84 @@ class Experiment:
     Args:
         paper: its name.
         tables: their names; one run may give values in several.
-        forms: sizes that it can be run in, the smallest first; records tell them apart by their
-            data's names.
-        about: each form in a line.
+        rows: in the order of what they settle: what others are compared with comes first.
+        forms: by name, the smallest first.
+        training: form, row -> the row's training.
+        measure: a run -> its records.
         seeds: how many, unless asked otherwise.
-        runs: form, place, seeds -> the runs, in the order to do them in.
+        seeding: rows, seeds -> a row and its seeds for every run, in their order.
+        scored: whether its numbers depend on the scorers that are installed.
+        places: row -> (paper, table) of every table that it is a row of; all ``tables`` if None.
+        trial: a run of a grid's point -> its records; of experiments whose forms have grids.
     """
 
     paper: str
     tables: tuple[str, ...]
-    forms: tuple[str, ...]
-    about: dict[str, str]
-    seeds: int
-    runs: Callable[[str, Place, Sequence[int]], list[Run]]
+    rows: tuple[str, ...]
+    forms: Mapping[str, Form]
+    training: Callable[[Form, str], Any]
+    measure: Callable[[Run], list[Record[Any]]]
+    seeds: int = 3
+    seeding: Callable[[Iterable[str], Sequence[int]], list[tuple[str, tuple[int, ...]]]] = by_seed
+    scored: bool = True
+    places: Callable[[str], tuple[tuple[str, str], ...]] | None = None
+    trial: Callable[[Run], list[Record[Any]]] | None = None
+
+    def runs(self, name: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+        """The runs of a form, those that are tried before those that are reported.
+
+        Raises:
+            InputError: the form's data is not available.
+        """
+        form = self.forms[name]
+        found = [
+            self._run(name, place, row, of, self.training(form, row), self.measure)
+            for row, of in self.seeding(self.rows, seeds)
+        ]
+        if self.trial is None:
+            return found
+        tried = [
+            self._run(name, place, row, (form.trial_seed,), changed, self.trial, label(change))
+            for row in self.rows
+            for change, changed in trials(form, self.training(form, row))
+        ]
+        return [*tried, *found]
+
+    def _run(
+        self,
+        name: str,
+        place: Place,
+        row: str,
+        seeds: tuple[int, ...],
+        training: Any,
+        measure: Callable[[Run], list[Record[Any]]],
+        trial: str | None = None,
+    ) -> Run:
+        form = self.forms[name]
+        here = tuple((self.paper, table) for table in self.tables)
+        places = self.places(row) if self.places else here
+        run = Run(places, row, seeds, name, form, training, place, measure, trial=trial)
+        key = records.key_of(
+            [measure, form.load],
+            *(places, row, seeds, trial, training),
+            *(form.status, form.sizes, form.tokeniser, () if trial else form.grid, form.trial_seed),
+            getattr(run.data, "fingerprint", ""),
+            java.available() if self.scored else (),
+        )
+        return replace(run, key=key)
+
+
+def trials(form: Form, training: TrainingConfig) -> list[tuple[Mapping[str, Any], TrainingConfig]]:
+    """Each point of the form's grid, and a row's training with it in the first stage."""
+    if not form.grid:
+        return []
+    (name, first), *_ = training.stages.items()
+    return [
+        (change, replace(training, stages={**training.stages, name: first.but(**change)}))
+        for change in form.grid
+    ]
+
+
+def label(change: Mapping[str, Any]) -> str:
+    """A grid's point in words."""
+    return ", ".join(f"{name} {value:g}" for name, value in change.items())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from benchmarks.data import CaptionData, karpathy, scenes
 from benchmarks.data.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
 from benchmarks.files import alone, sha256
-from benchmarks.papers.experiment import Place
+from benchmarks.kinds import Trial
+from benchmarks.papers.experiment import Place, Run, label, trials
 from benchmarks.records import Record
 from benchmarks.scoring import captioners
+from benchmarks.training.configuration import TrainingConfig
 from benchmarks.training.fit import Result, fit
-from benchmarks.training.presets import Settings
-from torch_impl.models import AnyCaptioner, AnyConfiguration
+from torch_impl.models import AnyCaptioner
 from torch_impl.training.objectives import cross_entropy
 from torch_impl.training.optimisation import Optimisation
 
@@ -56,12 +57,6 @@ def flickr8k(place: Place) -> CaptionData:
     return karpathy.load(folder / "dataset_flickr8k.json", place.features)
 
 
-def flickr8k_reduced(place: Place) -> CaptionData:
-    """Flickr8k for small models: records say so in the data's name, so that forms never mix."""
-    data = flickr8k(place)
-    return replace(data, name=f"{data.name}, reduced sizes")
-
-
 def one_rate(lr: float, epochs: int, batch_size: int) -> Optimisation:
     """Adam at one rate without regularisers, as ARNet and Middle-Out train."""
     return Optimisation(
@@ -80,30 +75,30 @@ def one_rate(lr: float, epochs: int, batch_size: int) -> Optimisation:
 
 def in_stages(
     data: CaptionData,
-    configuration: AnyConfiguration,
-    stages: Sequence[Settings],
+    training: TrainingConfig,
     seed: int,
     place: Place,
     initial: Mapping[str, Tensor] | None = None,
 ) -> list[Result]:
-    """Train by each of ``stages``, from the best weights of the one before.
+    """Train the stages in turn, each from the best weights of the one before.
 
     The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is
-    kept in a folder of its own, which another row that begins alike goes on from, and a killed run
-    too. Of processes that are at the same stage one trains, and the others wait for it.
+    kept in a folder of its own, which another row that begins alike continues from, and a killed
+    run too. Of processes that are at the same stage one trains, and the others wait for it.
     """
     results: list[Result] = []
+    configuration = training.configuration(data)
     begun: list[Any] = [data.fingerprint, configuration.to_dict(), seed]
     if initial is not None:
         begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in initial.values())))
-    for settings in stages:
-        begun.append(settings)
+    for stage in training.stages.values():
+        begun.append(stage)
         folder = place.work / records.key_of(fit, *map(str, begun))
         with alone(folder):
             result = fit(
                 data,
                 configuration,
-                settings,
+                stage,
                 seed,
                 folder,
                 initial=results[-1].model.state_dict() if results else initial,
@@ -113,6 +108,69 @@ def in_stages(
             )
         results.append(result)
     return results
+
+
+def chosen(
+    run: Run,
+    data: CaptionData,
+    *,
+    score: Callable[[AnyCaptioner, CaptionData, Result], float] | None = None,
+) -> tuple[TrainingConfig, dict[str, float]]:
+    """A run's training, as the best point of its form's grid has it, and the score of each.
+
+    Args:
+        run: the row.
+        data: what it is trained on.
+        score: of a trial, more is better: the best validation's if None.
+    """
+    scores: dict[str, float] = {}
+    found = {label(change): training for change, training in trials(run.form, run.training)}
+    for name, training in found.items():
+        (result,) = in_stages(data, training.first(), run.form.trial_seed, run.place)
+        best = result.best[result.best["metric"]]
+        scores[name] = best if score is None else score(result.model, data, result)
+    return (found[max(scores, key=scores.__getitem__)] if found else run.training), scores
+
+
+def tried(run: Run) -> list[Record[Trial]]:
+    """What a point of the grid scores on validation."""
+    training = run.training.first()
+    (result,) = in_stages(run.data, training, run.seed, run.place)
+    best = result.best
+    return [
+        records.make(
+            Trial(
+                form=run.name,
+                change=str(run.trial),
+                **described(training, [result]),
+                validations=[e for e in result.history if e["kind"] == "validation"],
+            ),
+            paper=run.paper,
+            table=f"{run.tables[0]}, trials",
+            row=f"{run.row}, {run.trial}",
+            values={f"validation {best['metric']}": 100 * best[best["metric"]]},
+            status=run.form.status,
+            key=run.key,
+            n=best["images"],
+            seeds=list(run.seeds),
+            data=data_of(run, run.data, best["split"]),
+            signature=best["signature"] or "",
+        )
+    ]
+
+
+def data_of(run: Run, data: CaptionData, split: str) -> records.Data:
+    """The data of a record."""
+    named = run.named(data)
+    return records.Data(name=named.name, fingerprint=named.fingerprint, split=split)
+
+
+def described(training: TrainingConfig, results: Sequence[Result]) -> dict[str, Any]:
+    """How a model was trained, as records of captioners have it."""
+    return {
+        "configuration": results[-1].model.configuration.to_dict(),
+        "stages": [asdict(stage) for stage in training.stages.values()],
+    }
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from msgspec import structs
@@ -19,8 +19,8 @@ from benchmarks.kinds import Ablation, Attention, Example
 from benchmarks.records import Record
 from benchmarks.scoring import overlay
 from benchmarks.scoring.evaluate import evaluate, row_name
+from benchmarks.training.configuration import PRESETS, TrainingConfig
 from benchmarks.training.fit import fit
-from benchmarks.training.presets import PRESETS, Settings, configuration
 from torch_impl.models import Captioner
 
 
@@ -59,13 +59,13 @@ class Scale:
     rows: tuple[Row, ...]
     seeds: tuple[int, ...]
 
-    @property
-    def settings(self) -> Settings:
-        """The scenes' settings, cut to this scale's epochs."""
-        settings = PRESETS["scenes"].settings
+    def training(self, row: Row) -> TrainingConfig:
+        """The scenes' training of a row's model, cut to this scale's epochs."""
+        training = PRESETS["scenes"].but(encoder=row.encoder, decoder=row.decoder)
         if self.epochs is None:
-            return settings
-        return replace(settings, recipe=replace(settings.recipe, epochs=self.epochs))
+            return training
+        epochs = self.epochs
+        return training.each(lambda stage: stage.but(epochs=epochs))
 
     def data(self) -> CaptionData:
         """The scenes, made anew: equal on every machine."""
@@ -74,8 +74,7 @@ class Scale:
 
     def key(self, row: Row, seed: int, scorers: Sequence[str]) -> str:
         """Changes with anything that may change the run's numbers, ``scorers`` are `available`."""
-        model = dict(PRESETS["scenes"].model)
-        return records.key_of(run, self.images, self.settings, model, row, seed, scorers)
+        return records.key_of(run, self.images, self.training(row), seed, scorers)
 
 
 FULL = Scale((2000, 250, 250), None, ROWS, (0, 1))
@@ -85,10 +84,8 @@ QUICK = Scale((200, 20, 40), 1, (BASELINE, ROWS[-1]), (0,))
 def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
     """Train, decode and score one row with one seed; the record stands under ``key``."""
     began = time.perf_counter()
-    data, preset = scale.data(), PRESETS["scenes"]
-    settings = scale.settings
-    sizes = {**preset.model, "encoder": row.encoder, "decoder": row.decoder}
-    fitted = fit(data, configuration(data, settings.recipe, sizes), settings, seed)
+    data, training = scale.data(), scale.training(row)
+    fitted = fit(data, training.configuration(data), training.last, seed)
     record = evaluate(
         Ablation,
         fitted.model,
@@ -98,7 +95,7 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
         status="embedded",
         key=key,
         seed=seed,
-        max_length=settings.max_length,
+        max_length=training.last.max_length,
         tokeniser="words",
         examples=3,
         details={"training_seconds": fitted.seconds},

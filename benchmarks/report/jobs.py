@@ -159,7 +159,8 @@ def _on_scenes(work: Path) -> Iterator[Job]:
     groups: dict[tuple[object, ...], list[Run]] = {}
     for experiment, shared in SHARED:
         for run in experiment.runs("scenes", Place(None, work), [0]):
-            groups.setdefault((experiment.paper, *shared(run.row)), []).append(run)
+            if run.trial is None:
+                groups.setdefault((experiment.paper, *shared(run.row)), []).append(run)
     for runs in sorted(groups.values(), key=len, reverse=True):
         name = f"train, decode, score {runs[0].row}"
         if more := len(runs) - 1:

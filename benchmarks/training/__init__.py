@@ -1,1 +1,1 @@
-"""How captioners are trained: settings, recipes, the run of a training and its folder."""
+"""How captioners are trained: the configuration, its stages, one stage, and the stage's loop."""

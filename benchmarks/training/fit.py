@@ -15,13 +15,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks import run_folder
-from benchmarks.data import CaptionData, Split
+from benchmarks.data import CaptionData
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import quality
 from benchmarks.scoring.caption import caption
-from benchmarks.training import setup
-from benchmarks.training.presets import Settings
+from benchmarks.training.configuration import Stage
+from benchmarks.training.objective import objective, seeded
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
 from torch_impl.models import (
     AnyCaptioner,
@@ -49,7 +49,8 @@ class Result:
     seconds: float
     """Wall-clock time of the training, validations and earlier parts included."""
     finished: bool
-    """Whether all epochs were done; if not, the time was up."""
+    """Whether all epochs were done, or validation had not improved for the stage's patience; if
+    not, the time was up."""
 
 
 class _Fit:
@@ -59,18 +60,18 @@ class _Fit:
         self,
         data: CaptionData,
         model: AnyCaptioner,
-        settings: Settings,
+        stage: Stage,
         seed: int,
         folder: RunFolder | None,
         computation: Computation,
         process_group: ProcessGroup,
     ) -> None:
-        self.data, self.settings, self.folder = data, settings, folder
+        self.data, self.stage, self.folder = data, stage, folder
         self.process_group, self.compiled = process_group, computation.compile
-        self.training, self.batches = setup.training(
-            data, model, settings, seed, computation, process_group
+        self.training, self.batches = objective(
+            data, model, stage, seed, computation, process_group
         )
-        self.validation = _first(data.splits[chosen_by(data)], settings.validation_images)
+        self.validation = data.splits[chosen_by(data)].first(stage.validation_images)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.best_weights: dict[str, Tensor] = {}
@@ -82,6 +83,14 @@ class _Fit:
     @property
     def seconds(self) -> float:
         return self.earlier + time.perf_counter() - self.began
+
+    @property
+    def converged(self) -> bool:
+        """Whether the best validation lies as many epochs back as the stage has patience for."""
+        patience, per_epoch = self.stage.patience, len(self.batches)
+        if patience is None or not self.best or self.training.step % per_epoch:
+            return False
+        return bool(self.training.step - self.best["step"] >= patience * per_epoch)
 
     def log(self, record: dict[str, Any]) -> None:
         self.history.append(record)
@@ -120,14 +129,14 @@ class _Fit:
         """The first process alone."""
         if not self.process_group.is_main:
             return
-        model, metric, began = self.training.model, self.settings.metric, time.perf_counter()
+        model, metric, began = self.training.model, self.stage.metric, time.perf_counter()
         try:
             captions = caption(
                 model,
                 self.data.vocabulary,
                 self.validation,
-                beam_size=self.settings.validation_beam,
-                max_length=self.settings.max_length,
+                beam_size=self.stage.validation_beam,
+                max_length=self.stage.max_length,
             )
         except InputError as error:
             left = self.what_is_left() if "NaN" in str(error) else ""
@@ -148,7 +157,7 @@ class _Fit:
             "metric": metric,
             "images": len(captions),
             "split": chosen_by(self.data),
-            "beam_size": self.settings.validation_beam,
+            "beam_size": self.stage.validation_beam,
             "signature": scores.signature,
             "validation_seconds": time.perf_counter() - began,
             "seconds": self.seconds,
@@ -226,7 +235,7 @@ class _Fit:
 def fit(
     data: CaptionData,
     configuration: AnyConfiguration,
-    settings: Settings,
+    stage: Stage,
     seed: int,
     out: Path | None = None,
     *,
@@ -243,14 +252,14 @@ def fit(
 ) -> Result:
     """Train a captioner on the "train" split of ``data``, choosing by a metric on `chosen_by`'s.
 
-    The numbers are a function of the data, the configuration, the settings, the seed, the device,
+    The numbers are a function of the data, the configuration, the stage, the seed, the device,
     its number of threads, the computation and the number of processes: not of kills and
     resumptions, nor of other options.
 
     Args:
         data: captions and features.
-        configuration: the model's; its dropout is replaced by the recipe's.
-        settings: the training's.
+        configuration: the model's; its dropout is replaced by the stage's.
+        stage: how it is trained.
         seed: of the initial weights, the order of the data and dropout.
         out: the folder to keep the run in; None keeps nothing.
         initial: the weights to begin with, of an earlier stage; drawn by the seed if None.
@@ -273,10 +282,10 @@ def fit(
     """
     for name in ("train", chosen_by(data)):
         data.split(name)
-    recipe = settings.recipe
-    configuration = replace(configuration, dropout=recipe.dropout)
+    optimisation = stage.optimisation
+    configuration = replace(configuration, dropout=optimisation.dropout)
     if isinstance(configuration, Configuration):
-        configuration = replace(configuration, dropout_of=recipe.dropout_of)
+        configuration = replace(configuration, dropout_of=optimisation.dropout_of)
     model = _new_model(configuration, seed)
     if initial is not None:
         try:
@@ -285,7 +294,7 @@ def fit(
             raise InputError(str(error)) from error
     model.to(device)
     folder = RunFolder(out) if out and process_group.is_main else None
-    run = _Fit(data, model, settings, seed, folder, computation, process_group)
+    run = _Fit(data, model, stage, seed, folder, computation, process_group)
     if folder:
         folder.prepare(
             {
@@ -293,7 +302,7 @@ def fit(
                 "backbone": dict(data.backbone),
                 "vocabulary": data.vocabulary.fingerprint,
                 "model": configuration.to_dict(),
-                "settings": asdict(settings),
+                "stage": asdict(stage),
                 "computation": asdict(computation),
                 "initial": None if initial is None else fingerprint(initial),
                 "seed": seed,
@@ -331,13 +340,15 @@ def fit(
 def _train(
     run: _Fit, minutes: float | None, log_every: int, checkpoint_seconds: float, progress: bool
 ) -> bool:
-    """Train to the end, or until the time is up: whether all epochs were done."""
-    training, settings, process_group = run.training, run.settings, run.process_group
-    epochs, per_epoch = settings.recipe.epochs, len(run.batches)
+    """Train to the end, to convergence, or until the time is up: whether it was not the time."""
+    training, stage, process_group = run.training, run.stage, run.process_group
+    epochs, per_epoch = stage.optimisation.epochs, len(run.batches)
     budget = math.inf if minutes is None else 60 * minutes
     if process_group.broadcast(run.seconds >= budget and bool(run.best)):
         return training.epoch >= epochs
-    idle = settings.recipe.idle_updates
+    if run.converged:
+        return True
+    idle = stage.optimisation.idle_updates
     if progress and epochs * per_epoch <= idle:
         print(
             f"captionbench: steps in all: {epochs * per_epoch}, and the optimiser's first {idle} "
@@ -372,7 +383,7 @@ def _train(
             if step.position % log_every == 0 or ends_epoch or time_is_up:
                 run.log_steps()
                 bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"], refresh=False)
-            due = ends_epoch and (epoch == epochs or epoch % settings.validate_every == 0)
+            due = ends_epoch and (epoch == epochs or epoch % stage.validate_every == 0)
             if due or time_is_up:
                 run.validate()
                 if progress:
@@ -382,6 +393,8 @@ def _train(
                 saved = run.seconds
             if time_is_up:
                 return ends_epoch and epoch == epochs
+            if run.converged:
+                return True
             if ends_epoch:
                 epoch_began = run.seconds
     return True
@@ -389,7 +402,7 @@ def _train(
 
 def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
     """A model whose initial weights are a function of the seed, wherever it will be trained."""
-    with setup.seeded(seed):
+    with seeded(seed):
         try:
             return build(configuration)
         except ValueError as error:
@@ -402,13 +415,6 @@ def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
 def chosen_by(data: CaptionData) -> str:
     """The split that validates: "val", or "train" where there is none, to learn that by heart."""
     return "val" if "val" in data.splits else "train"
-
-
-def _first(split: Split, count: int | None) -> Split:
-    """The split's first ``count`` images."""
-    image_ids = split.image_ids[:count]
-    references = {image_id: split.references[image_id] for image_id in image_ids}
-    return Split(image_ids, references, split.features)
 
 
 def verdict(validation: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ TRAINING_LOOP = (
     Fault(
         "unk is a word",
         "who says unk is rewarded for it where a reference has a rare word",
-        "benchmarks.training.setup:cider_d",
+        "benchmarks.training.objective:cider_d",
         "strangers[word] if i == UNKNOWN_ID else i",
         "i",
         "test_recipes.py::"
@@ -61,7 +61,7 @@ TRAINING_LOOP = (
     Fault(
         "references without end",
         "the references of the reward have no end token",
-        "benchmarks.training.setup:cider_d",
+        "benchmarks.training.objective:cider_d",
         "for word, i in named), end]",
         "for word, i in named)]",
         "test_recipes.py::"

@@ -22,9 +22,19 @@ from torch_impl.checkpoints.released import load_released
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
 from torch_impl.models import AnyCaptioner, build, configuration
 
-__all__ = ["Checkpoint", "CheckpointError", "load", "load_released", "load_weights", "save"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "load",
+    "load_released",
+    "load_state",
+    "load_weights",
+    "save",
+    "save_state",
+]
 
 FORMAT = "captionbench checkpoint"
+STATE_FORMAT = "captionbench state"
 VERSION = 1
 
 _STATE = "state."
@@ -71,14 +81,30 @@ def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None
     """
     tensors = {name: _plain(tensor) for name, tensor in model.state_dict().items()}
     skeleton = _take_tensors(dict(state or {}), _STATE.rstrip("."), tensors)
-    description = json.dumps({"configuration": model.configuration.to_dict(), "state": skeleton})
+    parts = {"configuration": model.configuration.to_dict(), "state": skeleton}
+    _write(Path(path), FORMAT, tensors, parts)
+
+
+def save_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a ``state`` as of `save` without a captioner, whole or not at all.
+
+    Raises:
+        CheckpointError: the folder cannot be written, or the disk is full.
+    """
+    tensors: dict[str, Tensor] = {}
+    skeleton = _take_tensors(dict(state), _STATE.rstrip("."), tensors)
+    _write(Path(path), STATE_FORMAT, tensors, {"state": skeleton})
+
+
+def _write(path: Path, kind: str, tensors: Mapping[str, Tensor], parts: dict[str, Any]) -> None:
+    description = json.dumps(parts)
     metadata = {
-        "format": FORMAT,
+        "format": kind,
         "version": str(VERSION),
         "description": description,
         "sha256": fingerprint(tensors, description),
     }
-    _replace(Path(path), to_bytes(tensors, metadata))
+    _replace(path, to_bytes(dict(tensors), metadata))
 
 
 def load(path: Path) -> Checkpoint:
@@ -88,6 +114,27 @@ def load(path: Path) -> Checkpoint:
         CheckpointError: no such file, not one of our checkpoints, truncated or damaged.
     """
     path = Path(path)
+    tensors, parts = _read(path, FORMAT)
+    return Checkpoint(
+        path=path,
+        configuration=parts["configuration"],
+        weights={name: t for name, t in tensors.items() if not name.startswith(_STATE)},
+        state=_put_tensors(parts["state"], tensors),
+    )
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """What `save_state` wrote, checked against its own hash.
+
+    Raises:
+        CheckpointError: no such file, not such a state, truncated or damaged.
+    """
+    tensors, parts = _read(Path(path), STATE_FORMAT)
+    state: dict[str, Any] = _put_tensors(parts["state"], tensors)
+    return state
+
+
+def _read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file, expected a checkpoint (.safetensors)")
     try:
@@ -105,8 +152,8 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{path}: not a readable safetensors file, truncated or damaged? ({error})"
         ) from error
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: a safetensors file, but not a {FORMAT}")
+    if metadata.get("format") != kind:
+        raise CheckpointError(f"{path}: a safetensors file, but not a {kind}")
     if metadata.get("version") != str(VERSION):
         raise CheckpointError(
             f"{path}: version {metadata.get('version')} of the format, expected {VERSION}"
@@ -114,13 +161,8 @@ def load(path: Path) -> Checkpoint:
     description = metadata.get("description", "")
     if metadata.get("sha256") != fingerprint(tensors, description):
         raise CheckpointError(f"{path}: damaged, the contents do not match their SHA-256")
-    parts = json.loads(description)
-    return Checkpoint(
-        path=path,
-        configuration=parts["configuration"],
-        weights={name: t for name, t in tensors.items() if not name.startswith(_STATE)},
-        state=_put_tensors(parts["state"], tensors),
-    )
+    parts: dict[str, Any] = json.loads(description)
+    return tensors, parts
 
 
 def _plain(tensor: Tensor) -> Tensor:

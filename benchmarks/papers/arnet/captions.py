@@ -10,25 +10,18 @@ Middle-Out (section 4.2), lambda that of images.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from benchmarks import records
 from benchmarks.data import CaptionData, code
-from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.kinds import Captions, Discrepancy
-from benchmarks.papers.experiment import (
-    Experiment,
-    Place,
-    Run,
-    rows_by_seed,
-)
+from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.papers.stages import (
+    described,
     flickr8k,
-    flickr8k_reduced,
     folder_of,
     generated,
     in_stages,
@@ -36,11 +29,10 @@ from benchmarks.papers.stages import (
     rounded,
 )
 from benchmarks.records import Record
-from benchmarks.scoring import discrepancy, java
+from benchmarks.scoring import discrepancy
 from benchmarks.scoring.evaluate import evaluate
-from benchmarks.training.presets import Settings
-from torch_impl.models import AnyCaptioner, RecurrentConfiguration
-from torch_impl.training.optimisation import Optimisation
+from benchmarks.training.configuration import Stage, TrainingConfig
+from torch_impl.models import AnyCaptioner
 
 PAPER = "arnet"
 LAMBDA = 0.01
@@ -50,212 +42,129 @@ ADDED = ("", " + Zoneout", " + Scheduled Sampling", " + ARNet")
 ROWS = tuple(baseline + added for baseline in BASELINES for added in ADDED)
 
 
-@dataclass(frozen=True)
-class Form:
-    """What is captioned, and how much of it.
-
-    Args:
-        load: where -> the data.
-        status: of its records.
-        model: sizes of the captioner.
-        stages: the training.
-        tokeniser: of the scores.
-        max_length: of a caption, the start included.
-    """
-
-    load: Callable[[Place], CaptionData]
-    status: str
-    model: Mapping[str, Any]
-    stages: tuple[Settings, Settings]
-    tokeniser: str = "words"
-    max_length: int = 20
-
-
 def _code(place: Place, **sizes: int) -> CaptionData:
     return code.load(folder_of(place, "habeascorpus"), **sizes)
 
 
-def _stages(
-    first: Optimisation, second: Optimisation, **settings: Any
-) -> tuple[Settings, Settings]:
-    return Settings(first, **settings), Settings(second, **settings)
+def _lstm(
+    d_embedding: int,
+    hidden_size: int,
+    first: tuple[float, int],
+    second: tuple[float, int],
+    batch_size: int,
+    max_length: int = 20,
+    source: str = "features",
+    **stage: Any,
+) -> TrainingConfig:
+    """An LSTM trained in two stages, each of a rate and epochs."""
+    return TrainingConfig.of(
+        *(
+            Stage(one_rate(*each, batch_size), max_length=max_length, **stage)
+            for each in (first, second)
+        ),
+        family="recurrent",
+        d_embedding=d_embedding,
+        hidden_size=hidden_size,
+        max_length=max_length,
+        source=source,
+    )
 
 
 IMAGES = {
     "scenes": Form(
+        "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
         generated,
-        "embedded",
-        {"d_embedding": 128, "hidden_size": 128},
-        _stages(one_rate(2e-3, 3, 100), one_rate(5e-4, 2, 100), captions_per_image=5),
+        _lstm(128, 128, (2e-3, 3), (5e-4, 2), 100, captions_per_image=5),
+        status="embedded",
     ),
     "reduced": Form(
-        flickr8k_reduced,
-        "other data",
-        {"d_embedding": 64, "hidden_size": 64},
-        _stages(
-            one_rate(2e-3, 6, 20),
-            one_rate(4e-4, 2, 20),
+        "Flickr8k (with --features), 64 units, 6 + 2 epochs: on a CPU",
+        flickr8k,
+        _lstm(
+            *(64, 64, (2e-3, 6), (4e-4, 2), 20, 30),
             captions_per_image=5,
             validation_images=250,
-            max_length=30,
         ),
-        max_length=30,
+        sizes="reduced sizes",
     ),
     "flickr8k": Form(
+        "Flickr8k, 512 units, 15 + 10 epochs: for a GPU",
         flickr8k,
-        "other data",
-        {"d_embedding": 512, "hidden_size": 512},
-        _stages(
-            one_rate(5e-4, 15, 64), one_rate(1e-4, 10, 64), validation_images=500, max_length=30
-        ),
-        max_length=30,
+        _lstm(512, 512, (5e-4, 15), (1e-4, 10), 64, 30, validation_images=500),
     ),
 }
 CODE = {
     "reduced": Form(
+        "60 tokens of code, 20 words of comment, 64 units, 8 + 2 epochs: on a CPU",
         partial(_code, length=60, words=20, min_count=8),
-        "other data",
-        {"d_embedding": 64, "hidden_size": 64, "source": "tokens"},
-        _stages(
-            one_rate(4e-3, 8, 32),
-            one_rate(2e-3, 2, 32),
-            metric="B4",
-            max_length=21,
-        ),
-        max_length=21,
+        _lstm(64, 64, (4e-3, 8), (2e-3, 2), 32, 21, "tokens", metric="B4"),
     ),
     "full": Form(
+        "300 tokens, 256 units, up to 30 + 20 epochs, chosen by BLEU-4: for a GPU",
         _code,
-        "other data",
-        {"d_embedding": 512, "hidden_size": 256, "source": "tokens"},
-        _stages(one_rate(1e-3, 30, 16), one_rate(5e-4, 20, 16), metric="B4", max_length=301),
-        max_length=301,
+        _lstm(512, 256, (1e-3, 30), (5e-4, 20), 16, 301, "tokens", metric="B4"),
     ),
 }
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A row's captioner, what it was trained on, and how."""
-
-    model: AnyCaptioner
-    data: CaptionData
-    details: Mapping[str, Any]
-
-
-def stages(form: Form, row: str, weight: float = LAMBDA) -> tuple[Settings, Settings]:
-    """The training of a row; ``weight`` is lambda of the row that has ARNet."""
-    first, second = form.stages
-    if row.endswith("Sampling"):
-        return replace(first, sampling=0.05), replace(second, sampling=0.05)
-    return first, replace(second, lambda_=weight) if row.endswith("ARNet") else second
-
-
-def train(form: Form, place: Place, row: str, seed: int, weight: float = LAMBDA) -> Trained:
-    """Train a row, or have it from the folder of work."""
-    data = form.load(place)
-    fields: dict[str, Any] = {"attentive": row.startswith("Attentive")}
+def training(form: Form, row: str, weight: float = LAMBDA) -> TrainingConfig:
+    """The two stages of a row; ``weight`` is lambda of the row that has ARNet."""
+    of = form.training.but(attentive=row.startswith("Attentive"))
     if row.endswith("Zoneout"):
-        fields |= {"zoneout_cell": 0.5, "zoneout_hidden": 0.05}
-    configuration = RecurrentConfiguration(
-        len(data.vocabulary),
-        data.splits["train"].features.d_feature,
-        start_id=START_ID,
-        end_id=END_ID,
-        pad_id=PAD_ID,
-        max_length=form.max_length,
-        **{**form.model, **fields},
-    )
-    training = stages(form, row, weight)
-    results = in_stages(data, configuration, training, seed, place)
-    details = {
-        "configuration": configuration.to_dict(),
-        "stages": [asdict(settings) for settings in training],
-        "validations": [result.best for result in results],
-    }
-    return Trained(results[-1].model, data, details)
+        return of.but(zoneout_cell=0.5, zoneout_hidden=0.05)
+    if row.endswith("Sampling"):
+        return of.each(lambda stage: replace(stage, sampling=0.05))
+    return regularised(of, weight) if row.endswith("ARNet") else of
 
 
-def score(form: Form, trained: Trained, table: str, row: str, seed: int, key: str) -> Record:
-    """What a captioner scores on the test split, as a line of ``table``."""
+def regularised(of: TrainingConfig, weight: float = LAMBDA) -> TrainingConfig:
+    """``of`` with a reconstruction of this weight in its last stage."""
+    name = list(of.stages)[-1]
+    return replace(of, stages={**of.stages, name: replace(of.last, lambda_=weight)})
+
+
+def train(run: Run) -> tuple[AnyCaptioner, dict[str, Any]]:
+    """A row's captioner, trained or had from the folder of work, and how it was trained."""
+    results = in_stages(run.data, run.training, run.seed, run.place)
+    validations = [result.best for result in results]
+    details = {**described(run.training, results), "form": run.name, "validations": validations}
+    return results[-1].model, details
+
+
+def score(run: Run, model: AnyCaptioner, details: Mapping[str, Any]) -> Record[Captions]:
+    """What a captioner scores on the test split, as a line of the first table."""
     return evaluate(
         Captions,
-        trained.model,
-        trained.data.vocabulary,
-        trained.data,
-        row=row,
-        status=form.status,
-        key=key,
-        seed=seed,
+        model,
+        run.data.vocabulary,
+        run.named(run.data),
+        row=run.row,
+        status=run.form.status,
+        key=run.key,
+        seed=run.seed,
         paper=PAPER,
-        table=table,
+        table=run.tables[0],
         beam_size=BEAM,
-        max_length=form.max_length,
-        tokeniser=form.tokeniser,
-        details=trained.details,
+        max_length=run.training.last.max_length,
+        tokeniser=run.form.tokeniser,
+        details=details,
     )
 
 
-def _run(
-    form: Form, tables: tuple[str, str], place: Place, row: str, seed: int, key: str
-) -> list[Record]:
-    began = time.perf_counter()
-    trained = train(form, place, row, seed)
-    scored = score(form, trained, tables[0], row, seed, key)
-    apart = discrepancy.measure(
-        trained.model, trained.data, "test", beam_size=BEAM, max_length=form.max_length
-    )
+def _measure(run: Run) -> list[Record[Captions] | Record[Discrepancy]]:
+    model, details = train(run)
+    scored = score(run, model, details)
+    options = {"beam_size": BEAM, "max_length": run.training.last.max_length}
+    apart = discrepancy.measure(model, run.data, "test", **options)
     far = records.replace(
         scored,
-        table=tables[1],
+        table=run.tables[1],
         values=apart.values,
         signature="",
-        details=Discrepancy(
-            **trained.details,
-            beam_size=BEAM,
-            max_length=form.max_length,
-            shares=rounded(apart.shares),
-        ),
+        details=Discrepancy(**details, **options, shares=rounded(apart.shares)),
     )
-    wall_s = time.perf_counter() - began
-    return [records.replace(record, wall_s=wall_s) for record in (scored, far)]
+    return [scored, far]
 
 
-def _runs(
-    forms: Mapping[str, Form],
-    tables: tuple[str, str],
-    form: str,
-    place: Place,
-    seeds: Sequence[int],
-) -> list[Run]:
-    """All rows of a seed, then those of the next."""
-    chosen = forms[form]
-    # what can score here too: what could not is measured when it can
-    given = form, chosen.model, chosen.stages, java.available()
-    make = partial(_run, chosen, tables, place)
-    return rows_by_seed(ROWS, seeds, make, PAPER, tables, given)
-
-
-IMAGE_CAPTIONS = Experiment(
-    PAPER,
-    ("1", "2"),
-    tuple(IMAGES),
-    {
-        "scenes": "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
-        "reduced": "Flickr8k (with --features), 64 units, 6 + 2 epochs: on a CPU",
-        "flickr8k": "Flickr8k, 512 units, 15 + 10 epochs: for a GPU",
-    },
-    3,
-    partial(_runs, IMAGES, ("1", "2")),
-)
-CODE_CAPTIONS = Experiment(
-    PAPER,
-    ("3", "4"),
-    tuple(CODE),
-    {
-        "reduced": "60 tokens of code, 20 words of comment, 64 units, 8 + 2 epochs: on a CPU",
-        "full": "300 tokens, 256 units, up to 30 + 20 epochs, chosen by BLEU-4: for a GPU",
-    },
-    3,
-    partial(_runs, CODE, ("3", "4")),
-)
+IMAGE_CAPTIONS = Experiment(PAPER, ("1", "2"), ROWS, IMAGES, training, _measure)
+CODE_CAPTIONS = Experiment(PAPER, ("3", "4"), ROWS, CODE, training, _measure)

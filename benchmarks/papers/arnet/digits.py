@@ -9,11 +9,9 @@ neither the rates of zoneout and recurrent dropout, nor lambda, nor how long it 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +22,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks import kinds, records
-from benchmarks.data.digits import (
-    CLASSES,
-    LAYOUT,
-    Digits,
-    Mnist,
-    load,
-    permutation,
-)
-from benchmarks.errors import InputError
-from benchmarks.files import (
-    alone,
-    read_bytes,
-    sha256,
-    write_atomically,
-)
-from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.data.digits import CLASSES, Digits, Mnist, load, permutation
+from benchmarks.files import alone
+from benchmarks.papers.experiment import Experiment, Form, Place, Run
+from benchmarks.papers.stages import folder_of
 from benchmarks.records import Record
+from benchmarks.training import work_file
 from torch_impl.models import SequenceClassifier
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor, joint_loss
 from torch_impl.training.optimisation import clip_gradients
@@ -68,7 +55,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Form:
+class Size:
     """How much of it.
 
     Args:
@@ -101,10 +88,43 @@ class Form:
         return {name: d.halved() if self.halved else d for name, d in splits.items()}
 
 
+@dataclass(frozen=True)
+class Regularised:
+    """A row's training.
+
+    Args:
+        size: how much of it.
+        options: of the classifier.
+        lambda_: the weight of the reconstruction in the second stage.
+    """
+
+    size: Size
+    options: Mapping[str, Any]
+    lambda_: float = 0.0
+
+
+def _mnist(place: Place) -> Mnist:
+    return load(folder_of(place, str(FILE)))
+
+
 FORMS = {
-    "reduced": Form(12_000, True, (6, 6)),
-    "full": Form(None, False, (60, 40)),
+    "reduced": Form(
+        "12,000 digits of 14 x 14 pixels, 196 steps, 6 + 6 epochs: for a CPU",
+        _mnist,
+        Size(12_000, True, (6, 6)),
+    ),
+    "full": Form(
+        "60,000 digits of 28 x 28 pixels, 784 steps, 60 + 40 epochs: for a GPU",
+        _mnist,
+        Size(None, False, (60, 40)),
+        status="same data",
+    ),
 }
+
+
+def training(form: Form, row: str) -> Regularised:
+    """A row's."""
+    return Regularised(form.training, ROWS[row], LAMBDA if row == ARNET else 0.0)
 
 
 def step(
@@ -165,13 +185,11 @@ class _Training:
         parts = [parameter for module in trained for parameter in module.parameters()]
         optimiser = torch.optim.Adam(parts, lr=RATES[number])
         done = 0
+        modules = {str(place): module for place, module in enumerate(trained)}
         if path.exists():
-            kept = torch.load(path, weights_only=True)
-            done, self.best, self.weights = kept["done"], kept["best"], kept["weights"]
-            self.history = kept["history"]
-            optimiser.load_state_dict(kept["optimiser"])
-            for module, state in zip(trained, kept["modules"], strict=True):
-                module.load_state_dict(state)
+            kept = work_file.load(path, modules, optimiser)
+            done, self.best, self.history = kept["done"], kept["best"], kept["history"]
+            self.weights = kept["weights"]
         bar = tqdm(range(done, epochs), unit="epoch", disable=not progress, leave=False)
         for epoch in bar:
             loss = self._epoch(optimiser, reconstructor, lambda_, (number, epoch))
@@ -181,16 +199,13 @@ class _Training:
             if accuracy > self.best:
                 self.best = accuracy
                 self.weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-            state = {
+            values = {
                 "done": epoch + 1,
                 "best": self.best,
                 "weights": self.weights,
                 "history": self.history,
-                "optimiser": optimiser.state_dict(),
-                "modules": [module.state_dict() for module in trained],
             }
-            with write_atomically(path, "wb") as file:
-                torch.save(state, file)
+            work_file.save(path, modules, optimiser, values)
 
     def _epoch(
         self,
@@ -229,81 +244,51 @@ def _seeded(*seeds: int) -> Iterator[None]:
         yield
 
 
-def _run(form: str, place: Place, row: str, seed: int, key: str, first: str) -> list[Record]:
-    began, size = time.perf_counter(), FORMS[form]
-    mnist = load(_file(place))
+def _measure(run: Run) -> list[Record[kinds.Digits]]:
+    of: Regularised = run.training
+    size, mnist = of.size, run.data
     digits = size.digits(mnist)
     order = permutation(digits["train"].images[0].size)
     splits = {
         name: (
-            torch.from_numpy(d.sequences(order)).to(place.device),
-            torch.from_numpy(d.labels).to(place.device),
+            torch.from_numpy(d.sequences(order)).to(run.place.device),
+            torch.from_numpy(d.labels).to(run.place.device),
         )
         for name, d in digits.items()
     }
-    training = _Training(splits, ROWS[row], seed)
-    lambdas = 0.0, LAMBDA if row == ARNET else 0.0
-    for number, (epochs, name) in enumerate(zip(size.epochs, (first, key), strict=True)):
-        path = place.work / f"{name}.pt"
+    classifier = _Training(splits, dict(of.options), run.seed)
+    # the first stage knows nothing of the second: one of the LSTM serves both its rows
+    first = records.key_of(_Training, mnist.fingerprint, size, of.options, run.seed)
+    lambdas = 0.0, of.lambda_
+    for number, (epochs, name) in enumerate(zip(size.epochs, (first, run.key), strict=True)):
+        path = run.place.work / f"digits-{name}.safetensors"
         with alone(path):
-            training.stage(number, epochs, path, lambdas[number], place.progress)
-    training.model.load_state_dict(training.weights)
+            classifier.stage(number, epochs, path, lambdas[number], run.place.progress)
+    classifier.model.load_state_dict(classifier.weights)
     return [
         records.make(
             kinds.Digits(
-                form=form,
+                form=run.name,
                 hidden_size=HIDDEN,
                 batch_size=BATCH,
                 learning_rates=list(RATES),
-                reconstruction_weight=lambdas[1],
-                options=dict(ROWS[row]),
+                reconstruction_weight=of.lambda_,
+                options=dict(of.options),
                 epochs=list(size.epochs),
                 steps=len(order),
-                history=training.history,
+                history=classifier.history,
             ),
             paper="arnet",
             table="5",
-            row=row,
-            values={"test accuracy": 100 * training.accuracy("test")},
-            status="same data" if form == "full" else "other data",
-            key=key,
+            row=run.row,
+            values={"test accuracy": 100 * classifier.accuracy("test")},
+            status=run.form.status,
+            key=run.key,
             n=len(splits["test"][1]),
-            seeds=[seed],
+            seeds=[run.seed],
             data=records.Data(name=size.data, fingerprint=mnist.fingerprint, split="test"),
-            wall_s=time.perf_counter() - began,
         )
     ]
 
 
-def _file(place: Place) -> Path:
-    if place.data is None:
-        raise InputError(f"no data folder, expected one with {FILE} (--data)")
-    return place.data / FILE
-
-
-def runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """All rows of a seed, then those of the next."""
-    data = sha256(read_bytes(_file(place), LAYOUT))
-    found = []
-    for seed in seeds:
-        for row, options in ROWS.items():
-            given = data, asdict(FORMS[form]), seed
-            key = records.key_of(_run, row, *given)
-            # the first stage knows nothing of the second: one of the LSTM serves both its rows
-            first = records.key_of(_run, options, *given)
-            make = partial(_run, form, place, row, seed, key, first)
-            found.append(Run(row, seed, key, make))
-    return found
-
-
-EXPERIMENT = Experiment(
-    "arnet",
-    ("5",),
-    tuple(FORMS),
-    {
-        "reduced": "12,000 digits of 14 x 14 pixels, 196 steps, 6 + 6 epochs: for a CPU",
-        "full": "60,000 digits of 28 x 28 pixels, 784 steps, 60 + 40 epochs: for a GPU",
-    },
-    3,
-    runs,
-)
+EXPERIMENT = Experiment("arnet", ("5",), tuple(ROWS), FORMS, training, _measure, scored=False)

@@ -6,11 +6,7 @@ whose distances Table 2 gives, embedded by t-SNE, each model's by themselves.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -19,12 +15,8 @@ from benchmarks.data import CaptionData
 from benchmarks.kinds import States
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import t_sne
-from benchmarks.papers.experiment import (
-    Experiment,
-    Place,
-    Run,
-    rows_by_seed,
-)
+from benchmarks.papers.experiment import Experiment, Run
+from benchmarks.papers.stages import data_of
 from benchmarks.records import Record
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.captioners import weights_sha256
@@ -42,19 +34,17 @@ def first_batch(data: CaptionData) -> CaptionData:
     return replace(data, splits={"test": replace(test, image_ids=test.image_ids[:BATCH])})
 
 
-def _run(form: arnet.Form, place: Place, row: str, seed: int, key: str) -> list[Record]:
-    began = time.perf_counter()
-    trained = arnet.train(form, place, row, seed)
-    data = first_batch(trained.data)
-    options: dict[str, Any] = {"beam_size": arnet.BEAM, "max_length": form.max_length}
-    found = discrepancy.measure(trained.model, data, "test", **options)
+def _measure(run: Run) -> list[Record[States]]:
+    model, details = arnet.train(run)
+    options = {"beam_size": arnet.BEAM, "max_length": run.training.last.max_length}
+    found = discrepancy.measure(model, first_batch(run.data), "test", **options)
     states = np.concatenate([found.training.numpy(), found.inference.numpy()])
-    embedded = t_sne.embed(states, perplexity=PERPLEXITY, seed=seed)
+    embedded = t_sne.embed(states, perplexity=PERPLEXITY, seed=run.seed)
     by_mode = np.split(embedded.points.round(4), 2)
     return [
         records.make(
             States(
-                **trained.details,
+                **details,
                 **options,
                 perplexity=PERPLEXITY,
                 divergence=embedded.divergence,
@@ -62,32 +52,25 @@ def _run(form: arnet.Form, place: Place, row: str, seed: int, key: str) -> list[
             ),
             paper=arnet.PAPER,
             table=TABLE,
-            row=row,
+            row=run.row,
             values=found.values,
-            status=form.status,
-            key=key,
+            status=run.form.status,
+            key=run.key,
             n=len(found.training),
-            seeds=[seed],
-            data=records.Data(name=data.name, fingerprint=data.fingerprint, split="test"),
-            checkpoint=weights_sha256(trained.model),
-            wall_s=time.perf_counter() - began,
+            seeds=[run.seed],
+            data=data_of(run, run.data, "test"),
+            checkpoint=weights_sha256(model),
         )
     ]
-
-
-def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """Both rows of a seed, then those of the next."""
-    chosen = arnet.IMAGES[form]
-    given = form, chosen.model, chosen.stages
-    make = partial(_run, chosen, place)
-    return rows_by_seed(ROWS, seeds, make, arnet.PAPER, TABLE, given)
 
 
 EXPERIMENT = Experiment(
     arnet.PAPER,
     (TABLE,),
-    tuple(arnet.IMAGES),
-    {form: f"as Table 1's: {about}" for form, about in arnet.IMAGE_CAPTIONS.about.items()},
-    1,
-    _runs,
+    ROWS,
+    arnet.IMAGES,
+    arnet.training,
+    _measure,
+    seeds=1,
+    scored=False,
 )

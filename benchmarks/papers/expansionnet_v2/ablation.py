@@ -7,33 +7,33 @@ both tables though the papers differ in them: the split, the beam, and the recip
 each paper's own: v2's sum their layers linearly where they expand, v1's ablations do not, and
 v1's "Base" has twice the layers of the others (v1 section 4.2).
 
-Two rows that no paper has hold dropout of whole expanded vectors, which is cheaper, against dropout
+Two rows that no paper has compare dropout of whole expanded vectors, which is cheaper, with dropout
 of values, as run.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
-from benchmarks import papers, records
-from benchmarks.data import CaptionData
-from benchmarks.files import sha256
+from benchmarks import papers
 from benchmarks.kinds import Captions
-from benchmarks.papers.experiment import Experiment, Place, Run
-from benchmarks.papers.stages import flickr8k, in_stages
+from benchmarks.papers.experiment import Experiment, Form, Run
+from benchmarks.papers.stages import chosen, described, flickr8k, in_stages, tried
 from benchmarks.records import Record
-from benchmarks.scoring import java
 from benchmarks.scoring.evaluate import evaluate, row_name
-from benchmarks.training import presets
-from benchmarks.training.presets import Settings
+from benchmarks.training.configuration import (
+    AS_RUN,
+    PRESETS,
+    Stage,
+    TrainingConfig,
+    self_critical,
+)
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.expansion.functional import DROPOUTS
-from torch_impl.models import AnyCaptioner, Configuration
-from torch_impl.training.optimisation import OPTIMISATION_PRESETS
+from torch_impl.models import AnyCaptioner
 
 V1, V2 = "expansionnet_v1", "expansionnet_v2"
 TABLES = {V1: "3", V2: "I"}
@@ -41,208 +41,149 @@ BEAM = 3
 BASELINE = row_name("attention", "attention")
 BOTH = row_name("static:64", "dynamic:16")
 OF_VALUES, OF_VECTORS = (f"{BOTH}, dropout of {what}" for what in DROPOUTS)
+BEST = row_name("static:32,64,128,256,512", "dynamic:16")
+"""The row that v2 goes on with."""
 
-
-@dataclass(frozen=True)
-class Row:
-    """A model of a table: what mixes the tokens in its halves.
-
-    ``dropout_of``: what an expansion's dropout, as run, falls on; None for the form's dropout.
-    """
-
-    name: str
-    encoder: str
-    decoder: str
-    dropout_of: str | None = None
-
-
-@dataclass(frozen=True)
-class Form:
-    """Sizes of the models, and their two stages of training.
-
-    Args:
-        sizes: in a word, for the data's name in records: forms are not mixed.
-        model: what differs from the papers' sizes.
-        settings: of cross-entropy.
-        self_critical: of what follows it.
-        images: of the training split the first ones that each stage has; None for all.
-    """
-
-    sizes: str
-    model: Mapping[str, Any]
-    settings: Settings
-    self_critical: Settings
-    images: tuple[int | None, int | None] = (None, None)
-
-
-_AS_RUN = OPTIMISATION_PRESETS["v2-as-run"]
+_SMALL = {
+    "d_model": 128,
+    "d_ff": 256,
+    "num_heads": 4,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "max_length": 20,
+}
 # as run: no warm-up, less dropout, words rewarded as they are (v2 section IV-A3, step C)
-_REWARDED = replace(_AS_RUN, lr=1e-4, warmup=0, dropout=0.1, label_smoothing=0.0)
+_REWARDED = self_critical(AS_RUN, lr=1e-4, warmup=0).but(validation_beam=1)
+_CONVERGED = PRESETS["flickr8k"].last.but(lr=1.5e-3, epochs=40, patience=3)
 FORMS = {
     "reduced": Form(
-        "reduced sizes",
-        {
-            "d_model": 128,
-            "d_ff": 256,
-            "num_heads": 4,
-            "num_encoder_layers": 1,
-            "num_decoder_layers": 1,
-            "max_length": 20,
-        },
-        Settings(
-            replace(_AS_RUN, lr=1.5e-3, warmup=50, epochs=1, batch_size=40, dropout=0.0),
-            captions_per_image=5,
-            validation_images=250,
+        "4,000 images of Flickr8k (with --features), 4 x 2,000 rewarded, width 128",
+        flickr8k,
+        TrainingConfig.of(
+            Stage(AS_RUN, captions_per_image=5, validation_images=250, images=4000).but(
+                lr=1.5e-3, warmup=50, epochs=1, batch_size=40, dropout=0.0
+            ),
+            _REWARDED.but(
+                lr=1e-3,
+                epochs=4,
+                batch_size=20,
+                dropout=0.0,
+                validation_images=250,
+                images=2000,
+            ),
+            **_SMALL,
         ),
-        Settings(
-            replace(_REWARDED, lr=1e-3, epochs=4, batch_size=20, dropout=0.0),
-            validation_images=250,
-            objective="self_critical",
+        sizes="reduced sizes",
+    ),
+    # one epoch costs what a core does in a minute; a row stops where validation has not improved
+    "converged": Form(
+        "Flickr8k (with --features), width 128, trained until validation has not improved for "
+        "3 epochs; rate and dropout by row, from a grid",
+        flickr8k,
+        TrainingConfig.of(
+            _CONVERGED,
+            _REWARDED.but(epochs=20, batch_size=20, patience=3, validation_images=500),
+            **_SMALL,
         ),
-        images=(4000, 2000),
+        sizes="converged",
+        grid=tuple(
+            {"lr": lr, "dropout": dropout}
+            for lr, dropout in product((7.5e-4, 1.5e-3, 3e-3), (0.1, 0.3))
+        ),
     ),
     # COCO's warm-up of 10,000 updates is 0.85 of an epoch
     "flickr8k": Form(
-        "the papers' sizes",
-        {},
-        Settings(replace(_AS_RUN, warmup=530, epochs=15)),
-        Settings(replace(_REWARDED, epochs=20), objective="self_critical"),
+        "Flickr8k, the papers' width 512 and 3 layers, 15 + 20 epochs: for a GPU",
+        flickr8k,
+        TrainingConfig.of(Stage(AS_RUN).but(warmup=530, epochs=15), _REWARDED.but(epochs=20)),
+        sizes="the papers' sizes",
     ),
 }
 
 
-def rows(paper: str) -> list[Row]:
-    """The rows of the paper's table, in its order; after v2's, both kinds of dropout."""
-    table = papers.load(paper).table(TABLES[paper])
-    found = [
-        Row(row.name, row.encoder, row.decoder) for row in table.rows if row.encoder and row.decoder
-    ]
-    if paper == V2:
-        found += [
-            Row(name, "static:64", "dynamic:16", what)
-            for what, name in zip(DROPOUTS, (OF_VALUES, OF_VECTORS), strict=True)
-        ]
-    return found
+def rows(paper: str) -> dict[str, tuple[str, str]]:
+    """The rows of the paper's table with the mixers of their halves; v2's, both kinds of dropout.
 
-
-def configuration(
-    data: CaptionData, form: Form, paper: str, encoder: str, decoder: str
-) -> Configuration:
-    """The paper's model of these mixers for ``data``."""
-    fields = {**form.model, "encoder": encoder, "decoder": decoder}
-    model = presets.configuration(data, form.settings.recipe, fields)
-    if paper == V2:
-        return model
-    factor = 2 if encoder == decoder == "attention" else 1
-    return replace(
-        model,
-        encoder_reduction="norm",
-        decoder_reduction="norm",
-        num_encoder_layers=factor * model.num_encoder_layers,
-        num_decoder_layers=factor * model.num_decoder_layers,
-    )
-
-
-def load(form: Form, place: Place) -> tuple[CaptionData, CaptionData]:
-    """Flickr8k as each stage of training has it.
-
-    Raises:
-        InputError: there is no such data, or no features of it.
+    First what the others are compared with and the paper's best, then the table's order.
     """
-    data = flickr8k(place)
-    first, second = (_first(data, count) for count in form.images)
-    return first, second
+    table = papers.load(paper).table(TABLES[paper])
+    found = {r.name: (r.encoder, r.decoder) for r in table.rows if r.encoder and r.decoder}
+    if paper == V2:
+        found |= dict.fromkeys((OF_VALUES, OF_VECTORS), ("static:64", "dynamic:16"))
+    first = [name for name in (BASELINE, BEST) if name in found]
+    return {name: found[name] for name in [*first, *found]}
 
 
-def _first(data: CaptionData, images: int | None) -> CaptionData:
-    """``data`` with only the first ``images`` to train on, and all of its words."""
-    if images is None:
-        return data
-    train = data.splits["train"]
-    kept = train.image_ids[:images]
-    fewer = replace(train, image_ids=kept, references={i: train.references[i] for i in kept})
-    return replace(
-        data,
-        fingerprint=sha256(f"{data.fingerprint} {len(kept)}".encode()),
-        splits={**data.splits, "train": fewer},
-    )
-
-
-def _run(form: str, paper: str, place: Place, row: Row, seed: int, key: str) -> list[Record]:
-    began = time.perf_counter()
-    chosen = FORMS[form]
-    data, _ = load(chosen, place)
-    model = configuration(data, chosen, paper, row.encoder, row.decoder)
-    settings = chosen.settings
-    if row.dropout_of:
-        recipe = replace(settings.recipe, dropout=_AS_RUN.dropout, dropout_of=row.dropout_of)
-        settings = replace(settings, recipe=recipe)
-    (result,) = in_stages(data, model, [settings], seed, place)
-    validations = [entry for entry in result.history if entry["kind"] == "validation"]
-    details = {
-        "configuration": result.model.configuration.to_dict(),
-        "stages": [asdict(settings)],
-        "validations": validations,
+def model(paper: str, encoder: str, decoder: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """What the paper's model of these mixers has: v1's "Base" twice the layers of the others."""
+    fields = {"encoder": encoder, "decoder": decoder}
+    if paper == V2:
+        return fields
+    factor = 2 if encoder == decoder == "attention" else 1
+    layers = ("num_encoder_layers", "num_decoder_layers")
+    return {
+        **fields,
+        "encoder_reduction": "norm",
+        "decoder_reduction": "norm",
+        **{name: factor * sizes.get(name, 3) for name in layers},
     }
-    record = score(result.model, data, form, key, row.name, seed, paper, TABLES[paper], details)
-    return [records.replace(record, wall_s=time.perf_counter() - began)]
+
+
+def training(paper: str, form: Form, row: str) -> TrainingConfig:
+    """A row's cross-entropy; as run, dropout falls on what the row says."""
+    first = form.training.first()
+    of = {OF_VALUES: "values", OF_VECTORS: "vectors"}.get(row)
+    if of:
+        first = first.each(lambda stage: stage.but(dropout=AS_RUN.dropout, dropout_of=of))
+    encoder, decoder = rows(paper)[row]
+    return first.but(**model(paper, encoder, decoder, first.model))
+
+
+def _measure(run: Run) -> list[Record[Captions]]:
+    data = run.data
+    best, _ = chosen(run, data)
+    (result,) = in_stages(data, best, run.seed, run.place)
+    details = {
+        **described(best, [result]),
+        "validations": [entry for entry in result.history if entry["kind"] == "validation"],
+    }
+    return [score(run, result.model, best.last.max_length, details)]
 
 
 def score(
+    run: Run,
     model: AnyCaptioner | Ensemble,
-    data: CaptionData,
-    form: str,
-    key: str,
-    row: str,
-    seed: int | Sequence[int],
-    paper: str,
-    table: str,
+    max_length: int,
     details: Mapping[str, Any],
-) -> Record:
-    """What ``model`` scores on the test split, as a line of that table in that form."""
+) -> Record[Captions]:
+    """What ``model`` scores on the test split, as a line of the run's first table."""
     return evaluate(
         Captions,
         model,
-        data.vocabulary,
-        replace(data, name=f"{data.name}, {FORMS[form].sizes}"),
-        row=row,
-        status="other data",
-        key=key,
-        seed=seed,
-        paper=paper,
-        table=table,
+        run.data.vocabulary,
+        run.named(run.data),
+        row=run.row,
+        status=run.form.status,
+        key=run.key,
+        seed=list(run.seeds),
+        paper=run.paper,
+        table=run.tables[0],
         beam_size=BEAM,
-        max_length=FORMS[form].settings.max_length,
-        tokeniser="words",
-        details={"form": form, **details},
+        max_length=max_length,
+        tokeniser=run.form.tokeniser,
+        details={"form": run.name, **details},
     )
-
-
-def _runs(paper: str, form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """All rows of a seed, then those of the next."""
-    chosen = FORMS[form]
-    # what can score here too: what could not is measured when it can
-    given = form, asdict(chosen), java.available()
-    found = []
-    for seed in seeds:
-        for row in rows(paper):
-            key = records.key_of(_run, paper, TABLES[paper], row, given, seed)
-            make = partial(_run, form, paper, place, row, seed, key)
-            found.append(Run(row.name, seed, key, make))
-    return found
 
 
 V1_COEFFICIENTS, V2_COEFFICIENTS = (
     Experiment(
         paper,
         (table,),
-        tuple(FORMS),
-        {
-            "reduced": "4,000 images of Flickr8k (with --features), width 128",
-            "flickr8k": "Flickr8k, the papers' width 512 and 3 layers, 15 epochs: for a GPU",
-        },
-        3,
-        partial(_runs, paper),
+        tuple(rows(paper)),
+        FORMS,
+        partial(training, paper),
+        _measure,
+        trial=tried,
     )
     for paper, table in TABLES.items()
 )

@@ -9,28 +9,18 @@ does not say how many its own has, ours has four.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from benchmarks import records
-from benchmarks.data import CaptionData
 from benchmarks.kinds import CrossEntropy, Rewards, as_kind
-from benchmarks.papers.expansionnet_v2.ablation import (
-    FORMS,
-    V1,
-    V2,
-    configuration,
-    load,
-    score,
-)
-from benchmarks.papers.experiment import Experiment, Place, Run
-from benchmarks.papers.stages import in_stages
+from benchmarks.papers.expansionnet_v2 import ablation
+from benchmarks.papers.expansionnet_v2.ablation import FORMS, V1, V2, score
+from benchmarks.papers.experiment import Experiment, Form, Run, by_seed
+from benchmarks.papers.stages import chosen, described, in_stages, tried
 from benchmarks.records import Record
-from benchmarks.scoring import java
-from benchmarks.training.fit import Result
+from benchmarks.training.configuration import TrainingConfig
 from torch_impl.decoding.ensemble import Ensemble
 
 STAGES = ("XE", "RL")
@@ -80,88 +70,72 @@ MODELS = (
 TABLES = ((V1, "2"), (V1, "4"), (V2, "II"), (V2, "III"))
 
 
-def _trained(
-    form: str, model: Model, seed: int, data: tuple[CaptionData, CaptionData], place: Place
-) -> tuple[Result, Result]:
-    """The model after cross-entropy, and after the self-critical training."""
-    chosen = FORMS[form]
-    sizes = configuration(data[0], chosen, model.paper, model.encoder, model.decoder)
-    (first,) = in_stages(data[0], sizes, [chosen.settings], seed, place)
-    (second,) = in_stages(
-        data[1],
-        sizes,
-        [chosen.self_critical],
-        seed,
-        place,
-        initial=first.model.state_dict(),
-    )
-    return first, second
+def _of(paper: str, table: str, row: str) -> Model:
+    return next(m for m in MODELS if m.name == row and (paper, table) in m.places)
 
 
-def _run(form: str, model: Model, place: Place, seeds: Sequence[int], key: str) -> list[Record]:
-    began = time.perf_counter()
-    data = load(FORMS[form], place)
-    trained = [_trained(form, model, seed, data, place) for seed in seeds]
+def _places(paper: str, table: str, row: str) -> tuple[tuple[str, str], ...]:
+    return _of(paper, table, row).places
+
+
+def training(paper: str, table: str, form: Form, row: str) -> TrainingConfig:
+    """Both stages of a row's model."""
+    of = _of(paper, table, row)
+    sizes = form.training.model
+    return form.training.but(**ablation.model(of.paper, of.encoder, of.decoder, sizes))
+
+
+def _measure(run: Run) -> list[Record[Rewards]]:
+    of, data = _of(*run.places[0], run.row), run.data
+    both, _ = chosen(run, data)
+    trained = [in_stages(data, both, seed, run.place) for seed in run.seeds]
     after = []
     for results in zip(*trained, strict=True):
         members = [result.model for result in results]
-        scored = members[0] if model.members == 1 else Ensemble(members)
-        details: dict[str, Any] = {
-            "configuration": members[0].configuration.to_dict(),
+        details = {
+            **described(both, results),
             "validations": [result.best for result in results],
-            "stages": [asdict(FORMS[form].settings), asdict(FORMS[form].self_critical)],
         }
-        paper, table = model.places[0]
-        after.append(
-            score(scored, data[0], form, key, model.name, list(seeds), paper, table, details)
-        )
+        model = members[0] if of.members == 1 else Ensemble(members)
+        after.append(score(run, model, both.last.max_length, details))
+    xe, rl = after
     values = {
         f"{stage} {metric}": value
         for stage, record in zip(STAGES, after, strict=True)
         for metric, value in record.values.items()
     }
-    xe, rl = after
-    rewards = as_kind(
-        Rewards,
-        rl.details,
-        cross_entropy=CrossEntropy(
-            cider_d=xe.details.cider_d,
-            validations=xe.details.validations,
-            checkpoint=xe.checkpoint,
-        ),
+    before = CrossEntropy(
+        cider_d=xe.details.cider_d, validations=xe.details.validations, checkpoint=xe.checkpoint
     )
-    wall_s = time.perf_counter() - began
+    rewards = as_kind(Rewards, rl.details, cross_entropy=before)
     return [
-        records.replace(rl, paper=paper, table=table, values=values, details=rewards, wall_s=wall_s)
-        for paper, table in model.places
+        records.replace(rl, paper=paper, table=table, values=values, details=rewards)
+        for paper, table in run.places
     ]
 
 
-def _runs(paper: str, table: str, form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """All rows of a seed, then those of the next; ensembles, of the first seeds, at the end."""
-    chosen = FORMS[form]
-    given = form, asdict(chosen), java.available()
-    rows = [model for model in MODELS if (paper, table) in model.places]
-    asked = [(model, [seed]) for seed in seeds for model in rows if model.members == 1]
-    asked += [(model, list(range(model.members))) for model in rows if model.members > 1]
-    found = []
-    for model, of in asked:
-        key = records.key_of(_run, model, given, of)
-        found.append(Run(model.name, of[0], key, partial(_run, form, model, place, of, key)))
-    return found
+def _seeding(
+    paper: str, table: str, rows: Iterable[str], seeds: Sequence[int]
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Single models by seed; ensembles, of the first seeds, at the end."""
+    members = {row: _of(paper, table, row).members for row in rows}
+    return [
+        *by_seed((row for row, count in members.items() if count == 1), seeds),
+        *((row, tuple(range(count))) for row, count in members.items() if count > 1),
+    ]
 
 
 EXPERIMENTS = tuple(
     Experiment(
         paper,
         (table,),
-        tuple(FORMS),
-        {
-            "reduced": "Flickr8k (with --features), 4,000 images, 4 x 2,000 rewarded, width 128",
-            "flickr8k": "Flickr8k, the papers' width 512 and 3 layers, 15 + 20 epochs: for a GPU",
-        },
-        3,
-        partial(_runs, paper, table),
+        tuple(model.name for model in MODELS if (paper, table) in model.places),
+        FORMS,
+        partial(training, paper, table),
+        _measure,
+        seeding=partial(_seeding, paper, table),
+        places=partial(_places, paper, table),
+        trial=tried,
     )
     for paper, table in TABLES
 )

@@ -11,24 +11,16 @@ seed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from benchmarks import records
 from benchmarks.data import CaptionData
-from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
 from benchmarks.kinds import Losses, ReadOnly, as_kind
-from benchmarks.papers.experiment import (
-    Experiment,
-    Place,
-    Run,
-    rows_by_seed,
-)
+from benchmarks.papers.experiment import Experiment, Form, Run
 from benchmarks.papers.stages import (
+    chosen,
+    described,
     flickr8k,
-    flickr8k_reduced,
     generated,
     in_stages,
     mean_loss,
@@ -36,12 +28,10 @@ from benchmarks.papers.stages import (
     with_beams,
 )
 from benchmarks.records import Record
-from benchmarks.scoring import java
 from benchmarks.scoring.evaluate import evaluate
+from benchmarks.training.configuration import Stage, TrainingConfig
 from benchmarks.training.fit import Result
-from benchmarks.training.presets import Settings
-from torch_impl.models import RecurrentConfiguration
-from torch_impl.training.optimisation import Optimisation
+from torch_impl.models import AnyCaptioner
 
 PAPER = "lstm_readonly"
 BEAM = 3
@@ -51,99 +41,81 @@ ROWS: dict[str, str | None] = {
     "LSTM + read-only unit, previous input": "previous_input",
 }
 """Each row's reading of eq. 17; the last is the formula as printed."""
-RATES = (0.25, 0.5, 1.0, 2.0, 4.0)
+RATES = tuple({"lr": rate} for rate in (0.25, 0.5, 1.0, 2.0, 4.0))
 """Tried by each row, around Show and Tell's 2; on the scenes only the middle ones."""
 
 
-@dataclass(frozen=True)
-class Form:
-    """What is captioned, by how large a model, its training but for the rate, and those tried."""
-
-    load: Callable[[Place], CaptionData]
-    status: str
-    size: int
-    settings: Settings
-    rates: tuple[float, ...] = RATES
-
-
-def _recipe(epochs: int, batch_size: int, halved_every: int = 8) -> Optimisation:
-    plain = one_rate(RATES[0], epochs, batch_size)
-    return replace(plain, anneal=0.5, anneal_every=halved_every, algorithm="sgd", clip=5.0)
+def _training(size: int, epochs: int, halved_every: int = 8, **stage: int) -> TrainingConfig:
+    """The paper's captioner of ``size`` units, by descent at a rate that is halved."""
+    plain = one_rate(1.0, epochs, batch_size=32)
+    descent = replace(plain, anneal=0.5, anneal_every=halved_every, algorithm="sgd", clip=5.0)
+    return TrainingConfig.of(
+        Stage(descent).but(**stage),
+        family="recurrent",
+        d_embedding=size,
+        hidden_size=size,
+        bias=False,
+        squash=False,
+    )
 
 
 FORMS = {
     "scenes": Form(
+        "2,000 generated scenes, 128 units, 3 epochs: minutes on a CPU",
         generated,
-        "embedded",
-        128,
-        Settings(_recipe(3, 32, halved_every=1), captions_per_image=5),
-        RATES[1:-1],
+        _training(128, 3, halved_every=1, captions_per_image=5),
+        status="embedded",
+        grid=RATES[1:-1],
+        trial_seed=0,
     ),
     "reduced": Form(
-        flickr8k_reduced,
-        "other data",
-        64,
-        Settings(
-            _recipe(3, 32, halved_every=1),
-            captions_per_image=5,
-            validation_images=250,
-        ),
+        "Flickr8k (with --features), 64 units, 3 epochs: on a CPU",
+        flickr8k,
+        _training(64, 3, halved_every=1, captions_per_image=5, validation_images=250),
+        sizes="reduced sizes",
+        grid=RATES,
+        trial_seed=0,
     ),
-    "flickr8k": Form(flickr8k, "other data", 512, Settings(_recipe(30, 32), validation_images=500)),
+    "flickr8k": Form(
+        "Flickr8k, 512 units, 30 epochs: for a GPU",
+        flickr8k,
+        _training(512, 30, validation_images=500),
+        grid=RATES,
+        trial_seed=0,
+    ),
 }
 
 
-def configuration(data: CaptionData, size: int, row: str) -> RecurrentConfiguration:
-    """The captioner of a row for ``data``."""
-    return RecurrentConfiguration(
-        len(data.vocabulary),
-        data.splits["train"].features.d_feature,
-        d_embedding=size,
-        hidden_size=size,
-        read_only=ROWS[row],
-        bias=False,
-        squash=False,
-        start_id=START_ID,
-        end_id=END_ID,
-        pad_id=PAD_ID,
-    )
+def training(form: Form, row: str) -> TrainingConfig:
+    """A row's, but for the rate."""
+    return form.training.but(read_only=ROWS[row])
 
 
-def train(
-    form: Form, data: CaptionData, row: str, seed: int, rate: float, place: Place
-) -> tuple[Result, Settings]:
-    """A row trained at a rate, or had from the folder of work, and how."""
-    settings = replace(form.settings, recipe=replace(form.settings.recipe, lr=rate))
-    (result,) = in_stages(data, configuration(data, form.size, row), [settings], seed, place)
-    return result, settings
+def _less_loss(model: AnyCaptioner, data: CaptionData, _: Result) -> float:
+    return -mean_loss(model, data, "val")
 
 
-def _run(form: Form, place: Place, chosen_with: int, row: str, seed: int, key: str) -> list[Record]:
-    began = time.perf_counter()
-    data = form.load(place)
-    by_rate = {
-        rate: mean_loss(train(form, data, row, chosen_with, rate, place)[0].model, data, "val")
-        for rate in form.rates
-    }
-    rate = min(by_rate, key=by_rate.__getitem__)
-    result, settings = train(form, data, row, seed, rate, place)
+def _measure(run: Run) -> list[Record[ReadOnly] | Record[Losses]]:
+    data = run.data
+    best, scores = chosen(run, data, score=_less_loss)
+    (result,) = in_stages(data, best, run.seed, run.place)
     scored = evaluate(
         ReadOnly,
         result.model,
         data.vocabulary,
-        data,
-        row=row,
-        status=form.status,
-        key=key,
-        seed=seed,
+        run.named(data),
+        row=run.row,
+        status=run.form.status,
+        key=run.key,
+        seed=run.seed,
         paper=PAPER,
         table="scores",
         beam_size=BEAM,
-        tokeniser="words",
+        tokeniser=run.form.tokeniser,
         details={
-            "configuration": configuration(data, form.size, row).to_dict(),
-            "stages": [asdict(settings)],
-            "validation_losses": {f"{rate:g}": loss for rate, loss in by_rate.items()},
+            "form": run.name,
+            **described(best, [result]),
+            "validation_losses": {k.removeprefix("lr "): -v for k, v in scores.items()},
             "losses": [
                 {"step": entry["step"], "loss": entry["loss"]}
                 for entry in result.history
@@ -156,28 +128,10 @@ def _run(form: Form, place: Place, chosen_with: int, row: str, seed: int, key: s
         f"{name} loss": mean_loss(result.model, data, split)
         for name, split in (("training", "train"), ("evaluation", "test"))
     }
-    details = as_kind(Losses, scored.details)
-    lost = records.replace(scored, table="losses", values=losses, details=details)
-    wall_s = time.perf_counter() - began
-    return [records.replace(record, wall_s=wall_s) for record in (lost, scored)]
+    lost = records.replace(
+        scored, table="losses", values=losses, details=as_kind(Losses, scored.details)
+    )
+    return [lost, scored]
 
 
-def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """All rows of a seed, then those of the next."""
-    chosen = FORMS[form]
-    given = form, chosen.size, chosen.settings, chosen.rates, seeds[0], java.available()
-    return rows_by_seed(ROWS, seeds, partial(_run, chosen, place, seeds[0]), PAPER, given)
-
-
-EXPERIMENT = Experiment(
-    PAPER,
-    ("losses",),
-    tuple(FORMS),
-    {
-        "scenes": "2,000 generated scenes, 128 units, 3 epochs: minutes on a CPU",
-        "reduced": "Flickr8k (with --features), 64 units, 3 epochs: on a CPU",
-        "flickr8k": "Flickr8k, 512 units, 30 epochs: for a GPU",
-    },
-    3,
-    _runs,
-)
+EXPERIMENT = Experiment(PAPER, ("losses",), tuple(ROWS), FORMS, training, _measure)

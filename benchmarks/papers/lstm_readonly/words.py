@@ -9,17 +9,17 @@ and test splits.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import records
 from benchmarks.data.captions import read_references
 from benchmarks.data.vocabulary import tokenise
 from benchmarks.files import read_bytes, sha256
 from benchmarks.kinds import Words
-from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.papers.stages import folder_of
 from benchmarks.records import Record
 
@@ -73,9 +73,30 @@ def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _run(place: Place, row: str, key: str) -> list[Record]:
-    began = time.perf_counter()
-    paths = [(folder_of(place, name), split) for name, split in SOURCES[row]]
+@dataclass(frozen=True)
+class Sources:
+    """The files of captions under a folder of real data."""
+
+    folders: Place
+
+    def paths(self, row: str) -> list[tuple[Path, str]]:
+        """A row's files and their splits.
+
+        Raises:
+            InputError: there is no folder of real data.
+        """
+        return [(folder_of(self.folders, name), split) for name, split in SOURCES[row]]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all files that there are."""
+        paths = [path for row in SOURCES for path, _ in self.paths(row)]
+        found = [sha256(path.read_bytes()) if path.is_file() else "" for path in paths]
+        return sha256(" ".join(found).encode())
+
+
+def _measure(run: Run) -> list[Record[Words]]:
+    paths = run.data.paths(run.row)
     captions = [
         caption
         for path, split in paths
@@ -85,14 +106,13 @@ def _run(place: Place, row: str, key: str) -> list[Record]:
     counts, left_out = count(captions)
     commonest, counted = ordered(counts)[:COMMONEST], counts.total()
     words, shown = counted + sum(left_out.values()), sum(times for _, times in commonest)
-    files = dict.fromkeys(path for path, _ in paths)
-    contents = [sha256(read_bytes(path, "captions")) for path in files]
+    contents = [sha256(read_bytes(path, "captions")) for path in dict.fromkeys(p for p, _ in paths)]
     return [
         records.make(
             Words(commonest=commonest, left_out=left_out),
             paper=PAPER,
             table=TABLE,
-            row=row,
+            row=run.row,
             values={
                 OF_ALL: 100 * shown / words,
                 OF_COUNTED: 100 * shown / counted,
@@ -100,33 +120,36 @@ def _run(place: Place, row: str, key: str) -> list[Record]:
                 "words counted": counted,
                 "different words counted": len(counts),
             },
-            status="other data",
-            key=key,
+            status=run.form.status,
+            key=run.key,
             n=len(captions),
             data=records.Data(
-                name=NAMES[row],
+                name=NAMES[run.row],
                 fingerprint=sha256(" ".join(contents).encode()),
                 split=" and ".join(split for _, split in paths),
             ),
-            wall_s=time.perf_counter() - began,
         )
     ]
 
 
-def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+def _once(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
     """A run a source, whatever the seeds: nothing is drawn."""
-    found = []
-    for row in SOURCES:
-        key = records.key_of(_run, PAPER, TABLE, form, row)
-        found.append(Run(row, seeds[0], key, partial(_run, place, row, key)))
-    return found
+    return [(row, (0,)) for row in rows]
+
+
+def _nothing(form: Form, row: str) -> tuple[tuple[str, str], ...]:
+    """Nothing is trained: what a row counts."""
+    return SOURCES[row]
 
 
 EXPERIMENT = Experiment(
     PAPER,
     (TABLE,),
-    ("captions",),
-    {"captions": "the words of MS-COCO's and Flickr8k's captions are counted: seconds"},
-    1,
-    _runs,
+    tuple(SOURCES),
+    {"captions": Form("the words of MS-COCO's and Flickr8k's captions are counted", Sources)},
+    _nothing,
+    _measure,
+    seeds=1,
+    seeding=_once,
+    scored=False,
 )

@@ -11,26 +11,17 @@ Tables 2 to 6 share five models, Table 7 has three.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
-import torch
-
-from benchmarks import records
 from benchmarks.data import CaptionData
 from benchmarks.data.middle_words import MiddleWords, WithWord, choose
 from benchmarks.data.scenes import motion
-from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID
+from benchmarks.data.vocabulary import END_ID
 from benchmarks.files import alone, sha256
-from benchmarks.papers.experiment import (
-    Experiment,
-    Place,
-    Run,
-    rows_by_seed,
-)
+from benchmarks.papers import stages
+from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.papers.middle_out import middle_word_classifier
 from benchmarks.papers.middle_out import scores as middle_out_scores
 from benchmarks.papers.middle_out.middle_word_classifier import Schedule
@@ -38,9 +29,10 @@ from benchmarks.papers.middle_out.scores import PAPER, Trained
 from benchmarks.papers.stages import flickr8k, in_stages, one_rate
 from benchmarks.records import Record
 from benchmarks.scoring import java
+from benchmarks.training.configuration import Stage, TrainingConfig
 from benchmarks.training.fit import Result
-from benchmarks.training.presets import Settings
-from torch_impl.models import MiddleOutConfiguration, build
+from benchmarks.training.objective import seeded
+from torch_impl.models import SequenceClassifier, build
 
 MODELS: dict[str, dict[str, Any]] = {
     "Seq2Seq + Attention": {"middle_out": False, "self_attention": "none"},
@@ -70,27 +62,17 @@ def shares(row: str) -> tuple[bool, str]:
     return two_sides, "" if two_sides else f"{fields['self_attention']}{' word' if reads else ''}"
 
 
+SIZES = ("d_embedding", "hidden_size", "max_length")
+ONE_SIDE = {"family": "middle_out", "middle_out": False, "self_attention": "dual"}
+"""The sequence-to-sequence model with self-attention, but for its sizes."""
+
+
 @dataclass(frozen=True)
-class Form:
-    """What is captioned, by how large models, and their training.
+class TwoTrainings:
+    """The training of the decoders, and of the classifier that two sides begin with."""
 
-    Args:
-        load: where -> the data.
-        status: of its records.
-        sizes: what records call the models' sizes, so that forms are never mixed.
-        model: the sizes.
-        settings: of the decoders' training.
-        schedule: of the classifier's.
-        tokeniser: of the scores, where it is to be had.
-    """
-
-    load: Callable[[Place], CaptionData]
-    status: str
-    sizes: str
-    model: Mapping[str, Any]
-    settings: Settings
-    schedule: Schedule
-    tokeniser: str = "ptb"
+    decoder: TrainingConfig
+    classifier: Schedule
 
 
 def moving_scenes(_: Place) -> CaptionData:
@@ -98,55 +80,67 @@ def moving_scenes(_: Place) -> CaptionData:
     return motion.make(seed=0, train=1000, val=50, test=200)
 
 
+def _two(
+    d_embedding: int,
+    hidden_size: int,
+    max_length: int,
+    optimisation: tuple[float, int, int],
+    classifier: Schedule,
+    **stage: int,
+) -> TwoTrainings:
+    decoder = TrainingConfig.of(
+        Stage(one_rate(*optimisation), max_length=max_length, sampling=0.05).but(**stage),
+        family="middle_out",
+        d_embedding=d_embedding,
+        hidden_size=hidden_size,
+        max_length=max_length,
+    )
+    return TwoTrainings(decoder, classifier)
+
+
 FORMS = {
     "scenes": Form(
+        "1,000 generated moving scenes, 64 units, 6 epochs: minutes on a CPU",
         moving_scenes,
-        "embedded",
-        "64 units",
-        {"d_embedding": 64, "hidden_size": 64, "max_length": 20},
-        Settings(
-            one_rate(5e-3, 6, 100),
+        _two(
+            *(64, 64, 20, (5e-3, 6, 100), Schedule(1e-2, 10)),
             captions_per_image=5,
             validate_every=6,
-            sampling=0.05,
         ),
-        Schedule(1e-2, 10),
-        "words",
+        status="embedded",
+        sizes="64 units",
     ),
     "reduced": Form(
+        "Flickr8k (with --features), 128 units, an epoch: on a CPU",
         flickr8k,
-        "other data",
-        "128 units, an epoch",
-        {"d_embedding": 128, "hidden_size": 128, "max_length": 30},
-        Settings(
-            one_rate(4e-3, 1, 40),
+        _two(
+            *(128, 128, 30, (4e-3, 1, 40), Schedule(1e-3, 4)),
             captions_per_image=5,
             validation_images=100,
-            max_length=30,
-            sampling=0.05,
         ),
-        Schedule(1e-3, 4),
+        sizes="128 units, an epoch",
+        tokeniser="ptb",
     ),
     "flickr8k": Form(
+        "Flickr8k, the paper's 1,024 units and 15 epochs: for a GPU",
         flickr8k,
-        "other data",
-        "1,024 units, 15 epochs",
-        {"d_embedding": 512, "hidden_size": 1024, "max_length": 30},
-        Settings(
-            one_rate(1e-4, 15, 32),
-            validation_images=500,
-            max_length=30,
-            sampling=0.05,
-        ),
-        Schedule(1e-4, 15),
+        _two(512, 1024, 30, (1e-4, 15, 32), Schedule(1e-4, 15), validation_images=500),
+        sizes="1,024 units, 15 epochs",
+        tokeniser="ptb",
     ),
 }
 
 
-def with_middle_words(form: Form, place: Place) -> MiddleWords:
+def training(form: Form, row: str) -> TwoTrainings:
+    """A row's."""
+    two: TwoTrainings = form.training
+    return replace(two, decoder=two.decoder.but(**ALL[row]))
+
+
+def with_middle_words(run: Run) -> MiddleWords:
     """What a form captions, named by its sizes too."""
-    words = choose(form.load(place))
-    return replace(words, data=replace(words.data, name=f"{words.data.name}, {form.sizes}"))
+    words = choose(run.data)
+    return replace(words, data=run.named(words.data))
 
 
 def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> CaptionData:
@@ -170,91 +164,57 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
     return replace(data, splits={**data.splits, "train": train})
 
 
-def train(
-    form: Form, words: MiddleWords, fields: Mapping[str, Any], seed: int, place: Place
-) -> tuple[Result, middle_word_classifier.SequenceClassifier | None]:
+def train(run: Run, words: MiddleWords) -> tuple[Result, SequenceClassifier | None]:
     """A model, and the classifier that it begins with if it has two sides."""
-    data = learning(words, fields, form.model["max_length"])
-    two_sides = fields.get("middle_out", True)
-    configuration = MiddleOutConfiguration(
-        len(data.vocabulary),
-        data.splits["train"].features.d_feature,
-        start_id=START_ID,
-        end_id=END_ID,
-        pad_id=PAD_ID,
-        middle_words=tuple(map(words.id_of, words.candidates)) if two_sides else (),
-        **{**form.model, **fields},
-    )
-    classifier, initial = None, None
-    if two_sides:
-        hidden_size = form.model["hidden_size"]
-        with alone(place.work / f"middle-words-{seed}"):
-            classifier = middle_word_classifier.trained(
-                words, hidden_size, form.schedule, seed, place
-            )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            begun = build(configuration)
-        initial = begun.state_dict() | {
-            f"classifier.{name}": weights.cpu() for name, weights in classifier.state_dict().items()
-        }
-    (result,) = in_stages(data, configuration, [form.settings], seed, place, initial)
+    decoder: TrainingConfig = run.training.decoder
+    model = decoder.model
+    data = learning(words, model, model["max_length"])
+    if not model.get("middle_out", True):
+        (result,) = in_stages(data, decoder, run.seed, run.place)
+        return result, None
+    decoder = decoder.but(middle_words=tuple(map(words.id_of, words.candidates)))
+    with alone(run.place.work / f"middle-words-{run.seed}"):
+        classifier = middle_word_classifier.trained(
+            words, model["hidden_size"], run.training.classifier, run.seed, run.place
+        )
+    with seeded(run.seed):
+        begun = build(decoder.configuration(data))
+    initial = begun.state_dict() | {
+        f"classifier.{name}": weights.cpu() for name, weights in classifier.state_dict().items()
+    }
+    (result,) = in_stages(data, decoder, run.seed, run.place, initial)
     return result, classifier
 
 
-def _run(
-    name: str, tables: Sequence[str], place: Place, row: str, seed: int, key: str
-) -> list[Record]:
-    began, form = time.perf_counter(), FORMS[name]
-    words, fields = with_middle_words(form, place), ALL[row]
-    result, classifier = train(form, words, fields, seed, place)
+def described(run: Run, result: Result) -> dict[str, Any]:
+    """How a model was trained, as records have it."""
+    return {"form": run.name, **stages.described(run.training.decoder, [result])}
+
+
+def _measure(run: Run) -> list[Record[Any]]:
+    words = with_middle_words(run)
+    result, classifier = train(run, words)
     trained = Trained(
         result.model,
         words,
         None if classifier is None else middle_word_classifier.predicted(classifier, words, "test"),
-        row=row,
-        seed=seed,
-        key=key,
-        status=form.status,
-        tokeniser=form.tokeniser if java.has_java() else "words",
-        max_length=form.settings.max_length,
+        row=run.row,
+        seed=run.seed,
+        key=run.key,
+        status=run.form.status,
+        tokeniser=run.form.tokeniser if java.has_java() else "words",
+        max_length=run.training.decoder.last.max_length,
         details={
-            "form": name,
-            "configuration": result.model.configuration.to_dict(),
-            "stages": [asdict(form.settings)],
-            "classifier": asdict(form.schedule),
+            **described(run, result),
+            "classifier": asdict(run.training.classifier),
             "left_out": dict(words.left_out),
             "best": result.best,
         },
     )
-    made = middle_out_scores.scored(trained, tables)
-    wall_s = time.perf_counter() - began
-    return [records.replace(record, wall_s=wall_s) for record in made]
-
-
-def _runs(
-    models: Mapping[str, Any], tables: Sequence[str], form: str, place: Place, seeds: Sequence[int]
-) -> list[Run]:
-    """All rows of a seed, then those of the next."""
-    chosen = FORMS[form]
-    # what can score here too: what could not is measured when it can
-    given = tables, form, chosen.model, chosen.settings, chosen.schedule, java.available()
-    make = partial(_run, form, tables, place)
-    return rows_by_seed(models, seeds, make, PAPER, models, given)
+    return middle_out_scores.scored(trained, run.tables)
 
 
 VIDEO_CAPTIONS, SELF_ATTENTION = (
-    Experiment(
-        PAPER,
-        tables,
-        tuple(FORMS),
-        {
-            "scenes": "1,000 generated moving scenes, 64 units, 6 epochs: minutes on a CPU",
-            "reduced": "Flickr8k (with --features), 128 units, an epoch: on a CPU",
-            "flickr8k": "Flickr8k, the paper's 1,024 units and 15 epochs: for a GPU",
-        },
-        3,
-        partial(_runs, models, tables),
-    )
+    Experiment(PAPER, tables, tuple(models), FORMS, training, _measure)
     for models, tables in ((MODELS, ("2", "3", "4", "5", "6")), (ABLATION, ("7",)))
 )

@@ -9,13 +9,10 @@ models finds them trained.
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +25,13 @@ from benchmarks import kinds, records
 from benchmarks.errors import InputError
 from benchmarks.files import (
     alone,
-    read_bytes,
     read_json,
     sha256,
     write_atomically,
 )
-from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.records import Record
+from benchmarks.training import work_file
 from torch_impl.models.denoising import (
     Denoiser,
     Sequences,
@@ -171,34 +168,19 @@ class Training:
         return sha256(b"".join(a.cpu().numpy().tobytes() for a in arrays))[:16]
 
     def save(self, path: Path) -> None:
-        """Write what the training goes on from, whole or not at all."""
-        state = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "done": self.done,
-            "seconds": self.seconds,
-            "history": self.history,
-        }
-        with write_atomically(path, "wb") as file:
-            torch.save(state, file)
+        """Write what the training resumes from, whole or not at all."""
+        values = {"done": self.done, "seconds": self.seconds, "history": self.history}
+        work_file.save(path, {"model": self.model}, self.optimizer, values)
 
     def load(self, path: Path) -> None:
-        """Go on from ``save``.
+        """Resume from ``save``.
 
         Raises:
             InputError: the file is damaged, or of another training.
         """
-        content = read_bytes(path, "the checkpoint of a de-noising run")
-        try:
-            state = torch.load(BytesIO(content), weights_only=True, map_location="cpu")
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.done, self.seconds = int(state["done"]), float(state["seconds"])
-            self.history = list(state["history"])
-        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.PickleError):
-            raise InputError(
-                f"{path}: not a checkpoint of this de-noising run, or damaged"
-            ) from None
+        values = work_file.load(path, {"model": self.model}, self.optimizer)
+        self.done, self.seconds = int(values["done"]), float(values["seconds"])
+        self.history = list(values["history"])
 
 
 def _on(data: Sequences, device: str) -> Sequences:
@@ -263,7 +245,24 @@ def interval(values: npt.ArrayLike, baseline: npt.ArrayLike | None = None) -> tu
     return float(low), float(high)
 
 
-FORMS = {"quick": Settings(steps=500), "full": Settings()}
+def _drawn(_: Place) -> None:
+    """A training draws its data by its seeds."""
+
+
+FORMS = {
+    "quick": Form(
+        "eq. 8's data, 500 steps of 20,000: to try it",
+        _drawn,
+        Settings(steps=500),
+        status="embedded",
+    ),
+    "full": Form(
+        "as printed, 20,000 steps, all seeds side by side: an hour with --processes 2",
+        _drawn,
+        Settings(),
+        status="same data",
+    ),
+}
 EVALUATIONS = 20
 """How often a training is evaluated on its way."""
 
@@ -277,7 +276,7 @@ def trained(name: str, seeds: range, settings: Settings, place: Place) -> Traini
     """
     training = Training(name, seeds, settings, place.device)
     folder = place.work / f"denoising-{settings.steps}-steps-{len(seeds)}-seeds"
-    path = folder / f"{name}.pt"
+    path = folder / f"{name}.safetensors"
     with alone(folder):
         prepare(folder, {"settings": asdict(settings), "seeds": len(seeds)})
     with alone(path):
@@ -351,35 +350,34 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
     )
 
 
-def _run(form: str, place: Place, row: str, seeds: range, key: str) -> list[Record]:
-    trainings = [trained(name, seeds, FORMS[form], place) for name in MODELS_OF[row]]
-    return [record(row, trainings, key)]
+def training(form: Form, row: str) -> Settings:
+    """A row's: all are trained alike."""
+    settings: Settings = form.training
+    return settings
 
 
-def _runs(form: str, place: Place, seeds: Sequence[int]) -> list[Run]:
-    """Every row with all seeds at once, the models before what compares them.
-
-    Self-attention, which takes longer, comes first, so that two processes end together.
-    """
-    together = range(seeds[0], seeds[-1] + 1)
-    plain = [row for row, options in MODELS.values() if options["self_attention"] == "none"]
-    with_attention = [row for row, _ in MODELS.values() if row not in plain]
-    found = []
-    for row in (*with_attention, *plain, *RATIOS):
-        key = records.key_of(_run, row, asdict(FORMS[form]), list(together))
-        make = partial(_run, form, place, row, together, key)
-        found.append(Run(row, together, key, make))
-    return found
+def _measure(run: Run) -> list[Record]:
+    seeds = range(run.seeds[0], run.seeds[-1] + 1)
+    trainings = [trained(name, seeds, run.training, run.place) for name in MODELS_OF[run.row]]
+    return [record(run.row, trainings, run.key)]
 
 
+def _together(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
+    """Every row with all seeds at once."""
+    return [(row, tuple(range(seeds[0], seeds[-1] + 1))) for row in rows]
+
+
+_ROWS = {row: options["self_attention"] == "none" for row, options in MODELS.values()}
 EXPERIMENT = Experiment(
     PAPER,
     (TABLE,),
-    tuple(FORMS),
-    {
-        "quick": "eq. 8's data, 500 steps of 20,000: to try it",
-        "full": "as printed, 20,000 steps, all seeds side by side: an hour with --processes 2",
-    },
-    5,
-    _runs,
+    # self-attention, which takes longer, comes first, so that two processes end together; the
+    # models come before what compares them
+    (*sorted(_ROWS, key=_ROWS.__getitem__), *RATIOS),
+    FORMS,
+    training,
+    _measure,
+    seeds=5,
+    seeding=_together,
+    scored=False,
 )

@@ -6,10 +6,8 @@ whichever they are: the weights of its most accurate epoch on the validation spl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,8 +19,9 @@ from benchmarks import records
 from benchmarks.data import Split
 from benchmarks.data.batches import chunks, padded_features
 from benchmarks.data.middle_words import MiddleWords
-from benchmarks.files import write_atomically
 from benchmarks.papers.experiment import Place
+from benchmarks.training import work_file
+from benchmarks.training.objective import seeded
 from torch_impl.models import SequenceClassifier
 
 BATCH = 32
@@ -48,20 +47,18 @@ def trained(
     train, known = words.data.splits["train"], set(words.candidates)
     ids = [image_id for image_id in train.image_ids if words.of_image[image_id] in known]
     classes = {word: i for i, word in enumerate(words.candidates)}
-    with _seeded(seed):
+    with seeded(seed):
         model = SequenceClassifier(train.features.d_feature, hidden_size, len(classes))
     model.to(place.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=schedule.lr)
     key = records.key_of(
         trained, words.data.fingerprint, words.candidates, hidden_size, schedule, seed
     )
-    path = place.work / f"middle-words-{key}.pt"
-    done, best, weights = 0, -1.0, model.state_dict()
+    path = place.work / f"middle-words-{key}.safetensors"
+    done, best, weights = 0, -1.0, dict(model.state_dict())
     if path.exists():
-        kept = torch.load(path, weights_only=True, map_location=place.device)
+        kept = work_file.load(path, {"model": model}, optimiser)
         done, best, weights = kept["done"], kept["best"], kept["weights"]
-        model.load_state_dict(kept["model"])
-        optimiser.load_state_dict(kept["optimiser"])
     epochs = range(done, schedule.epochs)
     for epoch in tqdm(epochs, "middle words", disable=not place.progress, leave=False):
         order = np.random.default_rng((seed, epoch)).permutation(len(ids))
@@ -76,14 +73,8 @@ def trained(
         if right > best:
             best = right
             weights = {name: x.detach().clone() for name, x in model.state_dict().items()}
-        state = {
-            "done": epoch + 1,
-            "best": best,
-            "weights": weights,
-            "model": model.state_dict(),
-            "optimiser": optimiser.state_dict(),
-        }
-        _save(state, path)
+        values = {"done": epoch + 1, "best": best, "weights": weights}
+        work_file.save(path, {"model": model}, optimiser, values)
     model.load_state_dict(weights)
     return model.eval()
 
@@ -110,16 +101,3 @@ def _log_probs(model: SequenceClassifier, part: Split, image_ids: Sequence[int])
     features, lengths = padded_features(part.features, image_ids)
     found: Tensor = model(features.to(device), lengths.to(device))
     return found
-
-
-def _save(state: dict[str, object], path: Path) -> None:
-    with write_atomically(path, "wb") as file:
-        torch.save(state, file)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Within, a CPU's random numbers are a function of the seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

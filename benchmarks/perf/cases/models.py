@@ -23,7 +23,7 @@ from benchmarks.perf.cases.expansions import (
     expansions,
     work,
 )
-from benchmarks.training.presets import reduction
+from benchmarks.training.configuration import reduction
 from torch_impl.models import AnyCaptioner, Captioner, Configuration
 from torch_impl.training import Batch, CrossEntropyTraining
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS

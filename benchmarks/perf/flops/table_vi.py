@@ -40,7 +40,7 @@ from benchmarks.perf.flops.closed_forms import (
     static_literal,
     static_reassociated,
 )
-from benchmarks.training.presets import reduction
+from benchmarks.training.configuration import reduction
 from torch_impl.models import Configuration
 
 PAPER, TABLE, COLUMN = "expansionnet_v2", "VI", "FLOPs"

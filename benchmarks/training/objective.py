@@ -1,4 +1,4 @@
-"""The training that settings ask for: its batches of a data set, and its reward if it has one."""
+"""The loop that a stage asks for: its batches of a data set, and its reward if it has one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.data import CaptionData, Split
 from benchmarks.data.batches import CaptionBatches, ImageBatches, captioned
 from benchmarks.data.vocabulary import UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.training.presets import Settings
+from benchmarks.training.configuration import Stage
 from torch_impl.cider import CiderD
 from torch_impl.models import AnyCaptioner
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
@@ -25,10 +25,10 @@ from torch_impl.training.distributed import ProcessGroup
 AnyTraining = CrossEntropyTraining | SelfCriticalTraining
 
 
-def training(
+def objective(
     data: CaptionData,
     model: AnyCaptioner,
-    settings: Settings,
+    stage: Stage,
     seed: int,
     computation: Computation,
     process_group: ProcessGroup,
@@ -38,21 +38,21 @@ def training(
     Raises:
         InputError: the split has no captions, or sizes that do not fit the model.
     """
-    split, recipe = data.splits["train"], settings.recipe
+    split, optimisation = data.splits["train"].first(stage.images), stage.optimisation
     options: dict[str, Any] = {"seed": seed, "process_group": process_group}
     on_model = {**options, "computation": computation}
-    if settings.objective == "self_critical":
-        images = ImageBatches(split, recipe.batch_size, **options)
+    if stage.objective == "self_critical":
+        images = ImageBatches(split, optimisation.batch_size, **options)
         try:
             reward = cider_d(split, data.vocabulary).to(next(model.parameters()).device)
             of_samples = SelfCriticalTraining(
                 model,
                 images,
-                recipe,
+                optimisation,
                 reward,
-                num_samples=settings.num_samples,
-                max_length=settings.max_length,
-                baseline=settings.baseline,
+                num_samples=stage.num_samples,
+                max_length=stage.max_length,
+                baseline=stage.baseline,
                 **on_model,
             )
         except ValueError as error:
@@ -61,14 +61,14 @@ def training(
     batches = CaptionBatches(
         split,
         data.vocabulary,
-        recipe.batch_size,
-        captions_per_image=settings.captions_per_image,
+        optimisation.batch_size,
+        captions_per_image=stage.captions_per_image,
         max_length=model.max_length,
-        window=settings.window,
+        window=stage.window,
         **options,
     )
     reconstructor = None
-    if settings.lambda_:
+    if stage.lambda_:
         vocabulary = model.vocabulary
         assert isinstance(vocabulary, nn.Linear)
         with seeded(seed):
@@ -77,10 +77,10 @@ def training(
     of_words = CrossEntropyTraining(
         model,
         batches,
-        recipe,
+        optimisation,
         reconstructor=reconstructor,
-        lambda_=settings.lambda_,
-        sampling=lambda step: settings.sampling_rate(step // len(batches)),
+        lambda_=stage.lambda_,
+        sampling=lambda step: stage.sampling_rate(step // len(batches)),
         **on_model,
     )
     return of_words, batches

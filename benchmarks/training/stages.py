@@ -1,8 +1,8 @@
-"""A recipe's steps in turn, a folder each: from the best weights of one the next begins."""
+"""The stages of a training in turn: from the best weights of one the next begins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,15 @@ from benchmarks.data import CaptionData
 from benchmarks.data.pixels import Pictures, encoded, unencoded
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
-from benchmarks.training import setup
+from benchmarks.training.configuration import TrainingConfig
 from benchmarks.training.fit import Result, fit
-from benchmarks.training.presets import configuration
-from benchmarks.training.recipes import RecipePreset
+from benchmarks.training.objective import seeded
 from torch_impl.checkpoints.checkpoint import CheckpointError
 from torch_impl.checkpoints.released import load_swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import (
     AnyCaptioner,
     AnyConfiguration,
-    Configuration,
     EndToEnd,
     EndToEndConfiguration,
 )
@@ -32,12 +30,12 @@ from torch_impl.training.distributed import ProcessGroup
 TINY = SwinConfiguration(
     image_size=32, embed_dim=8, depths=(2, 2), num_heads=(1, 2), window_size=4, mlp_ratio=2
 )
-"""A backbone to try a recipe with, which has learnt nothing."""
+"""A backbone to try a training end to end with, untrained."""
 
 
 @dataclass(frozen=True)
 class Vision:
-    """What the steps that train the backbone need, and the others encode pictures by.
+    """What the stages that train the backbone need, and the others encode pictures by.
 
     Args:
         pictures: of the data set.
@@ -50,7 +48,7 @@ class Vision:
 
 @dataclass
 class _Weights:
-    """What the next step begins with."""
+    """What the next stage begins with."""
 
     captioner: Mapping[str, Tensor] | None = None
     backbone: SwinTransformer | None = None
@@ -63,14 +61,14 @@ class _Weights:
         self.captioner = model.state_dict()
 
 
-def backbone(name: str, seed: int) -> SwinTransformer:
+def load_backbone(name: str, seed: int) -> SwinTransformer:
     """A Swin Transformer with the weights of a file; or the tiny one, with drawn ones.
 
     Raises:
         InputError: the file is missing, or no Swin's.
     """
     if name == "tiny":
-        with setup.seeded(seed):
+        with seeded(seed):
             return SwinTransformer(TINY)
     try:
         return load_swin(Path(name))
@@ -78,38 +76,31 @@ def backbone(name: str, seed: int) -> SwinTransformer:
         raise InputError(str(error)) from error
 
 
-def chosen(preset: RecipePreset, names: Sequence[str] | None, *, pictures: bool) -> list[str]:
-    """The steps to take, in the recipe's order.
-
-    Args:
-        preset: the recipe's.
-        names: of the steps asked for; all if None.
-        pictures: whether there are pictures.
+def check(training: TrainingConfig, names: Collection[str] | None, *, pictures: bool) -> None:
+    """Check the names of the stages to train; all if None.
 
     Raises:
-        InputError: an unknown step, or one that needs pictures where there are none.
+        InputError: an unknown stage, or one that needs pictures where there are none.
     """
     for name in names or ():
-        if name not in preset.steps:
-            raise InputError(f"--steps {name}: expected some of {', '.join(preset.steps)}")
-    taken = [name for name in preset.steps if names is None or name in names]
-    blind = [name for name in taken if preset.steps[name].end_to_end]
+        if name not in training.stages:
+            raise InputError(f"--steps {name}: expected some of {', '.join(training.stages)}")
+    wanted = training.stages if names is None else names
+    blind = [n for n, stage in training.stages.items() if n in wanted and stage.end_to_end]
     if blind and not pictures:
-        others = " ".join(n for n, step in preset.steps.items() if not step.end_to_end)
+        others = " ".join(n for n, stage in training.stages.items() if not stage.end_to_end)
         raise InputError(
             f"{' and '.join(blind)} train the backbone too, of which there are cached features "
             f"only: expected --backbone and pictures, or --steps {others}"
         )
-    return taken
 
 
 def train(
-    preset: RecipePreset,
-    names: Sequence[str],
+    training: TrainingConfig,
     data: CaptionData,
-    out: Path,
+    folders: Mapping[str, Path],
     *,
-    model: Mapping[str, Any],
+    names: Collection[str] | None = None,
     seed: int,
     vision: Vision | None = None,
     initial: AnyCaptioner | None = None,
@@ -119,42 +110,45 @@ def train(
     process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     **options: Any,
 ) -> dict[str, Result]:
-    """Take the steps ``names`` of a recipe, each in its folder of ``out``.
+    """Train the stages ``names``, each in its folder.
 
-    A step begins with the best weights of the last step before it, of this call or an earlier one,
-    and gives them back where it does not improve on them.
+    A stage begins with the best weights of the last stage before it, of this call or an earlier
+    one, and gives them back where it does not improve on them.
 
     Args:
-        preset: the recipe's.
-        names: as of ``chosen``.
+        training: the model and its stages.
         data: captions; and features, where there is no ``vision``.
-        out: the folder.
-        model: the captioner's sizes, in place of the preset's.
-        seed: of every step.
+        folders: of each stage.
+        names: of the stages to train; all if None.
+        seed: of every stage.
         vision: pictures, and the backbone that sees them.
-        initial: what the first step begins with.
-        resume: go on where a kill left it.
-        minutes: for all steps; the one that has no time left is the last.
+        initial: what the first stage begins with.
+        resume: continue where a kill left it.
+        minutes: for all stages; the one that has no time left is the last.
         device: where to train.
-        process_group: those that train together, which all see ``out`` where there is a ``vision``.
+        process_group: ranks that train together, which all see the folders where there is a
+            ``vision``.
         options: others of ``fit``.
 
     Returns:
-        What each step gave; of fewer than ``names`` where the time was up.
+        What each stage gave; of fewer than ``names`` where the time was up.
 
     Raises:
-        InputError: as ``fit``; a step has nothing to begin with.
+        InputError: as ``fit``; a stage has nothing to begin with.
     """
+    check(training, names, pictures=vision is not None)
+    wanted = [name for name in training.stages if names is None or name in names]
     weights = _Weights(backbone=vision.backbone if vision else None)
     if initial is not None:
         weights.take(initial)
+    first = next(iter(training.stages))
     results: dict[str, Result] = {}
     seconds = 0.0
-    for name, step in preset.steps.items():
-        folder = RunFolder(out / name)
-        if names[-1] in results or (minutes is not None and results and seconds >= 60 * minutes):
+    for name, stage in training.stages.items():
+        folder = RunFolder(folders[name])
+        if wanted[-1] in results or (minutes is not None and results and seconds >= 60 * minutes):
             break
-        if name not in names:
+        if name not in wanted:
             if folder.best.exists():
                 weights.take(_of_earlier(folder, data))
             continue
@@ -163,31 +157,30 @@ def train(
                 f"{name} begins with a backbone that made none of the cached features, expected "
                 "--backbone and pictures"
             )
-        first = name == next(iter(preset.steps))
-        if not first and weights.captioner is None:
+        if name != first and weights.captioner is None:
             raise InputError(
                 f"{name} begins with the weights of the step before, of which there are none in "
-                f"{out}, expected --initial or --steps {next(iter(preset.steps))} {name}"
+                f"{folder.path.parent}, expected --initial or --steps {first} {name}"
             )
         seen = data
         if vision is not None:
             assert weights.backbone is not None
-            if step.end_to_end:
+            if stage.end_to_end:
                 seen = unencoded(data, vision.pictures, weights.backbone)
             else:
-                features = out / "features"
+                features = folder.path.parent / "features"
                 with process_group.main_first():
                     seen = encoded(data, vision.pictures, weights.backbone, features, device)
-        captioner = configuration(seen, step.settings.recipe, {**preset.model, **model})
+        configuration = training.configuration(seen)
         results[name] = fit(
             seen,
-            _configuration(captioner, weights, step.end_to_end),
-            step.settings,
+            _with_backbone(configuration, weights) if stage.end_to_end else configuration,
+            stage,
             seed,
             folder.path,
-            initial=_initial(captioner, weights, step.end_to_end),
+            initial=_initial(weights, stage.end_to_end),
             improve=weights.captioner is not None,
-            resume=resume and (first or folder.config.exists()),
+            resume=resume and (name == first or folder.config.exists()),
             minutes=None if minutes is None else minutes - seconds / 60,
             device=device,
             process_group=process_group,
@@ -200,20 +193,14 @@ def train(
     return results
 
 
-def _configuration(
-    captioner: Configuration, weights: _Weights, end_to_end: bool
-) -> AnyConfiguration:
-    if not end_to_end:
-        return captioner
+def _with_backbone(captioner: AnyConfiguration, weights: _Weights) -> EndToEndConfiguration:
     assert weights.backbone is not None
     sizes = weights.backbone.configuration
     return EndToEndConfiguration(**captioner.to_dict(), backbone=sizes)
 
 
-def _initial(
-    captioner: Configuration, weights: _Weights, end_to_end: bool
-) -> Mapping[str, Tensor] | None:
-    """The weights of a step's model; None where they are to be drawn."""
+def _initial(weights: _Weights, end_to_end: bool) -> Mapping[str, Tensor] | None:
+    """The weights of a stage's model; None where they are to be drawn."""
     if weights.captioner is None or not end_to_end:
         return weights.captioner
     assert weights.backbone is not None
@@ -222,7 +209,7 @@ def _initial(
 
 
 def _of_earlier(folder: RunFolder, data: CaptionData) -> AnyCaptioner:
-    """The best model of a step that was taken before.
+    """The best model of a stage that was trained before.
 
     Raises:
         InputError: it has other words.

@@ -1,0 +1,221 @@
+"""What is to be trained for the papers' tables, and in which order."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks import papers, records
+from benchmarks.errors import InputError
+from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.arnet import digits, discrepancy, hidden_states, reconstruction_weight
+from benchmarks.papers.expansionnet_v2 import ablation, rewards
+from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.papers.lstm_readonly import read_only, words
+from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.papers.middle_out import denoising
+from benchmarks.records import Record
+from benchmarks.workers import Job, named_lines, run_all
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    arnet.IMAGE_CAPTIONS,
+    arnet.CODE_CAPTIONS,
+    digits.EXPERIMENT,
+    discrepancy.EXPERIMENT,
+    discrepancy.FROM_THE_MIDDLE,
+    reconstruction_weight.EXPERIMENT,
+    hidden_states.EXPERIMENT,
+    read_only.EXPERIMENT,
+    words.EXPERIMENT,
+    ablation.V1_COEFFICIENTS,
+    ablation.V2_COEFFICIENTS,
+    *rewards.EXPERIMENTS,
+    denoising.EXPERIMENT,
+    middle_out.VIDEO_CAPTIONS,
+    middle_out.SELF_ATTENTION,
+)
+
+
+def of_paper(paper: str | None, table: str | None) -> list[Experiment]:
+    """The experiments of a paper, or of one table of it.
+
+    Raises:
+        InputError: there is no such paper or table, or no experiment of it.
+    """
+    experiments = [e for e in EXPERIMENTS if e.paper == paper]
+    if paper is None or not experiments:
+        known = ", ".join(dict.fromkeys(e.paper for e in EXPERIMENTS))
+        problem = "no paper" if paper is None else f"no experiment of {paper!r}"
+        raise InputError(f"{problem}, expected one of {known}")
+    if table is None:
+        return experiments
+    own = {name for e in experiments for name in e.tables}
+    # an experiment may have a table that its paper has not
+    name = table if table in own else papers.load(paper).table(table).name
+    chosen = [e for e in experiments if name in e.tables]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(t for e in experiments for t in e.tables))
+        why = papers.load(paper).table(table).not_run
+        raise InputError(f"--table {table}: no experiment of its own ({why}), of {known}")
+    return chosen
+
+
+def with_form(form: str | None) -> list[Experiment]:
+    """The experiments of all papers that have a form; all of them if None.
+
+    Raises:
+        InputError: none has.
+    """
+    chosen = [e for e in EXPERIMENTS if form is None or form in e.forms]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(name for e in EXPERIMENTS for name in e.forms))
+        raise InputError(f"--form {form}: expected one of {known}")
+    return chosen
+
+
+def plan(
+    experiments: Sequence[Experiment],
+    form: str | None,
+    place: Place,
+    *,
+    seeds: int | None = None,
+    only: Sequence[str] | None = None,
+    by_row: bool = False,
+) -> list[Run]:
+    """The runs of the rows that are asked for, each once, in their order.
+
+    Args:
+        experiments: whose.
+        form: a name; each experiment's smallest if None.
+        place: where they work.
+        seeds: how many; each experiment's if None.
+        only: rows named so, or that begin so; all if None.
+        by_row: in the order of what it settles: all seeds of every experiment's first row, which
+            the others are compared with, then all seeds of the second rows, and so on. What a row
+            tries goes before the row that is before it, so that no process waits for a trial.
+
+    Raises:
+        InputError: there is no such form or row, or the data is not available.
+    """
+    ranked: list[tuple[tuple[int, ...], Run]] = []
+    for number, experiment in enumerate(experiments):
+        name = form or next(iter(experiment.forms))
+        if name not in experiment.forms:
+            raise InputError(f"--form {name}: expected one of {', '.join(experiment.forms)}")
+        rows = _asked(experiment, only, alone=len(experiments) == 1)
+        for run in experiment.runs(name, place, range(seeds or experiment.seeds)):
+            if run.row in rows:
+                rank = experiment.rows.index(run.row) - (run.trial is not None)
+                ranked.append(((rank, number) if by_row else (), run))
+    if only and not ranked:
+        known = "; ".join(row for e in experiments for row in e.rows)
+        raise InputError(f"--only: no row is so, expected one of {known}")
+    runs = [run for _, run in sorted(ranked, key=lambda each: each[0])]
+    return list({run.key: run for run in runs}.values())
+
+
+def _asked(experiment: Experiment, only: Sequence[str] | None, *, alone: bool) -> set[str]:
+    """The rows that are asked for; a whole name is that row's alone."""
+    if not only:
+        return set(experiment.rows)
+    begun = tuple(name for name in only if name not in experiment.rows)
+    asked = {row for row in experiment.rows if row in only or row.startswith(begun)}
+    if not asked and alone:
+        of = f"of table {', '.join(experiment.tables)}"
+        known = "; ".join(experiment.rows)
+        raise InputError(f"--only: no row {of} is so, expected one of {known}")
+    return asked
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that has ended: its records, none if the time was up before it began, and the queue's
+    state."""
+
+    run: Run
+    records: list[Record[Any]]
+    state: str
+
+
+def train(
+    runs: Sequence[Run],
+    out: Path,
+    *,
+    known: Iterable[str] = (),
+    minutes: float | None = None,
+    processes: int | None = None,
+) -> Iterator[Done]:
+    """Do the runs that have no record yet; each one's records are in ``out`` before it is yielded.
+
+    Args:
+        runs: in the order to do them in.
+        out: the file of records.
+        known: keys of the runs that have records.
+        minutes: begin no further run after so long.
+        processes: do so many side by side, on one thread each; one after the other if None.
+    """
+    began = time.time()
+    until = float("inf") if minutes is None else began + 60 * minutes
+    have = set(known)
+    left = {run.key: run for run in runs if run.key not in have}
+    jobs = [
+        Job(run.title, key, _make, (run, until, processes is not None)) for key, run in left.items()
+    ]
+    rows = Counter(_row(run) for run in runs if run.trial is None)
+    waiting = Counter(_row(run) for run in left.values() if run.trial is None)
+    ended = 0
+    with closing(_each(jobs, out, processes)) as done:
+        for job, made in done:
+            run = left[job.key]
+            ended += bool(made)
+            waiting[_row(run)] -= bool(made) and run.trial is None
+            rest = sum(count > 0 for count in waiting.values())
+            seconds = (time.time() - began) / max(1, ended) * (len(jobs) - ended)
+            state = (
+                f"rows done {len(rows) - rest}, left {rest}; runs left {len(jobs) - ended}, "
+                f"about {_clock(seconds)}"
+            )
+            yield Done(run, made, state)
+
+
+def _row(run: Run) -> tuple[object, ...]:
+    return *run.places, run.row, run.name
+
+
+def _clock(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _make(key: str, run: Run, until: float, beside: bool) -> list[Record[Any]]:
+    """The run's records; none if it is too late to begin it; ``beside`` others or not."""
+    if time.time() > until:
+        return []
+    title = f"{run.title}, {run.name}"
+    print(title, file=sys.stderr)
+    with named_lines(title) if beside else nullcontext():
+        return run.make()
+
+
+def _each(
+    jobs: Sequence[Job], out: Path, processes: int | None
+) -> Generator[tuple[Job, list[Record[Any]]], None, None]:
+    """Each job with its records, which are in ``out``, in this process or in ``processes``."""
+    if processes is not None:
+        with tqdm(total=len(jobs), unit="run", file=sys.stderr) as bar:
+            for done in run_all(jobs, out, processes):
+                bar.update()
+                yield done
+        return
+    for job in jobs:
+        made = job.run()
+        records.append(made, out, once=True)
+        yield job, made
