@@ -7,11 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from benchmarks.training.presets import Settings
 
 from benchmarks import records
 from benchmarks.cli.main import main
-from benchmarks.cli.reproduce import EXPERIMENTS
 from benchmarks.data import code, scenes
 from benchmarks.errors import InputError
 from benchmarks.papers import stages as captions
@@ -19,17 +17,15 @@ from benchmarks.papers.arnet import (
     captions as arnet,
 )
 from benchmarks.papers.arnet import (
-    discrepancy,
     hidden_states,
     reconstruction_weight,
 )
-from benchmarks.papers.experiment import Place
+from benchmarks.papers.experiment import Form, Place
 from benchmarks.papers.lstm_readonly import read_only
-from benchmarks.papers.stages import one_rate
+from benchmarks.papers.queue import EXPERIMENTS
 from benchmarks.scoring import quality
 
-STAGES = arnet._stages(one_rate(1e-2, 2, 12), one_rate(1e-2, 1, 12), captions_per_image=5)
-SIZES = {"d_embedding": 8, "hidden_size": 8}
+TINY = arnet._lstm(8, 8, (1e-2, 2), (1e-2, 1), 12, captions_per_image=5)
 
 
 def small(_):
@@ -49,8 +45,10 @@ def place(tmp_path):
 
 @pytest.fixture
 def images(monkeypatch):
-    monkeypatch.setitem(arnet.IMAGES, "scenes", arnet.Form(small, "embedded", SIZES, STAGES))
-    form = read_only.Form(small, "embedded", 8, Settings(read_only._recipe(1, 12)))
+    form = Form("", small, TINY, "embedded")
+    monkeypatch.setitem(arnet.IMAGES, "scenes", form)
+    training = read_only._training(8, 1).each(lambda stage: stage.but(batch_size=12))
+    form = replace(form, training=training, grid=read_only.RATES, trial_seed=0)
     monkeypatch.setitem(read_only.FORMS, "scenes", form)
 
 
@@ -95,8 +93,8 @@ def test_every_run_can_be_sent_to_another_process(tmp_path):
 def test_arnet_s_regularisers_are_what_the_rows_say(images, place, monkeypatch):
     asked = {}
 
-    def remember(data, configuration, stages, seed, place, *, row):
-        asked[row] = configuration, stages
+    def remember(data, training, seed, place, *, row):
+        asked[row] = training.configuration(data), training.stages.values()
         raise StopIteration
 
     for run in arnet.IMAGE_CAPTIONS.runs("scenes", place, [0]):
@@ -138,17 +136,36 @@ def test_a_batch_s_states_are_in_the_plane_in_both_modes(images, place, monkeypa
         assert all(len(of) == 3 and len(set(map(tuple, of))) == 3 for of in points.values())
     plain, regularised = (record.details for record in made.values())
     assert plain.points != regularised.points
-    assert plain["validations"][0] == regularised["validations"][0]
+    assert plain.validations[0] == regularised.validations[0]
 
 
-def test_small_models_of_flickr8k_are_told_apart_by_the_data_s_name(monkeypatch):
-    data = small(None)
-    monkeypatch.setattr(captions, "flickr8k", lambda place: data)
-    reduced = captions.flickr8k_reduced(None)
-    assert reduced.name != data.name and reduced.fingerprint == data.fingerprint
-    lstms = {name: form.lstm for name, form in discrepancy.FORMS.items()}
-    for forms in (arnet.IMAGES, lstms, read_only.FORMS):
-        assert len({form.load for form in forms.values()}) == len(forms)
+def test_forms_are_told_apart_by_the_data_s_name_or_content():
+    for experiment in EXPERIMENTS:
+        forms = [f for f in experiment.forms.values() if not isinstance(f.load, partial)]
+        names = [(form.load, form.sizes, form.training) for form in forms]
+        assert all(one not in names[:i] for i, one in enumerate(names))
+        of_flickr8k = [form.sizes for form in forms if form.load is captions.flickr8k]
+        assert len(set(of_flickr8k)) == len(of_flickr8k)
+
+
+def test_a_key_has_the_data_s_content_and_its_training(images, place, monkeypatch):
+    """Nothing but code, training, seeds and data: the same key wherever the work is kept."""
+
+    def keys(place):
+        return [run.key for run in read_only.EXPERIMENT.runs("scenes", place, [0])]
+
+    before = keys(place)
+    assert keys(replace(place, work=place.work / "other", progress=True)) == before
+    form = read_only.FORMS["scenes"]
+    for changed in (
+        replace(form, load=lambda _: scenes.make(seed=0, train=13, val=2, test=4)),
+        replace(form, training=form.training.each(lambda stage: stage.but(epochs=2))),
+        replace(form, grid=form.grid[1:]),
+    ):
+        monkeypatch.setitem(read_only.FORMS, "scenes", changed)
+        assert not set(keys(place)) & set(before)
+    monkeypatch.setitem(read_only.FORMS, "scenes", replace(form, about="said otherwise"))
+    assert keys(place) == before
 
 
 def test_code_is_captioned_by_the_same_rows(place, monkeypatch):
@@ -157,9 +174,8 @@ def test_code_is_captioned_by_the_same_rows(place, monkeypatch):
     lines = "".join(f"int x{i} ;\ta list of {i} items\n" for i in range(6))
     for name in code.FILES.values():
         (folder / name).write_bytes(lzma.compress(lines.encode()))
-    sizes = {**SIZES, "source": "tokens"}
-    stages = tuple(replace(stage, captions_per_image=1, metric="B4") for stage in STAGES)
-    form = arnet.Form(partial(arnet._code, length=5, words=4), "other data", sizes, stages)
+    training = TINY.each(lambda stage: stage.but(captions_per_image=1, metric="B4"))
+    form = Form("", partial(arnet._code, length=5, words=4), training.but(source="tokens"))
     monkeypatch.setitem(arnet.CODE, "reduced", form)
     run = arnet.CODE_CAPTIONS.runs("reduced", place, [1])[3]
     scored, apart = run.make()
@@ -189,22 +205,22 @@ def test_the_read_only_unit_is_read_in_both_ways_and_not_at_all(images, place):
 def test_a_row_has_the_rate_of_the_least_validation_loss_with_the_first_seed(
     images, place, monkeypatch
 ):
-    form = replace(read_only.FORMS["scenes"], rates=(1e-3, 0.5, 1e6))
+    grid = tuple({"lr": rate} for rate in (1e-3, 0.5, 1e6))
+    form = replace(read_only.FORMS["scenes"], grid=grid)
     monkeypatch.setitem(read_only.FORMS, "scenes", form)
     runs = [r for r in read_only.EXPERIMENT.runs("scenes", place, [0, 1]) if r.row == "LSTM"]
     first, second = (run.make()[0].details for run in runs)
     losses = first.validation_losses
     assert list(losses) == ["0.001", "0.5", "1e+06"] and losses == second.validation_losses
     best = float(min(losses, key=losses.get))
-    assert first.stages[0]["recipe"]["lr"] == second.stages[0]["recipe"]["lr"] == best
+    assert first.stages[0]["optimisation"]["lr"] == second.stages[0]["optimisation"]["lr"] == best
 
 
 def test_the_mean_loss_is_a_mean_over_words_whatever_the_batches(images, place):
     run = read_only.EXPERIMENT.runs("scenes", place, [0])[0]
     run.make()
     data = small(None)
-    form = read_only.FORMS["scenes"]
-    configuration = read_only.configuration(data, form.size, "LSTM")
-    (result,) = captions.in_stages(data, configuration, [form.settings], 0, place)
+    training, _ = captions.chosen(run, data)
+    (result,) = captions.in_stages(data, training, 0, place)
     whole, parts = (captions.mean_loss(result.model, data, "test", n) for n in (100, 3))
     assert whole == pytest.approx(parts)

@@ -37,7 +37,8 @@ ROW = MODELS["seq2seq"][0]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setitem(denoising.FORMS, "quick", SMALL)
+    form = replace(denoising.FORMS["quick"], training=SMALL)
+    monkeypatch.setitem(denoising.FORMS, "quick", form)
     monkeypatch.setattr(denoising, "EVALUATIONS", 2)
 
 
@@ -106,24 +107,27 @@ def test_a_folder_of_checkpoints_is_gone_on_with_and_becomes_records(tmp_path):
     (folder / "config.json").write_text(json.dumps({"settings": asdict(SMALL), "seeds": 2}))
     for name in ("seq2seq", "middle-out-dual"):
         begun = Training(name, range(2), SMALL)
-        train(begun, folder / f"{name}.pt", evaluate_every=2)
-    kept = {path: path.read_bytes() for path in folder.glob("*.pt")}
+        train(begun, folder / f"{name}.safetensors", evaluate_every=2)
+    kept = {path: path.read_bytes() for path in folder.glob("*.safetensors")}
     status, made = reproduce(tmp_path, "--only", ROW, MODELS["middle-out-dual"][0], "Times smaller")
     assert status == 0 and [r.what.row for r in made][-1] == "Times smaller"
-    assert len(made) == 3 and {path: path.read_bytes() for path in folder.glob("*.pt")} == kept
+    assert (
+        len(made) == 3
+        and {path: path.read_bytes() for path in folder.glob("*.safetensors")} == kept
+    )
     histories = {r.what.row: getattr(r.details, "history", None) for r in made}
     assert histories[MODELS["middle-out-dual"][0]] == begun.history
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
     whole = Training("middle-out-dual", [3, 1], SMALL)
-    train(whole, tmp_path / "whole.pt", evaluate_every=2)
+    train(whole, tmp_path / "whole.safetensors", evaluate_every=2)
     cut = Training("middle-out-dual", [3, 1], SMALL)
     cut.step()
-    cut.save(tmp_path / "cut.pt")
+    cut.save(tmp_path / "cut.safetensors")
     resumed = Training("middle-out-dual", [3, 1], SMALL)
-    resumed.load(tmp_path / "cut.pt")
-    train(resumed, tmp_path / "cut.pt", evaluate_every=2)
+    resumed.load(tmp_path / "cut.safetensors")
+    train(resumed, tmp_path / "cut.safetensors", evaluate_every=2)
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(a, b)
     assert whole.history == resumed.history
@@ -175,9 +179,9 @@ def test_another_run_and_a_damaged_one_are_named(tmp_path, capsys):
     assert reproduce(tmp_path, *only)[0] == 0
     (tmp_path / "records" / "r.jsonl").unlink()
     folder = tmp_path / "work" / "denoising-4-steps-2-seeds"
-    (folder / "seq2seq.pt").write_bytes(b"no checkpoint")
+    (folder / "seq2seq.safetensors").write_bytes(b"no checkpoint")
     assert reproduce(tmp_path, *only) == (2, [])
-    assert "not a checkpoint of this de-noising run, or damaged" in capsys.readouterr().err
+    assert "not a readable safetensors file, truncated or damaged?" in capsys.readouterr().err
     config = {"settings": asdict(SMALL), "seeds": 3}
     for content, message in ((config, "another configuration: seeds"), ([], "not one of ours")):
         (folder / "config.json").write_text(json.dumps(content))
@@ -203,4 +207,4 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     training = Training("seq2seq", [0], SMALL)
     training.data.x[:] = float("nan")
     with pytest.raises(InputError, match=r"step 1: the loss is \[nan\]"):
-        train(training, tmp_path / "x.pt", evaluate_every=1)
+        train(training, tmp_path / "x.safetensors", evaluate_every=1)

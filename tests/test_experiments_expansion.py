@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from benchmarks.training.presets import Settings
 
 from benchmarks import papers, records
 from benchmarks.cli.main import main
@@ -22,9 +21,9 @@ from benchmarks.papers.expansionnet_v2.ablation import (
 from benchmarks.papers.experiment import Place
 from benchmarks.report import build
 from benchmarks.scoring import quality
-from benchmarks.training import presets
+from benchmarks.training import configuration
 
-SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
+SIZES = {**configuration.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 EXPERIMENTS = {V1: expansion.V1_COEFFICIENTS, V2: expansion.V2_COEFFICIENTS}
 
 
@@ -33,10 +32,13 @@ def tiny(monkeypatch):
     """A few scenes in place of the photographs, a tiny model, and no Java, which is slow."""
     made = scenes.make(seed=0, train=12, val=2, test=4)
     given = expansion.FORMS["reduced"]
-    first = Settings(replace(given.settings.recipe, batch_size=12), captions_per_image=5)
-    form = replace(given, sizes="tiny sizes", model=SIZES, settings=first, images=(10, None))
+    first = given.training.first().each(
+        lambda stage: stage.but(batch_size=12, images=10, validation_images=None)
+    )
+    form = replace(
+        given, load=lambda _: made, sizes="tiny sizes", training=replace(first, model=SIZES)
+    )
     monkeypatch.setitem(expansion.FORMS, "reduced", form)
-    monkeypatch.setattr(expansion, "flickr8k", lambda place: made)
     monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
     return made
 
@@ -45,20 +47,19 @@ def tiny(monkeypatch):
 def test_the_rows_are_those_that_the_paper_prints(paper):
     printed = papers.load(paper).table(TABLES[paper]).rows
     rows = expansion.rows(paper)
-    assert [row.name for row in rows if not row.dropout_of] == [row.name for row in printed]
-    dropped = {row.name: row.dropout_of for row in rows if row.dropout_of}
-    assert dropped == ({OF_VALUES: "values", OF_VECTORS: "vectors"} if paper == V2 else {})
-    assert BASELINE in {row.name for row in rows}
+    ours = {OF_VALUES, OF_VECTORS} if paper == V2 else set()
+    assert set(rows) == {row.name for row in printed} | ours
+    assert next(iter(rows)) == BASELINE
 
 
 @pytest.mark.parametrize("form", expansion.FORMS)
 def test_the_models_are_each_paper_s_own(form, tiny):
     chosen = expansion.FORMS[form]
     for paper in TABLES:
-        for row in expansion.rows(paper):
-            model = expansion.configuration(tiny, chosen, paper, row.encoder, row.decoder)
+        for row, mixers in expansion.rows(paper).items():
+            model = expansion.training(paper, chosen, row).configuration(tiny)
             halves = (model.encoder, model.decoder)
-            assert halves == (row.encoder, row.decoder)
+            assert halves == mixers
             reductions = model.encoder_reduction, model.decoder_reduction
             layers = model.num_encoder_layers, model.num_decoder_layers
             if paper == V2:
@@ -66,8 +67,8 @@ def test_the_models_are_each_paper_s_own(form, tiny):
                 assert list(reductions) == sums and len(set(layers)) == 1
             else:
                 assert reductions == ("norm", "norm")
-                other = expansion.configuration(tiny, chosen, paper, "static:64", "attention")
-                factor = 2 if row.name == BASELINE else 1
+                other = expansion.training(paper, chosen, BOTH).configuration(tiny)
+                factor = 2 if row == BASELINE else 1
                 assert layers[0] == factor * other.num_encoder_layers
 
 
@@ -81,9 +82,9 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
         assert list(made) == [BOTH, OF_VECTORS] and len(records.read(out)) == 2
     for row, dropout in {BOTH: (0.0, "values"), OF_VECTORS: (0.3, "vectors")}.items():
         details = made[row].details
-        for given in (details.configuration, details.stages[0]["recipe"]):
+        for given in (details.configuration, details.stages[0]["optimisation"]):
             assert (given["dropout"], given["dropout_of"]) == dropout
-        assert made[row].data.fingerprint != tiny.fingerprint  # of fewer images
+        assert details.stages[0]["images"] == 10
         assert details.form == "reduced" and details.beam_size == 3
         assert made[row].data.name == f"{tiny.name}, tiny sizes"
         assert (made[row].status, made[row].seeds) == ("other data", [0])
@@ -98,7 +99,8 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
 def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tiny, tmp_path, monkeypatch):
     def run(folder):
         place = Place(tmp_path, tmp_path / folder)
-        return EXPERIMENTS[V1].runs("reduced", place, [1])[-1].make()
+        runs = EXPERIMENTS[V1].runs("reduced", place, [1])
+        return next(run for run in runs if run.row == BOTH).make()
 
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -115,8 +117,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tiny, tmp_path, monk
     assert again.values == whole.values and again.checkpoint == whole.checkpoint
 
 
-def test_keys_tell_papers_rows_forms_and_seeds_apart(tmp_path):
+def test_keys_tell_papers_rows_forms_seeds_and_trials_apart(tiny, tmp_path, monkeypatch):
     place = Place(None, tmp_path)
+    for name, form in expansion.FORMS.items():
+        monkeypatch.setitem(expansion.FORMS, name, replace(form, load=lambda _: tiny))
     keys = [
         run.key
         for experiment in EXPERIMENTS.values()

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from benchmarks.training.presets import Settings
 
 from benchmarks import papers, records
 from benchmarks.cli.main import main
@@ -14,10 +13,11 @@ from benchmarks.papers.expansionnet_v2 import ablation as expansion
 from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1
 from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.scoring import quality
-from benchmarks.training import presets
+from benchmarks.training import configuration
+from benchmarks.training.configuration import TrainingConfig
 from benchmarks.verify.tolerances import KEPT_PERCENT
 
-SIZES = {**presets.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
+SIZES = {**configuration.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"
 
 
@@ -26,16 +26,14 @@ def tiny(monkeypatch):
     """A few scenes in place of the photographs, a tiny model, and no Java, which is slow."""
     made = scenes.make(seed=0, train=12, val=2, test=4)
     given = expansion.FORMS["reduced"]
-    first = Settings(replace(given.settings.recipe, batch_size=20), captions_per_image=5)
-    second = replace(
-        given.self_critical,
-        recipe=replace(given.self_critical.recipe, batch_size=1),
-        num_samples=2,
-        max_length=6,
+    first, second = given.training.stages.values()
+    training = TrainingConfig.of(
+        first.but(batch_size=20, images=None, validation_images=None),
+        second.but(batch_size=1, num_samples=2, max_length=6, images=10, validation_images=None),
+        **SIZES,
     )
-    form = expansion.Form("tiny sizes", SIZES, first, second, images=(None, 10))
+    form = replace(given, load=lambda _: made, sizes="tiny sizes", training=training)
     monkeypatch.setitem(expansion.FORMS, "reduced", form)
-    monkeypatch.setattr(expansion, "flickr8k", lambda place: made)
     monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
     return made
 

@@ -63,14 +63,12 @@ def place(tmp_path):
 @pytest.fixture(scope="module")
 def small():
     form = FORMS["scenes"]
-    recipe = replace(form.settings.recipe, epochs=1, batch_size=40)
-    return replace(
-        form,
-        load=lambda _: DATA,
-        model={"d_embedding": 6, "hidden_size": 6, "max_length": 8},
-        settings=replace(form.settings, recipe=recipe, validate_every=1, max_length=8),
-        schedule=Schedule(0.01, 2),
+    decoder = form.training.decoder.but(d_embedding=6, hidden_size=6, max_length=8)
+    decoder = decoder.each(
+        lambda stage: stage.but(epochs=1, batch_size=40, validate_every=1, max_length=8)
     )
+    two = middle_out.TwoTrainings(decoder, Schedule(0.01, 2))
+    return replace(form, load=lambda _: DATA, training=two)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +212,7 @@ def test_control_tells_who_follows_the_word_from_who_does_not():
 
 def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, monkeypatch):
     words = choose(DATA)
-    whole = middle_word_classifier.trained(words, 6, small.schedule, 0, place)
+    whole = middle_word_classifier.trained(words, 6, small.training.classifier, 0, place)
     accuracy, calls = middle_word_classifier.accuracy, []
 
     def stop(*arguments):
@@ -227,8 +225,8 @@ def test_the_classifier_goes_on_where_it_was_stopped(small, place, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(middle_word_classifier, "accuracy", stop)
         with pytest.raises(KeyboardInterrupt):
-            middle_word_classifier.trained(words, 6, small.schedule, 0, elsewhere)
-    again = middle_word_classifier.trained(words, 6, small.schedule, 0, elsewhere)
+            middle_word_classifier.trained(words, 6, small.training.classifier, 0, elsewhere)
+    again = middle_word_classifier.trained(words, 6, small.training.classifier, 0, elsewhere)
     for name, weights in whole.state_dict().items():
         assert torch.equal(weights, again.state_dict()[name]), name
 
@@ -252,9 +250,12 @@ def test_a_page_can_be_made_of_the_records(made):
 @pytest.fixture(scope="module")
 def checkpoint(small, tmp_path_factory):
     """The folder of a middle-out model, trained on generated scenes."""
-    words = choose(scenes.make(seed=0, train=12, val=2, test=4))
+    of_scenes = replace(small, load=lambda _: scenes.make(seed=0, train=12, val=2, test=4))
     place = Place(None, tmp_path_factory.mktemp("work"))
-    middle_out.train(small, words, MODELS[MIDDLE_OUT], 0, place)
+    experiment = replace(middle_out.VIDEO_CAPTIONS, forms={"scenes": of_scenes})
+    run = next(r for r in experiment.runs("scenes", place, [0]) if r.row == MIDDLE_OUT)
+    words = middle_out.with_middle_words(run)
+    middle_out.train(run, words)
     (config,) = place.work.glob("*/config.json")
     return config.parent, words
 

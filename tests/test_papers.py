@@ -7,8 +7,8 @@ import re
 import pytest
 
 from benchmarks import papers
-from benchmarks.cli.reproduce import EXPERIMENTS
 from benchmarks.errors import InputError
+from benchmarks.papers.queue import EXPERIMENTS
 from reference.equations import PAPERS
 from torch_impl.layers.transformer import Mixer
 

@@ -1,6 +1,7 @@
 """``captionbench reproduce``: rows are trained once, go on where they stopped, fill the tables."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,10 +9,10 @@ import torch
 
 from benchmarks import records
 from benchmarks.cli.main import main
-from benchmarks.cli.reproduce import EXPERIMENTS
 from benchmarks.papers.arnet import digits
+from benchmarks.papers.queue import EXPERIMENTS
 
-FAST = digits.Form(None, True, (2, 1))
+FAST = replace(digits.FORMS["reduced"], training=digits.Size(None, True, (2, 1)))
 
 
 @pytest.fixture
