@@ -47,13 +47,18 @@ class RunFolder:
 
         Raises:
             InputError: there is a run and no ``resume``, or it is another (every differing field is
-                named), or the folder cannot be written.
+                named) or has lost its configuration, or the folder cannot be written.
         """
         if self.config.exists():
             self._check_same(config)
             # a run without a checkpoint has nothing to lose
             if self.last.exists() and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume to go on")
+        elif self.last.exists() or self.best.exists():
+            raise InputError(
+                f"{self.config}: missing beside a run's checkpoints, which are left as they are; "
+                "expected the file, or another --out"
+            )
         try:
             if not self.last.exists():
                 with write_atomically(self.log):
@@ -236,6 +241,11 @@ def load_captioner(path: Path) -> tuple[AnyCaptioner, Vocabulary]:
     path = Path(path)
     folder = RunFolder(path if path.is_dir() else path.parent)
     checkpoint = load((folder.to_begin_with or folder.best) if path.is_dir() else path)
+    if path.is_dir() and checkpoint.state.get("best") and not folder.best.exists():
+        raise InputError(
+            f"{folder.best}: missing, though the run was validated; expected the file, or "
+            f"{folder.last} by name"
+        )
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")

@@ -461,3 +461,42 @@ def test_captions_that_are_cut_are_counted_in_the_log(tmp_path, capsys):
     # a run that is resumed says it once
     fit(data, model, chosen, 0, tmp_path / "run", resume=True)
     assert [r["kind"] for r in log_of(tmp_path / "run")].count("cut") == 1
+
+
+def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used_in_silence(
+    whole, tmp_path, capsys
+):
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(whole, folder.path)
+    folder.config.unlink()
+    kept = {path: path.read_bytes() for path in folder.path.iterdir()}
+    for options in ([], ["--resume"]):
+        assert main(*TRAIN, "--out", folder.path, *options) == 2
+        error = capsys.readouterr().err
+        assert f"{folder.config}: missing beside a run's checkpoints" in error
+        assert error.count("\n") == 1
+    assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
+    folder.best.unlink()
+    words = ["caption", *DATA, "--out", tmp_path / "out.json", "--checkpoint"]
+    assert main(*words, folder.path) == 2
+    assert f"{folder.best}: missing, though the run was validated" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()
+    assert main(*words, folder.last) == 0
+
+
+def test_training_ends_where_validation_has_not_improved_for_the_patience(tmp_path):
+    """At a rate that changes nothing, the first validation stays the best."""
+    data = scenes.make(train=12, val=4, test=1)
+    preset = PRESETS["scenes"].but(d_model=8, d_ff=8, num_heads=2)
+    chosen = preset.last.but(
+        lr=1e-12, warmup=0, epochs=9, batch_size=20, validate_every=1, patience=2
+    )
+    run = [data, preset.configuration(data), chosen, 0, tmp_path / "run"]
+    result = fit(*run)
+    validations = [entry for entry in result.history if entry["kind"] == "validation"]
+    assert [entry["epoch"] for entry in validations] == [0, 1, 2]
+    assert result.finished and result.best["epoch"] == 0
+    again = fit(*run, resume=True)
+    assert again.finished and again.history == result.history
+    longer = fit(data, preset.configuration(data), chosen.but(patience=None), 0)
+    assert longer.history[-1]["epoch"] == 8
