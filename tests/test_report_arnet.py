@@ -30,7 +30,8 @@ from tests.support.records import record as a_record
 BASELINE, OTHER = BASELINES
 IMAGES = 5
 STAGES = [
-    {"sampling": 0.05, "most_sampling": 0.25, "recipe": {"epochs": epochs}} for epochs in (15, 4)
+    {"sampling": 0.05, "most_sampling": 0.25, "optimisation": {"epochs": epochs}}
+    for epochs in (15, 4)
 ]
 
 

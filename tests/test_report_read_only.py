@@ -36,7 +36,7 @@ def made_of(row, seed, training, evaluation, data="scenes", examples=(), beams=F
         "data": records.Data(name=data, fingerprint="f", split="test"),
         "beam_size": 3,
         "configuration": {"vocabulary_size": WORDS},
-        "stages": [{"recipe": {"lr": 0.5}}],
+        "stages": [{"optimisation": {"lr": 0.5}}],
         "validation_losses": {"2": 1.5, "0.25": 1.5, "0.5": 1.5},
         "losses": [{"step": 50, "loss": 2 * training}, {"step": 100, "loss": training}],
     }
@@ -121,7 +121,7 @@ def test_a_difference_is_said_of_the_seeds_that_both_have_unless_one_diverged(pa
 )
 def test_a_rate_at_an_end_of_those_tried_is_said_to_be(rate, end):
     run = made_of("LSTM", 0, 1.0, 1.0)[0]
-    run.details.stages[0]["recipe"]["lr"] = rate
+    run.details.stages[0]["optimisation"]["lr"] = rate
     (said,) = {row[2] for row in section._losses([run]).rows if row[0] == "LSTM"}
     assert said == f"{rate:g} of 0.25, 0.5, 2{end}"
 

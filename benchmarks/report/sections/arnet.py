@@ -155,7 +155,7 @@ def _sampled(scores: Rows) -> list[Paragraph]:
     if made is None:
         return []
     first, second = (
-        min(stage["sampling"] * (stage["recipe"]["epochs"] - 1), stage["most_sampling"])
+        min(stage["sampling"] * (stage["optimisation"]["epochs"] - 1), stage["most_sampling"])
         for stage in made.details.stages
     )
     return [

@@ -143,7 +143,7 @@ def _ours(runs: Sequence[Record], loss: str) -> str:
 
 def _rate(run: Record) -> str:
     """The rate that a run had, and whether a better one may lie beyond those tried."""
-    rate = run.details.stages[0]["recipe"]["lr"]
+    rate = run.details.stages[0]["optimisation"]["lr"]
     tried = sorted(map(float, run.details.validation_losses))
     ends = {tried[0]: ", the least tried", tried[-1]: ", the largest tried"}
     return f"{rate:g} of {', '.join(f'{one:g}' for one in tried)}{ends.get(rate, '')}"
