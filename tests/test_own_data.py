@@ -304,7 +304,7 @@ def test_evaluate_scores_by_the_vocabulary_s_own_tokens(chinese, tmp_path, monke
     other = written(tmp_path, layout, "dataset_words.json")
     words[1] = other
     assert main("evaluate", *words) == 2
-    assert "trained on characters, but words is captioned in words" in capsys.readouterr().err
+    assert "a vocabulary of characters, but words is captioned in words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
