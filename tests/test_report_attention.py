@@ -15,7 +15,7 @@ from benchmarks.report.document import Figure
 from benchmarks.report.sections import attention as section
 from benchmarks.report.sections.ablation import ablation as page
 from benchmarks.scoring import overlay
-from benchmarks.training import presets
+from benchmarks.training.configuration import PRESETS
 from benchmarks.verify.tolerances import assert_close
 from tests.support.records import record
 from torch_impl.models import build
@@ -26,10 +26,9 @@ IMAGE = DATA.splits["test"].image_ids[0]
 
 def looked(row, caption):
     """What a record of an untrained model of the row holds."""
-    preset = presets.PRESETS["scenes"]
-    sizes = {**preset.model, "encoder": row.encoder, "decoder": row.decoder}
+    sizes = {"encoder": row.encoder, "decoder": row.decoder}
     torch.manual_seed(0)
-    model = build(presets.configuration(DATA, preset.settings.recipe, sizes)).eval()
+    model = build(PRESETS["scenes"].but(**sizes).configuration(DATA)).eval()
     return model, ablation.attention(
         model, DATA, Example(image=IMAGE, caption=caption, reference="b")
     )
