@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.data.captions import read_predictions, read_references
+from benchmarks.data.captions import read_references
+from benchmarks.data.coco import read_predictions
 from benchmarks.errors import InputError
 
 

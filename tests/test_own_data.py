@@ -96,7 +96,7 @@ def test_csv_and_json_of_every_layout_hold_the_same_captions(
         (
             "x.json",
             {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 2}]},
-            r"annotations\[0\]: its image_id is not among the images",
+            r"annotations\[0\]: image_id 2 is not among the images",
         ),
     ],
 )

@@ -152,9 +152,12 @@ def test_features_of_other_photographs_or_of_too_few_are_refused(data_set, tmp_p
     [
         ("[]", "no images"),
         ('{"images": []}', "no images"),
-        ('{"images": [3]}', r"images\[0\] lacks"),
-        ('{"images": [{"imgid": 1, "split": "train"}]}', r"images\[0\] lacks"),
-        ('{"images": [{"imgid": "1", "split": "train", "filename": "a"}]}', "an integer imgid"),
+        ('{"images": [3]}', r"images\[0\] is 3, expected an object with 'split'"),
+        ('{"images": [{"imgid": 1, "split": "train"}]}', r"images\[0\] has no 'filename'"),
+        (
+            '{"images": [{"imgid": "1", "split": "train", "filename": "a"}]}',
+            r'images\[0\].imgid is "1", expected an integer',
+        ),
         ('{"images": [{"imgid": 1, "split": "train", "fil', "truncated"),
     ],
 )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from benchmarks.cli import main as cli
 from benchmarks.data import scenes
-from benchmarks.data.captions import read_predictions
+from benchmarks.data.coco import read_predictions
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring import quality

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.data.captions import read_predictions, read_references
+from benchmarks.data.captions import read_references
+from benchmarks.data.coco import read_predictions
 from benchmarks.scoring.quality import (
     METRICS,
     TOKENISERS,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from benchmarks.data import coco
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, read_json
 
@@ -123,19 +124,15 @@ def _json(path: Path) -> Iterator[Entry]:
 
 
 def _coco(path: Path, value: Mapping[str, Any]) -> Iterator[Entry]:
-    images = value.get("images")
-    if not isinstance(images, list):
+    if not isinstance(value.get("images"), list):
         raise InputError(f'{path}: no list "images", expected {LAYOUT}')
-    named = {}
-    for i, image in enumerate(images):
-        fields = _fields(path, f"images[{i}]", image, caption=False)
-        named[repr(image.get("id"))] = fields
-    for i, annotation in enumerate(value["annotations"]):
-        place = f"annotations[{i}]"
-        if not isinstance(annotation, dict) or repr(annotation.get("image_id")) not in named:
-            raise InputError(f"{path}: {place}: its image_id is not among the images")
-        fields = named[repr(annotation["image_id"])]
-        yield from _entries(path, place, **fields, caption=annotation.get("caption"))
+    named = {
+        image_id: _fields(path, f"images[{i}]", image, caption=False)
+        for i, (image_id, image) in enumerate(coco.images(path, value).items())
+    }
+    for each in coco.annotated(path, value):
+        fields = named[each.image["id"]]
+        yield from _entries(path, each.place, **fields, caption=each.record.get("caption"))
 
 
 def _fields(path: Path, place: str, record: Any, *, caption: bool = True) -> dict[str, Any]:

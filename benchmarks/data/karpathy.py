@@ -1,13 +1,16 @@
-"""A data set in Karpathy's layout, with features extracted from its photographs."""
+"""Karpathy's layout: its images and captions, and a data set with features of its photographs.
+
+``{"images": [{"cocoid" or "imgid", "split", "filename", "sentences": [{"raw"}]}]}``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from benchmarks.data import CaptionData, FeatureStore, Split
-from benchmarks.data.captions import read_references
+from benchmarks.data import CaptionData, FeatureStore, Split, json_fields
 from benchmarks.data.features import ShardedFeatures, require
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
@@ -20,38 +23,101 @@ MIN_COUNT = 5
 
 
 @dataclass(frozen=True)
+class Image:
+    """One entry of the layout's ``images``: its place in the file, and what it says."""
+
+    path: Path
+    place: str
+    id_name: str
+    image_id: int
+    split: str
+    record: Mapping[str, Any]
+
+    @property
+    def filename(self) -> str:
+        """The photograph's.
+
+        Raises:
+            InputError: it names none.
+        """
+        expected = "a file's name"
+        name = json_fields.field(self.path, self.record, self.place, "filename", str, expected)
+        return str(name)
+
+    @property
+    def captions(self) -> list[str]:
+        """Its captions.
+
+        Raises:
+            InputError: it has no list of sentences, or a caption is no text.
+        """
+        sentences = json_fields.field(
+            *(self.path, self.record, self.place, "sentences", list, "a list of sentences")
+        )
+        return [
+            json_fields.caption(self.path, sentence, f"{self.place}.sentences[{j}]", "raw")
+            for j, sentence in enumerate(sentences)
+        ]
+
+
+@dataclass(frozen=True)
 class Photograph:
-    """One entry of the layout's ``images``."""
+    """An image's photograph, and the split that it is in."""
 
     image_id: int
     split: str
     filename: str
 
 
+def images(path: Path, data: Any) -> list[Image]:
+    """The images of every split, by ``cocoid`` or, where there is none, ``imgid``.
+
+    Raises:
+        InputError: it is another layout, or an image stands twice in a split.
+    """
+    listed = data.get("images") if isinstance(data, dict) else None
+    if not isinstance(listed, list) or not listed:
+        raise InputError(f'{path}: no images, expected {LAYOUT} with a list "images"')
+    id_name = "cocoid" if isinstance(listed[0], dict) and "cocoid" in listed[0] else "imgid"
+    found: dict[tuple[str, int], Image] = {}
+    for i, record in enumerate(listed):
+        place = f"images[{i}]"
+        split = json_fields.field(path, record, place, "split", str, "the name of a split")
+        image_id = json_fields.integer(path, record, place, id_name)
+        if (split, image_id) in found:
+            raise InputError(f"{path}: {place}: {id_name} {image_id} stands twice in the split")
+        found[split, image_id] = Image(path, place, id_name, image_id, split, record)
+    return list(found.values())
+
+
+def references(path: Path, data: Mapping[str, Any], split: str | None) -> dict[int, list[str]]:
+    """The captions of a split's images; it may be left out where there is one only.
+
+    Raises:
+        InputError: there is no such split, or as `images`.
+    """
+    listed = images(path, data)
+    available = sorted({image.split for image in listed})
+    if split is None and len(available) > 1:
+        raise InputError(f"{path}: no split named, expected one of {', '.join(available)}")
+    wanted = available[0] if split is None else split
+    if wanted not in available:
+        raise InputError(f"{path}: no split {wanted!r}, expected one of {', '.join(available)}")
+    return {image.image_id: image.captions for image in listed if image.split == wanted}
+
+
 def read_photographs(path: Path) -> list[Photograph]:
-    """The photographs of every split, by ``cocoid`` or, where there is none, ``imgid``.
+    """The photographs of every split.
 
     Raises:
         InputError: the file is missing, truncated or of another layout, or an image stands twice.
     """
-    data = read_json(path, LAYOUT)
-    images = data.get("images") if isinstance(data, dict) else None
-    if not isinstance(images, list) or not images:
-        raise InputError(f'{path}: no images, expected {LAYOUT} with a list "images"')
-    id_name = "cocoid" if isinstance(images[0], dict) and "cocoid" in images[0] else "imgid"
     photographs: dict[int, Photograph] = {}
-    for i, image in enumerate(images):
-        try:
-            image_id, split, filename = image[id_name], image["split"], image["filename"]
-        except (KeyError, TypeError):
-            raise InputError(
-                f"{path}: images[{i}] lacks {id_name!r}, 'split' or 'filename', expected {LAYOUT}"
-            ) from None
-        if type(image_id) is not int or type(split) is not str or type(filename) is not str:
-            raise InputError(f"{path}: images[{i}]: expected an integer {id_name} and two strings")
-        if image_id in photographs:
-            raise InputError(f"{path}: images[{i}]: {id_name} {image_id} stands twice")
-        photographs[image_id] = Photograph(image_id, split, filename)
+    for image in images(path, read_json(path, LAYOUT)):
+        if image.image_id in photographs:
+            name = f"{image.id_name} {image.image_id}"
+            raise InputError(f"{path}: {image.place}: {name} stands twice")
+        photographs[image.image_id] = Photograph(image.image_id, image.split, image.filename)
     return list(photographs.values())
 
 
@@ -86,23 +152,27 @@ def with_features(path: Path, store: FeatureStore) -> CaptionData:
     Raises:
         InputError: a bad file.
     """
-    references: dict[str, dict[int, list[str]]] = {}
-    for name in dict.fromkeys(photograph.split for photograph in read_photographs(path)):
-        merged = "train" if name == "restval" else name
-        references.setdefault(merged, {}).update(read_references(path, name))
-    if "train" not in references:
+    layout = read_json(path, LAYOUT)
+    by_split: dict[str, dict[int, list[str]]] = {}
+    for image in images(path, layout):
+        if not (captions := image.captions):
+            raise InputError(f"{path}: image {image.image_id} has no references, expected some")
+        split = "train" if image.split == "restval" else image.split
+        by_split.setdefault(split, {})[image.image_id] = captions
+    if "train" not in by_split:
         raise InputError(f"{path}: no split 'train', expected one to take the vocabulary from")
     return CaptionData(
         name=path.stem.removeprefix("dataset_"),
         fingerprint=sha256(f"{sha256(read_bytes(path, LAYOUT))} {store.fingerprint}".encode()),
-        vocabulary=_vocabulary(path, references["train"]),
-        splits={name: Split(list(texts), texts, store) for name, texts in references.items()},
+        vocabulary=_vocabulary(path, layout, by_split["train"]),
+        splits={name: Split(list(texts), texts, store) for name, texts in by_split.items()},
     )
 
 
-def _vocabulary(path: Path, references: Mapping[int, list[str]]) -> Vocabulary:
-    """The words of ``references``, tokenised and counted as the file at ``path`` says."""
-    layout = read_json(path, LAYOUT)
+def _vocabulary(
+    path: Path, layout: Mapping[str, Any], references: Mapping[int, list[str]]
+) -> Vocabulary:
+    """The words of ``references``, tokenised and counted as the layout says."""
     min_count, tokeniser = layout.get("min_count", MIN_COUNT), layout.get("tokeniser", "words")
     if type(min_count) is not int or type(tokeniser) is not str:
         raise InputError(f"{path}: expected an integer min_count and a tokeniser's name")

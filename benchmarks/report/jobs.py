@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import convert
 
 from benchmarks import equations, kinds, records
-from benchmarks.data import captions
+from benchmarks.data import captions, coco
 from benchmarks.files import sha256
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import hidden_states, reconstruction_weight
@@ -61,7 +61,7 @@ def score_released(key: str, data: Path, released: Released) -> list[Record]:
     began = time.perf_counter()
     karpathy, predictions = released.paths(data)
     references = captions.read_references(karpathy, "test")
-    scores = quality.score(references, captions.read_predictions(predictions), tokeniser="ptb")
+    scores = quality.score(references, coco.read_predictions(predictions), tokeniser="ptb")
     return [
         records.make(
             kinds.Released(
