@@ -177,7 +177,7 @@ EXPANSION = (
         "what a hypothesis reads back does not follow its ancestry",
         "torch_impl.layers.kv_cache:_ExpansionCache.mix",
         ".gather(3, index)[..., None]",
-        "[..., :: path.shape[1], None]",
+        "[..., :: ancestry.shape[1], None]",
         STEP,
     ),
     Fault(
