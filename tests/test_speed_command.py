@@ -102,8 +102,8 @@ def test_every_number_of_threads_is_timed_and_pinned_to_as_many_cores(tmp_path):
         n for n in dict.fromkeys([1, threads.usable()]) for _ in range(2)
     ]
     for one in made:
-        pinned = one["device"]["pinned"]
-        assert len(pinned) == one["device"]["threads"]
+        pinned = one.device.pinned
+        assert len(pinned) == one.device.threads
         assert set(pinned) <= before
     assert os.sched_getaffinity(0) == before
 
@@ -268,7 +268,7 @@ def test_no_time_left_says_so(tmp_path, capsys):
             "--batch-size: makes no difference to any of reward",
         ),
         (["--only", "dynamic-layer", "--length", "4"], "--length: makes no difference"),
-        (["--only", "reward", "--seed", "4"], "--seed: nothing is drawn in any of reward"),
+        (["--only", "reward", "--seed", "4"], "--seed: no random shapes in any of reward"),
         (["--no-flush"], "--no-flush: makes no difference on a CPU"),
         (["--threads", "1", "0"], "--threads 0: expected a number from 1 to"),
         (["--out", "/dev/null/r.jsonl"], "/dev/null/r.jsonl: cannot be written"),
@@ -289,7 +289,8 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times_everything(
     """On the CPU, at the smallest sizes, and with nothing compiled."""
     row = SimpleNamespace(
         passed=False, cases=3, numbers="2", operator="static_expansion", what="output",
-        implementation="literal",
+        implementation="literal", equations={}, dtype="float32", device="cpu", worst=None,
+        bound=None, failures=[],
     )  # fmt: skip
     row.to_dict = lambda: (
         {name: getattr(row, name) for name in ("passed", "operator", "what")}

@@ -277,8 +277,8 @@ def test_on_cuda_peak_memory_is_the_allocator_s(monkeypatch):
 def test_a_gpu_is_described_by_what_its_numbers_depend_on(monkeypatch):
     Gpu(monkeypatch)
     found = case_records.describe(CUDA, 3)
-    assert found["name"] == "a GPU"
-    assert (found["kind"], found["threads"], found["capability"]) == ("cuda", 3, "9.0")
+    assert found.name == "a GPU"
+    assert (found.kind, found.threads, found.capability) == ("cuda", 3, "9.0")
 
 
 def test_what_fails_in_its_first_call_is_left_out_but_for_the_baseline():
