@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from benchmarks.cli.options import add_json
 from benchmarks.files import read_json, write_atomically
 from benchmarks.perf.counts import BASELINE, counted, differences, held
 
@@ -19,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--renew", action="store_true", help="write the baseline anew, to be committed"
     )
-    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

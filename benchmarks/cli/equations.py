@@ -7,6 +7,7 @@ import json
 import textwrap
 from typing import Any
 
+from benchmarks.cli.options import add_json
 from benchmarks.equations import WITHOUT_COUNTERPART, entries, notes, summary
 from benchmarks.errors import InputError
 from reference.equations import PAPERS
@@ -16,7 +17,7 @@ ROW = "  {:<20} {:<12} {:<18} {}"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--json", action="store_true", help="print the entries as a JSON list")
+    add_json(parser)
     parser.add_argument("paper", nargs="?", metavar="PAPER", help=f"one: {', '.join(PAPERS)}")
     parser.add_argument(
         "--errata", action="store_true", help="print the papers' errata and our decisions instead"

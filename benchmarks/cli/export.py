@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from pathlib import Path
 
+from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.files import read_json
 from benchmarks.run_folder import RunFolder, load_captioner
@@ -30,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="a new folder, or an exported one"
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,7 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     model, vocabulary = load_captioner(place)
     folder = RunFolder(place if place.is_dir() else place.parent)
     config = read_json(folder.config, "the configuration of a run")
+    print(f"{place}: exporting its encoder and decoder ...", file=sys.stderr)
     write(out, model, vocabulary, config if isinstance(config, dict) else None)
-    size = sum((out / name).stat().st_size for name in (ENCODER, DECODER)) / 2**20
+    files = {name: (out / name).stat().st_size for name in (ENCODER, DECODER)}
+    if arguments.json:
+        print(json.dumps({"folder": str(out), "bytes": files, "driver": str(out / DRIVER)}))
+        return 0
+    size = sum(files.values()) / 2**20
     print(f"{out}: {ENCODER} and {DECODER} ({size:.1f} MiB); python {out / DRIVER} FEATURES.npy")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.cli.options import add_json
 from benchmarks.data.captions import read_references
 from benchmarks.data.coco import read_predictions
 from benchmarks.scoring.quality import (
@@ -45,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="METRIC",
         help=f"some of {', '.join(METRICS)}; default all",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

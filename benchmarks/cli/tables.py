@@ -22,6 +22,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from benchmarks import papers
+from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.kinds import TrainingTime
 from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, number
@@ -50,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("paper", metavar="PAPER", help=", ".join(papers.names()))
     parser.add_argument("--table", metavar="NAME", help="one table: VI, 4, ... (default: all)")
-    parser.add_argument("--json", action="store_true", help="print JSON: a list of cells")
+    add_json(parser)
     parser.add_argument(
         "--records",
         type=Path,
