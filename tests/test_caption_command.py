@@ -38,8 +38,8 @@ def place(tmp_path_factory):
     """Pictures, their data set, features and a run on them, each by its command."""
     place = tmp_path_factory.mktemp("pixels")
     images, features = place / "images", place / "features"
-    assert main("scenes", "--images", COUNT, "--references", 1, "--out", images) == 0
-    options = ["--min-count", 1, "--split", "100,0,0", "--out", place, "--name", "tiny"]
+    assert main("scenes", "--num-images", COUNT, "--num-references", 1, "--out", images) == 0
+    options = ["--min-count", 1, "--split-percent", "100,0,0", "--out", place, "--name", "tiny"]
     captions = images / "captions.csv"
     assert main("dataset", "--images", images, "--captions", captions, *options) == 0
     data = ["--karpathy", place / "dataset_tiny.json"]
@@ -92,9 +92,9 @@ def test_pictures_are_captioned_as_their_features_are(place, learnt, capsys):
 def test_json_has_what_the_lines_have_and_the_best_come_first(place, tmp_path, capsys):
     chosen = sorted((place / "images").glob("*.png"))[:3]
     words = [*chosen, "--num-return", 3, "--beam-size", 4]
-    out, _ = captioned(place, capsys, *words, "--json", tmp_path / "new" / "captions.json")
+    out, _ = captioned(place, capsys, *words, "--out", tmp_path / "new" / "captions.json")
     results = json.loads((tmp_path / "new" / "captions.json").read_text())
-    printed, _ = captioned(place, capsys, *words, "--json", "-")
+    printed, _ = captioned(place, capsys, *words, "--json")
     assert json.loads(printed) == results
     assert [result["image"] for result in results] == list(map(str, chosen))
     for result in results:
@@ -104,7 +104,7 @@ def test_json_has_what_the_lines_have_and_the_best_come_first(place, tmp_path, c
         for found in result["captions"]:
             assert f"    {found['caption']} ({found['score']:.3f})\n" in out
             assert found["log_prob"] < found["score"] < 0
-    alone, _ = captioned(place, capsys, *chosen, "--beam-size", 4, "--json", "-")
+    alone, _ = captioned(place, capsys, *chosen, "--beam-size", 4, "--json")
     for one, several in zip(json.loads(alone), results, strict=True):
         assert one["captions"][0]["caption"] == several["captions"][0]["caption"]
 
@@ -148,7 +148,7 @@ def test_bad_pictures_are_refused_by_name_or_skipped(place, tmp_path_factory, na
     for name in names:
         (folder / name).write_bytes(BAD[name])
     good = shutil.copy(place / "images" / "scene_000000.png", folder / "good.png")
-    words = ["caption", folder, "--checkpoint", place / "run", "--json", folder / "out.json"]
+    words = ["caption", folder, "--checkpoint", place / "run", "--out", folder / "out.json"]
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         assert main(*words) == 2
@@ -178,12 +178,11 @@ def test_where_nothing_is_left_the_command_fails(place, tmp_path, capsys):
         ([], "nothing to caption, expected pictures, --scenes or --karpathy"),
         (["{}/nothing.png"], "nothing.png: no such file"),
         (["{}/empty"], "empty: a folder without pictures"),
-        (["{}/images", "--num-return", 5], "num_return is 5, expected 1 to beam_size (3)"),
-        (["{}/images", "--num-return", 0], "num_return is 0"),
+        (["{}/images", "--num-return", 5], "--num-return is 5, expected 1 to --beam-size (3)"),
+        (["{}/images", "--num-return", 0], "--num-return is 0"),
         (["{}/images", "--batch-size", 0], "--batch-size is 0"),
         (["{}/images", "--device", "nonsense"], "--device nonsense: PyTorch cannot use it"),
         (["{}/images", "--backbone", "nonsense"], "invalid choice: 'nonsense'"),
-        (["{}/images", "--out", "x.json"], "--out goes with a data set"),
         (["{}/images", "--scenes"], "--scenes goes with a data set"),
         (["{}/images", "--overlay", "{}/o", "--head", 9], "head is 9, expected 0 to 3"),
         (["--scenes", "--out", "x.json", "--skip-bad"], "--skip-bad goes with pictures"),
@@ -310,7 +309,7 @@ def test_an_end_to_end_checkpoint_sees_with_its_own_backbone(place, tmp_path, ca
     folder = tmp_path / "run"
     untrained(folder, model, vocabulary)
     chosen = sorted((place / "images").glob("*.png"))[:3]
-    words = ["--checkpoint", folder, "--overlay", tmp_path / "overlay", "--json", "-"]
+    words = ["--checkpoint", folder, "--overlay", tmp_path / "overlay", "--json"]
     capsys.readouterr()
     assert main("caption", *chosen, *words) == 0
     found = json.loads(capsys.readouterr().out)
@@ -345,7 +344,7 @@ def authors(tmp_path):
 def test_a_checkpoint_as_the_authors_released_it_captions_pictures(place, authors, capsys):
     folder, words = authors
     chosen = sorted((place / "images").glob("*.png"))[:2]
-    options = ["--words", folder / "words.json", "--groups", 2, 1, "--json", "-"]
+    options = ["--words", folder / "words.json", "--groups", 2, 1, "--json"]
     capsys.readouterr()
     assert main("caption", *chosen, *options, "--checkpoint", folder / "model.pth") == 0
     found = json.loads(capsys.readouterr().out)

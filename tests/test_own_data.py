@@ -185,7 +185,7 @@ def test_everything_bad_is_counted_and_named_or_left_out(tmp_path, capsys):
     assert "2 images that are not among the pictures: gone.png, gone2.png" in error
     assert "--skip-bad" in error and error.count("\n") == 1
     assert not out.exists()
-    options = ["--skip-bad", "--split", "100,0,0", "--min-count", 1, "--name", "own"]
+    options = ["--skip-bad", "--split-percent", "100,0,0", "--min-count", 1, "--name", "own"]
     assert main(*words, *options) == 0
     printed = capsys.readouterr()
     for said in (
@@ -211,15 +211,15 @@ def test_everything_bad_is_counted_and_named_or_left_out(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--split", "80,20"], "'80,20', expected per cent of train, val and test"),
-        (["--split", "90,20,-10"], "expected per cent"),
-        (["--split", "0,50,50"], "no image is in the split 'train'"),
+        (["--split-percent", "80,20"], "'80,20', expected per cent of train, val and test"),
+        (["--split-percent", "90,20,-10"], "expected per cent"),
+        (["--split-percent", "0,50,50"], "no image is in the split 'train'"),
         (["--min-count", "0"], "--min-count is 0"),
-        (["--split", "100,0,0", "--min-count", "99"], "no token stands 99 times in train"),
+        (["--split-percent", "100,0,0", "--min-count", "99"], "no token stands 99 times in train"),
         (["--name", "../../escaped"], "--name '../../escaped': expected a name"),
         (["--name", ""], "--name '': expected a name"),
         (["--out", "data.json"], "--out data.json: expected a folder"),
-        (["--tokens", "syllables"], "invalid choice: 'syllables'"),
+        (["--tokeniser", "syllables"], "invalid choice: 'syllables'"),
         (["--captions", "none.csv"], "none.csv: no such file"),
         (["--images", "nowhere"], "nowhere: no such file, expected a zip file or a folder"),
     ],
@@ -258,7 +258,7 @@ def chinese(folder, tmp_path_factory):
     """Four pictures captioned without spaces, by characters, and a run that has learnt them."""
     place = tmp_path_factory.mktemp("chinese")
     captions = written(place, {f"{i}.png": text for i, text in enumerate(CHINESE)})
-    options = ["--tokens", "characters", "--min-count", 1, "--split", "100,0,0"]
+    options = ["--tokeniser", "characters", "--min-count", 1, "--split-percent", "100,0,0"]
     words = ["--images", folder, "--captions", captions, "--out", place, "--name", "zh"]
     assert main("dataset", *words, *options) == 0
     data = place / "dataset_zh.json"
@@ -332,7 +332,16 @@ def test_a_checkpoint_s_vocabulary_is_kept_and_what_it_does_not_know_is_counted(
         place = tmp_path / f"{tokens} {option}" / str(len(captions[0]))
         place.mkdir(parents=True)
         file = written(place, {f"{i}.png": text for i, text in enumerate(captions)})
-        options = ["--tokens", tokens, "--min-count", 1, "--split", "100,0,0", "--name", "more"]
+        options = [
+            "--tokeniser",
+            tokens,
+            "--min-count",
+            1,
+            "--split-percent",
+            "100,0,0",
+            "--name",
+            "more",
+        ]
         words = ["--images", folder, "--captions", file, "--out", place]
         assert main("dataset", *words, *options) == 0
         data = place / "dataset_more.json"
@@ -371,16 +380,18 @@ def test_captions_in_words_are_tokenised_as_ever(folder):
 
 def test_generated_scenes_are_pictures_and_captions_to_try(tmp_path, capsys):
     out = tmp_path / "scenes"
-    assert main("scenes", "--images", 3, "--references", 2, "--first", 7, "--out", out) == 0
+    assert main("scenes", "--num-images", 3, "--num-references", 2, "--first", 7, "--out", out) == 0
     found = caption_files.read(out / "captions.csv")
     assert len(found) == 6
     assert {entry.image for entry in found} == set(Photographs([out]))
     again = tmp_path / "again"
-    assert main("scenes", "--images", 3, "--references", 2, "--first", 7, "--out", again) == 0
+    assert (
+        main("scenes", "--num-images", 3, "--num-references", 2, "--first", 7, "--out", again) == 0
+    )
     assert {p.name: p.read_bytes() for p in out.iterdir()} == {
         p.name: p.read_bytes() for p in again.iterdir()
     }
-    for option, value in (("--images", 0), ("--references", 0), ("--first", -1)):
+    for option, value in (("--num-images", 0), ("--num-references", 0), ("--first", -1)):
         assert main("scenes", option, value, "--out", tmp_path / "bad") == 2
         assert f"{option} is {value}, expected at least" in capsys.readouterr().err
     assert not (tmp_path / "bad").exists()

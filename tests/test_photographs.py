@@ -196,7 +196,7 @@ def test_the_command_extracts_once_and_then_has_nothing_to_do(data_set, tmp_path
         (["--data", "{}"], "0 files dataset_"),
         (["--karpathy", "{}/data/dataset_tiny.json", "--images", "{}/no.zip"], "no such file"),
         (["--karpathy", "{}/no.json"], "no such file"),
-        (["--data", "{}/data", "--batch", "0"], "--batch is 0"),
+        (["--data", "{}/data", "--batch-size", "0"], "--batch-size is 0"),
         ([], "no data set named"),
     ],
 )
@@ -231,7 +231,7 @@ def test_an_interrupted_command_leaves_nothing_half_written_and_can_be_run_again
         raise KeyboardInterrupt
 
     out = tmp_path / "out"
-    words = ["features", "--karpathy", str(data_set), "--batch", "1", "--out", str(out)]
+    words = ["features", "--karpathy", str(data_set), "--batch-size", "1", "--out", str(out)]
     with monkeypatch.context() as patch:
         patch.setattr(ShardWriter, "add", interrupted)
         assert main(words) == 130

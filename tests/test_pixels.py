@@ -44,8 +44,8 @@ def test_photographs_through_a_published_backbone_are_trained_on_end_to_end(
 ) -> None:
     """From picture files to captions of them, by Swin's weights as they are published."""
     pictures, own = tmp_path / "pictures", tmp_path / "own"
-    assert main("scenes", "--images", 4, "--references", 1, "--out", pictures) == 0
-    words = ["--split", "75,25,0", "--min-count", 1]
+    assert main("scenes", "--num-images", 4, "--num-references", 1, "--out", pictures) == 0
+    words = ["--split-percent", "75,25,0", "--min-count", 1]
     table = pictures / "captions.csv"
     assert main("dataset", "--images", pictures, "--captions", table, *words, "--out", own) == 0
     swin = stages.load_backbone("tiny", 5)

@@ -26,7 +26,7 @@ SHORTER = {
     "record": [*QUICK, "--minutes", "0.01"],
     "reproduce": ["--seeds", "1"],
     "predict": ["--tiny"],
-    "scenes": ["--images", "3"],
+    "scenes": ["--num-images", "3"],
     "score": ["--metrics", "B4", "CIDEr-D"],
     "compare": ["--counts-only", "--only", "static-operator"],
 }
@@ -88,6 +88,9 @@ def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
         code = cli.main(words)
         said = capsys.readouterr()
         assert code == expected, (command, said.err)
+        if command.startswith("dataset"):
+            following = said.out.splitlines()[-1].removeprefix("next: captionbench ")
+            assert following.split() == pasted[pasted.index(command) + 1].split()
         if expected == 1:
             for line in shown():
                 assert " ".join(line.split()) in " ".join(said.out.split())

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.cli import data_options
+from benchmarks.cli.options import add_json
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_writable, write_atomically
@@ -52,9 +53,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--num-return", type=int, metavar="N", help="captions of each, best first (default: 1)"
     )
     with_pictures.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the captions and scores; - prints them"
-    )
-    with_pictures.add_argument(
         "--overlay", type=Path, metavar="DIR", help="draw where the model looked for each word"
     )
     with_pictures.add_argument(
@@ -83,9 +81,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     data_options.configure(parser, required=False)
     with_split = parser.add_argument_group("with a data set")
     with_split.add_argument("--split", help="the images to caption (default: test)")
-    with_split.add_argument(
-        "--out", type=Path, help="the JSON file to write (COCO's result format)"
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the captions as JSON: of pictures with scores, of a split in COCO's format",
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -94,9 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name; a file is written whole or not at all.
     """
-    of_split = ("scenes", "moving", "karpathy", "features", "mean_features", "split", "out")
+    of_split = ("scenes", "moving", "karpathy", "features", "mean_features", "split")
     of_pictures = (
-        *("num_return", "json", "overlay", "head", "skip_bad", "backbone"),
+        *("num_return", "overlay", "head", "skip_bad", "backbone"),
         *("words", "groups"),
     )
     for name in of_split if arguments.pictures else of_pictures:
@@ -113,9 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _caption_pictures(arguments: argparse.Namespace) -> int:
-    to_stdout = str(arguments.json) == "-"
-    if arguments.json and not to_stdout:
-        check_writable(arguments.json)
+    if arguments.out:
+        check_writable(arguments.out)
     places, backbone = arguments.checkpoint, arguments.backbone
     if arguments.words:
         seeing = load_released(places, arguments.words, arguments.groups, backbone)
@@ -136,12 +137,12 @@ def _caption_pictures(arguments: argparse.Namespace) -> int:
         head=arguments.head,
     ):
         results.append(result)
-        if not to_stdout:
+        if not arguments.json:
             tqdm.write(as_text(result), file=sys.stdout)
-    if to_stdout:
-        print(json.dumps(results, ensure_ascii=False, indent=1))
-    elif arguments.json:
-        with write_atomically(arguments.json) as file:
+    if arguments.json:
+        print(json.dumps(results, indent=1))
+    if arguments.out:
+        with write_atomically(arguments.out) as file:
             json.dump(results, file, ensure_ascii=False, indent=1)
     return 0
 
@@ -149,8 +150,8 @@ def _caption_pictures(arguments: argparse.Namespace) -> int:
 def _caption_split(arguments: argparse.Namespace) -> int:
     if not (arguments.scenes or arguments.karpathy):
         raise InputError("nothing to caption, expected pictures, --scenes or --karpathy")
-    if not arguments.out:
-        raise InputError("a data set needs --out FILE for its captions")
+    if not (arguments.out or arguments.json):
+        raise InputError("a data set needs --out FILE for its captions, or --json")
     model, vocabulary = captioners.load(arguments.checkpoint)
     data = data_options.load(arguments)
     split = data.split(arguments.split or "test")
@@ -164,7 +165,12 @@ def _caption_split(arguments: argparse.Namespace) -> int:
         middle=captioners.middle_word(vocabulary, arguments.middle_word),
         progress=True,
     )
-    with write_atomically(arguments.out) as file:
-        json.dump([{"image_id": i, "caption": text} for i, text in captions.items()], file)
-    print(f"{arguments.out}: {len(captions)} captions, beam {arguments.beam_size}", file=sys.stderr)
+    results = [{"image_id": i, "caption": text} for i, text in captions.items()]
+    if arguments.json:
+        print(json.dumps(results))
+    if arguments.out:
+        with write_atomically(arguments.out) as file:
+            json.dump(results, file)
+        said = f"{arguments.out}: {len(captions)} captions, beam {arguments.beam_size}"
+        print(said, file=sys.stderr)
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 
+from benchmarks.cli.options import add_json
 from benchmarks.data import caption_files, karpathy, own_data
 from benchmarks.data.photographs import Photographs
 from benchmarks.data.vocabulary import TOKENISERS
@@ -47,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", help="of the data set (default: that of the folder)")
     parser.add_argument(
-        "--split",
+        "--split-percent",
         type=_shares,
         metavar="TRAIN,VAL,TEST",
         help="per cent, where the file has no splits (default: 80,10,10)",
@@ -61,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"rarer words are unknown (default: {karpathy.MIN_COUNT}, as the papers)",
     )
     parser.add_argument(
-        "--tokens",
+        "--tokeniser",
         choices=TOKENISERS,
         default="words",
         help="what captions are made of; characters for scripts without spaces (default: words)",
@@ -71,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out missing and damaged pictures and captions without a word",
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,17 +88,21 @@ def run(arguments: argparse.Namespace) -> int:
         Photographs(arguments.images),
         caption_files.read(arguments.captions),
         name=name,
-        shares=arguments.split,
+        shares=arguments.split_percent,
         seed=arguments.seed,
         min_count=arguments.min_count,
-        tokeniser=arguments.tokens,
+        tokeniser=arguments.tokeniser,
         skip_bad=arguments.skip_bad,
     )
     with write_atomically(path) as file:
         json.dump(layout, file, ensure_ascii=False)
     for line in said:
         print(f"captionbench: {line}", file=sys.stderr)
-    print(f"{path}: {own_data.summary(layout)}")
-    places = " ".join(map(str, arguments.images))
-    print(f"next: captionbench features --karpathy {path} --images {places} --out FEATURES")
+    images = [str(place) for place in arguments.images]
+    words = ["--karpathy", str(path), "--images", *images, "--out", str(path.parent / "features")]
+    following = f"captionbench features {shlex.join(words)}"
+    if arguments.json:
+        print(json.dumps({"path": str(path), "holds": own_data.summary(layout), "next": following}))
+    else:
+        print(f"{path}: {own_data.summary(layout)}\nnext: {following}")
     return 0

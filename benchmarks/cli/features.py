@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from pathlib import Path
 
+from benchmarks.cli.options import add_json
 from benchmarks.data.extract_features import DATA_VARIABLE, PER_THREAD, extract, find_data_set
 from benchmarks.data.features import DTYPES
 from torch_impl.models.vision import BACKBONES
@@ -35,12 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where shards go")
     parser.add_argument("--backbone", choices=BACKBONES, default="efficientnet_lite0")
     parser.add_argument(
-        "--batch",
+        "--batch-size",
         type=int,
         default=PER_THREAD,
         help=f"photographs at a time, a thread (default: {PER_THREAD})",
     )
     parser.add_argument("--dtype", choices=DTYPES, default="float16", help="of the shards")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,12 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.out,
         images=arguments.images,
         backbone=arguments.backbone,
-        batch_size=arguments.batch,
+        batch_size=arguments.batch_size,
         dtype=arguments.dtype,
     )
+    seconds = time.perf_counter() - start
+    if arguments.json:
+        found = {"folder": str(arguments.out), "images": len(store), "extracted": extracted}
+        print(json.dumps({**found, "fingerprint": store.fingerprint, "seconds": seconds}))
+        return 0
     print(f"{arguments.out}: features of {len(store)} images, fingerprint {store.fingerprint}")
     if extracted:
-        seconds = time.perf_counter() - start
         rate = extracted / seconds
         print(f"{extracted} extracted in {seconds:.1f} s, {rate:.1f} images a second")
     return 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
+from benchmarks.cli.options import add_json
 from benchmarks.data.scenes import REFERENCES, pictures
 
 
@@ -12,10 +14,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where files go")
     parser.add_argument(
-        "--images", type=int, default=20, metavar="N", help="how many (default: 20)"
+        "--num-images", type=int, default=20, metavar="N", help="how many (default: 20)"
     )
     parser.add_argument(
-        "--references",
+        "--num-references",
         type=int,
         default=REFERENCES,
         metavar="N",
@@ -24,10 +26,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first", type=int, default=0, metavar="ID", help="the first scene's id (default: 0)"
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write a PNG a scene, and their captions as CSV."""
-    pictures.write(arguments.out, arguments.images, arguments.references, arguments.first)
-    print(f"{arguments.out}: {arguments.images} pictures of scenes and {pictures.CAPTIONS}")
+    pictures.write(arguments.out, arguments.num_images, arguments.num_references, arguments.first)
+    if arguments.json:
+        table = str(arguments.out / pictures.CAPTIONS)
+        print(json.dumps({"images": arguments.num_images, "captions": table}))
+        return 0
+    print(f"{arguments.out}: {arguments.num_images} pictures of scenes and {pictures.CAPTIONS}")
     return 0

@@ -89,7 +89,7 @@ def extract(
         InputError: a bad file, or a folder that holds other features or cannot be written.
     """
     if batch_size < 1:
-        raise InputError(f"--batch is {batch_size}, expected at least 1")
+        raise InputError(f"--batch-size is {batch_size}, expected at least 1")
     photographs = karpathy.read_photographs(path)
     places = Photographs(images or images_beside(path))
     places.require(photograph.filename for photograph in photographs)

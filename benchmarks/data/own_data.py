@@ -53,7 +53,7 @@ def make(
     if min_count < 1:
         raise InputError(f"--min-count is {min_count}, expected at least 1")
     if shares and any(entry.split for entry in entries):
-        raise InputError("--split: the captions have splits of their own")
+        raise InputError("--split-percent: the captions have splits of their own")
     said: list[str] = []
     split_text, _ = TOKENISERS[tokeniser]
 

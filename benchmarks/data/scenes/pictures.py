@@ -94,7 +94,7 @@ def write(folder: Path, images: int, references: int, first: int = 0) -> None:
         InputError: a number is out of range, other pictures or captions are in the folder, or it
             cannot be written.
     """
-    limits = ("images", images, 1), ("references", references, 1), ("first", first, 0)
+    limits = ("num-images", images, 1), ("num-references", references, 1), ("first", first, 0)
     for name, value, least in limits:
         if value < least:
             raise InputError(f"--{name} is {value}, expected at least {least}")
