@@ -72,7 +72,7 @@ def context_vector(alpha: Array, states: Array) -> Array:
 )
 def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     """How much of each of the states (n, d_s) the decoder's h_{t-1} (d,) takes: (n,)."""
-    return softmax(np.array([score(h, h_i) for h_i in states]))
+    return softmax(np.array([score(h, h_i) for h_i in states], dtype=states.dtype))
 
 
 @equation(
@@ -101,7 +101,7 @@ def general_score(h: Array, h_i: Array, W_a: Array) -> float:
 )
 def soft_attention(h: Array, s: Array, score: Score) -> Array:
     """The context (d_s,) of the local information vectors s (n, d_s) for h_{t-1} (d,)."""
-    weights = softmax(np.array([score(h, s_i) for s_i in s]))
+    weights = softmax(np.array([score(h, s_i) for s_i in s], dtype=s.dtype))
     z: Array = weights @ s
     return z
 

@@ -53,7 +53,7 @@ def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) ->
     ``parameters`` are ``lstm``, the T of (5), and ``fc``, the linear map of (6).
     """
     T, fc = select(parameters, "lstm."), select(parameters, "fc.")
-    state = zero_state(len(T["weight"]) // 4)
+    state = zero_state(len(T["weight"]) // 4, T["weight"].dtype)
     errors = []
     for t, h_t in enumerate(h):
         state = reconstructor(h_t, state, T)

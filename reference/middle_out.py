@@ -105,7 +105,7 @@ def dual_attention_recurrence(
 def weighted_sum(h: Array, rows: Sequence[Array] | Array, W: Array) -> Array:
     """What h (d,) attends to of n rows (m,), by eqs. 2-4 with W (d, m); zero where n is: (m,)."""
     if len(rows) == 0:
-        return np.zeros(W.shape[1])
+        return np.zeros(W.shape[1], W.dtype)
     return soft_attention(h, np.asarray(rows), partial(general_score, W_a=W))
 
 
@@ -310,5 +310,5 @@ def middle_word(X: Array, parameters: Parameters) -> Array:
     of which it gives the probability.
     """
     T = select(parameters, "lstm.")
-    h = unroll(partial(lstm, T=T), X, zero_state(len(T["weight"]) // 4))[-1].h
+    h = unroll(partial(lstm, T=T), X, zero_state(len(T["weight"]) // 4, X.dtype))[-1].h
     return softmax(linear(h, select(parameters, "vocabulary.")))

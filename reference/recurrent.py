@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from reference.attention import Score, soft_attention
 from reference.checks import requires
@@ -42,9 +43,9 @@ Cell = Callable[[Array, State], State]
         "that step makes c_{-1}",
     ),
 )
-def zero_state(d: int) -> State:
+def zero_state(d: int, dtype: npt.DTypeLike = np.float64) -> State:
     """A memory filled with zeros, from which a network starts where nothing else is said."""
-    return State(np.zeros(d), np.zeros(d))
+    return State(np.zeros(d, dtype), np.zeros(d, dtype))
 
 
 @equation(
@@ -130,7 +131,7 @@ def bidirectional_lstm(X: Array, parameters: Parameters) -> tuple[Array, State]:
     backward LSTM's after the first.
     """
     T, T_back = select(parameters, "forward."), select(parameters, "backward.")
-    zeros = zero_state(len(T["weight"]) // 4)
+    zeros = zero_state(len(T["weight"]) // 4, X.dtype)
     forward = unroll(partial(lstm, T=T), X, zeros)
     backward = unroll(partial(lstm, T=T_back), X[::-1], zeros)
     final = [np.concatenate(halves) for halves in zip(forward[-1], backward[-1], strict=True)]
@@ -298,7 +299,7 @@ def memory_blocks(
     xs: Sequence[Array] | Array, W: Parameters, reading: ReadOnly | None = None
 ) -> list[State]:
     """``memory_block`` along x_{-1}, x_0, ... from zeros; ``reading`` None: without the unit."""
-    state = zero_state(len(W["W_im"]))
+    state = zero_state(len(W["W_im"]), W["W_im"].dtype)
     reads = read_only_inputs(xs, reading) if reading else [None for _ in xs]
     states = []
     for x, read in zip(xs, reads, strict=True):

@@ -220,8 +220,10 @@ def of_batch(oracle: Function, sequences: int, rows: bool) -> Function:
         outputs = []
         for i, length in enumerate(lengths):
             one = [*(array[i] for array in of[:-1]), of[-1][i][:length]]
-            # of an empty sequence there is no row
-            output = oracle(*one, *rest) if length or not rows else one[-1]
+            if length or not rows:
+                output = oracle(*one, *rest)
+            else:  # of an empty sequence there is no row
+                output = oracle(*(array[i] for array in of), *rest)[:0]
             padding = [(0, len(of[-1][i]) - length if rows else 0)]
             outputs.append(np.pad(output, padding + [(0, 0)] * (np.ndim(output) - 1)))
         return np.stack(outputs)

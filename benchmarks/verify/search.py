@@ -98,6 +98,8 @@ class Trial:
         def oracle(*arguments: Any) -> Any:
             try:
                 return self.operator.oracle(*arguments)
+            except ValueError as error:  # it has no such argument: a vector of no direction, say
+                raise properties.UndecidedError from error
             except Exception as error:
                 raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
 

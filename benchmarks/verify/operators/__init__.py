@@ -23,18 +23,20 @@ in ``benchmarks.verify.own``.
 from __future__ import annotations
 
 from benchmarks.verify.operators import (
+    arnet,
     attention,
     decoding,
     expansion,
     metrics,
     objectives,
+    recurrent,
     transformer,
 )
 from benchmarks.verify.operators.operator import Operator, Property
 
 __all__ = ["OPERATORS", "Operator", "Property"]
 
-FAMILIES = (expansion, attention, transformer, objectives, decoding, metrics)
+FAMILIES = (expansion, attention, transformer, recurrent, arnet, objectives, decoding, metrics)
 
 OPERATORS: dict[str, Operator] = {
     operator.name: operator for family in FAMILIES for operator in family.OPERATORS

@@ -12,9 +12,25 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from benchmarks.verify.cases import NextLogProbs
+from benchmarks.verify.own.arnet import (
+    arnet_joint_loss,
+    mean_centroid_distance,
+    point_wise_distance,
+    reconstruction_loss,
+)
+from benchmarks.verify.own.modules import call
+from benchmarks.verify.own.recurrent import (
+    attentive_lstm,
+    lstm,
+    lstm_cell,
+    read_only_captioner,
+    read_only_lstm,
+    read_only_lstm_cell,
+    recurrent_dropout,
+    zoneout,
+)
 from torch_impl.decoding import search as decoding
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, functional
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
@@ -30,21 +46,13 @@ from torch_impl.training import objectives
 Parameters = Mapping[str, Tensor]
 
 
-def _call(module: Callable[[], nn.Module], parameters: Parameters, *arguments: Any) -> Tensor:
-    """The module's output with these parameters instead of its own, which are never made."""
-    with torch.device("meta"):
-        layer = module()
-    result: Tensor = functional_call(layer, dict(parameters), arguments)
-    return result
-
-
 def static_expansion(
     X: Tensor, parameters: Parameters, groups: Any, lengths: Tensor, *, implementation: str
 ) -> Tensor:
     """``torch_impl.expansion.StaticExpansion``."""
     d = X.shape[-1]
     module = partial(StaticExpansion, d, groups, implementation=implementation)
-    return _call(module, parameters, X, lengths)
+    return call(module, parameters, X, lengths)
 
 
 def dynamic_expansion(
@@ -53,7 +61,7 @@ def dynamic_expansion(
     """``torch_impl.expansion.DynamicExpansion``."""
     N_E, d = parameters["query_vectors"].shape
     module = partial(DynamicExpansion, d, N_E, causal=causal, implementation=implementation)
-    return _call(module, parameters, X, lengths)
+    return call(module, parameters, X, lengths)
 
 
 def multi_head_attention(
@@ -61,7 +69,7 @@ def multi_head_attention(
 ) -> Tensor:
     """``torch_impl.layers.attention.MultiHeadAttention``."""
     module = partial(MultiHeadAttention, X.shape[-1], num_heads)
-    return _call(module, parameters, X, Y, lengths, causal)
+    return call(module, parameters, X, Y, lengths, causal)
 
 
 def attention_on_attention(
@@ -69,18 +77,18 @@ def attention_on_attention(
 ) -> Tensor:
     """``torch_impl.layers.attention.AttentionOnAttention``."""
     module = partial(AttentionOnAttention, X.shape[-1], num_heads)
-    return _call(module, parameters, X, Y, lengths, causal)
+    return call(module, parameters, X, Y, lengths, causal)
 
 
 def layer_norm(X: Tensor, parameters: Parameters) -> Tensor:
     """The layer norm of ``torch_impl.layers.transformer``, PyTorch's."""
-    return _call(partial(nn.LayerNorm, X.shape[-1]), parameters, X)
+    return call(partial(nn.LayerNorm, X.shape[-1]), parameters, X)
 
 
 def feed_forward(X: Tensor, parameters: Parameters) -> Tensor:
     """``torch_impl.layers.transformer.FeedForward``."""
     d_ff, d = parameters["linear_1.weight"].shape
-    return _call(partial(FeedForward, d, d_ff), parameters, X)
+    return call(partial(FeedForward, d, d_ff), parameters, X)
 
 
 def _d_ff(parameters: Parameters) -> int:
@@ -95,7 +103,7 @@ def encoder_layer(
     """``torch_impl.layers.transformer.EncoderLayer``."""
     sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
     module = partial(EncoderLayer, X.shape[-1], Mixer.parse(mixer), **sizes)
-    return _call(module, parameters, X, lengths)
+    return call(module, parameters, X, lengths)
 
 
 def decoder_layer(
@@ -104,7 +112,7 @@ def decoder_layer(
     """``torch_impl.layers.transformer.DecoderLayer``."""
     sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
     module = partial(DecoderLayer, X.shape[-1], Mixer.parse(mixer, causal=True), **sizes)
-    return _call(module, parameters, X, memory, None, lengths)
+    return call(module, parameters, X, memory, None, lengths)
 
 
 def captioner(
@@ -142,7 +150,7 @@ def captioner(
         pad_id=0,
     )
     module = partial(Captioner, configuration)
-    return _call(module, parameters, features[None], tokens[None])[0]
+    return call(module, parameters, features[None], tokens[None])[0]
 
 
 class _Table:
@@ -257,10 +265,23 @@ def implementations(device: str = "cpu") -> list[Own]:
         encoder_layer,
         decoder_layer,
         captioner,
+        lstm_cell,
+        read_only_lstm_cell,
+        read_only_captioner,
+        reconstruction_loss,
+        arnet_joint_loss,
+        mean_centroid_distance,
+        point_wise_distance,
         objectives.cross_entropy,
         objectives.self_critical,
     )
     found += [Own(function.__name__, "torch", function) for function in modules]
+    loops = (lstm, attentive_lstm, zoneout, recurrent_dropout, read_only_lstm)
+    found += [
+        Own(function.__name__, name, partial(function, implementation=name))
+        for function in loops
+        for name in ("literal", "scan", *(["library"] if function is lstm else []))
+    ]
     found.append(Own("beam_search", "torch", partial(beam_search, device=device)))
     scorers = (cider_d, bleu, rouge_l)
     return found + [Own(scorer.__name__, "pycocoevalcap", scorer, "numpy") for scorer in scorers]

@@ -1,0 +1,122 @@
+"""ARNet: the auto-reconstructor's losses, and the discrepancy of training and inference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.verify.cases import Array, Case
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.objectives import FLOATS
+from benchmarks.verify.operators.operator import Operator
+from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates
+from reference import auto_reconstructor, objectives
+from reference.primitives import Integers, Parameters
+
+SUM = "The sum is over t = 2 ... T: each state but the last is reconstructed from the next one."
+
+
+def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
+    """Hidden states, and the auto-reconstructor's parameters."""
+    d, d_own = channels(draw), draw.size("d_own", 4, large=(40, 130))
+    H = draw.inputs(draw.size("T", 5, large=(17, 33, 40)), d)
+    return H, gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
+
+
+def _joint(draw: Draw) -> Case:
+    H, parameters = _states(draw)
+    V = draw.size("V", 5, large=(130, 10000), least=2)
+    tokens = draw.random.integers(0, V, len(H) + 1)
+    log_probs = -draw.random.integers(1, 64, (len(H), V)) / 16
+    return log_probs, tokens, H, parameters, draw.choose("lambda", (0.5, 0.0, 0.005))
+
+
+def _modes(draw: Draw) -> Case:
+    d, N = channels(draw), draw.size("N", 5, large=(33, 200))
+    U, V = draw.array(N, d), draw.array(N, d)
+    U[:, 0], V[:, 0] = np.abs(U[:, 0]), np.abs(V[:, 0])  # no mean is zero, which has no direction
+    return U, V
+
+
+def reconstruction_loss(H: Array, parameters: Parameters) -> float:
+    """The oracle's errors, summed."""
+    return float(sum(auto_reconstructor.reconstruction_errors(H, parameters)))
+
+
+def joint_loss(
+    log_probs: Array, tokens: Integers, H: Array, parameters: Parameters, lambda_: float
+) -> float:
+    """The oracle's negative log-likelihood with its reconstruction errors."""
+    nll = objectives.negative_log_likelihood(log_probs, tokens.tolist())
+    errors = auto_reconstructor.reconstruction_errors(H, parameters)
+    return auto_reconstructor.joint_loss(nll, errors, lambda_)
+
+
+PARAMETERS = (
+    "parameters: lstm.weight (4 d', d + d'), lstm.bias, and fc.weight (d, d'), fc.bias of the map "
+    "from the auto-reconstructor's state to the decoder's."
+)
+MODES = "U, V: (N, d), the last hidden state of N images in training and in inference mode."
+
+OPERATORS = (
+    Operator(
+        "reconstruction_loss",
+        ("H", "parameters"),
+        "a number",
+        "The sum of ||h_{t-1} - h^_{t-1}||^2 over the decoder's hidden states H: (T, d), by an "
+        f"LSTM that reads them. {PARAMETERS}",
+        reconstruction_loss,
+        _states,
+        {"arnet": (5, 6, 7)},
+        conventions=(GATES, ZEROS, SUM, "The LSTM reads the first state too."),
+        special={
+            "one_state": ({"T": 1}, "a single state, which nothing reconstructs"),
+            "two_states": ({"T": 2}, "a single reconstruction"),
+        },
+        regimes=("zeros",),
+        by=("H", "parameters"),
+        sequences=1,
+        rows=False,
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "arnet_joint_loss",
+        ("log_probs", "tokens", "H", "parameters", "lambda_"),
+        "a number",
+        "The negative log-likelihood of a caption plus lambda times its reconstruction loss. "
+        "tokens: (T + 1,), the start token first. log_probs: (T, V), row t - 1 of the word "
+        f"tokens[t]. H: (T, d). {PARAMETERS}",
+        joint_loss,
+        _joint,
+        {"arnet": (5, 6, 7, 8, 9)},
+        conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means."),
+        special={"no_weight": ({"lambda": 0.0}, "lambda is 0")},
+        by=("log_probs", "H", "parameters"),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "mean_centroid_distance",
+        ("U", "V"),
+        "a number",
+        f"The cosine distance of the mean states. {MODES}",
+        auto_reconstructor.mean_centroid_distance,
+        _modes,
+        {"arnet": (10, 11)},
+        conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
+        special={"one_image": ({"N": 1}, "a single image")},
+        by=("U", "V"),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "point_wise_distance",
+        ("U", "V"),
+        "a number",
+        f"The mean over images of the cosine distance of its two states. {MODES}",
+        auto_reconstructor.point_wise_distance,
+        _modes,
+        {"arnet": (10, 12)},
+        conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
+        special={"one_image": ({"N": 1}, "a single image")},
+        by=("U", "V"),
+        dtypes=FLOATS,
+    ),
+)

@@ -1,0 +1,28 @@
+"""Calling a module with parameters that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+def call(
+    module: Callable[[], nn.Module], parameters: Mapping[str, Tensor], *arguments: Any, **named: Any
+) -> Any:
+    """The module's output with these parameters instead of its own, which are never made."""
+    with torch.device("meta"):
+        layer = module()
+    return functional_call(layer, dict(parameters), arguments, named)
+
+
+def select(parameters: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The parameters whose name begins with ``prefix``, without it."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in parameters.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,152 @@
+"""Our recurrent layers and captioners as candidates: their weights by the operators' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from benchmarks.verify.own.modules import call, select
+from torch_impl.models import RecurrentCaptioner
+from torch_impl.models.recurrent import RecurrentConfiguration
+from torch_impl.recurrent import LSTM, AttentiveLSTM, Masks, State, read_only_inputs
+from torch_impl.recurrent.cell import cell
+
+Parameters = Mapping[str, Tensor]
+
+
+def given(T: Parameters, inputs: int) -> dict[str, Tensor]:
+    """T, on x, h and the context, as an ``LSTM``'s parameters; ``inputs`` is the width of x."""
+    d = len(T["bias"]) // 4
+    x, h, z = T["weight"].tensor_split([inputs, inputs + d], 1)
+    return {"weight_x": torch.cat([x, z], 1), "weight_h": h, "bias": T["bias"]}
+
+
+def printed(W: Parameters, names: str) -> dict[str, Tensor]:
+    """W_ix, W_im and so on as an ``LSTM``'s parameters."""
+    x, m = (torch.cat([W[f"W_{name}{source}"] for name in names]) for source in "xm")
+    return {"weight_x": x, "weight_h": m}
+
+
+def lstm_cell(x: Tensor, h: Tensor, c: Tensor, parameters: Parameters) -> Tensor:
+    """``torch_impl.recurrent.LSTM.step``."""
+    weights = given(parameters, len(x))
+    inputs = torch.nn.functional.linear(x, weights["weight_x"], weights["bias"])
+    return torch.stack(cell(inputs, State(h, c), weights["weight_h"]))
+
+
+def _lstm(
+    X: Tensor, parameters: Parameters, masks: Masks | None, implementation: str, lengths: Tensor
+) -> Tensor:
+    d_x, d = X.shape[-1], len(parameters["bias"]) // 4
+    module = partial(LSTM, d_x, d, implementation=implementation)
+    weights = given(parameters, d_x)
+    return cast(Tensor, call(module, weights, X, None, lengths, masks=masks)[0])
+
+
+def lstm(X: Tensor, parameters: Parameters, lengths: Tensor, *, implementation: str) -> Tensor:
+    """``torch_impl.recurrent.LSTM``."""
+    return _lstm(X, parameters, None, implementation, lengths)
+
+
+def _alone(X: Tensor, parameters: Parameters, masks: Masks, implementation: str) -> Tensor:
+    """One sequence (T, d_x), with masks (T, d)."""
+    batch = Masks(*(None if mask is None else mask[:, None] for mask in masks))
+    return _lstm(X[None], parameters, batch, implementation, torch.tensor([len(X)]))[0]
+
+
+def zoneout(
+    X: Tensor, parameters: Parameters, z_h: Tensor, z_c: Tensor, *, implementation: str
+) -> Tensor:
+    """``torch_impl.recurrent.LSTM`` with zoneout."""
+    return _alone(X, parameters, Masks(z_c=z_c, z_h=z_h), implementation)
+
+
+def recurrent_dropout(
+    X: Tensor,
+    parameters: Parameters,
+    keep: Tensor,
+    p: float,
+    dropped: str,
+    *,
+    implementation: str,
+) -> Tensor:
+    """``torch_impl.recurrent.LSTM`` with recurrent dropout."""
+    factors = keep.to(X.dtype) / (1 - p)
+    masks = Masks(recurrent=factors) if dropped == "state" else Masks(update=factors)
+    return _alone(X, parameters, masks, implementation)
+
+
+def attentive_lstm(
+    X: Tensor, s: Tensor, parameters: Parameters, lengths: Tensor, *, implementation: str
+) -> Tensor:
+    """``torch_impl.recurrent.AttentiveLSTM``."""
+    d_x, (d_a, d_s) = X.shape[-1], parameters["score.W_s"].shape
+    T, W = select(parameters, "lstm."), select(parameters, "score.")
+    weights = {f"lstm.{name}": value for name, value in given(T, d_x).items()} | {
+        "attention.key.weight": W["W_s"],
+        "attention.key.bias": W["b"],
+        "attention.query.weight": W["W_h"],
+        "attention.score.weight": W["w"][None],
+    }
+    d = len(T["bias"]) // 4
+    module = partial(AttentiveLSTM, d_x, d, d_s, d_a, implementation=implementation)
+    return cast(Tensor, call(module, weights, X, s, lengths)[0])
+
+
+def read_only_lstm_cell(
+    x: Tensor, m: Tensor, c: Tensor, read: Tensor, parameters: Parameters
+) -> Tensor:
+    """``torch_impl.recurrent.cell.cell`` with a read-only unit."""
+    weights = printed(parameters, "iforc")
+    state = State(m[None], c[None])
+    inputs = x[None] @ weights["weight_x"].T
+    found = cell(inputs, state, weights["weight_h"], read[None], squash=False)
+    return torch.cat(found)
+
+
+def read_only_lstm(
+    X: Tensor, parameters: Parameters, reading: str, lengths: Tensor, *, implementation: str
+) -> Tensor:
+    """``torch_impl.recurrent.LSTM`` with a read-only unit."""
+    read_only = reading != "none"
+    weights = printed(parameters, "iforc" if read_only else "ifoc")
+    d_x, d = X.shape[-1], len(parameters["W_im"])
+    plain = partial(LSTM, bias=False, squash=False, implementation=implementation)
+    module = partial(plain, d_x, d, read_only=read_only)
+    read = read_only_inputs(X, reading) if read_only else None
+    return cast(Tensor, call(module, weights, X, None, lengths, read=read)[0])
+
+
+def read_only_captioner(
+    features: Tensor, tokens: Tensor, parameters: Parameters, reading: str
+) -> Tensor:
+    """``torch_impl.models.RecurrentCaptioner``, as the read-only paper has it."""
+    (V, d_x), d = parameters["W_e"].shape, len(parameters["W_im"])
+    unit = reading != "none"
+    lstm = printed(parameters, "iforc" if unit else "ifoc")
+    weights = {f"decoder.{name}": value for name, value in lstm.items()} | {
+        "input.weight": parameters["W_i"].T,
+        "input.bias": parameters["b_i"],
+        "embedding.weight": parameters["W_e"],
+        "vocabulary.weight": parameters["W_pm"],
+    }
+    configuration = RecurrentConfiguration(
+        vocabulary_size=V,
+        d_feature=features.shape[-1],
+        d_embedding=d_x,
+        hidden_size=d,
+        read_only=reading if unit else None,
+        bias=False,
+        squash=False,
+        max_length=len(tokens),
+        dropout=0.0,
+        start_id=0,
+        end_id=1,
+        pad_id=0,
+    )
+    module = partial(RecurrentCaptioner, configuration)
+    return cast(Tensor, call(module, weights, features[None], tokens[None])[0])
