@@ -2,8 +2,10 @@
 
 import importlib.util
 import os
+import random
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,16 +79,16 @@ def test_state_of_the_tests_process_is_left_alone():
 
     def meddles(X, parameters):
         torch.manual_seed(1)
-        np.random.seed(1)
+        random.seed(1)
         os.environ["MEDDLED"] = "1"
         os.chdir("/")
         return layer_norm(X, parameters)
 
-    before = torch.get_rng_state(), np.random.get_state()[1].copy(), os.getcwd()
+    before = torch.get_rng_state(), random.getstate(), Path.cwd()
     check(meddles, "layer_norm", examples=3)
     assert torch.equal(before[0], torch.get_rng_state())
-    assert (before[1] == np.random.get_state()[1]).all()
-    assert (os.getcwd(), "MEDDLED" in os.environ) == (before[2], False)
+    assert (random.getstate(), Path.cwd()) == before[1:]
+    assert "MEDDLED" not in os.environ
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")

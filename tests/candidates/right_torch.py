@@ -38,7 +38,7 @@ def static_expansion(X, parameters, groups, lengths):
 
 
 def dynamic_expansion(X, parameters, causal, lengths):
-    B, L, d = X.shape
+    _, L, d = X.shape
     mask = valid(X, lengths)
     X = torch.where(mask, X, 0)
     C, K = linear(X, parameters, "condition"), linear(X, parameters, "key")

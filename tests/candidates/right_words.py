@@ -60,7 +60,10 @@ def rouge_l(candidates, references):
                 before = row[:]
                 for j, other in enumerate(ref):
                     row[j + 1] = before[j] + 1 if word == other else max(row[j], before[j + 1])
-            precision, recall = max(precision, row[-1] / len(words)), max(recall, row[-1] / len(ref))
+            precision, recall = (
+                max(precision, row[-1] / len(words)),
+                max(recall, row[-1] / len(ref)),
+            )
         bottom = recall + beta**2 * precision
         scores.append((1 + beta**2) * precision * recall / bottom if bottom else 0.0)
     return np.array(scores)
