@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: report test faults lint quick-report timings clean
+.PHONY: report test faults mutants lint quick-report timings clean
 
 report: $(VENV)/installed
 	$(BIN)/captionbench report
@@ -13,6 +13,10 @@ test: $(VENV)/installed
 # every planted fault must be caught by the test named for it
 faults: $(VENV)/installed
 	$(BIN)/python -m tests.faults
+
+# every wrong candidate must be caught by the property named for it
+mutants: $(VENV)/installed
+	$(BIN)/python -m tests.mutants
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

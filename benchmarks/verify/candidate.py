@@ -185,8 +185,10 @@ class Candidate(Calls):
             raise
         except BaseException as error:
             kind = type(error).__name__
-            said = str(error).strip().splitlines()
-            raise CandidateError(f"raised {kind}: {' / '.join(said[:3])}", kind) from error
+            said = ""
+            with suppress(Exception):
+                said = " / ".join(str(error).strip().splitlines()[:3])
+            raise CandidateError(f"raised {kind}: {said}", kind) from error
 
     def _taken(self, value: Any) -> Any:
         return self._run(take, self._arrays, value)

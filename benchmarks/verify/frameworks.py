@@ -51,7 +51,16 @@ def _fill(array: Any, given: Any, layout: str) -> Any:
     if layout == "strided" and array.ndim:
         given = given[..., ::2]
     given[...] = array
-    return given[:1] if layout == "broadcast" else given
+    return given
+
+
+def _one_row(array: Any) -> tuple[slice, ...] | None:
+    """The first row of an array, or of a batch of one, all of whose rows are equal; else None."""
+    for axis in range(array.ndim - 1):
+        if array.shape[axis] > 1:
+            row = (*[slice(None)] * axis, slice(0, 1))
+            return row if bool((array == array[row]).all()) else None
+    return None
 
 
 def _room(array: Any, layout: str) -> tuple[int, ...]:
@@ -66,8 +75,9 @@ class NumPy:
 
     def give(self, array: Any, layout: str = "plain") -> Any:
         """A copy."""
-        given = _fill(array, np.zeros(_room(array, layout), array.dtype), layout)
-        return np.broadcast_to(given, array.shape) if layout == "broadcast" else given
+        if layout == "broadcast":
+            return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
+        return _fill(array, np.zeros(_room(array, layout), array.dtype), layout)
 
     def take(self, value: Any) -> Any:
         """A copy."""
@@ -115,9 +125,11 @@ class Torch:
             tensor = torch.from_numpy(np.array(array))
         if layout == "plain":
             return tensor.to(self.device)
-        room = torch.zeros(_room(array, layout), dtype=tensor.dtype)
-        given = _fill(tensor, room, layout).to(self.device)
-        return given.expand(tensor.shape) if layout == "broadcast" else given
+        if layout == "broadcast":
+            return tensor[_one_row(array)].clone().to(self.device).expand(tensor.shape)
+        return _fill(tensor, torch.zeros(_room(array, layout), dtype=tensor.dtype), layout).to(
+            self.device
+        )
 
     def take(self, value: Any) -> Any:
         """A copy on the host, after all work on the device is done."""
@@ -172,7 +184,7 @@ class Jax:
         import jax
 
         jax.config.update("jax_enable_x64", True)
-        self.jax = jax
+        self.jax: Any = jax
 
     def give(self, array: Any, layout: str = "plain") -> Any:
         """A copy; JAX has no strides."""
@@ -217,9 +229,8 @@ FRAMEWORKS: dict[str, Callable[[str], Framework]] = {
 def give(framework: Framework, value: Any, layout: str = "plain") -> Any:
     """``value`` with every array in it in the framework: copies, mappings too."""
     if isinstance(value, np.ndarray):
-        if layout == "broadcast" and not (value.ndim > 1 and (value == value[:1]).all()):
-            layout = "plain"
-        return framework.give(value, layout)
+        plain = layout == "broadcast" and _one_row(value) is None
+        return framework.give(value, "plain" if plain else layout)
     if isinstance(value, Mapping):
         return {key: give(framework, item, layout) for key, item in value.items()}
     return value

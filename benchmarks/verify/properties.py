@@ -249,7 +249,7 @@ class OneOfBatch(Calls):
         batches = [self._batch(case) for case in cases]
         found = self.candidate._call(
             [case for case, _ in batches],
-            "plain" if layout == "broadcast" else layout,
+            layout,
             [lengths for _, lengths in batches],
             same_objects,
         )

@@ -52,7 +52,7 @@ def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Fa
         often = "" if failure.calls else "  # it fails in some of them"
         body = f"for _ in range({calls}):{often}\n{textwrap.indent(body, '    ')}"
     text = "\n".join([*lines, body])
-    return "\n".join([*_imports(prop, text), "", text])
+    return "\n".join([*_imports(prop, text, candidate.source), "", text])
 
 
 def _candidate(prop: Property, operator: Operator, candidate: Isolated) -> str:
@@ -102,7 +102,7 @@ def _body(prop: Property) -> str:
     return textwrap.dedent("\n".join(source.splitlines()[first - 1 :]))
 
 
-def _imports(prop: Property, lines: str) -> list[str]:
+def _imports(prop: Property, lines: str, source: Any) -> list[str]:
     """What ``lines`` need: names that the property's module or this one knows."""
     used = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
     found = {"from benchmarks.verify import exported"} if "exported" in used else set()
@@ -117,6 +117,9 @@ def _imports(prop: Property, lines: str) -> list[str]:
             found.add("from reference.primitives import Array")
         elif callable(value) and hasattr(value, "__module__"):
             found.add(f"from {value.__module__} import {name}")
+    name = getattr(source, "__qualname__", "<locals>")  # of a closure there is no import
+    if name in used:
+        found.add(f"from {source.__module__} import {name}")
     return sorted(found, key=lambda line: (line.startswith("from"), line))
 
 

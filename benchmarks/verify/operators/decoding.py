@@ -14,13 +14,14 @@ from benchmarks.verify.operators.operator import WORDS, Operator
 from reference import decoding
 
 
-def language_model(draw: Draw, V: int, steps: int) -> NextLogProbs:
-    """Log-probabilities; sums are distinct, tied, or some words impossible."""
+def language_model(draw: Draw, V: int, steps: int, end: int) -> NextLogProbs:
+    """Log-probabilities; sums are distinct, tied, or some words impossible; ``end`` may be rare."""
+    rare = 64 * draw.flag("long_captions") * (np.arange(V) == end)
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
     shape = (steps, V, V)
     if numbers == "ties":
-        return NextLogProbs(-draw.random.integers(1, 4, shape) / 2)
-    table = -draw.random.integers(1, 2**22, shape) / 2**20
+        return NextLogProbs(-draw.random.integers(1, 4, shape) / 2 - rare)
+    table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
     if numbers == "impossible":
         possible = draw.random.integers(0, V, shape[:2])  # one word after each stays possible
         hidden = draw.random.integers(0, 2, shape) == 0
@@ -36,7 +37,7 @@ def _beam_searches(draw: Draw) -> Case:
     start = draw.size("start", 4, least=0) % V
     end = (start + 1 + draw.size("end", 4, least=0) % (V - 1)) % V
     num_return = min(draw.size("num_return", 8), beam_size)
-    model = language_model(draw, V, max_length - 1)
+    model = language_model(draw, V, max_length - 1, end)
     return model, start, end, beam_size, max_length, num_return
 
 
@@ -84,6 +85,9 @@ OPERATORS = (
         },
         compare=properties.same_hypotheses,
         dtypes=WORDS,
-        sizes=({"V": 40, "max_length": 20, "beam_size": 5, "log_probs": "distinct"},),
+        sizes=(
+            {"max_length": 40, "long_captions": True},
+            {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
+        ),
     ),
 )

@@ -26,7 +26,7 @@ WORDS = ("float64",)
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """What padded rows may hold."""
 
-TORCH, GRADIENT, LENGTHS, OURS = "torch", "gradient", "lengths", "ours"
+TORCH, GRADIENT, LENGTHS, OURS, WRITABLE = "torch", "gradient", "lengths", "ours", "writable"
 """What a property may need of a candidate."""
 
 
@@ -39,7 +39,7 @@ class Property:
         says: what it means, for ``--list`` and the verdict.
         check: of ``properties``: ``check(candidate, oracle, case)``.
         pins: sizes and choices that its cases have, by name, see ``Draw``.
-        needs: of a candidate: TORCH, GRADIENT, LENGTHS and OURS.
+        needs: of a candidate or its framework: TORCH, GRADIENT, LENGTHS, OURS and WRITABLE.
         settings: the check's other arguments, by name.
         large: whether its cases are the large ones.
     """
@@ -127,7 +127,7 @@ class Operator:
             return
         yield described("strided", properties.strided)
         yield described("no_state", properties.no_state)
-        yield described("same_objects", properties.same_objects)
+        yield described("same_objects", properties.same_objects, needs=(WRITABLE,))
         for dtype in (*self.dtypes[1:], *self.ours):
             needs = () if dtype == "float32" else (OURS,) if dtype in self.ours else (TORCH,)
             settings = {"dtype": dtype}

@@ -1,0 +1,77 @@
+"""A mutant: a right candidate with one slip, or a candidate that cheats."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.verify.conformance import FAILED, conformance_test, resolve
+from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.process import Limits
+
+CANDIDATES = Path(__file__).parents[1] / "candidates"
+
+WORDS = ("beam_search", "cider_d", "bleu", "rouge_l")
+
+EXAMPLES = 100
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A candidate's text with ``old`` replaced by ``new`` where the operator's function begins.
+
+    Attributes:
+        operator: that it claims to be.
+        slip: what is wrong, in words.
+        caught_by: the property that must catch it.
+        old: text of the right candidate; nothing if ``new`` follows the candidate's text.
+        new: what stands in its place.
+        within: the function whose text it is, if not the operator's.
+    """
+
+    operator: str
+    slip: str
+    caught_by: str
+    old: str
+    new: str
+    within: str = ""
+
+    @property
+    def name(self) -> str:
+        """Operator and slip."""
+        return f"{self.operator}: {self.slip}"
+
+    def text(self) -> str:
+        """The candidate's source."""
+        file = "right_words.py" if self.operator in WORDS else "right_torch.py"
+        right = (CANDIDATES / file).read_text()
+        if not self.old:
+            return f"{right}\n\n{self.new.replace('FUNCTION', self.operator)}"
+        head, function, tail = right.partition(f"\ndef {self.within or self.operator}(")
+        assert self.old in tail, f"{self.name}: not in the right candidate: {self.old}"
+        return head + function + tail.replace(self.old, self.new, 1)
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What became of a mutant: the message of the property that failed, or nothing."""
+
+    message: str
+    seconds: float
+
+
+def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Caught:
+    """Put a mutant to the property that must catch it."""
+    path = folder / "mutant.py"
+    path.write_text(mutant.text())
+    operator = OPERATORS[mutant.operator]
+    began = time.perf_counter()
+    framework = "numpy" if mutant.operator in WORDS else "torch"
+    where, limits = f"{path}:{mutant.operator}", Limits(seconds=3.0)
+    with resolve(where, operator, framework, limits=limits) as candidate:
+        (verdict,) = conformance_test(
+            operator, candidate, examples=EXAMPLES, seed=seed, only=(mutant.caught_by,)
+        )
+    message = verdict.message if verdict.status == FAILED else ""
+    return Caught(message, time.perf_counter() - began)
