@@ -106,7 +106,7 @@ OBJECTIVES = ("cross_entropy", "self_critical")
 
 
 @given(st.integers(0, 99), st.integers(1, 5), st.integers(1, 7))
-def test_parts_hold_every_image_and_caption_once(seed: int, count: int, parts: int) -> None:
+def test_micro_batches_have_every_image_and_caption_once(seed: int, count: int, parts: int) -> None:
     random = np.random.default_rng(seed)
     for batch in (captions_of(random, count), places_of(random, count)):
         divided = batch.micro_batches(parts)
@@ -128,7 +128,9 @@ def test_parts_hold_every_image_and_caption_once(seed: int, count: int, parts: i
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @settings(max_examples=5)
 @given(seed=st.integers(0, 999), parts=st.integers(2, 6))
-def test_parts_make_the_update_of_the_whole_batch(objective: str, seed: int, parts: int) -> None:
+def test_micro_batches_make_the_update_of_the_whole_batch(
+    objective: str, seed: int, parts: int
+) -> None:
     """Words of parts differ in number, and a mean of their means is not the mean."""
     whole = training(objective, Computation(), seed)
     divided = training(objective, Computation(accumulate=parts), seed)
@@ -173,7 +175,7 @@ def test_a_step_in_16_bits_is_as_good_as_the_literal_form(precision: str) -> Non
     of_norms.check("its norm")
 
 
-def test_a_scaled_loss_that_overflows_is_scaled_less_and_the_step_is_made() -> None:
+def test_on_overflow_the_step_is_retried_at_a_smaller_loss_scale() -> None:
     one = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     again = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     state = one.scaler.state_dict()
@@ -185,7 +187,7 @@ def test_a_scaled_loss_that_overflows_is_scaled_less_and_the_step_is_made() -> N
     assert np.isfinite(step.gradient_norm)
 
 
-def test_a_gradient_that_is_nan_whatever_the_scale_stops() -> None:
+def test_a_gradient_that_is_nan_at_any_loss_scale_stops() -> None:
     one = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     one.model.vocabulary.bias.register_hook(lambda gradient: gradient * torch.nan)
     before = copy.deepcopy(one.model.state_dict())

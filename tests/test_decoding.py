@@ -65,7 +65,7 @@ def test_a_beam_that_holds_every_caption_is_exhaustive(
 
 
 @given(tables(), sizes, max_lengths)
-def test_a_hypothesis_scores_what_teacher_forcing_gives_it(
+def test_a_hypothesis_score_is_its_teacher_forced_score(
     model: tuple[Tensor, Tensor], beam_size: int, max_length: int
 ) -> None:
     found = decoding.beam_search(
@@ -95,7 +95,7 @@ def test_greedy_is_the_readable_greedy_and_a_beam_of_one(
 
 
 @given(tables(images=(2, 5)), sizes, max_lengths, st.data())
-def test_an_image_does_not_feel_its_neighbours(
+def test_an_image_is_independent_of_its_batch(
     model: tuple[Tensor, Tensor], beam_size: int, max_length: int, data: st.DataObject
 ) -> None:
     """Permuting, splitting and padding the batch change nothing."""
@@ -160,7 +160,7 @@ def test_the_search_stops_when_unfinished_captions_can_no_longer_matter() -> Non
     assert table.calls > 2
 
 
-def test_the_search_goes_on_while_an_unfinished_caption_may_still_win() -> None:
+def test_the_search_continues_while_an_unfinished_caption_may_still_win() -> None:
     """Ending at once costs 0.75; going on costs 1.25 once, then nothing: better after 4 tokens."""
     features = torch.full((1, 5, 4), -torch.inf, dtype=torch.float64)
     features[0, 4, [END, 3]] = torch.tensor([-0.75, -1.25], dtype=torch.float64)

@@ -135,7 +135,7 @@ def test_a_seed_is_itself_whichever_train_beside_it(
 
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, READINGS, st.sampled_from((0.0, 1.0, 1e4)))
-def test_what_stands_beyond_a_sequences_end_reaches_nothing(
+def test_padding_beyond_a_sequences_end_reaches_nothing(
     seeds: list[int], reading: dict[str, Any], filling: float
 ) -> None:
     model, data = Denoiser(seeds, **reading).double(), draw(seeds)

@@ -1,4 +1,4 @@
-"""Several processes train as one: shares, sums, resumption by another number, a death in a line."""
+"""A process group trains as one process: shards, sums, resuming with another size, lost ranks."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def trained(process_group: ProcessGroup, objective: str, epochs: int = 2, **opti
 def halved(
     process_group: ProcessGroup, objective: str, kill: int, path: Path, **options: Any
 ) -> Numbers:
-    """The numbers of the first ``kill`` steps, after which the first process saves."""
+    """The numbers of the first ``kill`` steps, after which rank 0 saves."""
     one = training(process_group, objective, **options)
     found = [numbers(step) for step in itertools.islice(one.run(2), kill)]
     if process_group.is_main:
@@ -143,7 +143,7 @@ def resumed(process_group: ProcessGroup, objective: str, path: Path, **options: 
 
 
 def summed(process_group: ProcessGroup) -> list[Any]:
-    """Gradients of which some are in some processes only."""
+    """Gradients that some ranks lack."""
     having = ((), (0,), (0, 1), (2,))
     parameters = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(4)]
     for i, parameter in enumerate(parameters):
@@ -154,7 +154,7 @@ def summed(process_group: ProcessGroup) -> list[Any]:
 
 
 def unequal(process_group: ProcessGroup) -> str:
-    """What a process whose weights differ makes of the job; who says so; and what is heard then."""
+    """The error on every rank, where one has other weights."""
     one = training(process_group, "cross_entropy", seed=process_group.rank // 2)
     try:
         next(one.run(1))
@@ -163,7 +163,7 @@ def unequal(process_group: ProcessGroup) -> str:
     return "trained"
 
 
-def said(process_group: ProcessGroup) -> bool:
+def elected(process_group: ProcessGroup) -> bool:
     return process_group.elect_reporter()
 
 
@@ -254,7 +254,7 @@ def test_shares_in_turn_are_the_items_and_nearly_equal(items: list[int], size: i
 
 
 @given(seed=st.integers(0, 99), size=st.integers(1, 9), start=st.integers(0, 2))
-def test_shares_of_a_batch_are_the_batch_whatever_their_number(
+def test_shards_of_a_batch_are_the_batch_at_any_world_size(
     seed: int, size: int, start: int
 ) -> None:
     split, vocabulary = split_of(seed, ragged=True), Vocabulary(WORDS)
@@ -343,10 +343,10 @@ def test_gradients_are_summed_where_any_process_has_one(together: Any) -> None:
     assert of_all == 3 * [[None] + [[[total] * 2] * 2 for total in (1.0, 11.0, 100.0)]]
 
 
-def test_a_process_with_other_weights_is_named_by_all_and_one_speaks(together: Any) -> None:
+def test_a_rank_with_other_weights_is_named_by_all_and_one_reports(together: Any) -> None:
     for found in together(3, unequal):
         assert "rank 2 of 3 has other weights than rank 0" in found
-    assert together(3, said) == [True, False, False]
+    assert together(3, elected) == [True, False, False]
     assert ProcessGroup().elect_reporter()
 
 
@@ -392,13 +392,13 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one process that nobody interrupted."""
+    """An uninterrupted run of one process."""
     folder = tmp_path_factory.mktemp("alone") / "run"
     assert cli.main([*TRAIN, "--out", str(folder)]) == 0
     return folder
 
 
-def test_the_command_trains_as_one_process_and_speaks_once(
+def test_the_command_trains_as_one_process_and_prints_once(
     together: Any, port: Any, alone: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
@@ -414,12 +414,12 @@ def test_the_command_trains_as_one_process_and_speaks_once(
     # there is a run already, as the first process alone sees
     ends = together(2, commanded, port(), words)
     assert [code for code, _, _ in ends] == 2 * [cli.EXIT_BAD_INPUT]
-    (said,) = (error for _, _, error in ends if error)
-    assert "holds a run already" in said
-    assert said.count("\n") == 1
+    (elected,) = (error for _, _, error in ends if error)
+    assert "holds a run already" in elected
+    assert elected.count("\n") == 1
 
 
-def test_a_recipe_of_several_steps_goes_from_each_to_the_next(
+def test_a_recipe_of_several_steps_trains_them_in_turn(
     together: Any, port: Any, tmp_path: Path
 ) -> None:
     recipe = [*TRAIN, "--recipe", "expansionnet_v2", "--steps", "A", "C", "--epochs", "1"]
@@ -447,7 +447,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_a_killed_process_ends_the_job_in_one_line_and_one_goes_on(
+def test_a_killed_rank_ends_the_job_in_one_line_and_one_process_resumes(
     alone: Path, tmp_path: Path
 ) -> None:
     script, folder = tmp_path / "killed.py", RunFolder(tmp_path / "run")

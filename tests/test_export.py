@@ -132,7 +132,7 @@ def test_beams_are_those_of_pytorch(
 
 
 @given(st.data(), st.integers(1, 3), strategies.generators())
-def test_steps_go_on_from_whichever_hypothesis_is_named(
+def test_steps_continue_from_the_hypothesis_that_is_named(
     exported: tuple[Captioner, OnnxCaptioner, Path],
     data: st.DataObject,
     copies: int,
@@ -154,7 +154,7 @@ def test_steps_go_on_from_whichever_hypothesis_is_named(
         expected.reorder(torch.from_numpy(beams))
 
 
-def test_verify_holds_the_graphs_to_the_oracle(
+def test_verify_compares_the_graphs_with_the_oracle(
     exported: tuple[Captioner, OnnxCaptioner, Path],
     run: Path,
     tmp_path: Path,
@@ -179,7 +179,7 @@ def test_verify_holds_the_graphs_to_the_oracle(
         exec(code, {})
 
 
-def test_verify_holds_the_weights_to_those_that_were_exported(
+def test_verify_compares_the_weights_with_those_exported(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     altered = Path(shutil.copytree(run / "onnx", tmp_path / "altered"))

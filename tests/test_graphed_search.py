@@ -69,7 +69,7 @@ def record(compute: Callable[[], T]) -> tuple[Graph, T]:
 
 @settings(max_examples=10)
 @given(captioners(), st.integers(1, 4), st.data())
-def test_replayed_steps_are_the_search(
+def test_replayed_steps_equal_the_search(
     case: tuple[Captioner, Tensor, Tensor], beam_size: int, data: st.DataObject
 ) -> None:
     model, features, mask = case

@@ -20,7 +20,7 @@ from torch_impl.models import Captioner, Configuration
 
 
 @given(captioners(), st.integers(1, 3), strategies.generators())
-def test_every_step_is_the_whole_prefix_whatever_the_order(
+def test_incremental_steps_equal_the_prefix_under_any_reordering(
     case: tuple[Captioner, Tensor, Tensor], copies: int, generator: np.random.Generator
 ) -> None:
     model, features, mask = case

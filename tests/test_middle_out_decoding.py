@@ -182,7 +182,7 @@ def test_an_image_is_searched_as_if_alone(case: Captions, data: st.DataObject) -
 
 @settings(max_examples=25, deadline=None)
 @given(CASES)
-def test_without_a_middle_word_the_classifier_gives_it(case: Captions) -> None:
+def test_without_a_middle_word_the_classifier_predicts_it(case: Captions) -> None:
     candidates = case.model.configuration.middle_words
     best = case.model.middle_words(case.features, case.lengths).argmax(-1)
     for b, (halves,) in enumerate(search(case, middle=None)):

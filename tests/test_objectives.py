@@ -196,9 +196,7 @@ def test_the_estimator_is_unbiased(kind: Baseline, K: int) -> None:
 
 
 @given(st.sampled_from([2, 3, 5]), st.integers(-1000, 1000), SEEDS)
-def test_leave_one_out_does_not_feel_a_reward_that_all_samples_share(
-    K: int, constant: int, seed: int
-) -> None:
+def test_leave_one_out_is_invariant_to_a_constant_reward(K: int, constant: int, seed: int) -> None:
     """Exactly: the numbers are small integers, the divisors powers of two."""
     random = torch.Generator().manual_seed(seed)
     log_probs = -torch.randint(0, 9, (2, K, 3), generator=random).double()

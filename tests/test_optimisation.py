@@ -297,7 +297,7 @@ def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options: dict[str,
 
 @covers(lstm_readonly=["gradient clipping"])
 @given(runs(), st.floats(1e-3, 1e3))
-def test_gradients_are_clipped_as_the_listing_has_it(run: Run, threshold: float) -> None:
+def test_gradients_are_clipped_as_in_the_listing(run: Run, threshold: float) -> None:
     g = run[1][0]
     expected = oracle.clip_gradients(g, threshold)
     ours = [torch.tensor(part) for part in g]
@@ -325,7 +325,7 @@ def test_recipes_are_the_papers_and_as_run() -> None:
         assert OPTIMISATION_PRESETS[name] == recipe
 
 
-def test_a_recipe_makes_its_optimiser_and_learning_rates() -> None:
+def test_presets_have_their_optimiser_and_learning_rates() -> None:
     as_run = replace(OPTIMISATION_PRESETS["v2-as-run"], warmup=100)
     assert_close(as_run.learning_rate(50, 1000), 4e-6)
     assert_close(as_run.learning_rate(2000, 1000), 1.6e-4)

@@ -182,7 +182,7 @@ def test_the_printed_model_is_the_oracle_s_unrolled_network(
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10)
 @given(st.data(), st.integers(1, 3), strategies.generators())
-def test_every_step_is_the_whole_prefix_whatever_the_order(
+def test_incremental_steps_equal_the_prefix_under_any_reordering(
     kind: str, data: st.DataObject, copies: int, generator: np.random.Generator
 ) -> None:
     model, _, padded, mask, _ = data.draw(captioners(kind))
@@ -250,7 +250,7 @@ def test_captions_are_those_of_whole_prefixes(case: Any, beam_size: int) -> None
 
 @settings(max_examples=10)
 @given(captioners(), strategies.generators())
-def test_words_are_sampled_as_the_oracle_says(case: Any, generator: np.random.Generator) -> None:
+def test_scheduled_sampling_matches_the_oracle(case: Any, generator: np.random.Generator) -> None:
     """Coins and draws are the same; every part of the model is left in the mode it was in."""
     model, p, padded, mask, source = case
     B, T = len(mask), model.max_length
@@ -389,7 +389,7 @@ def test_models_compile_whole(family: str) -> None:
 
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("family", ["nic", "attentive_nic", "read_only_nic"])
-def test_low_precision_is_finite_and_says_float32(family: str, autocast: bool) -> None:
+def test_low_precision_is_finite_and_returns_float32(family: str, autocast: bool) -> None:
     dtype = torch.float32 if autocast else torch.bfloat16
     model = getattr(models, family)(**SMALL).to(dtype)
     features, words = torch.randn(3, 4, 5, dtype=dtype), torch.ones(3, 5, dtype=torch.int64)

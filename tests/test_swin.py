@@ -266,7 +266,7 @@ def test_gradients_are_the_paper_s_differences(
 
 
 @given(configurations(), strategies.generators())
-def test_an_image_does_not_feel_its_neighbours(
+def test_an_image_is_independent_of_its_batch(
     c: SwinConfiguration, generator: np.random.Generator
 ) -> None:
     model = SwinTransformer(c)

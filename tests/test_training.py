@@ -126,7 +126,7 @@ def test_dropout_differs_from_step_to_step_and_from_seed_to_seed():
     assert len({loss for losses in runs for loss in losses}) == 8
 
 
-def test_a_tiny_set_is_learnt_by_heart():
+def test_a_tiny_set_is_overfitted():
     recipe = replace(RECIPE, lr=1e-2, dropout=0.0, label_smoothing=0.0, anneal=1.0)
 
     class Fixed(RandomBatches):
@@ -148,7 +148,7 @@ def test_a_tiny_set_is_learnt_by_heart():
     assert right[:, 1:].all()
 
 
-def test_the_learning_rate_of_a_step_is_the_recipes():
+def test_the_learning_rate_of_a_step_is_the_schedules():
     rates = [step.learning_rate for step in training().run(3)]
     assert rates == [RECIPE.learning_rate(iteration, 4) for iteration in range(12)]
 

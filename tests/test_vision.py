@@ -85,7 +85,7 @@ def test_other_shapes_and_dtypes_are_named(networks, wrong):
         networks[0](wrong)
 
 
-def test_the_signature_says_what_features_depend_on(networks):
+def test_the_signature_names_what_features_depend_on(networks):
     signature = networks[0].signature
     assert signature["backbone"] in BACKBONES
     assert signature["weights_sha256"].startswith("57934424"), "as the file's own name says"

@@ -162,7 +162,7 @@ DECODING = (
         "torch_impl.decoding.graphs:GraphedBeamSearch.__call__",
         "captured.features.copy_(features)",
         "",
-        "test_graphed_search.py::test_replayed_steps_are_the_search",
+        "test_graphed_search.py::test_replayed_steps_equal_the_search",
     ),
     Fault(
         "oracle: finished hypothesis grows",

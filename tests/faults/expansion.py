@@ -13,7 +13,7 @@ PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_or
 CAUSAL = "test_expansion.py::test_the_causal_form_does_not_see_later_tokens"
 RECOMPUTED = "test_factored.py::test_m_is_recomputed_where_it_is_larger_than_what_it_is_for"
 LAYER = "test_expansion.py::test_a_layer_is_the_oracle_s_whatever_padding_holds"
-STEP = "test_incremental.py::test_every_step_is_the_whole_prefix_whatever_the_order"
+STEP = "test_incremental.py::test_incremental_steps_equal_the_prefix_under_any_reordering"
 STATIC_LOOPS = "test_oracle_expansion.py::test_the_static_operator_is_its_formula_written_in_loops"
 DYNAMIC_LOOPS = (
     "test_oracle_expansion.py::test_the_dynamic_operator_is_its_formula_written_in_loops"

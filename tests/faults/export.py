@@ -38,7 +38,7 @@ EXPORT = (
         "torch_impl.checkpoints.export:_graph",
         "optimize=False",
         "optimize=True",
-        "test_export.py::test_verify_holds_the_graphs_to_the_oracle",
+        "test_export.py::test_verify_compares_the_graphs_with_the_oracle",
     ),
     Fault(
         "exported paths",
@@ -46,7 +46,7 @@ EXPORT = (
         "torch_impl.checkpoints.export:_Decoder.forward",
         "ancestry.gather(1, hypotheses[..., None].expand(B, K, t))",
         "ancestry + 0 * hypotheses[..., None]",
-        "test_export.py::test_steps_go_on_from_whichever_hypothesis_is_named",
+        "test_export.py::test_steps_continue_from_the_hypothesis_that_is_named",
     ),
     Fault(
         "driver: what is finished goes on",

@@ -16,7 +16,7 @@ ATTENTIVE_BY_HAND = (
 )
 DIRECTIONS = "test_recurrent_layers.py::test_both_directions_are_the_oracle_s"
 MODEL = "test_recurrent_models.py::test_a_padded_batch_is_each_source_through_the_oracle"
-STEP = "test_recurrent_models.py::test_every_step_is_the_whole_prefix_whatever_the_order"
+STEP = "test_recurrent_models.py::test_incremental_steps_equal_the_prefix_under_any_reordering"
 ERRORS = "test_auto_reconstructor.py::test_errors_of_a_padded_batch_are_the_oracle_s"
 JOINT = "test_joint_training.py::test_the_loss_of_a_batch_is_the_joint_one_of_its_words"
 
@@ -275,7 +275,7 @@ RECURRENT = (
         "torch_impl.training.scheduled_sampling:sampled_inputs",
         "state.step(read[-1][:, None])",
         "state.step(tokens[:, t - 1, None])",
-        "test_recurrent_models.py::test_words_are_sampled_as_the_oracle_says",
+        "test_recurrent_models.py::test_scheduled_sampling_matches_the_oracle",
     ),
     Fault(
         "lambda ignored",

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 
-class Model(Protocol):
+class CaptionModel(Protocol):
     """A captioning model that scores whole prefixes."""
 
     start_id: int
@@ -35,7 +35,7 @@ class DecoderState(Protocol):
 
 
 @runtime_checkable
-class IncrementalModel(Model, Protocol):
+class IncrementalModel(CaptionModel, Protocol):
     """A model with a cache, which it cannot use while a forward pass is stochastic."""
 
     @property

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_impl.common.protocols import Model
+from torch_impl.common.protocols import CaptionModel
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Beams(NamedTuple):
     """(B, K) the beam, one token ago, that each beam continues."""
 
     @classmethod
-    def begin(cls, model: Model, features: Tensor, num_beams: int) -> Beams:
+    def begin(cls, model: CaptionModel, features: Tensor, num_beams: int) -> Beams:
         """The start token, in the first beam of each image of ``features``."""
         shape, device = (len(features), num_beams), features.device
         totals = torch.full(shape, -torch.inf, dtype=torch.float64, device=device)
@@ -61,7 +61,7 @@ class Beams(NamedTuple):
             totals,
         )
 
-    def continuations(self, log_p: Tensor, model: Model) -> Tensor:
+    def continuations(self, log_p: Tensor, model: CaptionModel) -> Tensor:
         """The total of every hypothesis with every next token, by log_p (B, K, V), as float64."""
         scores = self.scores
         if scores is None:
@@ -70,7 +70,7 @@ class Beams(NamedTuple):
         return freeze(scores, self.finished, self.totals, model.pad_id)
 
     def extend(
-        self, choices: Tensor, totals: Tensor, log_p: Tensor, scores: Tensor, model: Model
+        self, choices: Tensor, totals: Tensor, log_p: Tensor, scores: Tensor, model: CaptionModel
     ) -> Beams:
         """The beams after ``choices`` (B, K) of the K V continuations, which have these totals."""
         order, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
@@ -86,7 +86,7 @@ class Beams(NamedTuple):
             order=order,
         )
 
-    def advance(self, log_p: Tensor, model: Model) -> Beams:
+    def advance(self, log_p: Tensor, model: CaptionModel) -> Beams:
         """The K best continuations by the next token's log-probabilities (B, K, V)."""
         scores = self.continuations(log_p, model)
         totals, choices = stable_topk(scores.flatten(1), scores.shape[1])  # (B, K V) -> (B, K)
@@ -116,7 +116,7 @@ class Beams(NamedTuple):
         return [sorted(kept, key=lambda one: -one.score)[:num_return] for kept in found]
 
 
-def check_beam(model: Model, beam_size: int, num_return: int, max_length: int) -> None:
+def check_beam(model: CaptionModel, beam_size: int, num_return: int, max_length: int) -> None:
     """Raise ValueError unless the options of a beam search are in range."""
     if beam_size < 1:
         raise ValueError(f"beam_size is {beam_size}, expected at least 1")
@@ -125,7 +125,7 @@ def check_beam(model: Model, beam_size: int, num_return: int, max_length: int) -
     check_length(model, max_length)
 
 
-def check_length(model: Model, max_length: int) -> None:
+def check_length(model: CaptionModel, max_length: int) -> None:
     """Raise ValueError unless captions of ``max_length`` tokens, start included, can be decoded."""
     if max_length < 2:
         raise ValueError(f"max_length is {max_length}, expected at least 2: the start token counts")

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from torch_impl.common.padding import Lengths
-from torch_impl.common.protocols import Model
+from torch_impl.common.protocols import CaptionModel
 from torch_impl.decoding.beams import Beams, Hypothesis, check_beam, stable_topk
 from torch_impl.decoding.search import next_token_fn
 
 
 @torch.no_grad()
 def grid_beam_search(
-    model: Model,
+    model: CaptionModel,
     features: Tensor,
     lengths: Lengths | None = None,
     *,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_impl.common.padding import Lengths
-from torch_impl.common.protocols import IncrementalModel, Model
+from torch_impl.common.protocols import CaptionModel, IncrementalModel
 from torch_impl.decoding.beams import (
     Beams,
     Hypothesis,
@@ -49,7 +49,7 @@ class Samples(NamedTuple):
 
 
 def greedy(
-    model: Model, features: Tensor, lengths: Lengths | None = None, *, max_length: int
+    model: CaptionModel, features: Tensor, lengths: Lengths | None = None, *, max_length: int
 ) -> list[Hypothesis]:
     """The most likely token at each step until the end token, ties to the lowest id.
 
@@ -68,7 +68,7 @@ def greedy(
 
 
 def sample(
-    model: Model,
+    model: CaptionModel,
     features: Tensor,
     lengths: Lengths | None = None,
     *,
@@ -115,7 +115,7 @@ def inverse_cdf(log_probs: Tensor, uniforms: Tensor) -> Tensor:
 
 @torch.no_grad()
 def beam_search(
-    model: Model,
+    model: CaptionModel,
     features: Tensor,
     lengths: Lengths | None = None,
     *,
@@ -154,7 +154,7 @@ def beam_search(
 
 
 def teacher_forced(
-    model: Model, features: Tensor, lengths: Lengths | None, tokens: Tensor
+    model: CaptionModel, features: Tensor, lengths: Lengths | None, tokens: Tensor
 ) -> Tensor:
     """log p(y_t | y_<t, image) of given captions, in one differentiable pass over whole captions.
 
@@ -181,7 +181,7 @@ def teacher_forced(
 
 @torch.no_grad()
 def _generate(
-    model: Model,
+    model: CaptionModel,
     features: Tensor,
     lengths: Lengths | None,
     K: int,
@@ -210,7 +210,7 @@ def _generate(
 
 
 def next_token_fn(
-    model: Model, features: Tensor, lengths: Lengths | None, num_beams: int, max_length: int
+    model: CaptionModel, features: Tensor, lengths: Lengths | None, num_beams: int, max_length: int
 ) -> NextToken:
     """What a search calls at each step; the images are encoded here, once.
 
@@ -239,7 +239,7 @@ def next_token_fn(
 
 
 def _encode_repeated(
-    model: Model, features: Tensor, lengths: Lengths | None, K: int
+    model: CaptionModel, features: Tensor, lengths: Lengths | None, K: int
 ) -> tuple[Tensor, Tensor | None]:
     """Memory (B K, L, d) and its lengths: each image encoded once, then repeated K times."""
     valid = _on_device(lengths, features)

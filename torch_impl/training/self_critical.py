@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_impl.cider import PAD
 from torch_impl.common.padding import Lengths
-from torch_impl.common.protocols import Model
+from torch_impl.common.protocols import CaptionModel
 from torch_impl.decoding.search import Samples, sample, teacher_forced
 from torch_impl.models import AnyCaptioner
 from torch_impl.training import objectives
@@ -35,7 +35,7 @@ class SelfCritical(NamedTuple):
 
 
 def self_critical(
-    model: Model,
+    model: CaptionModel,
     features: Tensor,
     lengths: Lengths | None,
     images: Tensor | Sequence[int],
