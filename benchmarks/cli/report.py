@@ -16,6 +16,7 @@ from benchmarks.errors import InputError
 from benchmarks.kinds import Ablation, Equations, Operations, Released, TrainingTime, Verification
 from benchmarks.records import PUBLISHED, ROOT, Record
 from benchmarks.report import build, jobs, pictures
+from benchmarks.scoring import java
 from benchmarks.workers import Job, run_all
 
 REPORTS = ROOT / "reports"
@@ -89,7 +90,7 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
     path = folder / "report.jsonl"
     bar = tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr)
-    with bar, closing(run_all(missing, path)) as running:
+    with bar, closing(run_all(missing, path, initialise=java.keep_meteor)) as running:
         for job, _ in running:
             bar.write(job.name, file=sys.stderr)
             bar.update()

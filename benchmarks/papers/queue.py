@@ -211,7 +211,7 @@ def _each(
     """Each job with its records, which are in ``out``, in this process or in ``processes``."""
     if processes is not None:
         with tqdm(total=len(jobs), unit="run", file=sys.stderr) as bar:
-            for done in run_all(jobs, out, processes):
+            for done in run_all(jobs, out, processes, java.keep_meteor):
                 bar.update()
                 yield done
         return
