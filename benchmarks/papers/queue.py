@@ -23,6 +23,7 @@ from benchmarks.papers.lstm_readonly import read_only, words
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.papers.middle_out import denoising
 from benchmarks.records import Record
+from benchmarks.scoring import java
 from benchmarks.workers import Job, named_lines, run_all
 
 EXPERIMENTS: tuple[Experiment, ...] = (
