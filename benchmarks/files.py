@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writing, and reading with errors that name the file."""
+"""Files: atomic replace, locks, and reading with errors that name the file."""
 
 from __future__ import annotations
 
@@ -7,61 +7,113 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
 import numpy.typing as npt
+from filelock import FileLock, Timeout
 
 from benchmarks.errors import InputError
 
 
 @contextmanager
 def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary neighbour of ``path`` that replaces it only when the block ends well.
+    """Open a temporary file that replaces ``path`` only when the block ends well.
 
-    On any failure, a full disk or Ctrl-C included, the old file stays as it was. The neighbour has
-    one name, so that what a killed process leaves the next to write ``path`` takes over.
+    On any failure, a full disk or Ctrl-C included, the old file stays as it was. Links are
+    followed; a device or a pipe is written in place.
 
     Raises:
         InputError: the folder cannot be written or the disk is full.
     """
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
+    target = Path(os.path.realpath(path))
     encoding = None if "b" in mode else "utf-8"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open(mode, encoding=encoding) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            partial.unlink()
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            raise InputError(f"{path}: cannot be written ({reason})") from error
-        raise
+        if target.exists() and not target.is_file():
+            with target.open(mode, encoding=encoding) as file:
+                yield file
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial, descriptor = _temporary(target)
+        try:
+            with os.fdopen(descriptor, mode, encoding=encoding) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                partial.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"{path}: cannot be written ({reason})") from error
+
+
+def _temporary(target: Path) -> tuple[Path, int]:
+    """A locked, empty file beside ``target`` that no other writer has.
+
+    Names are numbered, and the first that is not locked is taken: that of a killed writer too.
+    """
+    for number in count():
+        path = target.with_name(f".{target.name}.{number}.partial")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_open(path, descriptor):
+                os.truncate(descriptor, 0)
+                return path, descriptor
+        except BlockingIOError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise AssertionError
+
+
+def _is_open(path: Path, descriptor: int) -> bool:
+    """Whether the file has that name still: its last writer may have renamed it meanwhile."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Have ``path`` to oneself: another process that asks for it waits until the block ends.
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Lock ``path``, a file or a folder, against other processes that lock it.
+
+    Args:
+        path: need not exist.
+        wait: for another process, which is said; without, it is an error.
 
     Raises:
-        InputError: its folder cannot be written.
+        InputError: its folder cannot be written; or another process works there, which is named.
     """
-    lock = path.with_name(f".{path.name}.lock")
+    place = path.with_name(f".{path.name}.lock")
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        owner = place.read_text() if place.exists() else ""
+        lock = FileLock(place)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            said = f"{path}: process {owner} works there" if owner else f"{path}: in use"
+            if not wait:
+                raise InputError(f"{said}, expected it to end first") from None
+            print(f"{said}, waiting for it", file=sys.stderr)
+            lock.acquire()
+        place.write_text(str(os.getpid()))
     except OSError as error:
-        raise InputError(f"{lock}: cannot be written ({error.strerror})") from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        raise InputError(f"{place}: cannot be written ({error.strerror})") from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def check_writable(path: Path) -> None:
@@ -70,9 +122,12 @@ def check_writable(path: Path) -> None:
     Raises:
         InputError: it is a folder, or its own folder cannot be written.
     """
-    folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
-    if Path(path).is_dir():
+    target = Path(os.path.realpath(path))
+    folder = next(parent for parent in target.parents if parent.exists())
+    if target.is_dir():
         raise InputError(f"{path}: a folder, expected a file to write")
+    if target.exists() and not target.is_file():
+        return
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(f"{path}: cannot be written ({folder} is no folder that can be)")
 

@@ -6,8 +6,12 @@ imports. Two things come with a module as soon as it is imported, named or not: 
 for their effect, and definitions whose decorator registers them. A module that is used as a value,
 and not for one of its names, is reached whole.
 
-Definitions are compared as syntax trees without docstrings and comments, so that prose, layout and
-the order of definitions change nothing, nor does moving a definition to another file.
+Definitions are compared as syntax trees without docstrings and comments, each with what its names
+stand for, so that prose, layout and the order of definitions change nothing, nor does moving a
+definition to another file. A file of data beside a module counts where the code names it.
+
+What is not seen: attributes looked up by a computed name on anything but a module, and the versions
+of other packages, which each record holds.
 """
 
 from __future__ import annotations
@@ -23,8 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = frozenset({"reference", "torch_impl", "benchmarks", "tests"})
 WITHOUT_EFFECT = (
-    *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.reachable"),
-    *("benchmarks.kinds", "benchmarks.records", "benchmarks.report", "benchmarks.workers"),
+    *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.kinds"),
+    *("benchmarks.reachable", "benchmarks.records", "benchmarks.workers"),
+    *("benchmarks.report.build", "benchmarks.report.document", "benchmarks.report.html"),
+    *("benchmarks.report.markdown", "benchmarks.report.pictures", "benchmarks.report.sections"),
 )
 """Modules and packages that decide where a value is kept and how it is shown, never what it is."""
 _PLAIN_DECORATORS = frozenset(
@@ -35,6 +41,8 @@ _PLAIN_DECORATORS = frozenset(
     }
 )
 """Decorators that keep their function nowhere but under its name."""
+DATA = (".json", ".csv", ".txt")
+"""How files of data that lie beside a module end."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,8 @@ def module(name: str) -> Module:
             found.imports |= bound
             found.imported |= run
             continue
+        if isinstance(statement, ast.If | ast.Try | ast.With):
+            found.imports |= _imports(statement, package)[0]
         names = _bound(statement)
         for each in names:
             found.definitions.setdefault(each, []).append(statement)
@@ -167,10 +177,10 @@ def _resolve(target: Target) -> Iterator[Target]:
         yield Target(target.module)  # made at run time: any of it may be meant
 
 
-def _named(statement: ast.AST, within: Module, package: str) -> Iterator[Target]:
-    """The definitions and modules of this project that a statement names."""
+def _named(statement: ast.AST, within: Module, package: str) -> Iterator[tuple[str, Target]]:
+    """The names in a statement that stand for code of this project, and that code."""
     local, run = _imports(statement, package)
-    yield from (Target(name, "") for name in run)
+    yield from (("", Target(name, "")) for name in run)
     known: Mapping[str, Target] = {**within.imports, **local}
     pending: list[ast.AST] = [statement]
     while pending:
@@ -182,9 +192,10 @@ def _named(statement: ast.AST, within: Module, package: str) -> Iterator[Target]
             inner = inner.value
         if isinstance(inner, ast.Name):
             if inner.id in known:
-                yield from _follow(known[inner.id], chain)
+                name = ".".join([inner.id, *chain])
+                yield from ((name, found) for found in _follow(known[inner.id], chain))
             elif inner.id in within.definitions:
-                yield Target(within.name, inner.id)
+                yield inner.id, Target(within.name, inner.id)
             continue
         pending.extend(ast.iter_child_nodes(inner if chain else node))
 
@@ -211,29 +222,67 @@ def _origin(job: Callable[..., Any]) -> Target:
     return Target(job.__module__, name if known else None)
 
 
-def reach(*jobs: Callable[..., Any]) -> dict[Target, list[ast.stmt]]:
+@dataclass(frozen=True)
+class Reached:
+    """The statements of a definition or of a module's effects.
+
+    Args:
+        names: what they name of this project.
+        content: the hash of their syntax trees and of the data beside the module that they name.
+    """
+
+    names: frozenset[tuple[str, Target]]
+    content: str
+
+
+@cache
+def _reached(target: Target) -> Reached:
+    """A definition, or the effects of a module for the name ""."""
+    within, path = module(target.module), path_of(target.module)
+    assert path is not None
+    package = target.module if _is_package(target.module) else target.module.rpartition(".")[0]
+    statements = within.definitions[target.name] if target.name else within.effects
+    names = frozenset(name for each in statements for name in _named(each, within, package))
+    data = {name: _sha256(each.read_bytes()) for name, each in _data(path, statements).items()}
+    return Reached(names, _sha256(repr([_canonical(statements), sorted(data.items())]).encode()))
+
+
+def _data(path: Path, statements: list[ast.stmt]) -> dict[str, Path]:
+    """The files of data beside a module that its statements name."""
+    texts = {
+        node.value
+        for statement in statements
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    named = (text for text in texts if text.endswith(DATA) and "/" not in text)
+    return {name: path.with_name(name) for name in named if path.with_name(name).is_file()}
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def reach(*jobs: Callable[..., Any]) -> dict[Target, Reached]:
     """The definitions that the jobs can reach, and the effects of the modules they import.
 
     Args:
         jobs: functions or classes of this project.
 
     Raises:
-        LookupError: one is not of this project.
+        LookupError: one is not of this project, or of code that is without effect.
     """
-    found: dict[Target, list[ast.stmt]] = {}
+    found: dict[Target, Reached] = {}
     imported: set[str] = set()
     pending = [_origin(job) for job in jobs]
     for target in pending:
-        if not path_of(target.module):
-            raise LookupError(f"{target.module}.{target.name} is no code of this project")
+        if not path_of(target.module) or _excluded(target.module):
+            raise LookupError(f"{target.module}.{target.name} is no code that can be in a key")
     while pending:
         target = pending.pop()
         if target in found or _excluded(target.module):
             continue
         within = module(target.module)
-        path = path_of(target.module)
-        is_package = path is not None and path.name == "__init__.py"
-        package = target.module if is_package else target.module.rpartition(".")[0]
         if target.module not in imported:
             imported.add(target.module)
             pending.append(Target(target.module, ""))
@@ -241,13 +290,16 @@ def reach(*jobs: Callable[..., Any]) -> dict[Target, list[ast.stmt]]:
             pending += [Target(each, "") for each in within.imported]
         if target.name is None:
             pending += [Target(target.module, name) for name in within.definitions]
-            pending += within.imports.values() if is_package else ()
+            pending += within.imports.values() if _is_package(target.module) else ()
             continue
-        statements = within.definitions[target.name] if target.name else within.effects
-        found[target] = statements
-        for statement in statements:
-            pending.extend(_named(statement, within, package))
+        found[target] = _reached(target)
+        pending += [each for _, each in found[target].names]
     return found
+
+
+def _is_package(name: str) -> bool:
+    path = path_of(name)
+    return path is not None and path.name == "__init__.py"
 
 
 def _canonical(node: Any) -> Any:
@@ -263,5 +315,16 @@ def _canonical(node: Any) -> Any:
 @cache
 def fingerprint(*jobs: Callable[..., Any]) -> str:
     """The hexadecimal SHA-256 of the code that the jobs can reach; see `reach`."""
-    lines = {repr(_canonical(s)) for statements in reach(*jobs).values() for s in statements}
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    found = reach(*jobs)
+    lines = []
+    for reached in found.values():
+        # what a name stands for is told by content, so that it may move
+        named = ((name, found[each].content) for name, each in reached.names if each in found)
+        lines.append(repr([reached.content, sorted({pair for pair in named if pair[0]})]))
+    return _sha256("\n".join(sorted(lines)).encode())
+
+
+def forget() -> None:
+    """Read the sources again: for tests that change them."""
+    for cached in (path_of, module, _reached, fingerprint):
+        cached.cache_clear()

@@ -45,8 +45,11 @@ from benchmarks.kinds import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-PUBLISHED = ROOT / "reports" / "records"
-LOCAL = ROOT / "reports" / "local" / "records"
+CHECKOUT = (ROOT / "pyproject.toml").is_file()
+"""Whether this is a checkout; an installed package has no published records."""
+REPORTS = ROOT / "reports" if CHECKOUT else Path("captionbench-report")
+PUBLISHED = REPORTS / "records"
+LOCAL = REPORTS / "local" / "records"
 
 SCHEMA: Literal[2] = 2
 PREDICTED: Literal["predicted"] = "predicted"

@@ -24,7 +24,6 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.records import Record
-from benchmarks.scoring import java
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,23 @@ def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
         yield
 
 
-def _start_worker() -> None:
+def _start_worker(initialise: Callable[[], object] | None) -> None:
     # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    java.keep_meteor()
+    if initialise:
+        initialise()
     # by default its bars share a semaphore between processes, which a process that is ended leaks
     tqdm.set_lock(threading.RLock())
+
+
+def _end_with_parent() -> None:
+    """Whatever ends the parent, a kill included, ends this process."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager
@@ -126,7 +135,10 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def run_all(
-    jobs: Sequence[Job], path: Path, at_most: int | None = None
+    jobs: Sequence[Job],
+    path: Path,
+    at_most: int | None = None,
+    initialise: Callable[[], object] | None = None,
 ) -> Generator[tuple[Job, list[Record]], None, None]:
     """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
 
@@ -136,6 +148,7 @@ def run_all(
         jobs: begun in their order.
         path: of the records.
         at_most: so many processes (default: a core each).
+        initialise: called once in each process; a function of a module.
 
     Raises:
         InputError: a process was killed, as for want of memory.
@@ -148,7 +161,7 @@ def run_all(
     try:
         with _ctrl_c_held():
             context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+            pool = ProcessPoolExecutor(workers, context, _start_worker, (initialise,))
             pending = {pool.submit(job.run): job for job in jobs}
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)

@@ -119,7 +119,7 @@ def test_an_ensemble_s_record_names_every_member(runs, data, evaluated):
     alone = [evaluated(runs / name) for name in names]
     record = evaluated(*(runs / name for name in names))
     members = record.details.members
-    assert [member.checkpoint for member in members] == [r.checkpoint for r in alone]
+    assert [member["checkpoint"] for member in members] == [r.checkpoint for r in alone]
     assert record.seeds == [seed for r in alone for seed in r.seeds]
     assert record.checkpoint not in [r.checkpoint for r in alone]
     rows = [r.what.row for r in alone]

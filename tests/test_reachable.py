@@ -2,14 +2,21 @@
 
 import ast
 import importlib
+import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import reachable, records
+from benchmarks.cli.main import main
 from benchmarks.papers import experiment
+from benchmarks.papers.experiment import Place
+from benchmarks.papers.lstm_readonly import read_only
+from benchmarks.report import jobs
 from benchmarks.training.fit import fit
+from tests.support import caption_files
 
 SOURCES = {
     "benchmarks/__init__.py": "",
@@ -79,15 +86,14 @@ def project(tmp_path_factory):
             (root / path).write_text(change(path, plain))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reachable, "ROOT", root)
-            for cached in (reachable.path_of, reachable.module, reachable.fingerprint):
-                cached.cache_clear()
+            reachable.forget()
             job = type("job", (), {"__module__": "benchmarks.job"})
             try:
                 return reachable.fingerprint(job)
             finally:
-                for cached in (reachable.path_of, reachable.module, reachable.fingerprint):
-                    cached.cache_clear()
+                reachable.forget()
 
+    fingerprint.root = root
     return fingerprint
 
 
@@ -140,12 +146,68 @@ def test_what_trains_reaches_the_model_and_its_loss_and_not_the_report():
 
 def test_kernels_are_reached_though_they_are_loaded_by_path():
     target = reachable.Target("torch_impl.kernels.programs.static_forward", "")
-    assert reachable.reach(fit)[target]
+    assert reachable.reach(fit)[target].names
 
 
-def test_a_key_needs_code_of_this_project():
-    with pytest.raises(LookupError, match="json"):
-        records.key_of(importlib.import_module("json").dumps)
+def test_a_key_needs_code_of_this_project_that_has_an_effect():
+    for function in (importlib.import_module("json").dumps, records.newest):
+        with pytest.raises(LookupError, match="is no code that can be in a key"):
+            records.key_of(function)
+
+
+def test_another_definition_under_the_same_name_counts(project):
+    """Both are reached anyhow: what changes is which of them a name stands for."""
+
+    def two(path, text):
+        if path == "benchmarks/parts.py":
+            return text + "\ndef other(x):\n    return x - 1\n"
+        if path == "benchmarks/job.py":
+            both = "from benchmarks.parts import other\n" + text
+            return both.replace("+ HERE", "+ other(1) + HERE")
+        return text
+
+    def swapped(path, text):
+        return two(path, text).replace("import helper as help_me", "import other as help_me")
+
+    def unused(path, text):
+        return two(path, text).replace("import other", "import helper")
+
+    assert len({project(change) for change in (two, swapped, unused)}) == 3
+
+
+def test_a_name_that_is_imported_on_condition_is_reached(project):
+    def guarded(value):
+        def change(path, text):
+            if path == "benchmarks/job.py":
+                late = "try:\n    from benchmarks.elsewhere import NOT_IMPORTED\n"
+                late += "except ImportError:\n    NOT_IMPORTED = 0\n"
+                return late + text.replace("+ HERE", "+ HERE + NOT_IMPORTED")
+            return text.replace("= 10", f"= {value}")
+
+        return change
+
+    assert project(guarded(10)) != project(guarded(11))
+
+
+def test_data_beside_a_module_count_where_it_names_them(project):
+    def reads(path, text):
+        return text + "\nFILE = 'numbers.json'\n" * (path == "benchmarks/late.py")
+
+    def job_reads(path, text):
+        return text.replace("return 6", "return FILE") if "late" in path else text
+
+    def change(path, text):
+        return job_reads(path, reads(path, text))
+
+    project()  # the folder is there
+    beside = project.root / "benchmarks"
+    found = []
+    for content in ("[1]", "[2]"):
+        (beside / "numbers.json").write_text(content)
+        found.append((project(), project(change)))
+    (beside / "numbers.json").unlink()
+    (without, named), (same, changed) = found
+    assert without == same and named != changed
 
 
 @given(st.integers(), st.integers())
@@ -154,3 +216,60 @@ def test_a_key_tells_options_and_jobs_apart(a, b):
     assert one != other
     assert (records.key_of(fit, b) == other) == (a == b)
     assert records.key_of([fit, experiment.rows_by_seed], a) not in (one, other)
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A copy of the code that keys are made of; calling it edits a file of it."""
+    for name in reachable.PROJECT:
+        shutil.copytree(reachable.ROOT / name, tmp_path / name)
+    monkeypatch.setattr(reachable, "ROOT", tmp_path)
+
+    def edit(path, old, new):
+        text = (tmp_path / path).read_text()
+        assert old in text
+        (tmp_path / path).write_text(text.replace(old, new, 1))
+        reachable.forget()
+
+    reachable.forget()
+    yield edit
+    reachable.forget()
+
+
+def planned():
+    """The keys of all that `report --quick` measures, and of an experiment, by name."""
+    found = {(job.name, key) for job in jobs.plan(None, True) for key in job.gives()}
+    place = Place(None, Path("work"))
+    return found | {(run.row, run.key) for run in read_only.EXPERIMENT.runs("scenes", place, [0])}
+
+
+def test_prose_leaves_no_work_and_a_reached_constant_does(tree, tmp_path):
+    before = planned()
+    assert len(before) > 6
+    tree("torch_impl/training/objectives.py", '"""', '"""Edited. ')
+    tree("benchmarks/report/ablation.py", "began = time", "# edited\n    began = time")
+    (tmp_path / "benchmarks" / "report" / "added.py").write_text("NEW = 1\n")
+    tree("benchmarks/report/html.py", "STYLE = ", "ADDED = 1\nSTYLE = ")
+    assert planned() == before
+    tree("benchmarks/papers/lstm_readonly/read_only.py", "BEAM = 3", "BEAM = 4")
+    tree("reference/expansion.py", "1e-9", "1e-8")
+    changed = {name for name, _ in planned() - before}
+    assert changed == {*read_only.ROWS, "verify every implementation", "list equations"}
+
+
+def test_a_command_finds_no_work_after_prose_and_some_after_a_constant(tree, tmp_path, capsys):
+    data = caption_files.write(tmp_path / "data")
+    words = ["reproduce", "lstm_readonly", "--table", "words", "--data", str(data)]
+    words += ["--out", str(tmp_path / "r.jsonl"), "--work", str(tmp_path / "work")]
+    source = "benchmarks/papers/lstm_readonly/words.py"
+
+    def measured():
+        assert main(words) == 0
+        return "2 of 2 runs are on record" not in capsys.readouterr().out
+
+    assert measured()
+    tree(source, "MIN_COUNT = ", "# said otherwise\nMIN_COUNT = ")
+    tree("benchmarks/papers/lstm_readonly/read_only.py", "BEAM = 3", "BEAM = 4")
+    assert not measured()
+    tree(source, "MIN_COUNT = 4", "MIN_COUNT = 5")
+    assert measured()

@@ -314,7 +314,9 @@ def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
     with (folder / f".{command.RECORDS}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert main(["record", "--suite", "cpu", "--out", str(folder)]) == 2
-    assert "another recording is at work there" in capsys.readouterr().err
+    assert (
+        f"{folder / command.RECORDS}: in use, expected it to end first" in capsys.readouterr().err
+    )
     recorded(folder)
 
 

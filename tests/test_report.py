@@ -1,6 +1,10 @@
 """The report: a pure function of records, whole in one file, silent where nothing was measured."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import time
 from html.parser import HTMLParser
 
@@ -283,6 +287,34 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch):
     (made,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
     assert made.wall_s >= 0.2
     assert made.details.training_seconds == 0.2
+
+
+def test_a_report_goes_where_it_is_told_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(jobs, "plan", lambda *_: [])
+    for words, page in ((["--quick"], "local/quick/index.html"), ([], "index.html")):
+        out = tmp_path / "of mine"
+        assert main(["report", *words, "--data", "", "--out", str(out)]) == 0
+        assert (out / page).exists() and str(out / page) in capsys.readouterr().out
+    assert main(["report", "--out", __file__]) == 2
+    assert "expected a folder" in capsys.readouterr().err
+
+
+def test_an_installed_package_writes_into_the_user_s_folder(tmp_path):
+    """And has no published records; nothing of it is written into itself."""
+    site, here = tmp_path / "site", tmp_path / "here"
+    here.mkdir()
+    for name in ("benchmarks", "reference", "torch_impl"):
+        shutil.copytree(records.ROOT / name, site / name)
+    code = (
+        "from benchmarks import records; from benchmarks.cli.main import main\n"
+        "from benchmarks.report import jobs; jobs.plan = lambda *_: []\n"
+        "assert main(['report']) == 0 and not records.load(records.PUBLISHED)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    environment.pop("CAPTIONBENCH_DATA", None)
+    subprocess.run([sys.executable, "-c", code], cwd=here, env=environment, check=True)
+    assert (here / "captionbench-report" / "index.html").exists()
+    assert not list(site.rglob("*.html")) and not (site / "reports").exists()
 
 
 def test_published_pages_are_what_the_published_records_give():

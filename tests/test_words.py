@@ -1,6 +1,5 @@
 """How often words occur: what is counted, its share, its areas, one command."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -20,6 +19,7 @@ from benchmarks.papers.lstm_readonly.words import (
 )
 from benchmarks.treemap import treemap
 from benchmarks.verify import tolerances
+from tests.support import caption_files
 
 CAPTIONS = st.lists(
     st.lists(st.sampled_from(["dog", "cat", "man", "runs", *sorted(LEFT_OUT)[:4]]), max_size=8).map(
@@ -71,21 +71,7 @@ def test_areas_are_in_proportion_and_tile_the_whole(weights, width, height):
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder of real data with a caption an image."""
-    folder = tmp_path / "data"
-    texts = ["a dog runs", "the dog and a cat", "dog cat cat dog", "cat: a cat"]
-    for sources in SOURCES.values():
-        for name, _ in sources:
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            images = [
-                {"cocoid": i, "split": split, "sentences": [{"raw": text}]}
-                for i, (text, (_, split)) in enumerate(
-                    (text, source) for source in sources if source[0] == name for text in texts
-                )
-            ]
-            path.write_text(json.dumps({"images": images}))
-    return folder
+    return caption_files.write(tmp_path / "data")
 
 
 def test_one_command_counts_every_source_and_fills_the_paper_s_place(data, tmp_path, capsys):

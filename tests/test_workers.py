@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.files import alone
+from benchmarks.files import locked
 from benchmarks.kinds import Ablation
 from benchmarks.workers import Job, named_lines, run_all
 from tests.support.records import filled
@@ -107,7 +107,7 @@ def test_a_process_that_is_killed_is_named(tmp_path):
 
 def in_turn(key, folder):
     """Fails if another job is at the same place."""
-    with alone(folder / "place"):
+    with locked(folder / "place"):
         mark = folder / "mark"
         mark.touch(exist_ok=False)
         time.sleep(0.2)
@@ -122,10 +122,10 @@ def test_of_processes_that_want_one_place_each_waits_for_the_others(tmp_path):
 
 def test_a_place_is_free_again_after_a_failure(tmp_path):
     for _ in range(2):
-        with pytest.raises(StopIteration), alone(tmp_path / "new" / "place"):
+        with pytest.raises(StopIteration), locked(tmp_path / "new" / "place"):
             raise StopIteration
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"), alone(tmp_path / "file" / "place"):
+    with pytest.raises(InputError, match="cannot be written"), locked(tmp_path / "file" / "place"):
         pass
 
 
@@ -139,3 +139,41 @@ def test_bars_side_by_side_are_whole_lines_now_and_then(capsys):
         assert lines.count("row: said once") == 1 and len(lines) > least
         assert all(line.startswith("row: ") for line in lines)
         assert len(lines) == 1 or any("bar: 100%" in line for line in lines)
+
+
+def reports(key, path):
+    path.write_text(str(os.getpid()))
+    waiting(key)
+
+
+ORPHANED = """
+import sys
+from pathlib import Path
+from benchmarks.workers import Job, run_all
+from tests.test_workers import reports
+
+folder = Path(sys.argv[1])
+jobs = [Job(name, name, reports, (folder / name,)) for name in "ab"]
+list(run_all(jobs, folder / "r.jsonl", 2))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_end_with_their_parent_however_that_ends(number, tmp_path):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHANED, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(records.ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    places = [tmp_path / name for name in "ab"]
+    until = time.monotonic() + 60
+    while not all(place.exists() and place.read_text() for place in places):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    parent.send_signal(number)
+    parent.wait()
+    until = time.monotonic() + 5
+    left = [int(place.read_text()) for place in places]
+    while left := [pid for pid in left if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)

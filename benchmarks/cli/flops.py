@@ -9,6 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from benchmarks.cli.options import add_json, at_least
 from benchmarks.errors import InputError
 from benchmarks.perf.flops.closed_forms import BATCH, Component, Length
@@ -124,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         draw(arguments.plot, lengths.length, model, table, **work)
     if arguments.json:
         content = {
-            "captions": asdict(lengths),
+            "captions": asdict(lengths) | {"data": to_builtins(lengths.data) or None},
             "table": [asdict(line) for line in table],
             "configuration": model.to_dict(),
             "work": work,

@@ -9,10 +9,9 @@ import argparse
 from pathlib import Path
 
 from benchmarks import records
-from benchmarks.cli.report import REPORTS
 from benchmarks.errors import InputError
 from benchmarks.perf import device_record
-from benchmarks.records import PUBLISHED
+from benchmarks.records import PUBLISHED, REPORTS
 from benchmarks.report import build
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -14,6 +11,7 @@ import torch
 from benchmarks.cli import time as timing
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
+from benchmarks.files import locked
 from benchmarks.perf import case_records, device_record
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
@@ -48,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--out {arguments.out}: is a file, expected a folder")
     path = arguments.out / RECORDS
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
-    with _alone(arguments.out):
+    with locked(arguments.out / RECORDS, wait=False):
         if not session.verify():
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1
@@ -77,23 +75,3 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("the file to send")
     return 0
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two recordings at a time would be timing each other.
-
-    Raises:
-        InputError: another one is at work in the folder, or it cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f".{RECORDS}.lock").open("w")
-    except OSError as error:
-        raise InputError(f"--out {folder}: cannot be written ({error.strerror})") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"--out {folder}: another recording is at work there") from None
-        yield

@@ -13,13 +13,12 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.files import check_folder
 from benchmarks.kinds import Ablation, Equations, Operations, Released, TrainingTime, Verification
-from benchmarks.records import PUBLISHED, ROOT, Record
+from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build, jobs, pictures
+from benchmarks.scoring import java
 from benchmarks.workers import Job, run_all
-
-REPORTS = ROOT / "reports"
-QUICK = REPORTS / "local" / "quick"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a short form in a minute or two, kept apart under reports/local/quick",
+        help="a short form in a minute or two, kept apart under local/quick",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=REPORTS,
+        metavar="DIR",
+        help="folder of the report and of what it measures (default: %(default)s)",
     )
     parser.add_argument(
         "--check",
@@ -55,11 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
     data = Path(arguments.data) if arguments.data else None
     if data is not None and not data.is_dir():
         raise InputError(f"{data}: no such folder, expected the data folder (--data)")
+    check_folder(arguments.out)
     began = time.perf_counter()
+    folder = arguments.out / "local"
     if arguments.quick:
-        folder, page, kept = QUICK, QUICK / "index.html", []
+        folder /= "quick"
+        page, kept = folder / "index.html", []
     else:
-        folder, page, kept = REPORTS / "local", REPORTS / "index.html", records.load(PUBLISHED)
+        page, kept = arguments.out / "index.html", records.load(PUBLISHED)
     local = measure(jobs.plan(data, arguments.quick), folder / "records")
     made = [*kept, *local]
     report = build.document(made, pictures.jpegs(data, pictures.shown(made)), quick=arguments.quick)
@@ -89,7 +98,7 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
         print(f"{len(planned) - len(missing)} of {len(planned)} measurements are on record")
     path = folder / "report.jsonl"
     bar = tqdm(total=len(missing), unit="job", disable=not missing, file=sys.stderr)
-    with bar, closing(run_all(missing, path)) as running:
+    with bar, closing(run_all(missing, path, initialise=java.keep_meteor)) as running:
         for job, _ in running:
             bar.write(job.name, file=sys.stderr)
             bar.update()

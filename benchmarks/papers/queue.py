@@ -23,6 +23,7 @@ from benchmarks.papers.lstm_readonly import read_only, words
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.papers.middle_out import denoising
 from benchmarks.records import Record
+from benchmarks.scoring import java
 from benchmarks.workers import Job, named_lines, run_all
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -211,7 +212,7 @@ def _each(
     """Each job with its records, which are in ``out``, in this process or in ``processes``."""
     if processes is not None:
         with tqdm(total=len(jobs), unit="run", file=sys.stderr) as bar:
-            for done in run_all(jobs, out, processes):
+            for done in run_all(jobs, out, processes, java.keep_meteor):
                 bar.update()
                 yield done
         return

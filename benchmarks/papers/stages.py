@@ -15,7 +15,7 @@ from benchmarks import records
 from benchmarks.data import CaptionData, karpathy, scenes
 from benchmarks.data.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
-from benchmarks.files import alone, sha256
+from benchmarks.files import locked, sha256
 from benchmarks.kinds import Trial
 from benchmarks.papers.experiment import Place, Run, label, trials
 from benchmarks.records import Record
@@ -94,7 +94,7 @@ def in_stages(
     for stage in training.stages.values():
         begun.append(stage)
         folder = place.work / records.key_of(fit, *map(str, begun))
-        with alone(folder):
+        with locked(folder):
             result = fit(
                 data,
                 configuration,

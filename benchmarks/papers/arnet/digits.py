@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from benchmarks import kinds, records
 from benchmarks.data.digits import CLASSES, Digits, Mnist, load, permutation
-from benchmarks.files import alone
+from benchmarks.files import locked
 from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.papers.stages import folder_of
 from benchmarks.records import Record
@@ -262,7 +262,7 @@ def _measure(run: Run) -> list[Record[kinds.Digits]]:
     lambdas = 0.0, of.lambda_
     for number, (epochs, name) in enumerate(zip(size.epochs, (first, run.key), strict=True)):
         path = run.place.work / f"digits-{name}.safetensors"
-        with alone(path):
+        with locked(path):
             classifier.stage(number, epochs, path, lambdas[number], run.place.progress)
     classifier.model.load_state_dict(classifier.weights)
     return [

@@ -19,7 +19,7 @@ from benchmarks.data import CaptionData
 from benchmarks.data.middle_words import MiddleWords, WithWord, choose
 from benchmarks.data.scenes import motion
 from benchmarks.data.vocabulary import END_ID
-from benchmarks.files import alone, sha256
+from benchmarks.files import locked, sha256
 from benchmarks.papers import stages
 from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.papers.middle_out import middle_word_classifier
@@ -173,7 +173,7 @@ def train(run: Run, words: MiddleWords) -> tuple[Result, SequenceClassifier | No
         (result,) = in_stages(data, decoder, run.seed, run.place)
         return result, None
     decoder = decoder.but(middle_words=tuple(map(words.id_of, words.candidates)))
-    with alone(run.place.work / f"middle-words-{run.seed}"):
+    with locked(run.place.work / f"middle-words-{run.seed}"):
         classifier = middle_word_classifier.trained(
             words, model["hidden_size"], run.training.classifier, run.seed, run.place
         )

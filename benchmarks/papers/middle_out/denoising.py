@@ -24,7 +24,7 @@ from tqdm import tqdm
 from benchmarks import kinds, records
 from benchmarks.errors import InputError
 from benchmarks.files import (
-    alone,
+    locked,
     read_json,
     sha256,
     write_atomically,
@@ -277,9 +277,9 @@ def trained(name: str, seeds: range, settings: Settings, place: Place) -> Traini
     training = Training(name, seeds, settings, place.device)
     folder = place.work / f"denoising-{settings.steps}-steps-{len(seeds)}-seeds"
     path = folder / f"{name}.safetensors"
-    with alone(folder):
+    with locked(folder):
         prepare(folder, {"settings": asdict(settings), "seeds": len(seeds)})
-    with alone(path):
+    with locked(path):
         if path.exists():
             training.load(path)
         every = max(1, settings.steps // EVALUATIONS)

@@ -100,15 +100,18 @@ def _code(names: str | Sequence[str] | None) -> str:
     return ", ".join(f"`{name}`" for name in listed)
 
 
+TITLE = "Our implementations against the oracle"
+
+
 def _error(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.1e}"
 
 
 def verification(records: Sequence[Record]) -> Section:
-    """Every implementation against the oracle: worst error, bound, verdict."""
+    """Our implementations against the oracle: worst error, bound, verdict."""
     made = of(records, Verification)
     if not made:
-        return Section("Every implementation", [not_run("", "`captionbench report` runs it.")])
+        return Section(TITLE, [not_run("", "`captionbench report` runs it.")])
     rows = [row for r in made for row in r.details.rows]
     failed = [row for row in rows if not row.passed]
     verdict = "all within their bounds" if not failed else f"**{len(failed)} outside their bounds**"
@@ -146,4 +149,4 @@ def verification(records: Sequence[Record]) -> Section:
         "for a gradient, because it is held to central differences, which are no closer; in lower "
         f"precision {LITERAL_FACTOR:g} times the literal form's own error and {ULPS:g} ulp."
     )
-    return Section("Every implementation", [lead, table, provenance(made)])
+    return Section(TITLE, [lead, table, provenance(made)])

@@ -1,0 +1,117 @@
+"""Files: atomic replace with several writers and killed ones, links and devices, locks."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from benchmarks import files, records
+from benchmarks.errors import InputError
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(records.ROOT)}
+
+
+def _write(path, text, times, barrier):
+    barrier.wait()
+    for _ in range(times):
+        with files.write_atomically(path) as file:
+            for _ in range(20):
+                file.write(text)
+                file.flush()
+
+
+def test_of_two_writers_at_once_the_file_is_one_s(tmp_path):
+    """Every time that it is read, too; and nothing is left beside it."""
+    path, context = tmp_path / "f.txt", multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
+    writers = [context.Process(target=_write, args=(path, c, 200, barrier)) for c in "ab"]
+    for writer in writers:
+        writer.start()
+    barrier.wait()
+    while any(writer.is_alive() for writer in writers):
+        if path.exists():
+            assert path.read_text() in ("a" * 20, "b" * 20)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [p.name for p in tmp_path.iterdir()] == ["f.txt"]
+
+
+def test_what_a_killed_writer_left_is_taken_over(tmp_path):
+    path = tmp_path / "f.txt"
+    code = (
+        "import os, sys; from pathlib import Path; from benchmarks import files\n"
+        "with files.write_atomically(Path(sys.argv[1])) as file:\n"
+        "    file.write('half'); file.flush(); os.kill(os.getpid(), 9)\n"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code, path], env=ENVIRONMENT)
+        assert done.returncode == -signal.SIGKILL and not path.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+    with files.write_atomically(path) as file:
+        file.write("whole")
+    assert path.read_text() == "whole" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "f.txt"
+    path.write_text("old")
+    with pytest.raises(StopIteration), files.write_atomically(path) as file:
+        file.write("new")
+        raise StopIteration
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_is_followed(tmp_path):
+    target, link = tmp_path / "there" / "f.txt", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    files.check_writable(link)
+    for text in ("first", "second"):
+        with files.write_atomically(link) as file:
+            file.write(text)
+        assert link.is_symlink() and target.read_text() == text
+
+
+def test_a_pipe_and_a_device_are_written_in_place(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    for path in (pipe, files.Path("/dev/null")):
+        files.check_writable(path)
+        with files.write_atomically(path) as file:
+            file.write("said")
+    reader.join()
+    assert read == ["said"] and pipe.is_fifo() and files.Path("/dev/null").is_char_device()
+    with (
+        pytest.raises(InputError, match="/dev/full: cannot be written"),
+        files.write_atomically(files.Path("/dev/full")) as file,
+    ):
+        file.write("said")
+
+
+def test_a_folder_that_another_process_has_is_refused_by_its_number(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from benchmarks import files\n"
+        "with files.locked(Path(sys.argv[1])):\n"
+        "    print('locked', flush=True); sys.stdin.read()\n"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "run"],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout.readline() == "locked\n"
+    with (
+        pytest.raises(InputError, match=rf"run: process {owner.pid} works there, expected"),
+        files.locked(tmp_path / "run", wait=False),
+    ):
+        pass
+    owner.communicate("")
+    with files.locked(tmp_path / "run", wait=False):
+        pass
