@@ -53,7 +53,7 @@ class RunFolder:
             self._check_same(config)
             # a run without a checkpoint has nothing to lose
             if self.last.exists() and not resume:
-                raise InputError(f"{self.path}: holds a run already, expected --resume to go on")
+                raise InputError(f"{self.path}: holds a run already, expected --resume")
         elif self.last.exists() or self.best.exists():
             raise InputError(
                 f"{self.config}: missing beside a run's checkpoints, which are left as they are; "

@@ -154,7 +154,7 @@ def test_bad_pictures_are_refused_by_name_or_skipped(place, tmp_path_factory, na
         assert main(*words) == 2
     assert out.getvalue() == "" and err.getvalue().count("\n") == 1
     assert all(str(folder / name) in err.getvalue() for name in names)
-    assert err.getvalue().endswith("; --skip-bad goes on without\n")
+    assert err.getvalue().endswith("; --skip-bad leaves them out\n")
     assert not list(folder.glob("*out.json*"))
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as err:
         assert main(*words, "--skip-bad") == 0

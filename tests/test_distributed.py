@@ -466,7 +466,7 @@ def test_a_killed_rank_ends_the_job_in_one_line_and_one_process_resumes(
     lines = [line for line in ended.stderr.splitlines() if line.startswith("captionbench: error")]
     assert len(lines) == 1, ended.stderr
     assert "rank 0 of 2 " in lines[0]
-    assert f"{folder.path}: --resume goes on" in lines[0]
+    assert f"{folder.path}: --resume continues" in lines[0]
     # torchrun's own report is of its process, none is of ours
     assert "benchmarks/" not in ended.stderr
     assert checkpoints.load(folder.last).state["training"]["step"] == STEPS // 2

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--head", type=int, metavar="N", help="of the overlay, counted from 0 (default: their mean)"
     )
     with_pictures.add_argument(
-        "--skip-bad", action="store_true", help="go on without files that are no whole pictures"
+        "--skip-bad", action="store_true", help="leave out files that are no whole pictures"
     )
     with_pictures.add_argument(
         "--backbone", choices=BACKBONES, help="of a checkpoint that does not name its own"

@@ -40,7 +40,7 @@ OF_MODEL = (
     *("num_encoder_layers", "num_decoder_layers"),
 )
 """Options that set fields of the model."""
-_GOES_ON = "--resume goes on from what was saved last, if anything was"
+_GOES_ON = "--resume continues from what was saved last, if anything was"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +131,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
     kept.add_argument(
-        "--resume", action="store_true", help="go on with the run in the folder, if there is one"
+        "--resume", action="store_true", help="continue the run in the folder, if there is one"
     )
     kept.add_argument("--log-every", type=int, default=50, metavar="STEPS")
     kept.add_argument(

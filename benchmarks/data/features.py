@@ -228,7 +228,7 @@ def check_hash(folder: Path, shard: Shard) -> None:
 
 
 class ShardWriter:
-    """Write features shard by shard; after a kill at any point, the next writer goes on.
+    """Write features shard by shard; after a kill at any point, the next writer continues.
 
     A shard and then the index are replaced atomically, so the index never lists a shard that is
     not whole. A listed shard that was damaged since is dropped, to be written again.

@@ -61,7 +61,7 @@ def make(
         if found:
             message = f"{len(found)} {what}: {_some(found)}"
             if not skip_bad:
-                raise InputError(f"{message}; --skip-bad goes on without")
+                raise InputError(f"{message}; --skip-bad leaves them out")
             said.append(f"left out {message}")
 
     missing = dict.fromkeys(e.image for e in entries if e.image not in photographs)

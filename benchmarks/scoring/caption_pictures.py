@@ -79,7 +79,7 @@ def caption_pictures(
         num_return: captions of each.
         middle_word: that a middle-out model begins with; its classifier's if None.
         device: where to compute.
-        skip_bad: go on without files that are no whole pictures.
+        skip_bad: leave out files that are no whole pictures.
         overlay_folder: where to draw what the model looked at for each word.
         head: of the overlays; the heads' mean if None.
 
@@ -232,7 +232,7 @@ def features_of(
                 pixels[path] = pictures.squeeze(pictures.read(path), backbone.image_size)
             except InputError as error:
                 if not skip_bad:
-                    raise InputError(f"{error}; --skip-bad goes on without") from error
+                    raise InputError(f"{error}; --skip-bad leaves them out") from error
                 made[path] = error
         if pixels:
             images = torch.from_numpy(np.stack(list(pixels.values()))).to(device)
@@ -325,7 +325,7 @@ def _openable(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
     if bad and not skip_bad:
         named = "; ".join(map(str, bad[:NAMED]))
         others = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
-        raise InputError(f"{named}{others}; --skip-bad goes on without")
+        raise InputError(f"{named}{others}; --skip-bad leaves them out")
     for reason in bad:
         _say(f"skipped: {reason}")
     if not kept:

@@ -227,7 +227,7 @@ class _Fit:
         self.history = self.folder.cut_log(self.training.step if last else -1)
         if last is None:
             print(
-                f"captionbench: {self.folder.path}: no checkpoint to go on from, from the start",
+                f"captionbench: {self.folder.path}: no checkpoint to resume from: starts anew",
                 file=sys.stderr,
             )
 
@@ -265,7 +265,7 @@ def fit(
         initial: the weights to begin with, of an earlier stage; drawn by the seed if None.
         improve: validate before the first step too, so that a training which does not improve on
             the weights that it begins with gives them back.
-        resume: go on with the run in ``out``.
+        resume: continue the run in ``out``.
         minutes: stop at the epoch after which no other would fit into them, or at once when they
             are over.
         device: where to train.
@@ -413,7 +413,7 @@ def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
 
 
 def chosen_by(data: CaptionData) -> str:
-    """The split that validates: "val", or "train" where there is none, to learn that by heart."""
+    """The split that validates: "val", or "train" where there is none, to overfit."""
     return "val" if "val" in data.splits else "train"
 
 

@@ -1,7 +1,7 @@
 """ARNet Tables 1 to 4: captions of images and of code, and how far training is from inference.
 
 Each row is trained in the two stages of section 4.2, both of them with what the row is named for
-but ARNet, which is in the second alone, where it goes on from the plain model's first. The second
+but ARNet, which is in the second alone, where it continues the plain model's first. The second
 stage of the others has no reconstruction and is otherwise the same, so that a row differs from its
 baseline in one thing. The paper does not print the rates of zoneout and of scheduled sampling, nor
 lambda for code: zoneout's are those of Krueger et al. (2017) for words, sampling's those of

@@ -1,7 +1,7 @@
 """ARNet Table 5: permuted sequential MNIST, the LSTM alone and with each regulariser.
 
 Every row is trained with the two learning rates of section 5.3, as long with each; with ARNet the
-second stage, which goes on from the unregularised LSTM's first, has the reconstruction loss too.
+second stage, which continues the unregularised LSTM's first, has the reconstruction loss too.
 Chosen is the epoch of the best accuracy on the last sixth of the training digits. The paper prints
 neither the rates of zoneout and recurrent dropout, nor lambda, nor how long it trained: zoneout's
 0.15 is that of Krueger et al. (2017) for this task; the others are ours.
@@ -174,7 +174,7 @@ class _Training:
     def stage(
         self, number: int, epochs: int, path: Path, lambda_: float = 0.0, progress: bool = False
     ) -> None:
-        """Train ``epochs`` with Adam from the best weights so far, going on where ``path`` was."""
+        """Train ``epochs`` with Adam from the best weights so far, resuming from ``path``."""
         self.model.load_state_dict(self.weights)
         trained: list[torch.nn.Module] = [self.model]
         reconstructor = None

@@ -1,7 +1,7 @@
 """Discrepancy by model (ARNet 10-12): the papers' captioners beside ARNet's, a table no paper has.
 
 Every row is trained in two stages, both of them by its family's recipe, the second slower; "+
-ARNet" goes on from its baseline's first stage and adds the reconstruction to the second alone, so
+ARNet" continues its baseline's first stage and adds the reconstruction to the second alone, so
 that it differs from its baseline in one thing. The reconstructor knows nothing of recurrence: it
 reads the states of an expansion model as it does an LSTM's.
 
@@ -55,7 +55,7 @@ MIDDLE_OUT = ("Middle-Out + Attention", "Middle-Out + Attention + Self-Attention
 """Rows of Middle-Out's Table 2."""
 BASELINES = (*LSTMS, SELF_ATTENTIVE, *MIXERS)
 REGULARISED = ("NIC", "NIC with attention", "Transformer", "static:64 | dynamic:16")
-"""Those that a row "+ ARNet" goes on from."""
+"""Those that a row "+ ARNet" continues."""
 OF_ONE_SIDE = tuple(
     name
     for baseline in BASELINES

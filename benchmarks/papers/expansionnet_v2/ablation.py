@@ -42,7 +42,7 @@ BASELINE = row_name("attention", "attention")
 BOTH = row_name("static:64", "dynamic:16")
 OF_VALUES, OF_VECTORS = (f"{BOTH}, dropout of {what}" for what in DROPOUTS)
 BEST = row_name("static:32,64,128,256,512", "dynamic:16")
-"""The row that v2 goes on with."""
+"""The row of v2's own model."""
 
 _SMALL = {
     "d_model": 128,

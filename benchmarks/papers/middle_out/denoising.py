@@ -2,7 +2,7 @@
 
 Every seed has its own sequences, initial weights and order; all seeds of a model train side by side
 as one batched computation. The folder of a form and a number of seeds has ``config.json`` and a
-checkpoint a model, so that an interrupted run goes on where it was and a row that compares two
+checkpoint a model, so that an interrupted run resumes and a row that compares two
 models finds them trained.
 """
 

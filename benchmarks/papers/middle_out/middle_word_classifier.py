@@ -42,7 +42,7 @@ def trained(
 ) -> SequenceClassifier:
     """The classifier of ``words.candidates``, a function of the arguments but the place.
 
-    Training images whose word is no candidate are not learned from. A killed run goes on.
+    Training images whose word is no candidate are not learned from. A killed run resumes.
     """
     train, known = words.data.splits["train"], set(words.candidates)
     ids = [image_id for image_id in train.image_ids if words.of_image[image_id] in known]

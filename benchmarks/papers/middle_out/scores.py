@@ -4,7 +4,7 @@ The oracle's middle word is the image's own. Table 3's accuracies are simulated 
 share of the images has the classifier's word, the others their own; the share is
 (1 - accuracy wanted) / (1 - the classifier's accuracy), so that a row below the classifier's own
 accuracy is not run. Table 6 in numbers: two images, one after the other, are one source, and a
-caption by the word of either is held against the references of both.
+caption by the word of either is compared with the references of both.
 """
 
 from __future__ import annotations
