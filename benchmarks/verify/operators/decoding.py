@@ -86,7 +86,7 @@ OPERATORS = (
         compare=properties.same_hypotheses,
         dtypes=WORDS,
         sizes=(
-            {"max_length": 40, "long_captions": True},
+            {"max_length": 40, "long_captions": True, "log_probs": "distinct"},
             {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
         ),
     ),
