@@ -150,13 +150,17 @@ def test_physical_cores_come_before_second_threads_of_any(
     assert threads.cores(count) == expected
 
 
-def test_a_cut_line_is_named_and_costs_no_other(tmp_path, capsys):
+def test_a_cut_line_is_named_and_costs_its_case_alone(tmp_path, capsys):
     words = ["--only", "dynamic-layer forward"]
     path = tmp_path / "r.jsonl"
     whole = timed(tmp_path, *words)
     path.write_bytes(path.read_bytes()[:-30])
-    assert timed(tmp_path, *words) == whole[:-1]
+    again = timed(tmp_path, *words)
     assert f"warning: {path}: line {len(whole)}: edited, cut off" in capsys.readouterr().err
+    # a line costs its whole case, whose implementations were timed in turn
+    of = sum(record.key == whole[-1].key for record in whole)
+    assert again[: len(whole) - 1] == whole[:-1]
+    assert [record.what for record in again[-of:]] == [record.what for record in whole[-of:]]
 
 
 def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(tmp_path, capsys):

@@ -70,9 +70,15 @@ class Session:
         """Whether no further case should begin."""
         return self.minutes is not None and time.perf_counter() - self._began > 60 * self.minutes
 
-    def known(self, key: str) -> list[Record]:
-        """The records with the key from a run before this one, now of this one too."""
+    def known(self, key: str, implementations: Sequence[str] = ()) -> list[Record]:
+        """The records with the key from a run before this one, now of this one too.
+
+        None where one of the ``implementations`` is missing, its line being damaged.
+        """
         found = self._known.get(key, [])
+        for name in implementations:
+            if not any(name in (r.details.implementation, *r.details.unavailable) for r in found):
+                return []
         self.made += found
         return found
 
@@ -121,16 +127,22 @@ class Session:
                 flush=self.flush,
             )
             key = case_records.key(case, self.budget, described[threads], self.flush)
-            found = self.measured(case.row, key, measure)
+            found = self.measured(case.row, key, measure, case.implementations)
             if found and not self.quiet:
                 bar.write("\n".join(terminal.lines(found, self.made)), file=sys.stdout)
 
-    def measured(self, row: str, key: str, measure: Callable[[], list[Record]]) -> list[Record]:
+    def measured(
+        self,
+        row: str,
+        key: str,
+        measure: Callable[[], list[Record]],
+        implementations: Sequence[str] = (),
+    ) -> list[Record]:
         """The records with the key, or what ``measure`` gives while there is time.
 
         None where there is no time left, or where it fails, which is noted under ``row``.
         """
-        if found := self.known(key):
+        if found := self.known(key, implementations):
             return found
         if self.time_is_up:
             self.left += 1
