@@ -324,7 +324,7 @@ def test_steps_that_can_change_nothing_are_said_to(tmp_path, capsys):
         ([*TRAIN, "--encoder", "blur"], "unknown mixer 'blur'"),
         ([*TRAIN, "--decoder", "static:4"], "static expansion sees later words"),
         ([*TRAIN, "--decoder", "dynamic:0"], "coefficient"),
-        ([*TRAIN, "--num-heads", 3], "num_heads"),
+        ([*TRAIN, "--num-heads", 3], "--num-heads"),
         ([*TRAIN, "--dropout", 1.5], "dropout is 1.5"),
         ([*TRAIN, "--learning-rate", 0], "lr is 0"),
         ([*TRAIN, "--epochs", 0], "epochs is 0"),
@@ -381,8 +381,8 @@ def test_captions_of_a_split_are_written_as_coco_results_and_are_the_models(
         ({"--split": "restval"}, "no split 'restval', expected train, val, test"),
         ({"--beam-size": 0}, "--beam-size is 0"),
         ({"--batch-size": 0}, "batch size is 0"),
-        ({"--max-length": 1}, "max_length"),
-        ({"--max-length": 99}, "max_length"),
+        ({"--max-length": 1}, "--max-length is 1"),
+        ({"--max-length": 99}, "--max-length is 99"),
     ],
 )
 def test_bad_input_to_caption_exits_2_and_writes_nothing(whole, tmp_path, capsys, change, message):
