@@ -56,8 +56,7 @@ PREDICTED: Literal["predicted"] = "predicted"
 """The status of a number that nobody measured, and of every record of a prediction."""
 Status = Literal["same data", "recorded means", "other data", "embedded", "predicted"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-_PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis")
-_OPTIONAL = ("triton",)
+_PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis", "triton")
 
 D = TypeVar("D")
 
@@ -216,17 +215,13 @@ def environment() -> Environment:
         commit=_git("rev-parse", "HEAD"),
         clean=changes == "" if changes is not None else None,
         device=Device(kind="cpu", name=_cpu_name(), cores=os.cpu_count()),
-        versions={
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in _PACKAGES},
-            **_optional_versions(),
-        },
+        versions={"python": platform.python_version(), **_versions()},
     )
 
 
-def _optional_versions() -> dict[str, str]:
+def _versions() -> dict[str, str]:
     found = {}
-    for name in _OPTIONAL:
+    for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
