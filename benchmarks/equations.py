@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.errors import InputError
+from benchmarks.verify.operators import OPERATORS
 from reference.equations import PAPERS, Number, all_notes, equations
 
 Key = tuple[str, Number]
@@ -93,6 +94,25 @@ WITHOUT_COUNTERPART: dict[Key, str] = {
     "compete, decodes every model",
 }
 """Why an equation has no counterpart, where one would make no sense."""
+
+
+WITHOUT_OPERATOR: dict[Key, str] = {
+    ("lstm_readonly", 18): "autograd's: every gradient that is verified is one of it",
+    ("lstm_readonly", 19): "torch.optim.SGD's, which nobody ports",
+    ("lstm_readonly", "gradient clipping"): "an optimiser's, not of a model",
+    ("lstm_readonly", "beam search"): "operator beam_search is of the search that decodes here",
+}
+"""Why a computation has no operator of ``captionbench verify``."""
+
+
+def operators() -> dict[Key, list[str]]:
+    """For each equation the operators of ``captionbench verify`` that compute it."""
+    found: dict[Key, list[str]] = defaultdict(list)
+    for operator in OPERATORS.values():
+        for paper, numbers in operator.equations.items():
+            for number in numbers:
+                found[paper, number].append(operator.name)
+    return dict(found)
 
 
 def properties(tests: Path = TESTS) -> dict[Key, list[str]]:

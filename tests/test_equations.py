@@ -67,6 +67,13 @@ def test_every_formula_is_latex_that_becomes_mathml(key, entries):
         assert all((operator.text or "").strip() for operator in operators), line
 
 
+def test_every_computation_has_an_operator_of_verify_or_says_why_it_has_none(entries):
+    computations = {key for key, entry in entries.items() if entry["kind"] == "computation"}
+    verified = {key for key in equations.operators() if key in computations}
+    assert verified.isdisjoint(equations.WITHOUT_OPERATOR)
+    assert verified | set(equations.WITHOUT_OPERATOR) == computations
+
+
 def test_a_definition_says_why_it_is_one(entries):
     for entry in entries.values():
         assert (entry["kind"] == "definition") == bool(entry["definition"])

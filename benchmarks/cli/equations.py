@@ -8,7 +8,14 @@ import textwrap
 from typing import Any
 
 from benchmarks.cli.options import add_json
-from benchmarks.equations import WITHOUT_COUNTERPART, entries, notes, summary
+from benchmarks.equations import (
+    WITHOUT_COUNTERPART,
+    WITHOUT_OPERATOR,
+    entries,
+    notes,
+    operators,
+    summary,
+)
 from benchmarks.errors import InputError
 from reference.equations import PAPERS
 
@@ -31,6 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     papers = [arguments.paper] if arguments.paper else list(PAPERS)
     listed = notes() if arguments.errata else entries()
     chosen: list[dict[str, Any]] = [entry for entry in listed if entry["paper"] in papers]
+    if not arguments.errata:
+        verified = operators()
+        for entry in chosen:
+            entry["operators"] = verified.get((entry["paper"], entry["number"]), [])
     if arguments.json:
         print(json.dumps(chosen, indent=2))
     elif arguments.errata:
@@ -55,6 +66,9 @@ def _print_paper(paper: str, chosen: list[dict[str, Any]]) -> None:
         print(ROW.format(label, entry["kind"] or "", ", ".join(said) or "as printed", names))
         for line in (*entry["formula"], *entry["properties"]):
             print(f"      {line}")
+        verified = ", ".join(entry["operators"]) or WITHOUT_OPERATOR.get((paper, number))
+        if verified:
+            print(f"      verify: {verified}")
         if entry["definition"]:
             print(f"      definition: {entry['definition']}")
     print()

@@ -28,6 +28,7 @@ from benchmarks.verify.operators import (
     decoding,
     expansion,
     metrics,
+    middle_out,
     objectives,
     recurrent,
     transformer,
@@ -36,7 +37,17 @@ from benchmarks.verify.operators.operator import Operator, Property
 
 __all__ = ["OPERATORS", "Operator", "Property"]
 
-FAMILIES = (expansion, attention, transformer, recurrent, arnet, objectives, decoding, metrics)
+FAMILIES = (
+    expansion,
+    attention,
+    transformer,
+    recurrent,
+    arnet,
+    middle_out,
+    objectives,
+    decoding,
+    metrics,
+)
 
 OPERATORS: dict[str, Operator] = {
     operator.name: operator for family in FAMILIES for operator in family.OPERATORS

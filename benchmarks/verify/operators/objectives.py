@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import Operator
-from reference import objectives
+from reference import neural_image_caption, objectives
 from reference.primitives import Integers, Mask
 
 FLOATS = ("float64", "float32")
@@ -29,6 +29,17 @@ def _cross_entropies(draw: Draw) -> Case:
         targets[0, 0] = (pad_id + 1) % V  # at least one word is no padding
     label_smoothing = draw.choose("label_smoothing", (0.0, 0.125, 0.5))
     return _log_probs(draw, B, T, V), targets, pad_id, label_smoothing
+
+
+def _sentences(draw: Draw) -> Case:
+    N, V = draw.size("N", 5, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
+    return _log_probs(draw, N, V), draw.random.integers(0, V, N)
+
+
+def _after_start(draw: Draw) -> Case:
+    log_probs, words = _sentences(draw)
+    start = draw.random.integers(0, log_probs.shape[1], 1)
+    return log_probs, np.concatenate([start, words])
 
 
 def cross_entropy(
@@ -67,6 +78,30 @@ def self_critical(
 
 
 OPERATORS = (
+    Operator(
+        "sentence_log_probability",
+        ("log_probs", "words"),
+        "a number",
+        "The sum of the log-probabilities of words: (N,), the first included, by the rows of "
+        "log_probs: (N, V).",
+        neural_image_caption.sentence_log_probability,
+        _sentences,
+        {"lstm_readonly": (2,)},
+        by=("log_probs",),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "negative_log_likelihood",
+        ("log_probs", "words"),
+        "a number",
+        "Minus the sum of the log-probabilities of words: (N + 1,) but the first, the start token. "
+        "log_probs: (N, V), row t of word t + 1.",
+        objectives.negative_log_likelihood,
+        _after_start,
+        {"arnet": (8,), "lstm_readonly": (15,)},
+        by=("log_probs",),
+        dtypes=FLOATS,
+    ),
     Operator(
         "cross_entropy",
         ("log_probs", "targets", "pad_id", "label_smoothing"),

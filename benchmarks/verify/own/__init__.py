@@ -20,6 +20,15 @@ from benchmarks.verify.own.arnet import (
     point_wise_distance,
     reconstruction_loss,
 )
+from benchmarks.verify.own.middle_out import (
+    general_attention,
+    middle_out_captioner,
+    middle_out_loss,
+    middle_out_step,
+    mse,
+    symmetric_mse,
+    symmetric_sequence,
+)
 from benchmarks.verify.own.modules import call
 from benchmarks.verify.own.recurrent import (
     attentive_lstm,
@@ -153,6 +162,16 @@ def captioner(
     return call(module, parameters, features[None], tokens[None])[0]
 
 
+def sentence_log_probability(log_probs: Tensor, words: Tensor) -> Tensor:
+    """``torch_impl.training.objectives.cross_entropy``, its sum and with the other sign."""
+    return -objectives.cross_entropy(log_probs, words, pad_id=-1) * len(words)
+
+
+def negative_log_likelihood(log_probs: Tensor, words: Tensor) -> Tensor:
+    """``torch_impl.training.objectives.cross_entropy``, its sum."""
+    return objectives.cross_entropy(log_probs, words[1:], pad_id=-1) * len(log_probs)
+
+
 class _Table:
     """``NextLogProbs`` as a captioning model."""
 
@@ -272,6 +291,15 @@ def implementations(device: str = "cpu") -> list[Own]:
         arnet_joint_loss,
         mean_centroid_distance,
         point_wise_distance,
+        general_attention,
+        middle_out_captioner,
+        middle_out_loss,
+        middle_out_step,
+        mse,
+        symmetric_mse,
+        symmetric_sequence,
+        sentence_log_probability,
+        negative_log_likelihood,
         objectives.cross_entropy,
         objectives.self_critical,
     )

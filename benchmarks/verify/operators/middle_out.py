@@ -1,0 +1,236 @@
+"""Middle-Out: attention to memory, a decoder's step, both halves of a caption, de-noising."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.verify.cases import Array, Case
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.objectives import FLOATS
+from benchmarks.verify.operators.operator import Operator
+from benchmarks.verify.operators.recurrent import GATES, gates
+from reference import denoising, metrics, middle_out
+from reference.middle_out import SelfAttention
+from reference.primitives import Integers, Parameters
+from reference.recurrent import State
+
+SCORE = "A row r scores h W r: W_a for the memory, W_d for the outputs, W_h for the hidden states."
+ORDER = (
+    "The LSTM reads what there is of e_{t-1}, d_t, c_t and h~_t, in this order, beside h_{t-1}; "
+    "output alone has no e_{t-1}."
+)
+
+
+def _sizes(draw: Draw) -> tuple[int, int, int]:
+    """(d, d_c, d_e)."""
+    d, d_c = draw.size("d", 4, large=(40, 130)), draw.size("d_c", 4, large=(40, 130))
+    return d, d_c, draw.size("d_e", 4, large=(40,))
+
+
+def _decoder(
+    draw: Draw, kind: str, d: int, d_c: int, d_e: int, prefix: str = ""
+) -> dict[str, Array]:
+    words = 2 if kind == "dual" else 1
+    states = d if kind in ("hidden", "dual") else 0
+    found = gates(draw, d, words * d_e + d_c + states, f"{prefix}lstm.")
+    found[f"{prefix}W_a"] = draw.array(d, d_c) / 4
+    if kind in ("output", "dual"):
+        found[f"{prefix}W_d"] = draw.array(d, d_e) / 4
+    if kind in ("hidden", "dual"):
+        found[f"{prefix}W_h"] = draw.array(d, d) / 4
+    return found
+
+
+def _attentions(draw: Draw) -> Case:
+    d, d_c, _ = _sizes(draw)
+    rows = draw.inputs(draw.size("n", 5, large=(17, 33, 144, 200)), d_c)
+    return draw.array(d), rows, draw.array(d, d_c)
+
+
+def _steps(draw: Draw) -> Case:
+    (d, d_c, d_e), kind = _sizes(draw), draw.choose("kind", middle_out.SELF_ATTENTIONS)
+    written = draw.size("written", 4, large=(17, 40), least=0)
+    memory = draw.inputs(draw.size("n", 4, large=(33, 144)), d_c)
+    outputs, states = draw.inputs(written + 1, d_e), draw.inputs(written, d)
+    e = outputs[draw.random.integers(written + 1)].copy()
+    parameters = _decoder(draw, kind, d, d_c, d_e)
+    return draw.array(d), draw.array(d), e, memory, outputs, states, parameters, kind
+
+
+def _captions(draw: Draw) -> Case:
+    (d, d_c, d_e), kind = _sizes(draw), draw.choose("kind", middle_out.SELF_ATTENTIONS)
+    V = draw.size("V", 5, large=(130,), least=2)
+    left, right = (draw.size(side, 4, large=(17, 20), least=0) for side in ("left", "right"))
+    words = [draw.random.integers(0, V, n) for n in (left, right)]
+    memory = draw.inputs(draw.size("n", 4, large=(33, 144)), d_c)
+    parameters = {"embedding.weight": draw.array(V, d_e)}
+    for side in ("left", "right"):
+        parameters |= _decoder(draw, kind, d, d_c, d_e, f"{side}.")
+        parameters |= draw.linear(f"{side}.vocabulary", V, d)
+    middle = int(draw.random.integers(V))
+    return words[0], middle, words[1], memory, draw.array(d), draw.array(d), parameters, kind
+
+
+def _numbers(draw: Draw) -> Case:
+    n = 2 * draw.size("N", 5, large=(10, 100)) + 1
+    return draw.inputs(n), draw.inputs(n)
+
+
+def middle_out_step(
+    h: Array,
+    c: Array,
+    e: Array,
+    memory: Array,
+    outputs: Array,
+    states: Array,
+    parameters: Parameters,
+    self_attention: SelfAttention,
+) -> Array:
+    """The oracle's step of one decoder."""
+    rows = list(outputs), list(states)
+    return np.stack(
+        middle_out.decoder_step(State(h, c), e, memory, *rows, parameters, self_attention)
+    )
+
+
+def middle_out_captioner(
+    left: Integers,
+    middle: int,
+    right: Integers,
+    memory: Array,
+    h: Array,
+    c: Array,
+    parameters: Parameters,
+    self_attention: SelfAttention,
+) -> Array:
+    """The oracle's rows of both halves, the left half's first."""
+    halves = left.tolist(), middle, right.tolist()
+    found = middle_out.middle_out(*halves, memory, State(h, c), parameters, self_attention)
+    return np.concatenate([found["left"], found["right"]])
+
+
+def middle_out_loss(
+    left: Integers,
+    middle: int,
+    right: Integers,
+    memory: Array,
+    h: Array,
+    c: Array,
+    parameters: Parameters,
+    self_attention: SelfAttention,
+) -> float:
+    """Minus the oracle's log-probabilities of the words of both halves, summed."""
+    log_p = middle_out_captioner(left, middle, right, memory, h, c, parameters, self_attention)
+    words = np.concatenate([left, right])
+    return float(-sum(log_p[t, word] for t, word in enumerate(words)))
+
+
+CAPTION = (
+    "left and right: the words of the halves from the middle outwards. memory: (n, d_c), attended "
+    "to; h, c: (d,), the state that both decoders start from. parameters: embedding.weight "
+    "(V, d_e); for left. and right. each lstm.weight, lstm.bias, W_a (d, d_c), W_d (d, d_e), "
+    "W_h (d, d) as self_attention needs, vocabulary.weight, vocabulary.bias. self_attention: none, "
+    "output, hidden, dual."
+)
+TURNS = "Left writes first, then both in turn; one that is through leaves the turns to the other."
+READS = "Self-attention reads outputs and states of both halves, the middle word first."
+KINDS = {kind: ({"kind": kind}, f"self-attention: {kind}") for kind in middle_out.SELF_ATTENTIONS}
+WHOLE = ("left", "middle", "right", "memory", "h", "c", "parameters", "self_attention")
+
+OPERATORS = (
+    Operator(
+        "general_attention",
+        ("h", "rows", "W"),
+        "(d_c,)",
+        "What a state h: (d,) attends to of rows: (n, d_c), which score h W r. W: (d, d_c).",
+        middle_out.weighted_sum,
+        _attentions,
+        {"middle_out": (2, 3, 4)},
+        special={"one_row": ({"n": 1}, "a single row")},
+        regimes=("zeros",),
+        by=("h", "rows", "W"),
+        sequences=2,
+        rows=False,
+        empty=False,
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "middle_out_step",
+        ("h", "c", "e", "memory", "outputs", "states", "parameters", "self_attention"),
+        "(2, d): h_t above c_t",
+        "One step of a decoder. h, c: (d,), the state before; e: (d_e,), its newest embedded word; "
+        "memory: (n, d_c); outputs: (t, d_e), all embedded words so far, the first included; "
+        "states: (t - 1, d). parameters: lstm.weight, lstm.bias, W_a (d, d_c), W_d (d, d_e), "
+        "W_h (d, d) as self_attention needs: none, output, hidden, dual.",
+        middle_out_step,
+        _steps,
+        {"middle_out": (1, 2, 3, 4, 5, 6, 7)},
+        conventions=(GATES, SCORE, ORDER, "h~_1 is zero: there are no states before the first."),
+        special={**KINDS, "first_step": ({"written": 0}, "the first step, without states")},
+        by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "middle_out_captioner",
+        WHOLE,
+        "(left + right words, V)",
+        f"Log-probabilities of each word of the left half, then of the right half. {CAPTION}",
+        middle_out_captioner,
+        _captions,
+        {"middle_out": (1, 2, 3, 4, 5, 6, 7)},
+        conventions=(GATES, SCORE, ORDER, TURNS, READS),
+        special={
+            **KINDS,
+            "left_to_right": ({"left": 0}, "no left half"),
+            "longer_left": ({"left": 4, "right": 1}, "a left half that goes on alone"),
+        },
+        by=("memory", "h", "c", "parameters"),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "middle_out_loss",
+        WHOLE,
+        "a number",
+        "Minus the sum of the log-probabilities of the words of both halves, the middle word's not "
+        f"among them. {CAPTION}",
+        middle_out_loss,
+        _captions,
+        {"middle_out": (7,)},
+        conventions=(GATES, SCORE, ORDER, TURNS, READS),
+        by=("memory", "h", "c", "parameters"),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "symmetric_sequence",
+        ("mu", "N"),
+        "(2 N + 1,)",
+        "The numbers that fall from mu in the middle to mu - mu^2 at both ends.",
+        denoising.symmetric_sequence,
+        lambda draw: (
+            float(draw.random.integers(-15, 16)) / 16,
+            draw.size("N", 10, large=(100,)),
+        ),
+        {"middle_out": (8,)},
+    ),
+    Operator(
+        "mse",
+        ("y_hat", "y"),
+        "a number",
+        "The mean squared error of a de-noised sequence y_hat: (n,) of y: (n,).",
+        metrics.mse,
+        _numbers,
+        by=("y_hat", "y"),
+        dtypes=FLOATS,
+    ),
+    Operator(
+        "symmetric_mse",
+        ("y_hat",),
+        "a number",
+        "The mean squared difference of the two halves of y_hat: (2 N + 1,), one mirrored.",
+        metrics.symmetric_mse,
+        lambda draw: _numbers(draw)[:1],
+        conventions=("The middle number does not count.",),
+        by=("y_hat",),
+        dtypes=FLOATS,
+    ),
+)

@@ -1,0 +1,109 @@
+"""Our Middle-Out decoders and de-noising losses as candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from benchmarks.verify.own.modules import select
+from torch_impl.middle_out import Weights, attend, interleave, run, step
+from torch_impl.models import denoising
+
+Parameters = Mapping[str, Tensor]
+
+
+def general_attention(h: Tensor, rows: Tensor, W: Tensor, lengths: Tensor) -> Tensor:
+    """``torch_impl.middle_out.attend``."""
+    mask = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
+    return attend(h @ W, rows.masked_fill(~mask[..., None], 0), mask)
+
+
+def _weights(*sides: Parameters) -> Weights:
+    names = [name for name in ("W_a", "W_d", "W_h") if name in sides[0]]
+    return Weights(
+        torch.stack([p["lstm.weight"].T for p in sides])[:, None],
+        torch.stack([p["lstm.bias"] for p in sides])[:, None],
+        **{name: torch.stack([p[name] for p in sides])[:, None] for name in names},
+    )
+
+
+def middle_out_step(
+    h: Tensor,
+    c: Tensor,
+    e: Tensor,
+    memory: Tensor,
+    outputs: Tensor,
+    states: Tensor,
+    parameters: Parameters,
+    self_attention: str,
+) -> Tensor:
+    """``torch_impl.middle_out.step``."""
+    h, c, e, memory, outputs, states = (x[None, None] for x in (h, c, e, memory, outputs, states))
+    found = step(_weights(parameters).side(0), (h, c), e, memory, None, outputs, states)
+    return torch.stack(found).flatten(1, 2)[:, 0]
+
+
+def middle_out_captioner(
+    left: Tensor,
+    middle: int,
+    right: Tensor,
+    memory: Tensor,
+    h: Tensor,
+    c: Tensor,
+    parameters: Parameters,
+    self_attention: str,
+) -> Tensor:
+    """``torch_impl.middle_out.run``."""
+    sides = [select(parameters, f"{side}.") for side in ("left", "right")]
+    # the words may use every id: what is padded is told by a negative one
+    tokens = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[:-1]
+    following = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[1:]
+    if not len(tokens):
+        return parameters["embedding.weight"].new_zeros(0, len(parameters["embedding.weight"]))
+    entries = parameters["embedding.weight"][tokens.clamp(min=0)]
+    hs, _ = run(
+        _weights(*sides),
+        (h[None, None], c[None, None]),
+        entries[None, None],
+        memory[None, None],
+        written=(following >= 0)[None, None],
+    )
+    rows = []
+    for p, (side, words) in enumerate(zip(sides, (left, right), strict=True)):
+        of_side = hs[0, 0, p::2][: len(words)]
+        logits = of_side @ side["vocabulary.weight"].T + side["vocabulary.bias"]
+        rows.append(logits.log_softmax(-1))
+    return torch.cat(rows)
+
+
+def middle_out_loss(
+    left: Tensor,
+    middle: int,
+    right: Tensor,
+    memory: Tensor,
+    h: Tensor,
+    c: Tensor,
+    parameters: Parameters,
+    self_attention: str,
+) -> Tensor:
+    """Cross-entropy of both sides, of ``torch_impl.middle_out.run``."""
+    log_p = middle_out_captioner(left, middle, right, memory, h, c, parameters, self_attention)
+    return -log_p.gather(1, torch.cat([left, right])[:, None]).sum()
+
+
+def symmetric_sequence(mu: float, N: int) -> Tensor:
+    """``torch_impl.models.denoising.symmetric``."""
+    middle = torch.tensor(mu, dtype=torch.float64)
+    return denoising.symmetric(middle, torch.tensor(N), 2 * N + 1)
+
+
+def mse(y_hat: Tensor, y: Tensor) -> Tensor:
+    """``torch_impl.models.denoising.mse``."""
+    return denoising.mse(y_hat, y, torch.tensor(len(y)))
+
+
+def symmetric_mse(y_hat: Tensor) -> Tensor:
+    """``torch_impl.models.denoising.symmetric_mse``."""
+    return denoising.symmetric_mse(y_hat, torch.tensor(len(y_hat)))
