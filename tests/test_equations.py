@@ -208,7 +208,7 @@ def test_the_command_as_json_is_a_list_of_entries(capsys):
     for entry in listed:
         assert set(entry) == {
             *("paper", "number", "formula", "kind", "definition", "notes"),
-            *("oracle", "counterpart", "properties"),
+            *("oracle", "counterpart", "properties", "operators"),
         }
     (misprint,) = listed[10]["notes"]
     assert misprint["kind"] == "erratum"

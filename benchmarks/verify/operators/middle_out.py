@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.verify.cases import Array, Case
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.objectives import FLOATS
 from benchmarks.verify.operators.operator import Operator
 from benchmarks.verify.operators.recurrent import GATES, gates
@@ -134,7 +134,9 @@ CAPTION = (
 )
 TURNS = "Left writes first, then both in turn; one that is through leaves the turns to the other."
 READS = "Self-attention reads outputs and states of both halves, the middle word first."
-KINDS = {kind: ({"kind": kind}, f"self-attention: {kind}") for kind in middle_out.SELF_ATTENTIONS}
+KINDS: dict[str, tuple[Pins, str]] = {
+    kind: ({"kind": kind}, f"self-attention: {kind}") for kind in middle_out.SELF_ATTENTIONS
+}
 WHOLE = ("left", "middle", "right", "memory", "h", "c", "parameters", "self_attention")
 
 OPERATORS = (
