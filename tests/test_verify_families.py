@@ -9,11 +9,11 @@ from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.search import Trial, draws
-from tests.candidates import middle_out, objectives, recurrent
+from tests.candidates import decoding, middle_out, objectives, recurrent
 
 CANDIDATES = {
     name: function
-    for module in (recurrent, middle_out, objectives)
+    for module in (recurrent, middle_out, objectives, decoding)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if name in OPERATORS
 }

@@ -61,7 +61,36 @@ def beam_search(
     return [(list(hypothesis.tokens), hypothesis.score) for hypothesis in found]
 
 
+def greedy(
+    next_log_probs: Callable[..., Any], start: int, end: int, max_length: int
+) -> list[tuple[list[int], float]]:
+    """The oracle's hypothesis as (tokens, score)."""
+    found = decoding.greedy(next_log_probs, start=start, end=end, max_length=max_length)
+    return [(list(found.tokens), found.score)]
+
+
+def _greedy(draw: Draw) -> Case:
+    model, start, end, _, max_length, _ = _beam_searches(draw)
+    return model, start, end, max_length
+
+
 OPERATORS = (
+    Operator(
+        "greedy",
+        ("next_log_probs", "start", "end", "max_length"),
+        "[(tokens, score)]",
+        "The likeliest word at each step. Arguments are beam_search's.",
+        greedy,
+        _greedy,
+        conventions=(
+            "Of equal words the lowest token is taken.",
+            "The score is the sum over the number of tokens, start included.",
+            "Tokens come with start, and end where reached.",
+        ),
+        special={"ties": ({"log_probs": "ties"}, "equal words")},
+        compare=properties.same_hypotheses,
+        dtypes=WORDS,
+    ),
     Operator(
         "beam_search",
         ("next_log_probs", "start", "end", "beam_size", "max_length", "num_return"),

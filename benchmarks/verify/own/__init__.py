@@ -188,6 +188,16 @@ class _Table:
         return self.table[torch.arange(tokens.shape[1], device=tokens.device), tokens]
 
 
+def greedy(
+    next_log_probs: NextLogProbs, start: int, end: int, max_length: int, *, device: str
+) -> list[tuple[list[int], float]]:
+    """``torch_impl.decoding.greedy``."""
+    table = torch.tensor(next_log_probs.table, device=device)
+    model, image = _Table(table, start, end, max_length), torch.zeros(1, 1, 1, device=device)
+    (found,) = decoding.greedy(model, image, max_length=max_length)
+    return [(found.tokens, found.score)]
+
+
 def beam_search(
     next_log_probs: NextLogProbs,
     start: int,
@@ -310,6 +320,7 @@ def implementations(device: str = "cpu") -> list[Own]:
         for function in loops
         for name in ("literal", "scan", *(["library"] if function is lstm else []))
     ]
+    found.append(Own("greedy", "torch", partial(greedy, device=device)))
     found.append(Own("beam_search", "torch", partial(beam_search, device=device)))
     scorers = (cider_d, bleu, rouge_l)
     return found + [Own(scorer.__name__, "pycocoevalcap", scorer, "numpy") for scorer in scorers]
