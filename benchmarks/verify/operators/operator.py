@@ -209,6 +209,6 @@ def described(
     settings: Mapping[str, Any] | None = None,
 ) -> Property:
     """A property that says in the docstring of its check what it is."""
-    says = (check.__doc__ or "").strip().rstrip(".")
+    says = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
     says = says[0].lower() + says[1:]
     return Property(name, says, check, pins or {}, tuple(needs), settings or {})
