@@ -10,7 +10,7 @@ of summation passes, and every other function fails on ordinary numbers.
 Lower precision. Errors are counted in *roundings*: what a relative change of every input by one
 unit of the precision makes of the output, plus one unit of its largest entry. An implementation may
 have twice the roundings of the literal form in that precision, the worst over many cases, plus 2.
-Where a sum near 0 decides what the output is, as a product of ReLU's does, it may also be off by what
+Where a sum near 0 decides what the output is, as those under a ReLU do, it may also be off by what
 a change of every input by 5 units makes of it: that is which side of the jump it is on.
 
 NaN and Inf never pass.
