@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify import properties
-from benchmarks.verify.cases import Case, float_arrays, rounded
+from benchmarks.verify.cases import Case, float_arrays
 from benchmarks.verify.draw import NUMBERS, Draw, Pins
 from benchmarks.verify.properties import Function, of_batch
-from reference.primitives import Array
 
 ALL = ("float64", "float32", "bfloat16", "float16")
 
@@ -194,11 +193,6 @@ class Operator:
         for i, length in enumerate(lengths):
             batch[-1][i, length:] = padding
         return *batch, *case[self.sequences :], lengths
-
-    def in_dtype(self, case: Case, dtype: str) -> tuple[Case, Array]:
-        """The case in ``dtype``, and the oracle's result on the same numbers."""
-        inputs = rounded(case, dtype)
-        return inputs, self.oracle(*rounded(inputs, "float64"))
 
 
 def described(
