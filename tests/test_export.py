@@ -278,7 +278,7 @@ def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     line = refused(capsys, "caption", *graphs, *out, "--device", "meta")
     assert "--device meta" in line
     line = refused(capsys, "caption", *graphs, *out, "--beam-size", 0)
-    assert "beam_size is 0, expected at least 1" in line
+    assert "--beam-size is 0, expected at least 1" in line
     line = refused(capsys, "evaluate", *graphs, *SCENES)
     assert "an exported model has no training to record, expected runs" in line
     line = refused(capsys, "verify", "--candidate", run / "onnx", "--operator", "captioner")

@@ -114,7 +114,7 @@ def test_killed_at_any_point_then_resumed_is_as_if_never_killed(tmp_path, monkey
 
         with monkeypatch.context() as patch:
             # every step of a write: make the temporary file, flush it to disk, put it in place
-            patch.setattr(Path, "open", counted(Path.open))
+            patch.setattr(files.os, "fdopen", counted(os.fdopen))
             patch.setattr(files.os, "fsync", counted(os.fsync))
             patch.setattr(Path, "replace", counted(Path.replace))
             try:

@@ -212,10 +212,10 @@ def test_data_beside_a_module_count_where_it_names_them(project):
 
 @given(st.integers(), st.integers())
 def test_a_key_tells_options_and_jobs_apart(a, b):
-    one, other = records.key_of(experiment.rows_by_seed, a), records.key_of(fit, a)
+    one, other = records.key_of(experiment.label, a), records.key_of(fit, a)
     assert one != other
     assert (records.key_of(fit, b) == other) == (a == b)
-    assert records.key_of([fit, experiment.rows_by_seed], a) not in (one, other)
+    assert records.key_of([fit, experiment.label], a) not in (one, other)
 
 
 @pytest.fixture

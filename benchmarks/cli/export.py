@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     model, vocabulary = load_captioner(place)
     folder = RunFolder(place if place.is_dir() else place.parent)
     config = read_json(folder.config, "the configuration of a run")
-    print(f"{place}: exporting its encoder and decoder ...", file=sys.stderr)
+    if sys.stderr.isatty():
+        print(f"{place}: exporting its encoder and decoder ...", file=sys.stderr)
     write(out, model, vocabulary, config if isinstance(config, dict) else None)
     files = {name: (out / name).stat().st_size for name in (ENCODER, DECODER)}
     if arguments.json:

@@ -280,7 +280,7 @@ RECURRENT = (
     Fault(
         "lambda ignored",
         "every weight of the reconstruction trains with Table 1's",
-        "benchmarks.papers.arnet.captions:stages",
+        "benchmarks.papers.arnet.captions:regularised",
         "lambda_=weight",
         "lambda_=LAMBDA",
         "test_experiments.py::test_weights_of_the_reconstruction_share_table_1_s_trainings",
