@@ -112,8 +112,9 @@ def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
     # a line that the kill cut off, and files that it might have
     with folder.log.open("a") as file:
         file.write('{"kind": "steps", "st')
-    for path in (folder.config, folder.vocabulary, folder.log, folder.last):
-        path.with_name(f".{path.name}.partial").write_text("{")
+    for path in (folder.config, folder.vocabulary, folder.log):
+        path.with_name(f".{path.name}.0.partial").write_text("{")
+    folder.last.with_name(f".{folder.last.name}.partial").write_text("{")
     assert main(*TRAIN, "--out", folder.path, "--resume") == 0
     assert_same(folder.path, whole)
     assert {file.name for file in folder.path.iterdir()} == {file.name for file in whole.iterdir()}

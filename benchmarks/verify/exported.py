@@ -7,6 +7,7 @@ node, and ONNX's attributes have 32 bits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from benchmarks.scoring.onnx_captioner import (
     ENCODER,
     OnnxCaptioner,
 )
+from benchmarks.verify import properties
 from benchmarks.verify.cases import Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator
+from benchmarks.verify.operators.operator import Property, described
 from benchmarks.verify.operators.transformer import captioner
 from reference.primitives import Array, Integers
 from torch_impl.models import build, configuration
@@ -34,6 +37,14 @@ ABOUT = (
     "Log-probabilities of the word after each of tokens: (T,), given features: (L, d_feature), by "
     "the exported captioner in the folder."
 )
+
+
+class Exported(Operator):
+    """An operator of float32 alone: its graphs do not compute in float64."""
+
+    def _properties(self) -> Iterator[Property]:
+        settings = {"dtype": "float32"}
+        yield described("float32", properties.low_precision, settings=settings)
 
 
 def read(features: Array, tokens: Integers, folder: str) -> Array:
@@ -89,8 +100,7 @@ def operator(folder: Path) -> Operator:
         return draw.inputs(L, model.d_feature), tokens, str(folder)
 
     arguments = ("features", "tokens", "folder")
-    dtypes = ("float32", "float32")
-    return Operator("exported_captioner", arguments, "(T, V)", ABOUT, oracle, case, dtypes=dtypes)
+    return Exported("exported_captioner", arguments, "(T, V)", ABOUT, oracle, case)
 
 
 @cache
