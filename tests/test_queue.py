@@ -56,7 +56,7 @@ def values(made):
 
 @pytest.fixture(scope="module")
 def kept():
-    """What the module's tests share: the records of a queue that nobody interrupted."""
+    """What the module's tests share: the records of an uninterrupted queue."""
     return {}
 
 

@@ -207,7 +207,7 @@ def test_a_step_that_was_timed_on_the_device_is_taken_as_measured(steps):
     (made,) = [r for r in make_records("expansionnet_v2", [timed]) if "GIT" in r.what.row]
     (stage,) = made.details.stages
     assert (stage.step_s, stage.source) == (0.5, "measured")
-    assert made.status == "predicted"  # a sum of steps that nobody made
+    assert made.status == "predicted"  # a sum of steps that were not run
     elsewhere = records.replace(timed, device=Device(kind="cuda", name="another", threads=1))
     assert by_row(make_records("expansionnet_v2", [elsewhere])) == by_row(
         make_records("expansionnet_v2")

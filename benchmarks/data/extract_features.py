@@ -72,7 +72,7 @@ def extract(
     batch_size: int = PER_THREAD,
     dtype: str = "float16",
 ) -> tuple[ShardedFeatures, int]:
-    """The features of a data set's photographs; those that are in ``out`` are not made again.
+    """The features of a data set's photographs; those already in ``out`` are skipped.
 
     Args:
         path: the data set in Karpathy's layout.

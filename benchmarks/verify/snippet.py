@@ -26,7 +26,7 @@ from benchmarks.verify.search import REPEATS, Failure
 from torch_impl.training import objectives  # noqa: F401
 
 LONGEST = 3000
-"""Characters of arguments that are printed; larger ones are made again from their seed."""
+"""Characters of arguments that are printed; larger ones are regenerated from their seed."""
 
 
 def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Failure) -> str:

@@ -1,4 +1,4 @@
-"""Records that nobody measured, for tests: what a test does not name is filled in by type."""
+"""Synthetic records for tests: what a test does not name is filled in by type."""
 
 from __future__ import annotations
 

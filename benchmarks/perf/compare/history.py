@@ -28,7 +28,7 @@ class Entry:
     Args:
         record: of the comparison.
         number: its place in the series, from 1.
-        reachable: whether the commit is behind HEAD; None where nobody knows.
+        reachable: whether the commit is behind HEAD; None if unknown.
         level: how many times as fast as the first of its chain, by ratios of one session each;
             None where it was not timed.
         since: that first revision's label: levels of two chains do not compare.
