@@ -19,6 +19,7 @@ from benchmarks.kinds import Ablation, Attention, Evaluation, Released
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.papers.paired import RULE
 from benchmarks.report import (
     ablation,
     build,
@@ -27,7 +28,6 @@ from benchmarks.report import (
     markdown,
 )
 from benchmarks.report.document import Document, Section, Table
-from benchmarks.report.sections.paired import RULE
 from benchmarks.scoring import java, quality
 from benchmarks.statistics import SEEDS
 from benchmarks.training import fit

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks import papers
 from benchmarks.kinds import Captions, Details, Digits, Discrepancy, Example, States
+from benchmarks.papers import paired
 from benchmarks.papers.arnet import digits, hidden_states, reconstruction_weight
 from benchmarks.papers.arnet.captions import ADDED, BASELINES
 from benchmarks.records import Record
@@ -22,7 +23,6 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections import arnet as section
-from benchmarks.report.sections import paired
 from benchmarks.statistics import SEEDS
 from tests.support.records import altered
 from tests.support.records import record as a_record

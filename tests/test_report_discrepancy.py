@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.kinds import Discrepancy
 from benchmarks.papers.arnet.discrepancy import ARNET, REGULARISED, TABLE
+from benchmarks.papers.paired import RULE
 from benchmarks.report.document import Paragraph, Table
 from benchmarks.report.sections import discrepancy as section
-from benchmarks.report.sections.paired import RULE
 from benchmarks.scoring.discrepancy import CENTROID, IMAGES, POINTS
 from benchmarks.statistics import SEEDS
 from tests.support.records import record as a_record

@@ -16,11 +16,11 @@ from benchmarks.papers.expansionnet_v2.ablation import (
     V1,
     V2,
 )
+from benchmarks.papers.paired import RULE
 from benchmarks.records import Data
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion import expansion as section
-from benchmarks.report.sections.paired import RULE
 from benchmarks.statistics import SEEDS
 from tests.support.records import record as a_record
 

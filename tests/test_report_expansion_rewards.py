@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from benchmarks.kinds import Rewards
 from benchmarks.papers.expansionnet_v2.rewards import V1, V2
+from benchmarks.papers.paired import RULE
 from benchmarks.records import Data
 from benchmarks.report import markdown
 from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.report.sections.expansion_rewards import expansion_rewards as section
-from benchmarks.report.sections.paired import RULE
 from benchmarks.statistics import SEEDS
 from tests.support.records import record as a_record
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.kinds import Control, Diversity, MiddleOut
+from benchmarks.papers.paired import RULE
 from benchmarks.report import markdown, pictures
 from benchmarks.report.document import (
     Document,
@@ -25,7 +26,6 @@ from benchmarks.report.sections.middle_out import (
     MIDDLE_OUT,
     SHOWN,
 )
-from benchmarks.report.sections.paired import RULE
 from benchmarks.statistics import SEEDS
 from tests.support.records import record as a_record
 

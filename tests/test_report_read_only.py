@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks import papers, records
 from benchmarks.kinds import Losses, ReadOnly
+from benchmarks.papers import paired
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
 from benchmarks.report import build, markdown
 from benchmarks.report.document import (
@@ -16,7 +17,6 @@ from benchmarks.report.document import (
     Photographs,
     Table,
 )
-from benchmarks.report.sections import paired
 from benchmarks.report.sections import read_only as section
 from benchmarks.statistics import SEEDS, difference_of_seeds
 from tests.support.records import altered, record

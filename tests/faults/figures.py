@@ -32,7 +32,7 @@ FIGURES = (
     Fault(
         "captions of other seeds",
         "models are laid side by side that saw different data",
-        "benchmarks.report.sections.paired:shared",
+        "benchmarks.papers.paired:shared",
         "of_row[seed] for of_row",
         "next(iter(of_row.values())) for of_row",
         "test_report_examples.py::test_only_what_all_rows_have_is_shown_and_of_one_seed",
@@ -48,18 +48,18 @@ FIGURES = (
     Fault(
         "a word for few seeds",
         "few seeds are not said to be why nothing is settled",
-        "benchmarks.report.sections.paired:verdict",
+        "benchmarks.papers.paired:verdict",
         "not found.enough",
         "found.seeds == 0",
-        "test_report_paired.py::test_a_word_is_said_only_of_enough_seeds_and_without_zero",
+        "test_paired.py::test_a_word_is_said_only_of_enough_seeds_and_without_zero",
     ),
     Fault(
         "unpaired seeds",
         "the seeds of one side are compared with other seeds of the other",
-        "benchmarks.report.sections.paired:shared",
+        "benchmarks.papers.paired:shared",
         "of_row[seed] for of_row",
         "list(of_row.values())[seeds.index(seed)] for of_row",
-        "test_report_paired.py::test_a_difference_is_that_of_the_shared_seeds_alone",
+        "test_paired.py::test_a_difference_is_that_of_the_shared_seeds_alone",
     ),
     Fault(
         "drawings counted for every status",

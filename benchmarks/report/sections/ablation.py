@@ -6,6 +6,14 @@ from collections.abc import Sequence
 
 from benchmarks import figures
 from benchmarks.kinds import Ablation
+from benchmarks.papers.paired import (
+    RULE,
+    by_row,
+    difference,
+    mean,
+    mean_and_spread,
+    verdict,
+)
 from benchmarks.records import Record, of
 from benchmarks.report.ablation import BASELINE, ROWS
 from benchmarks.report.document import (
@@ -18,14 +26,6 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.attention import attention
 from benchmarks.report.sections.evidence import not_run, provenance
-from benchmarks.report.sections.paired import (
-    RULE,
-    by_row,
-    difference,
-    mean,
-    mean_and_spread,
-    verdict,
-)
 from benchmarks.scoring.quality import METRICS
 
 

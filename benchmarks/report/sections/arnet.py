@@ -22,6 +22,17 @@ from benchmarks.papers.arnet.hidden_states import ROWS as SHOWN
 from benchmarks.papers.arnet.hidden_states import TABLE as STATES
 from benchmarks.papers.arnet.reconstruction_weight import ROWS as WEIGHTS
 from benchmarks.papers.arnet.reconstruction_weight import TABLE as WEIGHT
+from benchmarks.papers.paired import (
+    RULE,
+    Rows,
+    by_row,
+    difference,
+    mean,
+    mean_and_spread,
+    shared,
+    value,
+    verdict,
+)
 from benchmarks.records import Record
 from benchmarks.report.document import (
     Block,
@@ -35,17 +46,6 @@ from benchmarks.report.document import (
 from benchmarks.report.sections import discrepancy
 from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import side_by_side
-from benchmarks.report.sections.paired import (
-    RULE,
-    Rows,
-    by_row,
-    difference,
-    mean,
-    mean_and_spread,
-    shared,
-    value,
-    verdict,
-)
 from benchmarks.scoring.discrepancy import CENTROID, POINTS
 from benchmarks.scoring.quality import METRICS
 

@@ -8,6 +8,14 @@ import numpy as np
 
 from benchmarks.kinds import Discrepancy
 from benchmarks.papers.arnet.discrepancy import ARNET, ROWS, TABLE
+from benchmarks.papers.paired import (
+    RULE,
+    Numbers,
+    Rows,
+    by_row,
+    difference,
+    verdict,
+)
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
@@ -17,14 +25,6 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.evidence import not_run, provenance
-from benchmarks.report.sections.paired import (
-    RULE,
-    Numbers,
-    Rows,
-    by_row,
-    difference,
-    verdict,
-)
 from benchmarks.scoring.discrepancy import (
     CENTROID,
     IMAGES,

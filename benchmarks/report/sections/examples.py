@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.kinds import Example
+from benchmarks.papers.paired import Rows, shared
 from benchmarks.records import Record
 from benchmarks.report.document import Photograph, Photographs
-from benchmarks.report.sections.paired import Rows, shared
 
 
 def side_by_side(

@@ -17,6 +17,17 @@ from benchmarks.papers.expansionnet_v2.ablation import (
     V1,
     V2,
 )
+from benchmarks.papers.paired import (
+    RULE,
+    Rows,
+    by_row,
+    difference,
+    mean,
+    mean_and_spread,
+    measured,
+    ordered_pairs,
+    verdict,
+)
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
@@ -29,17 +40,6 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import side_by_side
-from benchmarks.report.sections.paired import (
-    RULE,
-    Rows,
-    by_row,
-    difference,
-    mean,
-    mean_and_spread,
-    measured,
-    ordered_pairs,
-    verdict,
-)
 from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import SEEDS, kendall_tau
 

@@ -10,6 +10,14 @@ from benchmarks import papers
 from benchmarks.kinds import Rewards
 from benchmarks.papers.expansionnet_v2.ablation import FORMS
 from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, Model
+from benchmarks.papers.paired import (
+    RULE,
+    Rows,
+    by_row,
+    difference,
+    mean_and_spread,
+    verdict,
+)
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
@@ -19,14 +27,6 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.evidence import not_run, provenance
-from benchmarks.report.sections.paired import (
-    RULE,
-    Rows,
-    by_row,
-    difference,
-    mean_and_spread,
-    verdict,
-)
 from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import Interval, paired_difference
 

@@ -13,6 +13,15 @@ from benchmarks.papers.middle_out.scores import (
     PAPER,
     WITH_WORD,
 )
+from benchmarks.papers.paired import (
+    RULE,
+    Rows,
+    by_row,
+    difference,
+    mean_and_spread,
+    percent,
+    verdict,
+)
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
@@ -24,15 +33,6 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import of_one_seed, side_by_side
-from benchmarks.report.sections.paired import (
-    RULE,
-    Rows,
-    by_row,
-    difference,
-    mean_and_spread,
-    percent,
-    verdict,
-)
 
 TITLE = "Captions from the middle outwards: Middle-Out, Tables 2 to 10"
 METRICS = ("METEOR", "CIDEr-D", "ROUGE-L", "B4")

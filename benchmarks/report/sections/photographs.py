@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks import figures
 from benchmarks.kinds import Evaluation
+from benchmarks.papers.paired import verdict
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
@@ -20,7 +21,6 @@ from benchmarks.report.document import (
     Table,
 )
 from benchmarks.report.sections.evidence import not_run, provenance
-from benchmarks.report.sections.paired import verdict
 from benchmarks.scoring.quality import METRICS
 from benchmarks.statistics import paired_difference
 

@@ -9,6 +9,13 @@ from benchmarks import figures, papers
 from benchmarks.files import slug
 from benchmarks.kinds import Trained
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
+from benchmarks.papers.paired import (
+    RULE,
+    by_row,
+    difference,
+    value,
+    verdict,
+)
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
@@ -21,13 +28,6 @@ from benchmarks.report.document import (
 )
 from benchmarks.report.sections.evidence import not_run, provenance
 from benchmarks.report.sections.examples import side_by_side
-from benchmarks.report.sections.paired import (
-    RULE,
-    by_row,
-    difference,
-    value,
-    verdict,
-)
 from benchmarks.report.sections.words import words
 
 TITLE = "The LSTM with a read-only unit"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.kinds import Captions
-from benchmarks.report.sections import paired
+from benchmarks.papers import paired
 from benchmarks.report.sections.examples import of_one_seed
 from benchmarks.statistics import (
     SEEDS,
