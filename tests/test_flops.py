@@ -24,6 +24,7 @@ from tests.support import counting
 from tests.support.covers import covers
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
+from torch_impl.layers.kv_cache import init_cache
 from torch_impl.layers.transformer import FeedForward
 from torch_impl.models import Captioner, Configuration
 
@@ -71,10 +72,34 @@ def test_a_captioner_costs_what_pytorch_counts(configuration, batch, features, t
     assert 2 * batch * macs == counted_by_torch(model, image, words)
 
 
+@given(configurations(), few, few)
+def test_a_captioner_has_as_many_parameters_as_its_closed_form(configuration, features, tokens):
+    parts = components(configuration, Length.of([features]), Length.of([tokens]))
+    model = Captioner(configuration)
+    assert sum(part.parameters for part in parts) == sum(p.numel() for p in model.parameters())
+
+
+@given(configurations(), few, few, few, few, st.sampled_from((torch.float32, torch.bfloat16)))
+def test_the_cache_of_a_search_is_as_large_as_its_closed_form(
+    configuration, batch, features, beams, tokens, dtype
+):
+    c = configuration
+    model = Captioner(c).to(dtype).eval()
+    memory = torch.zeros(batch, features, c.d_model, dtype=dtype)
+    layers = model.init_state(memory, None, beams, tokens)._layers
+    mixer, cross = layers[0].layer.mixer, sum(x.nbytes for x in (layers[0].keys, layers[0].values))
+    buffers = init_cache(mixer, batch, beams * tokens, tokens)
+    kind, _, N_E = c.decoder.partition(":")
+    one = closed_forms.kv_cache(
+        kind, c.d_model, int(N_E or 0), features, beams * tokens, tokens, dtype.itemsize
+    )
+    assert batch * one == cross + sum(x.nbytes for x in buffers.values())
+
+
 @covers(expansionnet_v2=[2, 5, 7, 9])
 @given(strategies.lengths(), strategies.widths(), strategies.groups())
 def test_a_static_layer_costs_what_pytorch_counts(length, d, groups):
-    component = closed_forms.static_expansion(Length.of([length]), d, groups, batch=1)
+    component = closed_forms.static_expansion(Length.of([length]), d, sum(groups), len(groups), 1)
     layer = StaticExpansion(d, groups, implementation="literal")
     assert 2 * component.macs == counted_by_torch(layer, torch.randn(1, length, d))
     printed = closed_forms.static_literal(Length.of([length]), d, sum(groups))
@@ -110,7 +135,7 @@ def test_a_feed_forward_layer_costs_what_pytorch_counts(length, d, ff):
 @covers(expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
 @given(strategies.lengths(4), strategies.widths(4), strategies.groups(3, 3), few)
 def test_elementwise_operations_of_expansions_are_those_of_the_printed_equations(L, d, groups, N_E):
-    static = closed_forms.static_expansion(Length.of([L]), d, groups, batch=1)
+    static = closed_forms.static_expansion(Length.of([L]), d, sum(groups), len(groups), 1)
     assert static.elementwise == counting.count(counting.static_expansion, L, d, list(groups))
     dynamic = closed_forms.dynamic_expansion(Length.of([L]), d, N_E)
     assert dynamic.elementwise == counting.count(counting.dynamic_expansion, L, d, N_E)

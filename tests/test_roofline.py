@@ -20,13 +20,16 @@ from benchmarks.perf.cases.self_critical import SUBJECT as SELF_CRITICAL
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.flops.closed_forms import (
     Length,
+    components,
     dynamic_literal,
     dynamic_split,
+    seconds,
     static_literal,
 )
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.roofline import BOUNDS, predict
+from torch_impl.models import Captioner, Configuration
 
 CPU = torch.device("cpu")
 GPU = named("A100")
@@ -146,6 +149,32 @@ def test_products_of_an_operator_are_the_closed_form(drawn):
     flops = sum(k.flops for k in dispatched(case, "factored", cuda=True))
     least = min(dynamic_split(L, d, N), dynamic_literal(L, d, N))
     assert flops >= 2 * drawn.batch * least * (1 - 1e-12)
+
+
+@settings(max_examples=8)
+@given(
+    sizes,
+    st.sampled_from(("attention", "static:5", "static:2,3")),
+    st.sampled_from(("attention", "dynamic:3")),
+    factors,
+)
+def test_the_closed_roofline_of_a_captioner_is_below_that_of_its_kernels(
+    drawn, encoder, decoder, faster
+):
+    B, L, T = drawn.batch, drawn.length, drawn.tokens
+    model = Configuration(9, 4, encoder, decoder, "linear", "norm", 8 * drawn.d_model, 16)
+
+    def make(case, implementation, device):
+        captioner = Captioner(model).eval().implement("literal")
+        features, words = torch.empty(B, L, 4), torch.zeros(B, T, dtype=torch.int64)
+        return Work(torch.no_grad()(lambda: captioner(features, words)))
+
+    kernels = dispatched(Case(Subject("one", "", (), ("it",), make=make), ("it",)), "it", cuda=True)
+    device = replace(GPU, bandwidth=faster * GPU.bandwidth, launch=1e-30)
+    ceilings = {"width": 4, "peak": device.peak["float32"], "bandwidth": device.bandwidth}
+    parts = components(model, Length.of([L]), Length.of([T]), B)
+    least = sum(seconds(B * part.macs, part.moved(B), **ceilings) for part in parts)
+    assert 0 < least <= predict(kernels, device).seconds * (1 + 1e-12)
 
 
 def test_a_step_of_any_size_is_counted_without_memory():

@@ -1,6 +1,7 @@
 """What a captioner costs, in closed form, by component and by equation, for one image.
 
-The conventions, and what each is for:
+Each form is written once and computed on numbers or on sympy's symbols: the report's cost explorer
+prints its JavaScript from them. The conventions, and what each is for:
 
 * **macs** are the multiply-accumulates of matrix products and linear layers, in the papers' order
   of operations. Masked entries are computed and thrown away, so they count; so do all heads.
@@ -16,6 +17,9 @@ The conventions, and what each is for:
   key projection folded into the expansion queries, the dynamic sums split. Each layer takes the
   cheaper of its forms, so factored never exceeds macs.
 * **in_paper** says whether v2's Table VI counts the component's macs (`table_vi`).
+* **moved** are the numbers that a component cannot do without reading or writing: its parameters
+  once a batch, where it multiplies by them, and each layer's input and output once. What a layer
+  makes and uses up itself is left out, in whatever form: a roofline of it is a bound from below.
 
 Equation numbers are those of ExpansionNet v2 unless "v1" is written; G are the groups of a Block
 Static Expansion, N their sum; M, R_fw, R_bw, F, B, C, S are the paper's symbols.
@@ -25,11 +29,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch_impl.layers.transformer import REDUCTIONS, Mixer
 from torch_impl.models import Configuration
 
 BATCH = 48
+
+Number = Any
+"""An int, a float or an expression of sympy."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +47,9 @@ class Length:
     Costs are polynomials of the length, so these three give the exact mean cost of ragged data.
     """
 
-    mean: float
-    square: float
-    cube: float
+    mean: Number
+    square: Number
+    cube: Number
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> Length:
@@ -64,8 +72,8 @@ class Equation:
     """The operations of one printed step, for one image."""
 
     name: str
-    macs: float
-    elementwise: float
+    macs: Number
+    elementwise: Number
 
 
 @dataclass(frozen=True)
@@ -74,32 +82,97 @@ class Component:
 
     name: str
     equations: tuple[Equation, ...]
-    factored: float
+    factored: Number
+    parameters: Number = 0
+    activations: Number = 0
     half: str = ""
     in_paper: bool = True
 
     @property
-    def macs(self) -> float:
+    def macs(self) -> Number:
         """Multiply-accumulates in the papers' order of operations."""
         return sum(equation.macs for equation in self.equations)
 
     @property
-    def elementwise(self) -> float:
+    def elementwise(self) -> Number:
         """All other scalar operations."""
         return sum(equation.elementwise for equation in self.equations)
 
     @property
-    def flops(self) -> float:
+    def flops(self) -> Number:
         """Floating-point operations: two a multiply-accumulate, and the elementwise ones."""
         return 2 * self.macs + self.elementwise
 
+    def moved(self, batch: Number) -> Number:
+        """Numbers read and written for a batch, at least."""
+        return batch * self.activations + (self.parameters if self.macs else 0)
 
-def static_literal(length: Length, d: int, N: int) -> float:
+
+def seconds(
+    macs: Number, moved: Number, *, width: Number, peak: Number, bandwidth: Number
+) -> Number:
+    """A component's roofline: its products at the peak or its bytes at the bandwidth.
+
+    Args:
+        macs: of the batch.
+        moved: numbers read and written for it.
+        width: bytes of a number.
+        peak: FLOPs a second.
+        bandwidth: bytes a second.
+    """
+    return _choose("Max", max, 2 * macs / peak, width * moved / bandwidth)
+
+
+def kv_cache(
+    kind: str,
+    d: Number,
+    N_E: Number,
+    features: Number,
+    slots: Number,
+    tokens: Number,
+    width: Number,
+) -> Number:
+    """Bytes of a decoder layer's KV cache, for one image.
+
+    Attention stores keys and values of each slot; an expansion keys, conditions, two values, P and,
+    for both streams, R_fw over the beam's tokens, in float32 at least. Both store the keys and the
+    values of the image's features.
+
+    Args:
+        kind: of the layer's mixer.
+        d: the model's width.
+        N_E: its expansion coefficient.
+        features: of the image, L.
+        slots: beams times tokens.
+        tokens: of a beam at most.
+        width: bytes of a number.
+    """
+    cross = 2 * features * d * width
+    if kind != "dynamic":
+        return cross + 2 * slots * d * width
+    precise = _choose("Max", max, width, 4)
+    return cross + 4 * slots * d * width + slots * N_E * (1 + 2 * tokens) * precise
+
+
+def _choose(name: str, function: Any, *values: Number) -> Number:
+    """``function``, min or max, of numbers; of symbols sympy's, unevaluated."""
+    if any(hasattr(value, "free_symbols") for value in values):
+        import sympy
+
+        return getattr(sympy, name)(*values, evaluate=False)
+    return function(*values)
+
+
+def _least(*values: Number) -> Number:
+    return _choose("Min", min, *values)
+
+
+def static_literal(length: Length, d: Number, N: Number) -> Number:
     """Macs of equations 2 to 7 as printed: 5 N L d."""
     return 5 * N * length.mean * d
 
 
-def static_reassociated(length: Length, d: int, N: int) -> float:
+def static_reassociated(length: Length, d: Number, N: Number) -> Number:
     """Macs of equations 2 to 7 with W = R_bw R_fw, L x L: 3 N L d + 2 N L^2 + 2 L^2 d.
 
     B = R_bw (R_fw V + E_B) = W V + R_bw E_B; fewer than printed when 1/L > 1/N + 1/d.
@@ -107,12 +180,12 @@ def static_reassociated(length: Length, d: int, N: int) -> float:
     return 3 * N * length.mean * d + 2 * N * length.square + 2 * length.square * d
 
 
-def projected_keys(length: Length, d: int) -> float:
+def projected_keys(length: Length, d: Number) -> Number:
     """Macs of the key projection of every token: L d^2."""
     return length.mean * d**2
 
 
-def folded_keys(d: int, N: int, batch: int) -> float:
+def folded_keys(d: Number, N: Number, batch: Number) -> Number:
     """Macs an image of E_Q [W_K, b_K], once a batch, in place of `projected_keys`: N d (d + 1) / B.
 
     Pays when B > N (d + 1) / (L d).
@@ -120,12 +193,12 @@ def folded_keys(d: int, N: int, batch: int) -> float:
     return N * d * (d + 1) / batch
 
 
-def dynamic_literal(length: Length, d: int, N_E: int) -> float:
+def dynamic_literal(length: Length, d: Number, N_E: Number) -> Number:
     """Macs of equations 1 to 7 as printed: 5 L^2 N_E d."""
     return 5 * length.square * N_E * d
 
 
-def dynamic_split(length: Length, d: int, N_E: int) -> float:
+def dynamic_split(length: Length, d: Number, N_E: Number) -> Number:
     """Macs of equations 1 to 7 with the sums split: 5 L^2 d + 3 L N_E d + 2 L^3 N_E.
 
     M = (C K^T)_j + (E_Q K^T)_n, R_bw (C + E_B) = (sum_n R_bw) C + (sum_j R_bw) E_B, W = R_bw R_fw:
@@ -134,24 +207,24 @@ def dynamic_split(length: Length, d: int, N_E: int) -> float:
     return 5 * length.square * d + 3 * length.mean * N_E * d + 2 * length.cube * N_E
 
 
-def _normalised(entries: float) -> float:
+def _normalised(entries: Number) -> Number:
     # one stream of equations 3, 4 and 6: ReLU, row sum with epsilon, division
     return 3 * entries
 
 
-def _selected(entries: float) -> float:
+def _selected(entries: Number) -> Number:
     # equation 8: a sigmoid, its complement, two products, a sum
     return 8 * entries
 
 
-def _softmax(rows: float, entries: float) -> float:
+def _softmax(rows: Number, entries: Number) -> Number:
     return 5 * entries - 2 * rows
 
 
-def static_expansion(length: Length, d: int, groups: tuple[int, ...], batch: int) -> Component:
-    """One layer of Static Expansion, a Block of them where there are several groups."""
-    L, N = length.mean, sum(groups)
-    averaged = 2 * N * L if len(groups) > 1 else 0
+def static_expansion(length: Length, d: Number, N: Number, groups: int, batch: Number) -> Component:
+    """One layer of Static Expansion of N vectors, a Block where there are several groups."""
+    L = length.mean
+    averaged = 2 * N * L if groups > 1 else 0
     equations = (
         Equation("projections K, V_1, V_2, S", 4 * projected_keys(length, d), 4 * L * d),
         Equation("(2) M", N * L * d, N * L),
@@ -161,13 +234,18 @@ def static_expansion(length: Length, d: int, groups: tuple[int, ...], batch: int
         Equation("(7) B", 2 * N * L * d, 0),
         Equation("(8) out", 0, _selected(L * d)),
     )
-    keys = min(projected_keys(length, d), folded_keys(d, N, batch))
-    core = min(static_literal(length, d, N), static_reassociated(length, d, N))
-    name = "block static expansion" if len(groups) > 1 else "static expansion"
-    return Component(name, equations, 3 * projected_keys(length, d) + keys + core)
+    keys = _least(projected_keys(length, d), folded_keys(d, N, batch))
+    core = _least(static_literal(length, d, N), static_reassociated(length, d, N))
+    return Component(
+        "block static expansion" if groups > 1 else "static expansion",
+        equations,
+        3 * projected_keys(length, d) + keys + core,
+        parameters=4 * _linear(d, d) + 2 * N * d,
+        activations=2 * L * d,
+    )
 
 
-def dynamic_expansion(length: Length, d: int, N_E: int) -> Component:
+def dynamic_expansion(length: Length, d: Number, N_E: Number) -> Component:
     """One layer of Dynamic Expansion; the causal mask hides entries but saves no product."""
     L, pairs = length.mean, length.square * N_E
     equations = (
@@ -180,16 +258,35 @@ def dynamic_expansion(length: Length, d: int, N_E: int) -> Component:
         Equation("(7) B", 2 * pairs * d, 0),
         Equation("(8) out", 0, _selected(L * d)),
     )
-    core = min(dynamic_literal(length, d, N_E), dynamic_split(length, d, N_E))
-    return Component("dynamic expansion", equations, 5 * L * d**2 + core)
+    core = _least(dynamic_literal(length, d, N_E), dynamic_split(length, d, N_E))
+    return Component(
+        "dynamic expansion",
+        equations,
+        5 * L * d**2 + core,
+        parameters=5 * _linear(d, d) + 2 * N_E * d,
+        activations=2 * L * d,
+    )
+
+
+def _linear(inputs: Number, outputs: Number) -> Number:
+    # the parameters of a linear layer
+    return (inputs + 1) * outputs
 
 
 def attention(
-    queries: Length, keys: Length, pairs: float, d: int, heads: int, gated: bool
+    queries: Length,
+    keys: Length,
+    pairs: Number,
+    d: Number,
+    heads: Number,
+    gated: bool,
+    *,
+    cross: bool = False,
 ) -> Component:
     """One layer of multi-head attention, with the gate of Attention on Attention if ``gated``.
 
-    ``pairs`` is the mean number of (query, key) pairs.
+    ``pairs`` is the mean number of (query, key) pairs; a ``cross`` attention reads its keys' tokens
+    beside those of its queries.
     """
     T, L = queries.mean, keys.mean
     equations = [
@@ -203,24 +300,36 @@ def attention(
         equations.append(Equation("information * sigmoid(gate)", 0, 5 * T * d))
     else:
         equations.append(Equation("v1 (2) out", T * d**2, T * d))
-    name = "attention on attention" if gated else "attention"
-    return _as_printed(name, *equations)
+    outputs = 2 * _linear(2 * d, d) if gated else _linear(d, d)
+    return _as_printed(
+        "cross-attention" if cross else "attention on attention" if gated else "attention",
+        *equations,
+        parameters=3 * _linear(d, d) + outputs,
+        activations=(2 * T + L) * d if cross else 2 * T * d,
+    )
 
 
-def feed_forward(length: Length, d: int, ff: int) -> Component:
+def feed_forward(length: Length, d: Number, ff: Number) -> Component:
     """One position-wise feed-forward layer."""
     n = length.mean
-    inner = Equation("linear_1 and ReLU", n * d * ff, 2 * n * ff)
-    return _as_printed("feed-forward", inner, Equation("linear_2", n * d * ff, n * d))
+    return _as_printed(
+        "feed-forward",
+        Equation("linear_1 and ReLU", n * d * ff, 2 * n * ff),
+        Equation("linear_2", n * d * ff, n * d),
+        parameters=_linear(d, ff) + _linear(ff, d),
+        activations=2 * n * d,
+    )
 
 
-def norms(length: Length, d: int, count: int, residuals: int) -> Component:
+def norms(length: Length, d: Number, count: int, residuals: int) -> Component:
     """Layer norms and residual sums."""
     n = length.mean
     return _as_printed(
         "norms and residuals",
         Equation("layer norms", 0, count * n * (7 * d + 2)),
         Equation("residual sums", 0, residuals * n * d),
+        parameters=2 * count * d,
+        activations=2 * count * n * d,
     )
 
 
@@ -250,46 +359,85 @@ def components(
             raise ValueError(f"unknown reduction {reduction!r}, expected one of {known}")
     if batch < 1:
         raise ValueError(f"batch must be at least 1, not {batch}")
-    L, T, V = features.mean, captions.mean, c.vocabulary_size
-
-    projection = Equation("input projection", L * c.d_feature * d, L * d)
-    encoder_mixer, decoder_mixer = Mixer.parse(c.encoder), Mixer.parse(c.decoder, causal=True)
-    encoder = _half("encoder", encoder_mixer, features, None, c, c.num_encoder_layers, batch)
-    embedding = Equation("scale and positions", 0, 2 * T * d)
-    decoder = _half("decoder", decoder_mixer, captions, features, c, c.num_decoder_layers, batch)
-    words = Equation("linear", T * d * V, T * V)
-    log_softmax = Equation("log-softmax", 0, T * (5 * V - 1))
+    encoder, decoder = Mixer.parse(c.encoder), Mixer.parse(c.decoder, causal=True)
     return (
-        replace(_as_printed("input projection", projection), half="encoder", in_paper=False),
-        *encoder,
-        replace(_as_printed("embedding", embedding), half="decoder"),
-        *decoder,
-        replace(_as_printed("vocabulary", words, log_softmax), half="decoder"),
+        *encoder_components(Mixing.of(encoder), features, c, batch),
+        *decoder_components(Mixing.of(decoder), captions, features, c, batch),
     )
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """A `Mixer` by what its costs depend on: its kind, its vectors, N or N_E, and their groups."""
+
+    kind: str
+    vectors: Number = 0
+    groups: int = 1
+
+    @classmethod
+    def of(cls, mixer: Mixer) -> Mixing:
+        """Of a parsed mixer."""
+        return cls(mixer.kind, sum(mixer.coefficients), len(mixer.coefficients))
+
+
+def encoder_components(
+    mixing: Mixing, features: Length, c: Any, batch: Number
+) -> tuple[Component, ...]:
+    """The encoder's part of `components`; ``c`` has a `Configuration`'s fields, or symbols."""
+    L, d = features.mean, c.d_model
+    projection = _as_printed(
+        "input projection",
+        Equation("input projection", L * c.d_feature * d, L * d),
+        parameters=_linear(c.d_feature, d),
+        activations=L * (c.d_feature + d),
+    )
+    layers = _half("encoder", mixing, features, None, c, c.num_encoder_layers, batch)
+    return replace(projection, half="encoder", in_paper=False), *layers
+
+
+def decoder_components(
+    mixing: Mixing, captions: Length, features: Length, c: Any, batch: Number
+) -> tuple[Component, ...]:
+    """The decoder's part of `components`; ``c`` has a `Configuration`'s fields, or symbols."""
+    T, d, V = captions.mean, c.d_model, c.vocabulary_size
+    embedding = _as_printed(
+        "embedding",
+        Equation("scale and positions", 0, 2 * T * d),
+        parameters=(V + c.max_length) * d,
+        activations=2 * T * d,
+    )
+    words = _as_printed(
+        "vocabulary",
+        Equation("linear", T * d * V, T * V),
+        Equation("log-softmax", 0, T * (5 * V - 1)),
+        parameters=_linear(d, V),
+        activations=T * (d + V),
+    )
+    layers = _half("decoder", mixing, captions, features, c, c.num_decoder_layers, batch)
+    return replace(embedding, half="decoder"), *layers, replace(words, half="decoder")
 
 
 def _half(
     half: str,
-    mixer: Mixer,
+    mixer: Mixing,
     length: Length,
     memory: Length | None,
-    c: Configuration,
-    layers: int,
-    batch: int,
+    c: Any,
+    layers: Number,
+    batch: Number,
 ) -> list[Component]:
     """The layers of an encoder or, where there is a ``memory`` to read, a decoder."""
     d, gated = c.d_model, mixer.kind == "aoa"
     if mixer.kind == "static":
-        mixing = static_expansion(length, d, mixer.coefficients, batch)
+        mixing = static_expansion(length, d, mixer.vectors, mixer.groups, batch)
     elif mixer.kind == "dynamic":
-        mixing = dynamic_expansion(length, d, *mixer.coefficients)
+        mixing = dynamic_expansion(length, d, mixer.vectors)
     else:
         mixing = attention(length, length, length.square, d, c.num_heads, gated)
     parts = [mixing]
     if memory:
         pairs = length.mean * memory.mean
-        cross = attention(length, memory, pairs, d, c.num_heads, gated)
-        parts.append(replace(cross, name="cross-attention"))
+        parts.append(attention(length, memory, pairs, d, c.num_heads, gated, cross=True))
     if not gated:
         parts.append(feed_forward(length, d, c.d_ff))
     parts.append(norms(length, d, count=len(parts), residuals=len(parts)))
@@ -299,24 +447,38 @@ def _half(
     return [replace(part, half=half) for part in [*parts, *closing]]
 
 
-def _reduction(kind: str, length: Length, d: int, layers: int) -> list[Component]:
+def _reduction(kind: str, length: Length, d: Number, layers: Number) -> list[Component]:
     """How a stack ends: see `torch_impl.layers.transformer.Stack`."""
     n = length.mean
-    linear = Equation("linear over all layers", layers * n * d**2, n * d)
-    closing = norms(length, d, count=1, residuals=int(kind == "linear")).equations
+    closing = norms(length, d, count=1, residuals=int(kind == "linear"))
     if kind == "none":
         return []
-    equations = (linear, *closing) if kind == "linear" else closing
-    return [_as_printed("reduction", *equations)]
+    if kind == "norm":
+        return [replace(closing, name="reduction")]
+    return [
+        _as_printed(
+            "reduction",
+            Equation("linear over all layers", layers * n * d**2, n * d),
+            *closing.equations,
+            parameters=_linear(layers * d, d) + closing.parameters,
+            activations=(layers + 1) * n * d + closing.activations,
+        )
+    ]
 
 
-def _as_printed(name: str, *equations: Equation) -> Component:
+def _as_printed(name: str, *equations: Equation, **other: Number) -> Component:
     """A component that has no cheaper form."""
-    return Component(name, equations, sum(equation.macs for equation in equations))
+    return Component(name, equations, sum(equation.macs for equation in equations), **other)
 
 
-def _times(component: Component, layers: int) -> Component:
+def _times(component: Component, layers: Number) -> Component:
     equations = tuple(
         Equation(e.name, layers * e.macs, layers * e.elementwise) for e in component.equations
     )
-    return replace(component, equations=equations, factored=layers * component.factored)
+    return replace(
+        component,
+        equations=equations,
+        factored=layers * component.factored,
+        parameters=layers * component.parameters,
+        activations=layers * component.activations,
+    )
