@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from benchmarks import records
@@ -23,7 +21,6 @@ from benchmarks.papers.middle_out.denoising import (
     RATIOS,
     Settings,
     Training,
-    interval,
     train,
 )
 from benchmarks.papers.middle_out.denoising import record as record_of
@@ -31,7 +28,6 @@ from benchmarks.papers.middle_out.denoising import record as record_of
 SMALL = Settings(
     steps=4, batch_size=3, hidden_size=4, training_sequences=5, test_sequences=3, learning_rate=0.01
 )
-ERRORS = st.lists(st.floats(1e-6, 10), min_size=1, max_size=6)
 ROW = MODELS["seq2seq"][0]
 
 
@@ -65,7 +61,7 @@ def test_a_run_fills_the_table_and_says_what_the_paper_does_not(tmp_path, capsys
         (record,) = (one for one in made if one.what.row == row)
         for column, value in record.values.items():
             each = record.details.per_seed[column]
-            assert value == pytest.approx(np.mean(each))
+            assert value == pytest.approx(np.exp(np.mean(np.log(each))))
             low, high = record.details.interval[column]
             assert low <= value <= high
         assert [entry["step"] for entry in record.details.history] == [2, 4]
@@ -160,15 +156,6 @@ def test_same_data_only_as_printed(field):
     training.settings = settings
     made = record_of(ROW, [training], "key")
     assert made.status == ("embedded" if field else "same data")
-
-
-@given(ERRORS, st.floats(0.1, 10))
-def test_intervals_hold_the_mean_and_scale(errors, factor):
-    low, high = interval(errors)
-    assert min(errors) * (1 - 1e-12) <= low <= high <= max(errors) * (1 + 1e-12)
-    assert interval(np.multiply(errors, factor)) == pytest.approx((factor * low, factor * high))
-    ratio = interval(errors, np.multiply(errors, factor))  # paired: nothing is left to chance
-    assert ratio == pytest.approx((factor, factor))
 
 
 def test_another_run_and_a_damaged_one_are_named(tmp_path, capsys):

@@ -105,7 +105,7 @@ def test_a_word_is_said_only_of_enough_seeds_and_without_zero(
     pair: list[float], count: int | None, words: tuple[str, str]
 ) -> None:
     (low, high), (below, above) = pair, words
-    found = Interval((low + high) / 2, low, high, count)
+    found = Interval((low + high) / 2, low, high, 0.0, count)
     said, _, word = paired.verdict(found, below, above).rpartition(": ")
     assert said == paired.measured(found)
     if count is not None and count < SEEDS:

@@ -1,7 +1,8 @@
-"""Bootstrap intervals: sign, coverage, and what must not change them."""
+"""Intervals and verdicts: sign, coverage, and what must not change them."""
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +10,9 @@ from benchmarks.statistics import (
     SEEDS,
     Interval,
     Pair,
-    bootstrap_means,
     difference_of_seeds,
+    geometric_mean,
+    holm,
     kendall_tau,
     paired_difference,
     student_t,
@@ -24,31 +26,56 @@ shapes = st.tuples(st.integers(1, 4), st.integers(1, 30))
 def test_an_interval_holds_its_mean_and_turns_with_the_sign(shape, seed):
     generator = np.random.default_rng(seed)
     a, b = generator.random(shape), generator.random(shape)
-    there, back = paired_difference(a, b, draws=200), paired_difference(b, a, draws=200)
-    assert there.low <= there.high
-    tolerances.assert_close(
-        [back.mean, back.low, back.high], [-there.mean, -there.high, -there.low]
-    )
-    assert there.settled == back.settled and there.seeds == back.seeds == shape[0]
+    there, back = paired_difference(a, b), paired_difference(b, a)
+    assert there.low <= there.mean <= there.high
+    assert (back.mean, back.low, back.high) == (-there.mean, -there.high, -there.low)
+    assert (there.p, there.seeds) == (back.p, back.seeds) and there.seeds == shape[0]
 
 
 @given(shapes, st.floats(0.01, 5), st.booleans())
 def test_a_constant_difference_is_certain(shape, difference, negative):
     difference = -difference if negative else difference
     base = np.zeros(shape)
-    interval = paired_difference(base + difference, base, draws=100)
-    tolerances.assert_close([interval.low, interval.mean, interval.high], [difference] * 3)
+    interval = paired_difference(base + difference, base)
+    if base.size > 1:
+        tolerances.assert_close([interval.low, interval.mean, interval.high], [difference] * 3)
     assert interval.settled == (shape[0] >= SEEDS)
 
 
-def test_ninety_five_percent_intervals_cover_about_that_often():
-    hits = 0
-    for seed in range(200):
-        generator = np.random.default_rng(seed)
-        noise = generator.normal(size=60)
-        interval = paired_difference(noise, np.zeros_like(noise), draws=300)
-        hits += not interval.settled
-    assert 178 <= hits <= 199
+@given(shapes, st.integers(0, 99))
+def test_both_sources_of_chance_widen_an_interval(shape, seed):
+    scores = np.random.default_rng(seed).normal(size=shape)
+    both = paired_difference(scores, np.zeros(shape))
+    half = (both.high - both.low) / 2 * (1 + 1e-12)
+    if shape[0] > 1:
+        of_seeds = difference_of_seeds(scores.mean(1), np.zeros(shape[0]))
+        assert half >= (of_seeds.high - of_seeds.low) / 2
+    if shape[1] > 1:
+        assert half >= 1.95 * scores.mean(0).std(ddof=1) / shape[1] ** 0.5
+
+
+@given(st.lists(st.floats(-3, 3), min_size=2, max_size=8), st.floats(0, 4))
+def test_p_is_below_a_twentieth_where_the_interval_excludes_zero(values, shift):
+    found = difference_of_seeds(np.add(values, shift), np.zeros(len(values)))
+    assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
+    spread = np.std(values, ddof=1)
+    if spread > 1e-3 and found.p > 1e-9:
+        expected = scipy.stats.ttest_1samp(np.add(values, shift), 0).pvalue
+        tolerances.assert_close(found.p, expected)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=12))
+def test_holm_settles_less_than_each_alone_and_more_than_bonferroni(each):
+    found = [Interval(1.0, 0.0, 2.0, p, SEEDS if enough else 1) for p, enough in each]
+    family = [one.p for one in found if one.enough]
+    for one, settled in zip(found, holm(found), strict=True):
+        assert settled <= (one.enough and one.p <= 0.05)
+        assert settled >= (one.enough and one.p * len(family) <= 0.05)
+    kept = [one.p for one, settled in zip(found, holm(found), strict=True) if settled]
+    lost = [p for p in family if p not in kept]
+    assert max(kept, default=0) <= min(lost, default=1)
+    if lost and kept:
+        assert min(lost) * len(lost) > 0.05 * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +89,7 @@ def test_wrong_shapes_are_refused(a, b):
 @given(shapes, st.integers(0, 99))
 def test_one_seed_and_none_have_one_interval_and_only_the_latter_settles(shape, seed):
     a, b = np.random.default_rng(seed).random((2, shape[1]))
-    alone, none = paired_difference(a[None], b[None], draws=50), paired_difference(a, b, draws=50)
+    alone, none = paired_difference(a[None], b[None]), paired_difference(a, b)
     assert (alone.mean, alone.low, alone.high) == (none.mean, none.low, none.high)
     assert (alone.seeds, none.seeds) == (1, None)
     assert not alone.settled and none.settled == (none.low > 0 or none.high < 0)
@@ -74,16 +101,16 @@ ends = st.tuples(st.floats(-9, 9), st.floats(-9, 9)).map(sorted)
 @given(ends, st.one_of(st.none(), st.integers(1, 6)))
 def test_a_sign_is_settled_by_an_interval_without_zero_over_enough_seeds(pair, seeds):
     low, high = pair
-    interval = Interval((low + high) / 2, low, high, seeds)
+    interval = Interval((low + high) / 2, low, high, 0.0, seeds)
     assert interval.settled == (seeds not in range(SEEDS) and not low <= 0 <= high)
-    turned = Interval(-interval.mean, -high, -low, seeds)
+    turned = Interval(-interval.mean, -high, -low, 0.0, seeds)
     assert turned.settled == interval.settled and turned.enough == interval.enough
 
 
 def pairs_of(values, expected):
     """Every pair of models that is expected to differ, as intervals of no width."""
     return [
-        Pair(str(i), str(j), expected[i] - expected[j], Interval(gap, gap, gap, SEEDS))
+        Pair(str(i), str(j), expected[i] - expected[j], Interval(gap, gap, gap, 0.0, SEEDS))
         for i in range(len(values))
         for j in range(i + 1, len(values))
         if expected[i] != expected[j]
@@ -106,25 +133,6 @@ def test_tau_is_one_for_the_same_order_and_turns_with_it(values, data):
 def test_without_pairs_there_is_no_tau():
     with pytest.raises(ValueError, match="no pairs"):
         kendall_tau([])
-
-
-@given(shapes, st.integers(0, 99))
-def test_resamples_are_means_of_what_was_drawn(shape, seed):
-    scores = np.random.default_rng(seed).random(shape)
-    means = bootstrap_means(scores, draws=20, seed=seed)
-    assert means.shape == (20,)
-    tolerances.assert_close(np.clip(means, scores.min(), scores.max()), means)
-    # whatever was asked in between, an equal shape and seed are resampled alike
-    bootstrap_means(scores.T, draws=20, seed=seed + 1)
-    bootstrap_means(scores.T, draws=20, seed=seed + 2)
-    shifted = bootstrap_means(1 + 2 * scores, draws=20, seed=seed)
-    tolerances.assert_close(shifted, 1 + 2 * means)
-
-
-@pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((2, 0)), np.zeros((2, 2, 2))])
-def test_scores_of_no_seeds_and_images_are_refused(scores):
-    with pytest.raises(ValueError, match="seeds, images"):
-        bootstrap_means(scores)
 
 
 @pytest.mark.parametrize(
@@ -161,3 +169,14 @@ def test_seeds_that_are_no_pairs_are_refused(a, b):
 def test_no_degrees_of_freedom_are_refused():
     with pytest.raises(ValueError, match="0 degrees"):
         student_t(0)
+
+
+@given(st.lists(st.floats(1e-6, 1e-3), min_size=2, max_size=6), st.floats(0.1, 10))
+def test_geometric_means_scale_and_ratios_are_paired(errors, factor):
+    found, scaled = geometric_mean(errors), geometric_mean(np.multiply(errors, factor))
+    tolerances.assert_close(
+        [scaled.value, scaled.low, scaled.high],
+        np.multiply(factor, [found.value, found.low, found.high]),
+    )
+    ratio = geometric_mean(np.multiply(errors, factor), errors)
+    tolerances.assert_close([ratio.value, ratio.low, ratio.high], [factor] * 3)

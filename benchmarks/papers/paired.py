@@ -24,9 +24,8 @@ Numbers = Callable[[Record], npt.ArrayLike | None]
 """What of a record is compared: a number, or one an image; None where it has none."""
 RULE = (
     "A difference is of the seeds that both sides have, and is called something only where its "
-    f"95 % interval excludes zero and is over at least {SEEDS} seeds. Intervals are by bootstrap "
-    "over seeds and images, and of few seeds narrow rather than wide; of what has one number a "
-    "seed they are Student's, over seeds."
+    f"95 % interval excludes zero and is over at least {SEEDS} seeds. Intervals are Student's, "
+    "over seeds, and never narrower than over seeds and images together."
 )
 """What `verdict` does, for the lead of every section that uses it."""
 

@@ -9,6 +9,7 @@ models finds them trained.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from tqdm import tqdm
 
@@ -31,6 +30,7 @@ from benchmarks.files import (
 )
 from benchmarks.papers.experiment import Experiment, Form, Place, Run
 from benchmarks.records import Record
+from benchmarks.statistics import Estimate, geometric_mean
 from benchmarks.training import work_file
 from torch_impl.models.denoising import (
     Denoiser,
@@ -229,22 +229,6 @@ def train(
                 training.save(path)
 
 
-def interval(values: npt.ArrayLike, baseline: npt.ArrayLike | None = None) -> tuple[float, float]:
-    """The 95 % bootstrap interval, over seeds, of the mean, or of the means' ratio to a baseline.
-
-    Args:
-        values: (seeds,).
-        baseline: (seeds,), the same seeds in the same order; its mean is divided by the values'.
-    """
-    x = np.asarray(values, dtype=np.float64)
-    picked = np.random.default_rng(0).integers(len(x), size=(10_000, len(x)))
-    means = x[picked].mean(1)
-    if baseline is not None:
-        means = np.asarray(baseline, dtype=np.float64)[picked].mean(1) / means
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
-
-
 def _drawn(_: Place) -> None:
     """A training draws its data by its seeds."""
 
@@ -306,26 +290,24 @@ def prepare(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def record(row: str, trainings: Sequence[Training], key: str) -> Record:
-    """The record of a row: of one finished training its errors, of two their ratios."""
+    """The record of a row: geometric means over seeds of one training's errors, of two's ratios."""
     each = [training.evaluate() for training in trainings]
     first, last, training = each[0], each[-1], trainings[-1]
     if len(trainings) == 1:
-        values = {column: float(np.mean(found)) for column, found in last.items()}
-        intervals = {column: interval(found) for column, found in last.items()}
+        means = {column: geometric_mean(found) for column, found in last.items()}
         details: kinds.Denoising | kinds.DenoisingRatio = kinds.Denoising(
             settings=asdict(training.settings),
-            interval=intervals,
+            interval=_ends(means),
             per_seed=last,
             history=training.history,
             example=kinds.Sequences(**training.example()),
         )
     else:
-        values = {c: float(np.mean(first[c]) / np.mean(last[c])) for c in first}
-        intervals = {c: interval(last[c], first[c]) for c in first}
+        means = {column: geometric_mean(first[column], last[column]) for column in first}
         first_model, last_model = (MODELS[model][0] for model in MODELS_OF[row])
         details = kinds.DenoisingRatio(
             settings=asdict(training.settings),
-            interval=intervals,
+            interval=_ends(means),
             of=first_model,
             over=last_model,
         )
@@ -336,7 +318,7 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
         paper=PAPER,
         table=TABLE,
         row=row,
-        values=values,
+        values={column: mean.value for column, mean in means.items()},
         status="same data" if settings == Settings() else "embedded",
         key=key,
         n=settings.test_sequences,
@@ -348,6 +330,12 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
         ),
         wall_s=sum(training.seconds for training in trainings),
     )
+
+
+def _ends(means: Mapping[str, Estimate]) -> dict[str, tuple[float, float]]:
+    """Of more than one seed, the intervals."""
+    ends = {column: (mean.low, mean.high) for column, mean in means.items()}
+    return {column: pair for column, pair in ends.items() if math.isfinite(pair[1])}
 
 
 def training(form: Form, row: str) -> Settings:

@@ -173,8 +173,7 @@ def _order(printed: dict[str, float], runs: Rows, name: str) -> list[Block]:
         f"{alike} alike (Kendall's tau {kendall_tau(pairs):+.2f}). {enough} of them are over at "
         f"least {SEEDS} seeds, and {len(settled)} are settled: {settled_alike} as in the paper and "
         f"{len(settled) - settled_alike} the other way round. Of {enough} pairs of equal models "
-        f"about {enough / 20:.0f} would be settled by chance, and more as intervals of few seeds "
-        "are narrow."
+        f"about {enough / 20:.0f} would be settled by chance."
     )
     rows: list[list[Cell]] = [
         [
