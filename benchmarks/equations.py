@@ -98,9 +98,6 @@ WITHOUT_COUNTERPART: dict[Key, str] = {
 
 WITHOUT_OPERATOR: dict[Key, str] = {
     ("lstm_readonly", 18): "autograd's: every gradient that is verified is one of it",
-    ("lstm_readonly", 19): "torch.optim.SGD's, not an operator to port",
-    ("lstm_readonly", "gradient clipping"): "an optimiser's, not of a model",
-    ("lstm_readonly", "beam search"): "operator beam_search is of the search that decodes here",
 }
 """Why a computation has no operator of ``captionbench verify``."""
 

@@ -75,7 +75,7 @@ class Verified(Part, frozen=True, kw_only=True, omit_defaults=True):
     """One implementation of one operator in one dtype; ``worst`` is None if it was not finite."""
 
     operator: str
-    equations: dict[str, list[int]]
+    equations: dict[str, list[int | str]]
     numbers: str
     what: str
     implementation: str

@@ -195,6 +195,8 @@ def test_the_command_prints_a_row_an_equation_and_how_many_compute(capsys):
     assert main(["equations"]) == 0
     printed = capsys.readouterr().out
     assert "68 of 68 numbered equations (59 computations, 9 definitions)" in printed
+    assert "60 of 61 computations have an operator of captionbench verify" in printed
+    assert "verify: autograd's: every gradient" in printed
     row = r"\(8\) +computation +erratum +reference\.expansion\.selection  =  torch_impl\.expansion"
     assert re.search(row, printed)
     assert r"out = \sigma(S) \odot B_1^{bw} + (1 - \sigma(S)) \odot B_2^{bw}" in printed

@@ -9,11 +9,18 @@ from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.search import Trial, draws
-from tests.candidates import decoding, middle_out, objectives, recurrent
+from tests.candidates import (
+    decoding,
+    middle_out,
+    objectives,
+    optimisation,
+    recurrent,
+    right_words,
+)
 
 CANDIDATES = {
     name: function
-    for module in (recurrent, middle_out, objectives, decoding)
+    for module in (recurrent, middle_out, objectives, optimisation, decoding)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if name in OPERATORS
 }
@@ -37,9 +44,12 @@ def failing(name, function, examples=5):
     return found
 
 
-@pytest.mark.parametrize("name", CANDIDATES)
+WORDS = {name: getattr(right_words, name) for name in OPERATORS if hasattr(right_words, name)}
+
+
+@pytest.mark.parametrize("name", [*CANDIDATES, *WORDS])
 def test_a_right_candidate_passes(name):
-    assert failing(name, CANDIDATES[name]) == []
+    assert failing(name, (CANDIDATES | WORDS)[name]) == []
 
 
 @pytest.mark.parametrize("name", CANDIDATES)

@@ -50,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         for paper in papers:
             _print_paper(paper, [entry for entry in chosen if entry["paper"] == paper])
         print(summary(chosen))
+        computed = [entry["operators"] for entry in chosen if entry["kind"] == "computation"]
+        named = sum(map(bool, computed))
+        print(f"{named} of {len(computed)} computations have an operator of captionbench verify")
     return 0
 
 

@@ -28,6 +28,22 @@ class NextLogProbs:
         return row
 
 
+@dataclass(frozen=True)
+class HalvesLogProbs:
+    """The same from the middle outwards: ``table[side, t, y]`` after t words of both halves, y of
+    the last words of both.
+    """
+
+    table: Array
+
+    def __call__(self, left: Any, right: Any, side: str) -> Array:
+        """Log-probabilities (V,) of the next word of a side; both halves begin with the middle."""
+        own, other = (left, right) if side == "left" else (right, left)
+        y = (own[-1] + 2 * other[-1]) % self.table.shape[-1]
+        row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y]
+        return row
+
+
 def float_arrays(case: Sequence[Any]) -> list[Place]:
     """Where the floating point arrays of a case are."""
     places: list[Place] = []

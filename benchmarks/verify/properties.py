@@ -31,7 +31,7 @@ from benchmarks.verify.tolerances import (
     assert_smoothed,
     scale,
 )
-from reference.metrics import ngrams
+from reference.metrics import bleu, ngrams
 from reference.primitives import Array
 
 Function = Callable[..., Any]
@@ -147,17 +147,42 @@ def finite(candidate: Batched, oracle: Function, case: Case) -> None:
 def same_hypotheses(candidate: Calls, oracle: Function, case: Case) -> None:
     """The hypotheses are the oracle's, in its order, and so are their scores."""
     found, expected = candidate(*case), oracle(*case)
-    assert [list(map(int, tokens)) for tokens, _ in found] == [tokens for tokens, _ in expected]
+    tokens, wanted = (
+        [list(map(int, tokens)) for tokens, _ in found],
+        [words for words, _ in expected],
+    )
+    assert tokens == wanted, f"tokens {tokens}, expected {wanted}"
     assert_close([score for _, score in found], [score for _, score in expected], "scores")
+
+
+def same_words(candidate: Calls, oracle: Function, case: Case) -> None:
+    """The words are the oracle's."""
+    found, expected = candidate(*case), oracle(*case)
+    assert list(map(int, found)) == expected, f"words {list(found)}, expected {expected}"
 
 
 def same_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
     """BLEU is the oracle's, with or without its smoothing."""
     found, smoothed = np.asarray(candidate(*case)), oracle(*case)
-    orders = [any(matches(c, of, n) for c, of in zip(*case, strict=True)) for n in (1, 2, 3, 4)]
-    textbook = np.where(np.logical_and.accumulate(orders), smoothed, 0.0)
+    textbook = np.where(matched(*case), smoothed, 0.0)
     nearer = np.abs(found - textbook) < np.abs(found - smoothed)
     assert_smoothed(found, np.where(nearer, textbook, smoothed))
+
+
+def same_self_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
+    """Self-BLEU is the oracle's, with or without BLEU's smoothing."""
+    found, smoothed, (captions,) = np.asarray(candidate(*case)), oracle(*case), case
+    corpora = [([one], [[*captions[:i], *captions[i + 1 :]]]) for i, one in enumerate(captions)]
+    textbook = np.mean([np.where(matched(*each), bleu(*each), 0.0) for each in corpora], axis=0)
+    nearer = np.abs(found - textbook) < np.abs(found - smoothed)
+    assert_smoothed(found, np.where(nearer, textbook, smoothed))
+
+
+def matched(candidates: list[list[str]], references: list[list[list[str]]]) -> Array:
+    """Whether the corpus has a match of each order from 1 to 4 and of all below."""
+    pairs = list(zip(candidates, references, strict=True))
+    orders = [any(matches(c, of, n) for c, of in pairs) for n in (1, 2, 3, 4)]
+    return np.logical_and.accumulate(orders)
 
 
 def matches(candidate: list[str], references: list[list[str]], n: int) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 # a failing case may be written with these
 from benchmarks.verify import own  # noqa: F401
 from benchmarks.verify.candidate import Candidate, load  # noqa: F401
-from benchmarks.verify.cases import NextLogProbs  # noqa: F401
+from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Isolated
 from benchmarks.verify.properties import Batched, OneOfBatch, of_batch  # noqa: F401

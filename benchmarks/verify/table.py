@@ -14,6 +14,7 @@ from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict, conformance_
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.own import implementations
 from benchmarks.verify.process import Limits
+from reference.equations import Number
 
 SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 
@@ -31,7 +32,7 @@ class Row:
     """
 
     operator: str
-    equations: dict[str, tuple[int, ...]]
+    equations: dict[str, tuple[Number, ...]]
     what: str
     implementation: str
     dtype: str
@@ -130,11 +131,12 @@ def _grouped(
         yield what, dtype, chosen
 
 
-def _ranges(numbers: Sequence[int]) -> str:
-    """``(2, 3, 4, 7)`` as ``2-4, 7``."""
-    runs: list[list[int]] = []
+def _ranges(numbers: Sequence[Number]) -> str:
+    """``(2, 3, 4, 7)`` as ``2-4, 7``; a listing's name as it is."""
+    runs: list[list[Number]] = []
     for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
+        last = runs[-1][-1] if runs else None
+        if isinstance(last, int) and number == last + 1:
             runs[-1].append(number)
         else:
             runs.append([number])

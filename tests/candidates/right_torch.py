@@ -170,3 +170,32 @@ def self_critical(log_probs, mask, rewards, baseline):
     others = rewards.sum(1, keepdim=True) - rewards
     b = others / (K - 1 if baseline == "leave_one_out" else K)
     return -((rewards - b) * (log_probs * mask).sum(-1)).mean()
+
+
+def gradient_descent(theta, gradients, alpha):
+    return theta - alpha * gradients.mean(0)
+
+
+def clip_gradients(gradients, threshold):
+    norm = torch.cat([g.flatten() for g in gradients.values()]).norm()
+    scale = threshold / torch.maximum(norm, torch.full_like(norm, threshold))
+    return {name: scale * g for name, g in gradients.items()}
+
+
+def radam(theta, gradients, learning_rates, beta_1, beta_2, epsilon, published):
+    m = v = torch.zeros_like(theta)
+    rho_inf = 2 / (1 - beta_2) - 1
+    out = []
+    for t, (g, lr) in enumerate(zip(gradients, learning_rates, strict=True), 1):
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g * g
+        step = m / (1 - beta_1**t)
+        rho = rho_inf - 2 * t * beta_2**t / (1 - beta_2**t)
+        if rho >= 5:
+            top = (rho - 4) * (rho - 2) * rho_inf
+            r = (top / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
+            theta = theta - lr * r * step * (1 - beta_2**t) ** 0.5 / (v.sqrt() + epsilon)
+        elif published:
+            theta = theta - lr * step
+        out.append(theta)
+    return torch.stack(out)

@@ -1,4 +1,4 @@
-"""Right candidates of words: beam search and metrics, as a stranger would write them."""
+"""Right candidates of words: searches, metrics, learning rates, as a stranger would write them."""
 
 import math
 from collections import Counter
@@ -20,6 +20,109 @@ def beam_search(next_log_probs, start, end, beam_size, max_length, num_return):
         beams = sorted(grown, key=lambda beam: -beam[1])[:beam_size]
     best = sorted(beams, key=lambda beam: -beam[1] / len(beam[0]))[:num_return]
     return [(tokens, total / len(tokens)) for tokens, total in best]
+
+
+def sample(next_log_probs, uniforms, start, end):
+    tokens, total = [start], 0.0
+    for u in uniforms:
+        log_p = next_log_probs(tuple(tokens))
+        word = quantile(log_p, u)
+        tokens.append(word)
+        total += log_p[word]
+        if word == end:
+            break
+    return [(tokens, total / len(tokens))]
+
+
+def scheduled_sampling(next_log_probs, y, epsilon, coins, uniforms):
+    read = [y[0]]
+    for t in range(1, len(y)):
+        word = y[t]
+        if coins[t - 1] < epsilon:
+            word = quantile(next_log_probs(tuple(read)), uniforms[t - 1])
+        read.append(word)
+    return read
+
+
+def quantile(log_p, u):
+    cumulated = np.exp(log_p).cumsum()
+    return int(np.searchsorted(cumulated, u * cumulated[-1], side="right"))
+
+
+def printed_beam_search(next_log_probs, start, end, beam_size, max_length):
+    done, live = [], [((start,), 0.0)]
+    for _ in range(max_length - 1):
+        grown = [
+            ((*tokens, word), total + p)
+            for tokens, total in live
+            for word, p in enumerate(next_log_probs(tokens))
+            if p > -np.inf
+        ]
+        best = sorted(grown, key=lambda beam: -beam[1])[: beam_size - len(done)]
+        done += [beam for beam in best if beam[0][-1] == end]
+        live = [beam for beam in best if beam[0][-1] != end]
+    return sorted(done + live, key=lambda beam: -beam[1])
+
+
+def grid_beam_search(next_log_probs, word, start, end, beam_size, max_length, num_return):
+    without, having = [((start,), 0.0)], []
+    for _ in range(max_length - 1):
+        grown, taking = [], []
+        for tokens, total in having:
+            if tokens[-1] == end:
+                grown.append((tokens, total))
+                continue
+            log_p = next_log_probs(tokens)
+            grown += [((*tokens, k), total + p) for k, p in enumerate(log_p) if p > -np.inf]
+        stay = []
+        for tokens, total in without:
+            log_p = next_log_probs(tokens)
+            stay += [
+                ((*tokens, k), total + p) for k, p in enumerate(log_p) if p > -np.inf and k != end
+            ]
+            if log_p[word] > -np.inf:
+                taking.append(((*tokens, word), total + log_p[word]))
+        once = {}
+        for tokens, total in grown + taking:
+            once.setdefault(tokens, total)
+        having = sorted(once.items(), key=lambda beam: -beam[1])[:beam_size]
+        without = sorted(stay, key=lambda beam: -beam[1])[:beam_size]
+    best = sorted(having, key=lambda beam: -beam[1] / len(beam[0]))[:num_return]
+    return [(tokens, total / len(tokens)) for tokens, total in best]
+
+
+def middle_out_beam_search(next_log_probs, middle, end, beam_size, max_length, num_return):
+    beams = [((middle,), (middle,), 0.0)]
+
+    def score(beam):
+        return beam[2] + len(beam[0]) + len(beam[1]) - 1
+
+    for turn in range(2 * max_length - 2):
+        side = "right" if turn % 2 else "left"
+        grown = []
+        for left, right, total in beams:
+            own = left if side == "left" else right
+            if len(own) > 1 and own[-1] == end:
+                grown.append((left, right, total))
+                continue
+            for word, p in enumerate(next_log_probs(left, right, side)):
+                if p > -np.inf:
+                    halves = ((*left, word), right) if side == "left" else (left, (*right, word))
+                    grown.append((*halves, total + p))
+        beams = sorted(grown, key=score, reverse=True)[:beam_size]
+    return [([*beam[0][::-1], *beam[1][1:]], score(beam)) for beam in beams[:num_return]]
+
+
+def hyperbolic_warmup(iteration, lr, warmup, batches_per_epoch, anneal, anneal_every, floor):
+    rate = lr * anneal ** (iteration // batches_per_epoch // anneal_every)
+    if iteration >= warmup:
+        return max(rate, floor)
+    return rate / (warmup - iteration)
+
+
+def linear_warmup(iteration, lr, warmup, batches_per_epoch, anneal, anneal_every):
+    rise = min(1.0, (iteration + 1) / warmup) if warmup else 1.0
+    return lr * rise * anneal ** (iteration // batches_per_epoch // anneal_every)
 
 
 def grams(words, n):
@@ -69,10 +172,23 @@ def rouge_l(candidates, references):
     return np.array(scores)
 
 
+def self_bleu(captions):
+    rest = [captions[:i] + captions[i + 1 :] for i in range(len(captions))]
+    return np.mean([bleu([one], [of]) for one, of in zip(captions, rest, strict=True)], axis=0)
+
+
 def cider_d(candidates, references):
-    images = len(references)
+    return against(candidates, references, references)
+
+
+def cider_d_reward(candidates, images, corpus):
+    return against(candidates, [corpus[i] for i in images], corpus)
+
+
+def against(candidates, references, corpus):
+    images = len(corpus)
     frequency = Counter()
-    for of in references:
+    for of in corpus:
         frequency.update({gram for ref in of for n in range(1, 5) for gram in grams(ref, n)})
 
     def weights(words, n):

@@ -2,6 +2,7 @@
 
 from tests.mutants.expansion_slips import DYNAMIC, STATIC, Slip
 from tests.mutants.mutant import Mutant
+from tests.mutants.search_slips import MORE
 
 ATTEND = "F.scaled_dot_product_attention(q, k, v, see)"
 ATTENTION: list[Slip] = [
@@ -385,6 +386,7 @@ TABLE: dict[str, list[Slip]] = {
     "bleu": BLEU,
     "rouge_l": ROUGE,
     "cider_d": CIDER,
+    **MORE,
 }
 
 WITHIN = {"multi_head_attention": "attend"}

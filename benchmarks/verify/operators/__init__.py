@@ -30,6 +30,7 @@ from benchmarks.verify.operators import (
     metrics,
     middle_out,
     objectives,
+    optimisation,
     recurrent,
     transformer,
 )
@@ -45,6 +46,7 @@ FAMILIES = (
     arnet,
     middle_out,
     objectives,
+    optimisation,
     decoding,
     metrics,
 )

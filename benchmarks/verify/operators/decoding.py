@@ -1,72 +1,75 @@
-"""Searches for captions."""
+"""Searches for captions, and words in place of the true ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from benchmarks.verify import properties
-from benchmarks.verify.cases import Case, NextLogProbs
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.cases import Array, Case, HalvesLogProbs, NextLogProbs
+from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import WORDS, Operator
-from reference import decoding
+from reference import decoding, grid_beam, middle_out_decoding
+from reference.middle_out import Side
+
+Model = Callable[..., Any]
+Found = list[tuple[list[int], float]]
+
+ENDS = "Tokens come with start, and end where reached."
+LOWEST = "Of equal words the lowest token is taken."
+PER_TOKEN = "The score is the sum over the number of tokens, start included."
+TIES = (
+    "Ties go to the earlier hypothesis, then to the lower token; words of probability zero are "
+    "never taken."
+)
+INTERVALS = (
+    "A word is sampled by a uniform u, 0 <= u < 1: the one whose interval [low, high) of the "
+    "cumulated probabilities, relative to their sum and in order of tokens, contains u."
+)
+BEAM = ("next_log_probs", "start", "end", "beam_size", "max_length", "num_return")
+SPECIAL: Mapping[str, tuple[Pins, str]] = {
+    "greedy": ({"beam_size": 1}, "a beam of one"),
+    "distinct": ({"log_probs": "distinct"}, "distinct sums"),
+    "impossible_words": ({"log_probs": "impossible"}, "words of probability zero"),
+    "ties": ({"log_probs": "ties"}, "equal sums"),
+}
+LONG = (
+    {"max_length": 40, "long_captions": True, "log_probs": "distinct"},
+    {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
+)
 
 
-def language_model(draw: Draw, V: int, steps: int, end: int) -> NextLogProbs:
+def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     """Log-probabilities; sums are distinct, tied, or some words impossible; ``end`` may be rare."""
-    rare = 64 * draw.flag("long_captions") * (np.arange(V) == end)
+    rare = 64 * draw.flag("long_captions") * (np.arange(shape[-1]) == end)
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
-    shape = (steps, V, V)
     if numbers == "ties":
-        return NextLogProbs(-draw.random.integers(1, 4, shape) / 2 - rare)
+        return -draw.random.integers(1, 4, shape) / 2 - rare
     table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
     if numbers == "impossible":
-        possible = draw.random.integers(0, V, shape[:2])  # one word after each stays possible
+        possible = draw.random.integers(0, shape[-1], shape[:-1])  # one word after each stays so
         hidden = draw.random.integers(0, 2, shape) == 0
         np.put_along_axis(hidden, possible[..., None], False, axis=-1)
         table[hidden] = -np.inf
-    return NextLogProbs(table)
+    return table
 
 
-def _beam_searches(draw: Draw) -> Case:
+def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
+    """(V, start, end, beam_size, max_length, num_return)."""
     V = draw.size("V", 5, large=(40,), least=2)
     max_length = draw.size("max_length", 5, large=(20, 40), least=2)
     beam_size = draw.size("beam_size", 4, large=(5, 8))
     start = draw.size("start", 4, least=0) % V
     end = (start + 1 + draw.size("end", 4, least=0) % (V - 1)) % V
-    num_return = min(draw.size("num_return", 8), beam_size)
-    model = language_model(draw, V, max_length - 1, end)
+    return V, start, end, beam_size, max_length, min(draw.size("num_return", 8), beam_size)
+
+
+def _beam_searches(draw: Draw) -> Case:
+    V, start, end, beam_size, max_length, num_return = _sizes(draw)
+    model = NextLogProbs(_table(draw, (max_length - 1, V, V), end))
     return model, start, end, beam_size, max_length, num_return
-
-
-def beam_search(
-    next_log_probs: Callable[..., Any],
-    start: int,
-    end: int,
-    beam_size: int,
-    max_length: int,
-    num_return: int,
-) -> list[tuple[list[int], float]]:
-    """The oracle's hypotheses as (tokens, score)."""
-    found = decoding.beam_search(
-        next_log_probs,
-        start=start,
-        end=end,
-        beam_size=beam_size,
-        max_length=max_length,
-        num_return=num_return,
-    )
-    return [(list(hypothesis.tokens), hypothesis.score) for hypothesis in found]
-
-
-def greedy(
-    next_log_probs: Callable[..., Any], start: int, end: int, max_length: int
-) -> list[tuple[list[int], float]]:
-    """The oracle's hypothesis as (tokens, score)."""
-    found = decoding.greedy(next_log_probs, start=start, end=end, max_length=max_length)
-    return [(list(found.tokens), found.score)]
 
 
 def _greedy(draw: Draw) -> Case:
@@ -74,49 +77,207 @@ def _greedy(draw: Draw) -> Case:
     return model, start, end, max_length
 
 
+def _grids(draw: Draw) -> Case:
+    model, start, end, *rest = _beam_searches(draw)
+    V = model.table.shape[-1]
+    word = (end + 1 + draw.size("word", 4, least=0) % (V - 1)) % V
+    return model, word, start, end, *rest
+
+
+def _halves(draw: Draw) -> Case:
+    V, middle, end, beam_size, max_length, num_return = _sizes(draw)
+    model = HalvesLogProbs(_table(draw, (2, 2 * max_length - 2, V, V), end))
+    return model, middle, end, beam_size, max_length, num_return
+
+
+def _uniforms(draw: Draw, count: int) -> tuple[float, ...]:
+    """Odd parts of 2^13, where equal words meet nowhere; one may be 0."""
+    uniforms = (2 * draw.random.integers(0, 2**12, count) + 1) / 2**13
+    if draw.flag("zero"):
+        uniforms[draw.random.integers(count)] = 0
+    return tuple(uniforms.tolist())
+
+
+def _samples(draw: Draw) -> Case:
+    model, start, end, max_length = _greedy(draw)
+    return model, _uniforms(draw, max_length - 1), start, end
+
+
+def _scheduled(draw: Draw) -> Case:
+    model, _, _, max_length = _greedy(draw)
+    y = draw.random.integers(0, model.table.shape[-1], max_length).tolist()
+    epsilon = draw.choose("epsilon", (0.5, 0.0, 1.0, 0.25))
+    return model, y, epsilon, *(_uniforms(draw, max_length - 1) for _ in range(2))
+
+
+def _plain(*hypotheses: decoding.Hypothesis) -> Found:
+    return [(list(hypothesis.tokens), hypothesis.score) for hypothesis in hypotheses]
+
+
+def beam_search(model: Model, start: int, end: int, beam: int, length: int, num: int) -> Found:
+    """The oracle's hypotheses as (tokens, score)."""
+    options = {"start": start, "end": end, "beam_size": beam, "max_length": length}
+    return _plain(*decoding.beam_search(model, **options, num_return=num))
+
+
+def grid_beam_search(
+    model: Model, word: int, start: int, end: int, beam: int, length: int, num: int
+) -> Found:
+    """The oracle's hypotheses with one word of constraint."""
+    options = {"start": start, "end": end, "beam_size": beam, "max_length": length}
+    return _plain(*grid_beam.grid_beam_search(model, [[word]], **options, num_return=num))
+
+
+def printed_beam_search(model: Model, start: int, end: int, beam: int, length: int) -> Found:
+    """The oracle's hypotheses as (tokens, sum)."""
+    found = decoding.printed_beam_search(
+        model, start=start, end=end, beam_size=beam, max_length=length
+    )
+    return [(list(hypothesis.tokens), hypothesis.total) for hypothesis in found]
+
+
+def middle_out_beam_search(
+    model: Model, middle: int, end: int, beam: int, length: int, num: int
+) -> Found:
+    """The oracle's hypotheses as (tokens from left to right, score)."""
+
+    def of_halves(halves: middle_out_decoding.Halves, side: Side) -> Array:
+        log_p: Array = model((middle, *halves.left), (middle, *halves.right), side)
+        return log_p
+
+    options: Any = {"end": end, "beam_size": beam, "max_length": length, "num_return": num}
+    found = middle_out_decoding.beam_search(of_halves, middle, **options)
+    return [(list(halves.words), halves.score) for halves in found]
+
+
+def greedy(model: Model, start: int, end: int, length: int) -> Found:
+    """The oracle's hypothesis as (tokens, score)."""
+    return _plain(decoding.greedy(model, start=start, end=end, max_length=length))
+
+
+def sample(model: Model, uniforms: Sequence[float], start: int, end: int) -> Found:
+    """The oracle's hypothesis as (tokens, score)."""
+    return _plain(decoding.sample(model, uniforms, start=start, end=end))
+
+
+def _search(
+    name: str,
+    arguments: tuple[str, ...],
+    about: str,
+    oracle: Callable[..., Any],
+    case: Callable[[Draw], Case],
+    *conventions: str,
+    result: str = "[(tokens, score), ...]",
+    **named: Any,
+) -> Operator:
+    named = {"compare": properties.same_hypotheses, "dtypes": WORDS, **named}
+    return Operator(name, arguments, result, about, oracle, case, conventions=conventions, **named)
+
+
 OPERATORS = (
-    Operator(
+    _search(
         "greedy",
         ("next_log_probs", "start", "end", "max_length"),
-        "[(tokens, score)]",
         "The likeliest word at each step. Arguments are beam_search's.",
         greedy,
         _greedy,
-        conventions=(
-            "Of equal words the lowest token is taken.",
-            "The score is the sum over the number of tokens, start included.",
-            "Tokens come with start, and end where reached.",
-        ),
+        LOWEST,
+        PER_TOKEN,
+        ENDS,
+        result="[(tokens, score)]",
         special={"ties": ({"log_probs": "ties"}, "equal words")},
-        compare=properties.same_hypotheses,
-        dtypes=WORDS,
     ),
-    Operator(
+    _search(
+        "sample",
+        ("next_log_probs", "uniforms", "start", "end"),
+        "A multinomial sample: a word of each of uniforms in turn, until end or there are no more. "
+        "Other arguments are beam_search's.",
+        sample,
+        _samples,
+        INTERVALS,
+        PER_TOKEN,
+        ENDS,
+        result="[(tokens, score)]",
+        special={
+            "impossible_words": SPECIAL["impossible_words"],
+            "zero": ({"zero": True, "log_probs": "impossible"}, "u = 0"),
+        },
+        sizes=LONG,
+    ),
+    _search(
+        "scheduled_sampling",
+        ("next_log_probs", "y", "epsilon", "coins", "uniforms"),
+        "The words that a decoder in training reads instead of the T words y. Each of coins and "
+        "uniforms is T - 1 numbers, of the words after the first. next_log_probs is beam_search's.",
+        decoding.scheduled_sampling,
+        _scheduled,
+        "A word is replaced where its coin is below epsilon, by one sampled after the words read.",
+        INTERVALS,
+        result="[word, ...]",
+        compare=properties.same_words,
+        special={
+            "always": ({"epsilon": 1.0}, "every word is sampled"),
+            "never": ({"epsilon": 0.0}, "no word is sampled"),
+        },
+    ),
+    _search(
         "beam_search",
-        ("next_log_probs", "start", "end", "beam_size", "max_length", "num_return"),
-        "[(tokens, score), ...]",
+        BEAM,
         "next_log_probs(tokens) -> (V,) gives the log-probabilities of the word after a tuple of "
         "tokens. max_length counts the start token.",
         beam_search,
         _beam_searches,
-        conventions=(
-            "A finished hypothesis stays in the beam with its sum unchanged.",
-            "Hypotheses compete by their sum, ties go to the earlier hypothesis, then to the lower "
-            "token; words of probability zero are never taken.",
-            "The score is the sum over the number of tokens, start included; best score first.",
-            "Tokens come with start, and end where reached.",
-        ),
-        special={
-            "greedy": ({"beam_size": 1}, "a beam of one"),
-            "distinct": ({"log_probs": "distinct"}, "distinct sums"),
-            "impossible_words": ({"log_probs": "impossible"}, "words of probability zero"),
-            "ties": ({"log_probs": "ties"}, "equal sums"),
-        },
-        compare=properties.same_hypotheses,
-        dtypes=WORDS,
-        sizes=(
-            {"max_length": 40, "long_captions": True, "log_probs": "distinct"},
-            {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
-        ),
+        "A finished hypothesis stays in the beam with its sum unchanged.",
+        f"Hypotheses compete by their sum. {TIES}",
+        f"{PER_TOKEN[:-1]}; best score first.",
+        ENDS,
+        special=SPECIAL,
+        sizes=LONG,
+    ),
+    _search(
+        "printed_beam_search",
+        BEAM[:-1],
+        "Beam search as the read-only LSTM's listing has it. Arguments are beam_search's.",
+        printed_beam_search,
+        lambda draw: _beam_searches(draw)[:-1],
+        "A finished hypothesis keeps its place, and nothing that comes later can take it.",
+        TIES,
+        "The score is the sum; all hypotheses, the best first.",
+        ENDS,
+        equations={"lstm_readonly": ("beam search",)},
+        special=SPECIAL,
+    ),
+    _search(
+        "grid_beam_search",
+        ("next_log_probs", "word", *BEAM[1:]),
+        "Beam search for captions that contain a word. Other arguments are beam_search's.",
+        grid_beam_search,
+        _grids,
+        "There are two beams of beam_size, without the word and with it. What a hypothesis without "
+        "it takes as the word goes to the second; generating it by chance stays in the first.",
+        "In the second beam the same tokens are kept once. A hypothesis ends only in the second; "
+        "finished, it stays there with its sum unchanged.",
+        f"In each beam hypotheses compete by their sum. {TIES} What is generated precedes what "
+        "takes the word.",
+        f"{PER_TOKEN[:-1]}; best score first, of the second beam.",
+        ENDS,
+        special=SPECIAL,
+        sizes=LONG,
+    ),
+    _search(
+        "middle_out_beam_search",
+        ("next_log_probs", "middle", *BEAM[2:]),
+        "Beam search from the middle word outwards. next_log_probs(left, right, side) -> (V,) "
+        "gives the log-probabilities of the next word of a side, left or right; left and right are "
+        "tuples of tokens from the middle outwards, the middle first in both. max_length counts "
+        "the words of one half and the middle.",
+        middle_out_beam_search,
+        _halves,
+        "The sides take turns, left first; a hypothesis whose side has ended goes on unchanged.",
+        "Hypotheses compete by the score: the sum of log-probabilities plus the number of tokens, "
+        f"middle and ends included. {TIES}",
+        "Tokens come from left to right, ends included; best score first.",
+        special=SPECIAL,
+        sizes=({"max_length": 20, "long_captions": True, "log_probs": "distinct"},),
     ),
 )

@@ -1,4 +1,4 @@
-"""Caption metrics on words."""
+"""Caption metrics on words, and CIDEr-D as a reward."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchmarks.verify.cases import Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import WORDS, Operator
 from reference import cider, metrics
+from reference.primitives import Array
 
 Captions = list[list[str]]
 
@@ -17,6 +18,8 @@ SMOOTHED = (
     "As published, counts of matches have 1e-15 added, and counts of n-grams 1e-9; a textbook's "
     "BLEU without these, 0 where an order has no match, is right too."
 )
+CLOSEST = "The brevity penalty takes the reference of the closest length, the shorter of two."
+BIGRAMS = "The length in the penalty counts bigrams, as the published scorer does."
 
 
 def _caption(draw: Draw, vocabulary: str, least: int, most: int) -> list[str]:
@@ -36,12 +39,38 @@ def _corpora(draw: Draw) -> Case:
     ]
     if not any(any(of) for of in references):
         references[0][0] = ["a"]  # no word at all is no corpus: the published CIDEr-D needs one
-    candidates = []
-    for of in references:
-        copied = draw.random.integers(0, 2)
-        unseen = _caption(draw, vocabulary + "z", least, most)
-        candidates.append(of[draw.random.integers(len(of))] if copied else unseen)
-    return candidates, references
+    return [_like(draw, of, vocabulary, least, most) for of in references], references
+
+
+def _like(draw: Draw, of: Captions, vocabulary: str, least: int, most: int) -> list[str]:
+    """A copy of a caption, or one with words that no other has."""
+    copied = draw.random.integers(0, 2)
+    unseen = _caption(draw, vocabulary + "z", least, most)
+    return of[draw.random.integers(len(of))] if copied else unseen
+
+
+def _sets(draw: Draw) -> Case:
+    """(captions,), at least two."""
+    candidates, references = _corpora(draw)
+    return ([*candidates, *(caption for of in references for caption in of)],)
+
+
+def _rewards(draw: Draw) -> Case:
+    """(candidates, images, corpus): captions of some images, several of one among them."""
+    corpus = _corpora(draw)[1]
+    images = draw.random.integers(0, len(corpus), draw.size("candidates", 5, large=(40,))).tolist()
+    return [_like(draw, corpus[i], "abcde", 1, 12) for i in images], images, corpus
+
+
+def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Captions]) -> Array:
+    """The oracle's CIDEr-D with the document frequencies of a corpus."""
+    return cider.cider_d(candidates, [corpus[i] for i in images], corpus=corpus)
+
+
+REPEATED = {"repeated_words": ({"vocabulary": 2}, "two words, over and over")}
+ALL_FULL = {"full_captions": ({"empty": False}, "captions that all have words")}
+SOME_EMPTY = {"empty_captions": ({"empty": True}, "captions without words among others")}
+ONE = {"one_image": ({"images": 1}, "a corpus of one image")}
 
 
 def _metric(
@@ -60,12 +89,7 @@ def _metric(
         oracle,
         _corpora,
         conventions=conventions,
-        special={
-            "one_image": ({"images": 1}, "a corpus of one image"),
-            "repeated_words": ({"vocabulary": 2}, "two words, over and over"),
-            "full_captions": ({"empty": False}, "captions that all have words"),
-            "empty_captions": ({"empty": True}, "captions without words among others"),
-        },
+        special={**ONE, **REPEATED, **ALL_FULL, **SOME_EMPTY},
         compare=compare,
         dtypes=WORDS,
     )
@@ -78,7 +102,7 @@ OPERATORS = (
         "(images,)",
         "CIDEr-D of each image, 0 to 10.",
         "n = 1 to 4, sigma 6; document frequencies are those of the references given.",
-        "The length in the penalty counts bigrams, as the published scorer does.",
+        BIGRAMS,
     ),
     _metric(
         "bleu",
@@ -86,7 +110,7 @@ OPERATORS = (
         "(4,)",
         "BLEU-1 to BLEU-4 of the corpus, 0 to 1.",
         SMOOTHED,
-        "The brevity penalty takes the reference of the closest length, the shorter of two.",
+        CLOSEST,
         compare=properties.same_bleu,
     ),
     _metric(
@@ -96,5 +120,35 @@ OPERATORS = (
         "ROUGE-L of each image, 0 to 1.",
         "beta is 1.2; precision and recall are each the best over the image's references.",
         "A caption without words, candidate or reference, is one of a single empty word.",
+    ),
+    Operator(
+        "self_bleu",
+        ("captions",),
+        "(4,)",
+        "Self-BLEU-1 to -4 of an image's captions, two or more lists of words: the mean of each "
+        "caption's BLEU with all the others as its references.",
+        metrics.self_bleu,
+        _sets,
+        conventions=(SMOOTHED, CLOSEST),
+        special={**REPEATED, **ALL_FULL, **SOME_EMPTY},
+        compare=properties.same_self_bleu,
+        dtypes=WORDS,
+    ),
+    Operator(
+        "cider_d_reward",
+        ("candidates", "images", "corpus"),
+        "(candidates,)",
+        "CIDEr-D, 0 to 10, of each of candidates: lists of words, against the references of its "
+        "image, by its index in corpus: the references, lists of words, of each image of a train "
+        "set.",
+        cider_d_reward,
+        _rewards,
+        conventions=(
+            "n = 1 to 4, sigma 6; document frequencies are those of the whole corpus, and never "
+            "change.",
+            BIGRAMS,
+        ),
+        special={**ONE, **REPEATED},
+        dtypes=WORDS,
     ),
 )

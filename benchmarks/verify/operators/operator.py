@@ -13,6 +13,7 @@ from benchmarks.verify import properties
 from benchmarks.verify.cases import Case, float_arrays
 from benchmarks.verify.draw import NUMBERS, Draw, Pins
 from benchmarks.verify.properties import Function, of_batch
+from reference.equations import Number
 
 ALL = ("float64", "float32", "bfloat16", "float16")
 
@@ -86,7 +87,7 @@ class Operator:
     about: str
     oracle: Function
     case: Callable[[Draw], Case]
-    equations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    equations: Mapping[str, tuple[Number, ...]] = field(default_factory=dict)
     conventions: tuple[str, ...] = ()
     special: Mapping[str, tuple[Pins, str]] = field(default_factory=dict)
     regimes: tuple[str, ...] = ()

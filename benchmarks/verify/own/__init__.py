@@ -7,18 +7,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 from torch import Tensor, nn
 
-from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.own.arnet import (
     arnet_joint_loss,
     mean_centroid_distance,
     point_wise_distance,
     reconstruction_loss,
+)
+from benchmarks.verify.own.decoding import (
+    beam_search,
+    greedy,
+    grid_beam_search,
+    middle_out_beam_search,
+    sample,
+    scheduled_sampling,
 )
 from benchmarks.verify.own.middle_out import (
     general_attention,
@@ -30,6 +38,13 @@ from benchmarks.verify.own.middle_out import (
     symmetric_sequence,
 )
 from benchmarks.verify.own.modules import call
+from benchmarks.verify.own.optimisation import (
+    clip_gradients,
+    gradient_descent,
+    hyperbolic_warmup,
+    linear_warmup,
+    radam,
+)
 from benchmarks.verify.own.recurrent import (
     attentive_lstm,
     lstm,
@@ -40,7 +55,7 @@ from benchmarks.verify.own.recurrent import (
     recurrent_dropout,
     zoneout,
 )
-from torch_impl.decoding import search as decoding
+from torch_impl.cider import CiderD, padded
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, functional
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
 from torch_impl.layers.transformer import (
@@ -172,54 +187,6 @@ def negative_log_likelihood(log_probs: Tensor, words: Tensor) -> Tensor:
     return objectives.cross_entropy(log_probs, words[1:], pad_id=-1) * len(log_probs)
 
 
-class _Table:
-    """``NextLogProbs`` as a captioning model."""
-
-    def __init__(self, table: Tensor, start: int, end: int, max_length: int) -> None:
-        self.table, self.start_id, self.end_id = table, start, end
-        self.pad_id, self.max_length = start, max_length
-
-    def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
-        return features
-
-    def decode(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
-    ) -> Tensor:
-        return self.table[torch.arange(tokens.shape[1], device=tokens.device), tokens]
-
-
-def greedy(
-    next_log_probs: NextLogProbs, start: int, end: int, max_length: int, *, device: str
-) -> list[tuple[list[int], float]]:
-    """``torch_impl.decoding.greedy``."""
-    table = torch.tensor(next_log_probs.table, device=device)
-    model, image = _Table(table, start, end, max_length), torch.zeros(1, 1, 1, device=device)
-    (found,) = decoding.greedy(model, image, max_length=max_length)
-    return [(found.tokens, found.score)]
-
-
-def beam_search(
-    next_log_probs: NextLogProbs,
-    start: int,
-    end: int,
-    beam_size: int,
-    max_length: int,
-    num_return: int,
-    *,
-    device: str,
-) -> list[tuple[list[int], float]]:
-    """``torch_impl.decoding.beam_search``."""
-    table = torch.tensor(next_log_probs.table, device=device)
-    (found,) = decoding.beam_search(
-        _Table(table, start, end, max_length),
-        torch.zeros(1, 1, 1, device=device),
-        beam_size=beam_size,
-        max_length=max_length,
-        num_return=num_return,
-    )
-    return [(hypothesis.tokens, hypothesis.score) for hypothesis in found]
-
-
 def _coco(captions: list[list[str]]) -> dict[int, list[str]]:
     return {i: [" ".join(words)] for i, words in enumerate(captions)}
 
@@ -243,6 +210,26 @@ def bleu(candidates: list[list[str]], references: list[list[list[str]]]) -> Any:
 def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> Any:
     """The published scorer, ``pycocoevalcap``."""
     return _published(Rouge().compute_score, candidates, references)[1]
+
+
+def self_bleu(captions: list[list[str]]) -> Any:
+    """The published scorer, ``pycocoevalcap``, of each caption against the others."""
+    each = [bleu([one], [[*captions[:i], *captions[i + 1 :]]]) for i, one in enumerate(captions)]
+    return np.mean(each, axis=0)
+
+
+def cider_d_reward(
+    candidates: list[list[str]], images: list[int], corpus: list[list[list[str]]], *, device: str
+) -> Tensor:
+    """``torch_impl.cider.CiderD``."""
+    ids: dict[str, int] = {}
+
+    def tokens(caption: list[str]) -> list[int]:
+        return [ids.setdefault(word, len(ids)) for word in caption]
+
+    scorer = CiderD([[tokens(caption) for caption in of] for of in corpus]).to(device)
+    rows = padded([tokens(caption) for caption in candidates]).to(device)
+    return scorer(rows, torch.tensor(images, device=device))
 
 
 def _runs(module: type[nn.Module], implementation: str, device: str) -> bool:
@@ -308,6 +295,11 @@ def implementations(device: str = "cpu") -> list[Own]:
         mse,
         symmetric_mse,
         symmetric_sequence,
+        gradient_descent,
+        clip_gradients,
+        radam,
+        hyperbolic_warmup,
+        linear_warmup,
         sentence_log_probability,
         negative_log_likelihood,
         objectives.cross_entropy,
@@ -320,7 +312,15 @@ def implementations(device: str = "cpu") -> list[Own]:
         for function in loops
         for name in ("literal", "scan", *(["library"] if function is lstm else []))
     ]
-    found.append(Own("greedy", "torch", partial(greedy, device=device)))
-    found.append(Own("beam_search", "torch", partial(beam_search, device=device)))
-    scorers = (cider_d, bleu, rouge_l)
+    searches = (
+        greedy,
+        sample,
+        scheduled_sampling,
+        beam_search,
+        grid_beam_search,
+        middle_out_beam_search,
+        cider_d_reward,
+    )
+    found += [Own(f.__name__, "torch", partial(f, device=device)) for f in searches]
+    scorers = (cider_d, bleu, rouge_l, self_bleu)
     return found + [Own(scorer.__name__, "pycocoevalcap", scorer, "numpy") for scorer in scorers]

@@ -1,0 +1,163 @@
+"""Our searches as candidates: tables as captioning models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs
+from torch_impl.decoding import search
+from torch_impl.decoding.beams import Hypothesis
+from torch_impl.decoding.grid_beam import grid_beam_search as search_the_grid
+from torch_impl.decoding.middle_out import middle_out_beam_search as search_outwards
+from torch_impl.training.scheduled_sampling import sampled_inputs
+
+Found = list[tuple[list[int], float]]
+
+
+class _Table(nn.Module):
+    """``NextLogProbs`` as a captioning model of one image, and as its state."""
+
+    def __init__(
+        self, model: NextLogProbs, start: int, end: int, max_length: int, device: str
+    ) -> None:
+        super().__init__()
+        self.table = torch.tensor(model.table, device=device)
+        self.start_id, self.end_id, self.pad_id, self.max_length = start, end, start, max_length
+        self.image = torch.zeros(1, 1, 1, device=device)
+
+    def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return features
+
+    def decode(
+        self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
+    ) -> Tensor:
+        return self.table[torch.arange(tokens.shape[1], device=tokens.device), tokens]
+
+
+class _Cached(_Table):
+    """The same, one word at a time."""
+
+    def init_state(self, *_: Any) -> _Cached:
+        self.words = 0
+        return self
+
+    def step(self, tokens: Tensor) -> Tensor:
+        self.words += 1
+        return self.table[self.words - 1, tokens]
+
+
+class _Halves:
+    """``HalvesLogProbs`` as a middle-out captioner of one image, and as its state."""
+
+    def __init__(self, model: HalvesLogProbs, end: int, max_length: int, device: str) -> None:
+        self.table = torch.tensor(model.table, device=device)
+        # what is padded is never read
+        self.start_id, self.end_id, self.pad_id, self.max_length = end, end, end, max_length
+        V = self.table.shape[-1]
+        self.configuration = SimpleNamespace(
+            turns=(0, 1), vocabulary_size=V, pad_id=end, end_id=end
+        )
+
+    def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return features
+
+    def init_state(self, *_: Any) -> _Halves:
+        self.turn = 0
+        return self
+
+    def step(self, tokens: Tensor, written: Tensor | None) -> Tensor:
+        side = self.turn % 2
+        self.turn += 1
+        if written is None:
+            self.last = tokens.expand(2, *tokens.shape).clone()
+            self.words = torch.zeros_like(tokens)
+        else:
+            self.last[1 - side] = tokens.where(written, self.last[1 - side])
+            self.words = self.words + written
+        y = (self.last[side] + 2 * self.last[1 - side]) % self.table.shape[-1]
+        return self.table[side, self.words, y]
+
+    def reorder(self, beams: Tensor) -> None:
+        self.last = self.last.gather(2, beams.expand(2, *beams.shape))
+        self.words = self.words.gather(1, beams)
+
+
+def _plain(hypotheses: Sequence[Hypothesis]) -> Found:
+    return [(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
+
+
+def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device: str) -> Found:
+    """``torch_impl.decoding.greedy``."""
+    table = _Table(model, start, end, max_length, device)
+    return _plain(search.greedy(table, table.image, max_length=max_length))
+
+
+def sample(
+    model: NextLogProbs, uniforms: Sequence[float], start: int, end: int, *, device: str
+) -> Found:
+    """``torch_impl.decoding.sample`` by given uniforms."""
+    table = _Table(model, start, end, len(uniforms) + 1, device)
+
+    def choose(log_probs: Tensor, step: int) -> Tensor:
+        u = torch.tensor([[uniforms[step]]], dtype=torch.float64, device=device)
+        return search.inverse_cdf(log_probs, u)
+
+    found = search._generate(table, table.image, None, 1, table.max_length, choose)
+    return _plain(found.hypotheses()[0])
+
+
+def scheduled_sampling(
+    model: NextLogProbs,
+    y: Sequence[int],
+    epsilon: float,
+    coins: Sequence[float],
+    uniforms: Sequence[float],
+    *,
+    device: str,
+) -> Tensor:
+    """``torch_impl.training.scheduled_sampling.sampled_inputs``."""
+    drawn = torch.tensor([coins, uniforms], dtype=torch.float64, device=device)
+    table: Any = _Cached(model, y[0], y[0], len(y), device)
+    words = torch.tensor([y], device=device)
+    return sampled_inputs(table, words, table.image, None, drawn[:1] < epsilon, drawn[1:])[0]
+
+
+def beam_search(
+    model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int, *, device: str
+) -> Found:
+    """``torch_impl.decoding.beam_search``."""
+    table = _Table(model, start, end, length, device)
+    options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
+    return _plain(search.beam_search(table, table.image, **options)[0])
+
+
+def grid_beam_search(
+    model: NextLogProbs,
+    word: int,
+    start: int,
+    end: int,
+    beam: int,
+    length: int,
+    num: int,
+    *,
+    device: str,
+) -> Found:
+    """``torch_impl.decoding.grid_beam.grid_beam_search``."""
+    table = _Table(model, start, end, length, device)
+    options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
+    return _plain(search_the_grid(table, table.image, words=[word], **options)[0])
+
+
+def middle_out_beam_search(
+    model: HalvesLogProbs, middle: int, end: int, beam: int, length: int, num: int, *, device: str
+) -> Found:
+    """``torch_impl.decoding.middle_out.middle_out_beam_search``."""
+    table: Any = _Halves(model, end, length, device)
+    options: Any = {"beam_size": beam, "max_length": length, "num_return": num, "middle": [middle]}
+    (found,) = search_outwards(table, torch.zeros(1, 1, 1, device=device), **options)
+    return [([*h.left[::-1], h.middle, *h.right], h.score) for h in found]

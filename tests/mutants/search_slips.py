@@ -1,0 +1,113 @@
+"""Slips of searches, samples, rewards and updates: see ``slips``."""
+
+from tests.mutants.expansion_slips import Slip
+
+SAMPLE: list[Slip] = [
+    ("the interval is open below", "zero", 'side="right"', 'side="left"'),
+    ("not relative to the sum", "equals_oracle", "u * cumulated[-1]", "u"),
+    ("the word after", "equals_oracle", 'side="right"))', 'side="right")) - 1'),
+    ("20 words at most", "large", "for u in uniforms:", "for u in uniforms[:20]:"),
+    ("goes on after the end", "equals_oracle", "if word == end:", "if False:"),
+]
+
+SCHEDULED: list[Slip] = [
+    ("the coin turned", "equals_oracle", "< epsilon", ">= epsilon"),
+    ("samples after the true words", "always", "tuple(read)", "tuple(y[:t])"),
+    ("the uniform of the word after", "equals_oracle", "uniforms[t - 1]", "uniforms[t - 2]"),
+]
+
+PRINTED: list[Slip] = [
+    ("what has ended leaves its place", "equals_oracle", "beam_size - len(done)", "beam_size"),
+    ("by the mean", "equals_oracle", "sorted(done + live, key=lambda beam: -beam[1])",
+     "sorted(done + live, key=lambda beam: -beam[1] / len(beam[0]))"),
+    ("impossible words are taken", "impossible_words", "if p > -np.inf", "if True"),
+]  # fmt: skip
+
+GRID: list[Slip] = [
+    ("the word by chance counts", "equals_oracle", "p > -np.inf and k != end",
+     "p > -np.inf and k not in (end, word)"),
+    ("ends without the word", "equals_oracle", "and k != end", ""),
+    ("a hypothesis twice", "equals_oracle", "once.items()", "(grown + taking)"),
+    ("what takes the word precedes", "ties", "grown + taking:", "taking + grown:"),
+]  # fmt: skip
+
+OUTWARDS: list[Slip] = [
+    ("no bonus of length", "equals_oracle", "+ len(beam[0]) + len(beam[1]) - 1", ""),
+    ("right first", "equals_oracle", '"right" if turn % 2 else "left"',
+     '"left" if turn % 2 else "right"'),
+    ("the score has no middle", "equals_oracle", "len(beam[1]) - 1", "len(beam[1]) - 2"),
+    ("20 words at most", "large", "range(2 * max_length - 2)", "range(min(2 * max_length - 2, 20))"),
+]  # fmt: skip
+
+HYPERBOLIC: list[Slip] = [
+    ("a linear rise", "equals_oracle", "rate / (warmup - iteration)",
+     "rate * (iteration + 1) / warmup"),
+    ("the floor during the warm-up", "equals_oracle", "iteration >= warmup", "True"),
+    ("annealed after the warm-up alone", "equals_oracle", "(iteration // batches_per_epoch",
+     "(max(iteration - warmup, 0) // batches_per_epoch"),
+]  # fmt: skip
+
+LINEAR: list[Slip] = [
+    ("starts from 0", "equals_oracle", "(iteration + 1) / warmup", "iteration / warmup"),
+    ("annealed smoothly", "equals_oracle", "batches_per_epoch // anneal_every",
+     "batches_per_epoch / anneal_every"),
+]  # fmt: skip
+
+SELF_BLEU: list[Slip] = [
+    ("the caption among its references", "equals_oracle",
+     "captions[:i] + captions[i + 1 :]", "captions"),
+    ("one corpus", "equals_oracle",
+     "np.mean([bleu([one], [of]) for one, of in zip(captions, rest, strict=True)], axis=0)",
+     "bleu(captions, rest)"),
+]  # fmt: skip
+
+REWARD: list[Slip] = [
+    ("frequencies of the images that are scored", "equals_oracle",
+     "[corpus[i] for i in images], corpus)", "of := [corpus[i] for i in images], of)"),
+    ("one image after the other", "equals_oracle", "corpus[i] for i in images",
+     "of for of, _ in zip(corpus * len(images), images)"),
+    ("frequencies that grow with the candidates", "equals_oracle", "images], corpus)",
+     "images], corpus + [[words] for words in candidates])"),
+]  # fmt: skip
+
+CLIP: list[Slip] = [
+    ("1e-6 beside the norm", "equals_oracle", "threshold / torch.maximum(norm,",
+     "threshold / torch.maximum(norm + 1e-6,"),
+    ("a norm of each", "equals_oracle", "{name: scale * g for",
+     "{name: g * threshold / max(float(g.norm()), threshold) for"),
+    ("small gradients too", "small",
+     "torch.maximum(norm, torch.full_like(norm, threshold))", "norm"),
+]  # fmt: skip
+
+DESCENT: list[Slip] = [
+    ("uphill", "equals_oracle", "theta - alpha", "theta + alpha"),
+    ("in place", "equals_oracle", "return theta - alpha", "theta -= alpha"),
+    ("the sum", "equals_oracle", "gradients.mean(0)", "gradients.sum(0)"),
+]
+
+RADAM: list[Slip] = [
+    ("Adam", "equals_oracle", "if rho >= 5:", "if True:"),
+    ("rectified above 4", "equals_oracle", "rho >= 5", "rho > 4"),
+    ("epsilon beside the corrected moment", "equals_oracle",
+     "(1 - beta_2**t) ** 0.5 / (v.sqrt() + epsilon)",
+     "1 / ((v / (1 - beta_2**t)).sqrt() + epsilon)"),
+    ("the moments of one step", "equals_oracle", "m = beta_1 * m + (1 - beta_1) * g", "m = g"),
+    ("always the step of momentum", "as_run", "elif published:", "else:"),
+    ("64 steps at most", "large", "for t, (g, lr) in",
+     "gradients = gradients * (torch.arange(len(gradients)) < 64)[:, None]\n    for t, (g, lr) in"),
+]  # fmt: skip
+
+MORE: dict[str, list[Slip]] = {
+    "sample": SAMPLE,
+    "scheduled_sampling": SCHEDULED,
+    "printed_beam_search": PRINTED,
+    "grid_beam_search": GRID,
+    "middle_out_beam_search": OUTWARDS,
+    "hyperbolic_warmup": HYPERBOLIC,
+    "linear_warmup": LINEAR,
+    "self_bleu": SELF_BLEU,
+    "cider_d_reward": REWARD,
+    "clip_gradients": CLIP,
+    "gradient_descent": DESCENT,
+    "radam": RADAM,
+}
