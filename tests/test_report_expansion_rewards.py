@@ -95,8 +95,8 @@ def test_what_is_added_is_called_something_of_enough_seeds_and_of_an_ensemble(
 
 def test_an_ensemble_of_v2_is_held_against_the_table_of_single_models():
     made = [
-        record("ExpansionNet v2", [0], [1.0], [2.0], V2, "II"),
-        record("ExpansionNet v2", [0, 1, 2, 3], [1.0], [1.5], V2, "III"),
+        record("ExpansionNet v2", [0], [1.0] * 2, [2.0] * 2, V2, "II"),
+        record("ExpansionNet v2", [0, 1, 2, 3], [1.0] * 2, [1.5] * 2, V2, "III"),
     ]
     found = line(page(made), "tables/expansionnet_v2-iii-reduced.md", "ExpansionNet v2")
     assert "| -50.0 (-50.0 to -50.0): worse |" in found
