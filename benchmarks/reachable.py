@@ -29,8 +29,9 @@ PROJECT = frozenset({"reference", "torch_impl", "benchmarks", "tests"})
 WITHOUT_EFFECT = (
     *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.kinds"),
     *("benchmarks.reachable", "benchmarks.records", "benchmarks.workers"),
-    *("benchmarks.report.build", "benchmarks.report.document", "benchmarks.report.html"),
-    *("benchmarks.report.markdown", "benchmarks.report.pictures", "benchmarks.report.sections"),
+    *("benchmarks.report.build", "benchmarks.report.document", "benchmarks.report.evidence"),
+    *("benchmarks.report.html", "benchmarks.report.markdown", "benchmarks.report.pictures"),
+    "benchmarks.report.sections",
 )
 """Modules and packages that decide where a value is kept and how it is shown, never what it is."""
 _PLAIN_DECORATORS = frozenset(

@@ -22,7 +22,6 @@ from benchmarks.errors import InputError
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import discrepancy as experiment
 from benchmarks.papers.middle_out import captions as middle_out
-from benchmarks.report import build, markdown
 from benchmarks.report.sections.discrepancy import TITLE
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.discrepancy import (
@@ -35,6 +34,7 @@ from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import DIFFERENCES, KEPT, assert_close
 from reference import auto_reconstructor as oracle
 from tests.support.covers import covers
+from tests.support.pages import report as report_of
 from tests.support.parity import load, numpy, tensor
 from torch_impl import models
 from torch_impl.decoding.middle_out import middle_out_beam_search
@@ -274,7 +274,7 @@ def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, cap
             assert regularised == [0, arnet.LAMBDA if "ARNet" in record.what.row else 0]
     assert main(command) == 0
     assert records.read(out) == made
-    text = markdown.files(build.document(made))["README.md"]
+    text = report_of(made)["README.md"]
     section = text[text.index(f"## {TITLE}") :].split("\n## ")[0]
     assert "scenes, embedded, test split, 6 images, beam 3" in section
     cells = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in section.splitlines()]

@@ -93,7 +93,7 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "122.2" in said and f"(row {BOTH})" not in said  # one source: said of no row
     assert "\n  ours: other data (scenes, tiny sizes; seed 0)\n" in said
-    build.document(records.read(out))
+    build.pages(records.read(out))
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(tiny, tmp_path, monkeypatch):

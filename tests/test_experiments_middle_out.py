@@ -38,10 +38,9 @@ from benchmarks.papers.middle_out.scores import (
     mixed,
     pairs_of,
 )
-from benchmarks.report import markdown
-from benchmarks.report.document import Document
 from benchmarks.report.sections import middle_out as section
 from benchmarks.scoring import captioners
+from tests.support.pages import files as files_of
 from tests.support.records import record
 from torch_impl.models import sequence_to_sequence
 
@@ -241,7 +240,7 @@ def test_captions_that_are_shown_have_the_word_that_they_began_with(made):
 
 
 def test_a_page_can_be_made_of_the_records(made):
-    files = markdown.files(Document("t", "l", (section.middle_out(made, {}),)))
+    files = files_of(section.middle_out(made, {}))
     assert "METEOR is not run" in files["README.md"]
     for name in ("2", "3", "4", "5", "6", "7", "6-captions"):
         assert f"tables/middle_out-{name}-scenes.md" in files

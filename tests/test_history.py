@@ -16,9 +16,9 @@ from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.history import series
-from benchmarks.report import build, markdown
 from benchmarks.report.sections.history import history
 from benchmarks.verify.tolerances import CHAINED
+from tests.support.pages import report as report_of
 from tests.support.records import altered, record
 from tests.support.regressions import git, repository
 
@@ -284,7 +284,7 @@ def test_the_report_shows_comparisons_where_there_are_some():
     tested = [comparison(a, a, 1.0, at=9 + i, planted=f) for i, f in enumerate((None, None, 1.1))]
     tested[2] = altered(tested[2], verdict="slower")
     made = [comparison(a), comparison(b, a, 0.5, at=1, verdict="slower"), *tested]
-    pages = markdown.files(build.document(made))
+    pages = report_of(made)
     page = pages["README.md"]
     assert "## Revisions" in page
     (name,) = (name for name in pages if name.endswith("history-reward-tensors-a-cpu-1-thread.md"))
@@ -295,5 +295,5 @@ def test_the_report_shows_comparisons_where_there_are_some():
         ["0%", "2", "0", "0", "2", "0"],
         ["10%", "1", "1", "0", "0", "0"],
     ]
-    assert markdown.files(build.document(made)) == pages
-    assert "## Revisions" not in markdown.files(build.document([]))["README.md"]
+    assert report_of(made) == pages
+    assert "## Revisions" not in report_of([])["README.md"]

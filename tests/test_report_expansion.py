@@ -18,10 +18,9 @@ from benchmarks.papers.expansionnet_v2.ablation import (
 )
 from benchmarks.papers.paired import RULE
 from benchmarks.records import Data
-from benchmarks.report import markdown
-from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion import expansion as section
 from benchmarks.statistics import SEEDS
+from tests.support.pages import files as files_of
 from tests.support.records import record as a_record
 
 
@@ -44,7 +43,7 @@ def record(row, seed, scores, form="reduced", paper=V2):
 
 
 def page(made):
-    return markdown.files(Document("t", "l", (section(made, {}),)))
+    return files_of(section(made, {}))
 
 
 def printed(paper):

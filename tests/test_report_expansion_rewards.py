@@ -7,11 +7,10 @@ from benchmarks.kinds import Rewards
 from benchmarks.papers.expansionnet_v2.rewards import V1, V2
 from benchmarks.papers.paired import RULE
 from benchmarks.records import Data
-from benchmarks.report import markdown
-from benchmarks.report.document import Document
 from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.report.sections.expansion_rewards import expansion_rewards as section
 from benchmarks.statistics import SEEDS
+from tests.support.pages import files as files_of
 from tests.support.records import record as a_record
 
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"
@@ -41,7 +40,7 @@ def record(row, seeds, before, after, paper=V1, table="4", form="reduced"):
 
 
 def page(made):
-    return markdown.files(Document("t", "l", (section(made),)))
+    return files_of(section(made))
 
 
 def line(files, name, row):

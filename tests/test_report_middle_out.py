@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.kinds import Control, Diversity, MiddleOut
 from benchmarks.papers.paired import RULE
-from benchmarks.report import markdown, pictures
+from benchmarks.report import pictures
 from benchmarks.report.document import (
-    Document,
     Paragraph,
     Photographs,
     Table,
@@ -27,6 +26,7 @@ from benchmarks.report.sections.middle_out import (
     SHOWN,
 )
 from benchmarks.statistics import SEEDS
+from tests.support.pages import files as files_of
 from tests.support.records import record as a_record
 
 PAIRS = {
@@ -98,7 +98,7 @@ def test_a_constant_gap_is_said_of_three_seeds(name: str, gap: int, seeds: int) 
 
 
 def page(made: list[records.Record]) -> dict[str, str]:
-    return markdown.files(Document("t", "l", (section.middle_out(made, {}),)))
+    return files_of(section.middle_out(made, {}))
 
 
 def test_each_form_is_by_itself_and_the_page_silent_without_records() -> None:

@@ -12,13 +12,13 @@ from benchmarks.papers import paired
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
 from benchmarks.report import build, markdown
 from benchmarks.report.document import (
-    Document,
     Figure,
     Photographs,
     Table,
 )
 from benchmarks.report.sections import read_only as section
 from benchmarks.statistics import SEEDS, difference_of_seeds
+from tests.support.pages import files as files_of
 from tests.support.records import altered, record
 
 LOSS = st.floats(0.5, 5)
@@ -55,7 +55,7 @@ def made_of(row, seed, training, evaluation, data="scenes", examples=(), beams=F
 def blocks(made, kind, jpegs=None):
     report = section.read_only(made, jpegs or {})
     assert paired.RULE in report.blocks[0].text
-    markdown.files(Document("t", "l", (report,)))
+    files_of(report)
     return [block for block in report.blocks if isinstance(block, kind)]
 
 
@@ -165,10 +165,11 @@ def test_captions_stand_side_by_side_whether_a_record_has_beams_or_not(beams):
 
 
 def test_the_whole_report_takes_such_records_and_names_no_figure_twice():
-    report = build.document(everything(examples=(1,)))
-    names = [b.name for s in report.sections for b in s.blocks if isinstance(b, Figure | Table)]
+    pages = build.pages(everything(examples=(1,)))
+    blocks = [block for page in pages for s in page.sections for block in s.blocks]
+    names = [block.name for block in blocks if isinstance(block, Figure | Table)]
     assert len(set(names)) == len(names)
-    page = markdown.files(report)["README.md"]
+    page = markdown.texts(pages)["lstm_readonly.md"]
     assert "LSTM + read-only unit: **LSTM + read-only unit of 1**" in page
-    (silent,) = [s for s in build.document([]).sections if s.title == section.TITLE]
+    (silent,) = [s for page in build.pages([]) for s in page.sections if s.title == section.TITLE]
     assert "**Not run.**" in silent.blocks[0].text

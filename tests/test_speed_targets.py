@@ -20,7 +20,7 @@ from benchmarks.perf.targets import (
     Target,
     judge,
 )
-from benchmarks.report import build, markdown
+from tests.support.pages import report as report_of
 from tests.support.records import altered
 from tests.support.records import record as a_record
 from tests.support.speed import (
@@ -129,7 +129,7 @@ def test_a_machine_s_record_does_not_replace_another_s():
 
 
 def section(made) -> str:
-    text = markdown.files(build.document(made))["README.md"]
+    text = report_of(made)["README.md"]
     return text[text.index("## Speed") :].split("\n## ")[0]
 
 
@@ -148,7 +148,7 @@ def test_the_report_has_every_target_and_fills_nothing_in():
     assert f"{line}, 1 thread | met |" in text
     assert text.count("| not run |") == len(TARGETS) - 1
     assert "a machine, 2 cores, 1 used" in text
-    rows = markdown.files(build.document(made))["tables/speed.md"].splitlines()[4:]
+    rows = report_of(made)["tables/speed.md"].splitlines()[4:]
     assert [row.split(" | ")[1] for row in rows] == ["literal", "factored"]
     assert "1e+03 [900, 1.1e+03] | 1.6 [1.5, 1.7] | faster | 1.010 | 2 |" in rows[1]
 

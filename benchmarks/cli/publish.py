@@ -41,14 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
     new = [r for text, r in {records.line(r): r for r in read}.items() if text not in known]
     newest = records.newest(new)
     try:
-        report = build.document([*published, *newest])
+        pages = build.pages([*published, *newest])
     except Exception as error:  # whatever the pages miss in a foreign record
         said = f"{type(error).__name__}: {error}"
         names = ", ".join(map(str, arguments.files))
         raise InputError(f"{names}: no report can be made of these records ({said})") from error
     for kind in records.KINDS:
         records.append([r for r in newest if r.kind == kind], PUBLISHED / f"{kind}.jsonl")
-    build.write_markdown(report, REPORTS)
+    build.write_markdown(pages, REPORTS)
     print(
         f"{len(newest)} of {len(read)} records published, {len(read) - len(new)} were already, "
         f"{len(new) - len(newest)} are replaced by newer ones; reports/ rewritten"

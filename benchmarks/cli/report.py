@@ -66,16 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     folder = arguments.out / "local"
     if arguments.quick:
         folder /= "quick"
-        page, kept = folder / "index.html", []
+        site, kept = folder / "site", []
     else:
-        page, kept = arguments.out / "index.html", records.load(PUBLISHED)
+        site, kept = arguments.out / "site", records.load(PUBLISHED)
     local = measure(jobs.plan(data, arguments.quick), folder / "records")
     made = [*kept, *local]
-    report = build.document(made, pictures.jpegs(data, pictures.shown(made)), quick=arguments.quick)
-    build.write_markdown(report, folder)
-    build.write_html(report, page)
+    jpegs = pictures.jpegs(data, pictures.shown(made))
+    page = build.write_site(build.pages(made, jpegs, quick=arguments.quick), site)
     print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
-    print(f"{folder / 'README.md'}: the same as Markdown, with tables/ and figures/")
     failed = [
         row
         for record in records.of(local, Verification)

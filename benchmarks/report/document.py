@@ -1,23 +1,61 @@
-"""What a report is made of: sections of paragraphs, tables, figures and photographs."""
+"""What the report is made of: pages of sections of blocks, rendered as a site and as Markdown.
+
+Text has three kinds of markup: ``**bold**``, backquoted code, and ``[links](page.html#place)`` to
+pages of the report or files of the repository; whatever else a text holds is shown as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-Cell = str | float | int | None
+from benchmarks.records import Record
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number of ours in a table, with its evidence.
+
+    Args:
+        text: the number as shown.
+        records: what it is computed from; the first is linked.
+        status: of those, or "not run"; shown in words and by colour.
+        printed: the paper's number, shown above.
+        detail: difference, interval, seeds: shown below.
+        note: what is odd about the cell.
+    """
+
+    text: str = ""
+    records: Sequence[Record[Any]] = ()
+    status: str = ""
+    printed: str = ""
+    detail: str = ""
+    note: str = ""
+
+
+Cell = str | float | int | None | Value
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Prose; ``**bold**`` and backquoted code are the only markup."""
+    """Prose."""
 
     text: str
 
 
 @dataclass(frozen=True)
+class Box:
+    """One sentence that says what the evidence below it shows, and a word for it."""
+
+    word: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Table:
-    """A table; ``name`` is its file name in Markdown, ``folded`` tables start closed in HTML."""
+    """A table; a ``folded`` one starts closed, with its caption as the line to open it."""
 
     name: str
     caption: str
@@ -28,11 +66,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing as SVG text."""
+    """A drawing; ``draw`` gives its SVG, and is called only where it is written."""
 
     name: str
     caption: str
-    svg: str
+    draw: Callable[[], str] = field(compare=False)
+
+    @cached_property
+    def svg(self) -> str:
+        return self.draw()
 
 
 @dataclass(frozen=True)
@@ -53,7 +95,7 @@ class Photographs:
     items: Sequence[Photograph]
 
 
-Block = Paragraph | Table | Figure | Photographs
+Block = Paragraph | Box | Table | Figure | Photographs
 
 
 @dataclass(frozen=True)
@@ -61,22 +103,41 @@ class Section:
     """A heading and what stands under it."""
 
     title: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[Block] = ()
 
 
 @dataclass(frozen=True)
-class Document:
-    """A whole report."""
+class Page:
+    """A page of the report, ``name``.html of the site.
 
+    Args:
+        name: of its file.
+        title: its heading, and what the navigation calls it.
+        lead: the sentences below the heading.
+        sections: what it shows.
+        template: of the site, one that extends ``page.html`` for what sections cannot say.
+        data: what that template reads besides.
+        published: whether it is a page of the Markdown too.
+        listed: whether the navigation has it.
+    """
+
+    name: str
     title: str
     lead: str
-    sections: Sequence[Section]
+    sections: Sequence[Section] = ()
+    template: str = "page.html"
+    data: Mapping[str, Any] = field(default_factory=dict)
+    published: bool = True
+    listed: bool = True
 
 
 def text_of(cell: Cell) -> str:
-    """A table cell as text: numbers to four significant digits at least, nothing for None."""
-    if cell is None:
-        return ""
-    if isinstance(cell, float):
-        return f"{cell:.4g}"
+    """A table cell as text: numbers to four significant digits, nothing for None."""
+    match cell:
+        case None:
+            return ""
+        case Value():
+            return cell.text
+        case float():
+            return f"{cell:.4g}"
     return str(cell)

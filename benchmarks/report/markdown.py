@@ -1,62 +1,101 @@
-"""The report as Markdown: one page, a file for every table, a file for every figure."""
+"""The report as Markdown, for those who read it on a forge: a file a page, and its figures."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
 from benchmarks.report.document import (
     Block,
-    Document,
+    Box,
+    Cell,
     Figure,
+    Page,
     Paragraph,
     Photographs,
     Table,
+    Value,
     text_of,
 )
+from benchmarks.report.html import LINK
+
+
+def inline(text: str) -> str:
+    """A text whose markup is Markdown's own, with tags and foreign links shown as they are."""
+    text = re.sub(r"\s*\n\s*", " ", text).replace("&", "&amp;").replace("<", "&lt;")
+    text = re.sub(rf"(?!{LINK})\[([^\]]*)\]\(", r"[\3]\\(", text)
+    return re.sub(LINK, _link, text)
+
+
+def _link(found: re.Match[str]) -> str:
+    """Pages of the site are files of Markdown here."""
+    target = re.sub(r"^index\.html", "README.html", found[2])
+    target = re.sub(r"^(\w+)\.html", r"\1.md", target)
+    return f"[{found[1]}]({target})"
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, Value):
+        parts = [cell.printed, f"**{cell.text}**" if cell.printed else cell.text, cell.detail]
+        text = "<br>".join(inline(part) for part in parts if part and part != "****")
+    else:
+        text = inline(text_of(cell))
+    return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def table(block: Table) -> str:
     """A table in Markdown, its caption above."""
-
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    lines = [
-        f"**{block.caption}**",
-        "",
-        line(list(block.columns)),
-        line(["---"] * len(block.columns)),
-        *(line([text_of(cell) for cell in row]) for row in block.rows),
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [list(block.columns), ["---"] * len(block.columns)]
+    lines = [[_cell(cell) for cell in line] for line in (*lines, *block.rows)]
+    grid = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    if not block.folded:
+        return f"**{inline(block.caption)}**\n\n{grid}\n"
+    summary = f"{inline(block.caption)} ({len(block.rows)} rows)"
+    return f"<details><summary>{summary}</summary>\n\n{grid}\n\n</details>\n"
 
 
 def _block(block: Block) -> str:
     match block:
         case Paragraph(text):
-            return text + "\n"
+            return inline(text) + "\n"
+        case Box(word, text):
+            return f"> **{word}**: {inline(text)}\n"
         case Table():
-            if block.folded:
-                return f"{block.caption}: [{len(block.rows)} rows](tables/{block.name}.md)\n"
             return table(block)
         case Figure():
-            return f"![{block.caption}](figures/{block.name}.svg)\n\n{block.caption}\n"
+            caption = inline(block.caption)
+            return f"![{caption}](figures/{block.name}.svg)\n\n{caption}\n"
         case Photographs():
             items = (
-                "\n".join([f"- `{item.name}`", *(f"  - {line}" for line in item.lines)])
+                "\n".join([f"- `{item.name}`", *(f"  - {inline(line)}" for line in item.lines)])
                 for item in block.items
             )
-            return f"{block.caption}\n\n" + "\n".join(items) + "\n"
+            return f"{inline(block.caption)}\n\n" + "\n".join(items) + "\n"
 
 
-def files(document: Document) -> dict[str, str]:
-    """Every file of the Markdown report: relative path to text."""
-    page = [f"# {document.title}\n", document.lead + "\n"]
-    written: dict[str, str] = {}
-    for section in document.sections:
-        page.append(f"## {section.title}\n")
-        for block in section.blocks:
-            page.append(_block(block))
-            if isinstance(block, Table):
-                written[f"tables/{block.name}.md"] = table(block)
-            elif isinstance(block, Figure):
-                written[f"figures/{block.name}.svg"] = block.svg
-    return {"README.md": "\n".join(page), **written}
+def page(shown: Page, pages: Sequence[Page] = ()) -> str:
+    """A page as Markdown; the first of several links to the others."""
+    parts = [f"# {shown.title}\n", inline(shown.lead) + "\n"]
+    if pages and shown is pages[0]:
+        others = " · ".join(f"[{other.title}]({other.name}.md)" for other in pages[1:])
+        parts.append(others + "\n")
+    for section in shown.sections:
+        parts += [f"## {inline(section.title)}\n", *map(_block, section.blocks)]
+    return "\n".join(part for part in parts if part.strip())
+
+
+def texts(pages: Sequence[Page]) -> dict[str, str]:
+    """Every page of the Markdown: relative path to text."""
+    shown = [each for each in pages if each.published]
+    names = {each.name: "README" if each is shown[0] else each.name for each in shown}
+    return {f"{names[each.name]}.md": page(each, shown) for each in shown}
+
+
+def files(pages: Sequence[Page]) -> Iterator[tuple[str, str]]:
+    """Every file of the Markdown, figures too: relative path and text."""
+    yield from texts(pages).items()
+    for shown in (each for each in pages if each.published):
+        for section in shown.sections:
+            for block in section.blocks:
+                if isinstance(block, Figure):
+                    yield f"figures/{block.name}.svg", block.svg

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks import figures
 from benchmarks.kinds import Ablation
@@ -69,7 +70,8 @@ def ablation(records: Sequence[Record]) -> Section:
             "ablation-embedded",
             "CIDEr-D on the embedded scenes: a dot a seed, a bar at the mean, the baseline's mean "
             "dashed.",
-            figures.dots(
+            partial(
+                figures.dots,
                 {name: [r.values["CIDEr-D"] for r in runs[name]] for name in names},
                 "CIDEr-D (x 100)",
                 mean(baseline, "CIDEr-D") if baseline else None,

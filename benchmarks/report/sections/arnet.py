@@ -6,6 +6,7 @@ Its Tables 1 to 5 as the paper argues by them: every regulariser against its own
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
@@ -281,7 +282,11 @@ def by_weight(records: Sequence[Record]) -> list[Figure]:
         )
         level = sum(plain) / len(plain) if plain else None
         drawn.append(
-            Figure(slug(PAPER, "5", name), about, figures.dots(values, "CIDEr-D (x 100)", level))
+            Figure(
+                slug(PAPER, "5", name),
+                about,
+                partial(figures.dots, values, "CIDEr-D (x 100)", level),
+            )
         )
     return drawn
 
@@ -307,7 +312,7 @@ def states(records: Sequence[Record]) -> list[Figure]:
             f"{first.details.perplexity:g}), in which neither directions nor distances far "
             "apart mean anything. The distances above are those of the states themselves."
         )
-        svg = figures.scatter(panels, MODES)
+        svg = partial(figures.scatter, panels, MODES)
         drawn.append(Figure(slug(PAPER, "4", first.data.name), about, svg))
     return drawn
 

@@ -6,6 +6,7 @@ A record holds the weights; the scene is generated again from its id.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -91,5 +92,5 @@ def _figure(name: str, about: str, rows: dict[str, tuple[Record, int | None]]) -
         name,
         f"{about}; the first generated test scene, on **embedded** data. A detection's weight lies "
         "on all of its box, and adds up where boxes overlap; each word has a scale of its own.",
-        figures.overlays(scenes.render(scene), drawn),
+        partial(figures.overlays, scenes.render(scene), drawn),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks import papers
 from benchmarks.figures import Panel, panels, sequences
@@ -55,7 +56,7 @@ def denoising(records: Sequence[Record]) -> Section:
         blocks.append(Table(f"denoising-{steps}", about, ("row", *_columns()), _rows(of_steps)))
         if drawn := of(of_steps, Denoising):
             about = f"Test errors over {steps:,} steps, means and ranges of seeds; dashed: printed"
-            blocks.append(Figure(f"denoising-{steps}", about, _drawing(drawn)))
+            blocks.append(Figure(f"denoising-{steps}", about, partial(_drawing, drawn)))
         blocks += example(of_steps)
     # what a comparison took is what its models took
     return Section(TITLE, [*blocks, provenance(of(made, Denoising) or made)])
@@ -88,7 +89,9 @@ def example(records: Sequence[Record]) -> list[Figure]:
             "Figure 3: a noisy test sequence, the clean one, and how far off it the regressors' "
             f"are after {steps:,} steps; the first seed's first."
         )
-        drawn.append(Figure(f"denoising-{steps}-example", about, sequences(parts, "position")))
+        drawn.append(
+            Figure(f"denoising-{steps}-example", about, partial(sequences, parts, "position"))
+        )
     return drawn
 
 

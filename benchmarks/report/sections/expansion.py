@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
@@ -139,7 +140,8 @@ def _one(paper: str, table: str, form: str, made: Sequence[Record]) -> list[Bloc
         Figure(
             name,
             f"Our {METRIC}: a dot a seed, a bar at the mean, the baseline's mean dashed.",
-            figures.dots(
+            partial(
+                figures.dots,
                 {n: [r.values[METRIC] for r in runs[n]] for n in names if n in runs},
                 f"{METRIC} (x 100)",
                 mean(baseline, METRIC) if baseline else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks.files import slug
 from benchmarks.kinds import Comparison
@@ -46,7 +47,7 @@ def history(records: Sequence[Record]) -> list[Section]:
         about, page = f"{name[0]} on {name[1]}", slug("history", *name)
         blocks.append(Table(page, about, COLUMNS, [cells(e) for e in entries], folded=True))
         if sum(entry.level is not None for entry in entries) > 1:
-            blocks.append(Figure(page, about, drawing(entries)))
+            blocks.append(Figure(page, about, partial(drawing, entries)))
     if tests := [record for record in made if is_test(record)]:
         about = "The comparison itself tested: a revision against itself, as it is and slowed down"
         blocks.append(Table("history-tests", about, TESTED, _tested(tests)))

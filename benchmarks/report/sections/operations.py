@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks import figures, papers
 from benchmarks.kinds import Operations
@@ -72,7 +73,9 @@ def operations(records: Sequence[Record]) -> Section:
             "operations",
             "Multiply-accumulates of one static layer per image (L = 144, d = 512) over the "
             "number of expansion vectors.",
-            figures.curves(lines, "expansion vectors", "10^6 multiply-accumulates", log_x=True),
+            partial(
+                figures.curves, lines, "expansion vectors", "10^6 multiply-accumulates", log_x=True
+            ),
         )
     )
     blocks.append(provenance(list(made.values())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def photographs(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> Sectio
         Figure(
             "flickr8k-validation",
             "CIDEr-D on the validation split while training (greedy decoding).",
-            figures.curves(curves, "epoch", "CIDEr-D (x 100)"),
+            partial(figures.curves, curves, "epoch", "CIDEr-D (x 100)"),
         )
     )
     blocks.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
@@ -173,7 +174,7 @@ def loss_curves(records: Sequence[Record]) -> list[Figure]:
             f"Figure 7: training loss on {name}, each point the mean of the steps since the one "
             "before, and of all seeds."
         )
-        drawing = figures.curves(lines, "steps", "training loss, nats a word", log_y=True)
+        drawing = partial(figures.curves, lines, "steps", "training loss, nats a word", log_y=True)
         drawn.append(Figure(slug(PAPER, name, "7"), about, drawing))
     return drawn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks.files import slug
 from benchmarks.kinds import Scaling
@@ -56,7 +57,7 @@ def scaling(records: Sequence[Record]) -> Section:
     rows = [_row(record) for record in made]
     blocks.append(Table("scaling", "Growth of time and memory", COLUMNS, rows))
     for device in dict.fromkeys(map(device_name, made)):
-        drawn = curves.draw([r for r in made if device_name(r) == device])
+        drawn = partial(curves.draw, [r for r in made if device_name(r) == device])
         blocks.append(Figure(slug("scaling", device), f"Time over size, {device}", drawn))
     return Section(TITLE, [*blocks, provenance(made)])
 

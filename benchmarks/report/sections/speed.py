@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks.kinds import Measured
 from benchmarks.perf import coefficient_curves
@@ -93,7 +94,7 @@ def speed(records: Sequence[Record]) -> Section:
             Figure(
                 name,
                 f"Over expansion coefficients: {curve.about}",
-                coefficient_curves.draw([curve]),
+                partial(coefficient_curves.draw, [curve]),
             )
         )
     blocks.append(provenance(made))

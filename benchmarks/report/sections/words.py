@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
@@ -75,7 +76,7 @@ def areas(records: Sequence[Record]) -> list[Figure]:
                 slug(PAPER, "1", record.what.row),
                 f"Figure 1: how often words occur in the captions of {record.data.name}: "
                 f"the {len(commonest)} commonest, and the others together.",
-                figures.areas(commonest, rest),
+                partial(figures.areas, commonest, rest),
             )
         )
     return drawn
@@ -91,7 +92,7 @@ def bars(records: Sequence[Record]) -> list[Figure]:
                 slug(PAPER, "2", record.what.row),
                 f"Figure 2: the {len(commonest)} commonest words in the captions of "
                 f"{record.data.name}.",
-                figures.bars(commonest, "occurrences"),
+                partial(figures.bars, commonest, "occurrences"),
             )
         )
     return drawn

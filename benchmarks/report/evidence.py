@@ -1,0 +1,127 @@
+"""All records, a page a paper: what every number of the report links to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import records
+from benchmarks.records import Record
+from benchmarks.report.document import Cell, Page, Section, Table, Value
+
+LENGTH = 12
+
+
+def name_of(record: Record[Any]) -> str:
+    """The first characters of the hash that the record's line begins with."""
+    content = records.line(record)
+    return content[len(b'{"hash":"') :][:LENGTH].decode()
+
+
+def link(value: Value) -> str:
+    """The page and the place of the first record that a value is computed from."""
+    return place(value.records[0])
+
+
+def place(record: Record[Any]) -> str:
+    """The page and the place of a record."""
+    return f"{_page(record.what.paper)}.html#{name_of(record)}"
+
+
+def _page(paper: str) -> str:
+    return f"evidence-{paper.replace('_', '-')}"
+
+
+def pages(made: Sequence[Record[Any]], titles: Mapping[str, str]) -> list[Page]:
+    """A page that counts the records, and one a paper that lists them.
+
+    Args:
+        made: what the report is made from.
+        titles: of the papers and of what else records name as theirs, in order.
+    """
+    by_paper = {paper: [r for r in made if r.what.paper == paper] for paper in titles}
+    by_paper = {paper: found for paper, found in by_paper.items() if found}
+    counts: list[list[Cell]] = [
+        [
+            f"[{titles[paper]}]({_page(paper)}.html)",
+            len(found),
+            *(sum(r.status == status for r in found) for status in records.STATUSES),
+            ", ".join(sorted({_device(r) for r in found})),
+        ]
+        for paper, found in by_paper.items()
+    ]
+    first = Page(
+        "evidence",
+        "Evidence",
+        "Every number of ours links to its record: one line of JSON under `reports/records/` (or, "
+        "measured here, `reports/local/records/`) that begins with the hash shown here. A later "
+        "record of the same measurement replaces an earlier one.",
+        [
+            Section(
+                "Records",
+                [
+                    Table(
+                        "records",
+                        f"{len(made)} records, by what they are about and by status",
+                        ("about", "records", *records.STATUSES, "devices"),
+                        counts,
+                    )
+                ],
+            )
+        ],
+        published=False,
+    )
+    return [first, *(_list(paper, titles[paper], found) for paper, found in by_paper.items())]
+
+
+def _list(paper: str, title: str, made: Sequence[Record[Any]]) -> Page:
+    ordered = sorted(made, key=lambda r: (r.what.table, r.what.row, r.data.name, r.seeds, r.time))
+    versions = list(dict.fromkeys(_versions(r) for r in ordered))
+    return Page(
+        _page(paper),
+        f"Evidence: {title}",
+        "Type words of a table, row, status, device, data set, commit or command to filter; what "
+        "is folded are the values with their intervals.",
+        template="evidence.html",
+        data={
+            "records": [_entry(r, versions.index(_versions(r)) + 1) for r in ordered],
+            "versions": versions,
+        },
+        published=False,
+        listed=False,
+    )
+
+
+def _entry(record: Record[Any], versions: int) -> dict[str, Any]:
+    data, details = record.data, record.details
+    return {
+        "name": name_of(record),
+        "table": record.what.table,
+        "row": record.what.row,
+        "seeds": ", ".join(map(str, record.seeds)),
+        "kind": record.kind,
+        "status": record.status,
+        "device": _device(record),
+        "data": " ".join(filter(None, (data.name, data.split))),
+        "fingerprint": data.fingerprint[:LENGTH],
+        "n": record.n,
+        "commit": (record.commit or "unknown")[:10],
+        "changed": record.clean is False,
+        "date": record.time[:10],
+        "command": record.command,
+        "versions": versions,
+        "values": [
+            (name, f"{value:.6g}", details.interval.get(name))
+            for name, value in record.values.items()
+        ],
+    }
+
+
+def _device(record: Record[Any]) -> str:
+    device = record.device
+    threads = f", {device.threads} threads" if device.threads else ""
+    return f"{device.name}{threads}"
+
+
+def _versions(record: Record[Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(record.versions.items()))
