@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.verify import strategies
-from benchmarks.verify.rounding import PRECISIONS
+from benchmarks.verify.precision import SMALLEST
 from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle
 from tests.support.covers import covers
@@ -137,7 +137,7 @@ def test_gradients_are_the_oracle_s_differences(
     assert_gradients(loss, {**parameters, "x": case.x}, found, generator)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", SMALLEST)
 def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
     errors, dtype = Errors(precision), getattr(torch, precision)
 

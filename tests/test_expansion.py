@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from benchmarks.verify import strategies
-from benchmarks.verify.rounding import PRECISIONS
+from benchmarks.verify.cases import numpy_dtype
+from benchmarks.verify.precision import SMALLEST
 from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
 from benchmarks.verify.tolerances import assert_close, scale
 from reference import expansion as oracle
@@ -68,7 +69,7 @@ def test_a_padded_batch_is_each_sequence_through_the_oracle(
 
 
 @pytest.mark.parametrize("implementation", FORMS)
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", SMALLEST)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_lower_precision_is_as_good_as_the_literal_form(
     precision: str, implementation: str
@@ -78,7 +79,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(
     @settings(max_examples=100)
     @given(MODERATE, strategies.generators())
     def collect(case: OperatorCase, generator: np.random.Generator) -> None:
-        case = case.astype(PRECISIONS[precision]).astype(np.float64)
+        case = case.astype(numpy_dtype(precision)).astype(np.float64)
         actual, dX = run(case, getattr(torch, precision), implementation=implementation)
         out, dX_exact = batched(case)
         literally, dX_literally = batched(case, precision)

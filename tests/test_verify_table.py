@@ -1,7 +1,6 @@
 """``captionbench verify`` of this project's own implementations, and how errors are measured."""
 
 import json
-import math
 import re
 
 import numpy as np
@@ -13,18 +12,35 @@ from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.own import Own, implementations
-from benchmarks.verify.precision import literal_limit, literal_roundings
+from benchmarks.verify.precision import literal_limit
 from reference.equations import PAPERS
 
 
-def test_the_literal_form_gives_the_limit_of_a_precision():
+def test_twice_the_literal_form_s_roundings_and_2_are_the_limit_of_a_precision():
     operator = OPERATORS["static_expansion"]
     cases = [operator.case(Draw(i)) for i in range(20)]
     for dtype in ("float32", "bfloat16", "float16"):
-        found = literal_roundings(operator.oracle, cases, dtype)
-        assert 0 < max(found) < 4
-        assert literal_limit(found) == 2 * max(found) + 2
-    assert literal_limit([math.inf, math.nan]) == 2
+        assert 2.1 < literal_limit(operator.oracle, cases, dtype) < 4
+    assert literal_limit(np.negative, [(np.ones(3),)], "bfloat16") == 2
+
+
+def test_a_case_on_a_jump_decides_nothing_and_does_not_widen_the_limit():
+    """Psi of a sum that a rounding makes empty, or not; beside it a sum of any other size."""
+
+    def psi(x, y, z):
+        total = np.maximum(x + y, 0.0)
+        return total / (total + 1e-9) * z
+
+    near, far = ((np.array([1.0]), np.array([y]), np.ones(1)) for y in (-1 + 2.0**-6, -0.5))
+    assert tolerances.on_a_jump(psi, near, "bfloat16")
+    assert not tolerances.on_a_jump(psi, near, "float32")
+    assert not tolerances.on_a_jump(psi, far, "bfloat16")
+    zero = Candidate(lambda x, y, z: z * 0)
+    with pytest.raises(properties.UndecidedError):
+        properties.low_precision(zero, psi, near, dtype="bfloat16", limit=3.0)
+    with pytest.raises(tolerances.OutOfToleranceError):
+        properties.low_precision(zero, psi, far, dtype="bfloat16", limit=3.0)
+    assert literal_limit(psi, [near, far], "bfloat16") < 3
 
 
 def test_a_bound_is_of_the_terms_and_not_of_what_is_left_of_them():

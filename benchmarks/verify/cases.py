@@ -80,13 +80,16 @@ def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
     return tuple(case)
 
 
-def rounded(case: Sequence[Any], dtype: str) -> Case:
-    """The case with its floating point arrays in ``dtype``; bfloat16 needs ``ml_dtypes``."""
-    if dtype == "bfloat16":
-        import ml_dtypes
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The dtype of that name; bfloat16 needs ``ml_dtypes``."""
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401, which tells NumPy
+    return np.dtype(name)
 
-        return mapped(case, lambda array: array.astype(ml_dtypes.bfloat16))
-    return mapped(case, lambda array: array.astype(dtype))
+
+def rounded(case: Sequence[Any], dtype: str) -> Case:
+    """The case with its floating point arrays in ``dtype``."""
+    return mapped(case, lambda array: array.astype(numpy_dtype(dtype)))
 
 
 def size(case: Sequence[Any]) -> int:

@@ -12,7 +12,7 @@ from benchmarks.verify.candidate import Calls, CandidateError
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator, Property
 from benchmarks.verify.operators.operator import GRADIENT, LENGTHS, OURS, TORCH, WRITABLE
-from benchmarks.verify.precision import available, literal_limit, literal_roundings
+from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import STUCK, Isolated, Limits
 from benchmarks.verify.properties import Batched, OneOfBatch
 from benchmarks.verify.search import Trial, draws, search
@@ -189,7 +189,7 @@ def _verdict(
 @cache
 def _limit(operator: Operator, dtype: str) -> float:
     cases = [operator.case(Draw(i)) for i in range(MEASURED)]
-    return literal_limit(literal_roundings(operator.oracle, cases, dtype))
+    return literal_limit(operator.oracle, cases, dtype)
 
 
 def clearest(failed: Sequence[Verdict]) -> Verdict:

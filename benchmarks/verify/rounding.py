@@ -1,8 +1,8 @@
-"""NumPy in a lower precision: every operation rounds its result once to the precision.
+"""The oracle computed otherwise: every operation's result rounded to a precision, or moved.
 
 NumPy itself leaves bfloat16 for float32 at the first matrix product, and sums bfloat16 numbers one
 by one; hardware and PyTorch accumulate in float32 and round once. So the literal form in 16 bits
-is the oracle on ``Rounded`` arrays; in float32 it is the oracle on float32 arrays.
+is the oracle on ``literal`` arrays; in float32 it is the oracle on float32 arrays.
 """
 
 from __future__ import annotations
@@ -10,25 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.verify.cases import Array, Case, mapped, numpy_dtype
 
-class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
-    """A float64 array whose values are of ``precision``, and so are all results made from it."""
+EMPTY = 1e-6
+"""A denominator below it is a sum of nothing: what is left is Psi's epsilon."""
 
-    precision: npt.DTypeLike = np.float64
+
+class Finished(np.ndarray[Any, np.dtype[np.float64]]):
+    """A float64 array; every result made from it is what ``finish(result, function)`` makes."""
+
+    finish: Callable[..., Any]
 
     def __array_finalize__(self, source: object) -> None:
-        self.precision = getattr(source, "precision", np.float64)
+        self.finish = getattr(source, "finish", lambda x, *_: x)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: tuple[Any, ...] = (), **kwargs: Any
     ) -> Any:
-        plain = [np.asarray(x) if isinstance(x, Rounded) else x for x in inputs]
+        plain = [np.asarray(x) if isinstance(x, Finished) else x for x in inputs]
         with np.errstate(all="ignore"):
-            result = rounded(getattr(ufunc, method)(*plain, **kwargs), self.precision)
+            result = getattr(ufunc, method)(*plain, **kwargs)
+        result = self._finished(result, (ufunc, *plain))
         if not out:
             return result
         out[0][...] = result
@@ -39,43 +44,46 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
     ) -> Any:
         result = super().__array_function__(func, types, args, kwargs)
         if isinstance(result, list):
-            return [rounded(x, self.precision) for x in result]
-        return rounded(result, self.precision) if isinstance(result, np.ndarray) else result
+            return [self._finished(x) for x in result]
+        return self._finished(result) if isinstance(result, np.ndarray) else result
+
+    def _finished(self, x: Any, how: tuple[Any, ...] = (None,)) -> Any:
+        x = np.asarray(x)
+        return finished(self.finish(x, *how), self.finish) if x.dtype.kind == "f" else x
 
 
-def rounded(x: Any, precision: npt.DTypeLike) -> Any:
-    """``x`` rounded to ``precision``, as an array that keeps doing so; booleans stay."""
-    x = np.asarray(x)
-    if x.dtype == np.bool_:
-        return x
-    with np.errstate(all="ignore"):
-        result = x.astype(precision).astype(np.float64).view(Rounded)
-    result.precision = precision
-    return result
-
-
-PRECISIONS: dict[str, Any] = {
-    "float32": np.float32,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float16": np.float16,
-}
+def finished(x: npt.ArrayLike, finish: Callable[..., Any]) -> Finished:
+    """``x`` as such an array."""
+    array = np.asarray(x, dtype=np.float64).view(Finished)
+    array.finish = finish
+    return array
 
 
 def literal(x: npt.ArrayLike, precision: str) -> Any:
     """``x`` as the oracle takes it to be evaluated literally in ``precision``."""
+    dtype = numpy_dtype(precision)
     if precision == "float32":
-        return np.asarray(x, dtype=np.float32)
-    return rounded(x, PRECISIONS[precision])
+        return np.asarray(x, dtype=dtype)
+
+    def rounded(x: Any, *_: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return x.astype(dtype)
+
+    return finished(rounded(np.asarray(x)), rounded)
 
 
-_finfo: Any = ml_dtypes.finfo  # untyped there
+def moved(
+    oracle: Callable[..., Any], case: Case, unit: float, seed: int
+) -> tuple[Any, list[bytes]]:
+    """The oracle's result where every input and every operation's is off by up to ``unit``.
 
+    ``unit`` is relative to each entry. Beside the result, which of the denominators are empty sums.
+    """
+    random, empty = np.random.default_rng(seed), []
 
-def unit(precision: str) -> float:
-    """Machine epsilon: the gap between 1 and the next number."""
-    return float(_finfo(PRECISIONS[precision]).eps)
+    def off(x: Array, ufunc: Any = None, *inputs: Any) -> Any:
+        if ufunc is np.divide:
+            empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
+        return x * (1 + unit * random.uniform(-1, 1, x.shape))
 
-
-def psi_epsilon(precision: str, epsilon: float) -> float:
-    """Psi's epsilon, or the smallest number above zero where ``epsilon`` would be rounded to 0."""
-    return max(epsilon, float(_finfo(PRECISIONS[precision]).smallest_subnormal))
+    return oracle(*mapped(case, lambda array: finished(off(array), off))), empty

@@ -98,8 +98,6 @@ class Trial:
         def oracle(*arguments: Any) -> Any:
             try:
                 return self.operator.oracle(*arguments)
-            except ValueError as error:  # it has no such argument: a vector of no direction, say
-                raise properties.UndecidedError from error
             except Exception as error:
                 raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
 
@@ -232,7 +230,7 @@ class _Budget:
             return None
         try:
             failure = self.trial.attempt(case, draw)
-        except properties.UndecidedError:
+        except (properties.UndecidedError, OracleError):  # a vector of no direction, say
             return None
         # shrinking must not change the subject
         return failure if failure is not None and failure.kind == self.kind else None

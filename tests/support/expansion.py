@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from benchmarks.verify import strategies
-from benchmarks.verify.rounding import literal, psi_epsilon
+from benchmarks.verify.precision import SMALLEST
+from benchmarks.verify.rounding import literal
 from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
 from reference import expansion as oracle
 from reference import expansion_gradients as vjp
@@ -61,7 +62,7 @@ def expected(
     a, epsilon = case.sequence(b), oracle.EPSILON
     if precision is not None:
         a = {name: literal(x, precision) for name, x in a.items()}
-        epsilon = psi_epsilon(precision, epsilon)
+        epsilon = max(SMALLEST[precision], epsilon)
     with np.errstate(all="ignore"):
         if isinstance(case, StaticCase):
             args = (a["E_Q"], a["E_B"], a["K"], a["V_1"], a["V_2"], a["S"], case.groups, epsilon)

@@ -12,7 +12,7 @@ from hypothesis import assume
 from torch import Tensor, nn
 
 from benchmarks.verify import tolerances
-from benchmarks.verify.rounding import literal, unit
+from benchmarks.verify.rounding import literal
 from benchmarks.verify.strategies import fill
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,7 @@ def in_precision(arrays: Mapping[str, Array], precision: str) -> tuple[dict[str,
 
 def nudge(x: Array, precision: str, generator: np.random.Generator) -> Array:
     """``x`` with every entry moved by less than one unit of ``precision``, relative."""
-    return x * (1 + unit(precision) * generator.uniform(-1, 1, x.shape))
+    return x * (1 + tolerances.UNITS[precision] * generator.uniform(-1, 1, x.shape))
 
 
 class Errors:
@@ -103,7 +103,7 @@ class Errors:
     """
 
     def __init__(self, precision: str) -> None:
-        self.unit = unit(precision)
+        self.unit = tolerances.UNITS[precision]
         self.cases = 0
         self.actual: list[float] = []
         self.literal: list[float] = []
