@@ -2,13 +2,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: report test faults mutants lint quick-report timings clean
+.PHONY: report test browser faults mutants lint quick-report timings clean
 
 report: $(VENV)/installed
 	$(BIN)/captionbench report
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2
+
+# the report in a real browser; without one it says that it is not run
+browser: $(VENV)/installed
+	$(BIN)/python -m tests.browser
 
 # every planted fault must be caught by the test named for it
 faults: $(VENV)/installed

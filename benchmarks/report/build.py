@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks import records
 from benchmarks.files import write_atomically
 from benchmarks.records import Record
-from benchmarks.report import evidence, html, markdown
+from benchmarks.report import evidence, explorer, html, markdown
 from benchmarks.report.document import Page, Section
 from benchmarks.report.sections import (
     ablation,
@@ -57,6 +57,7 @@ def pages(
             for paper, (title, sections) in PAPERS.items()
         ),
         Page("speed", "Speed", "", _speed(made)),
+        explorer.page(),
         *evidence.pages(made, {paper: title for paper, (title, _) in PAPERS.items()} | OTHERS),
     ]
 

@@ -120,7 +120,7 @@ def seconds(
         peak: FLOPs a second.
         bandwidth: bytes a second.
     """
-    return _choose("Max", max, 2 * macs / peak, width * moved / bandwidth)
+    return largest(2 * macs / peak, width * moved / bandwidth)
 
 
 def kv_cache(
@@ -150,21 +150,25 @@ def kv_cache(
     cross = 2 * features * d * width
     if kind != "dynamic":
         return cross + 2 * slots * d * width
-    precise = _choose("Max", max, width, 4)
-    return cross + 4 * slots * d * width + slots * N_E * (1 + 2 * tokens) * precise
+    return cross + 4 * slots * d * width + slots * N_E * (1 + 2 * tokens) * largest(width, 4)
 
 
-def _choose(name: str, function: Any, *values: Number) -> Number:
-    """``function``, min or max, of numbers; of symbols sympy's, unevaluated."""
+def least(*values: Number) -> Number:
+    """The least of numbers; of symbols, its expression."""
+    return _of_numbers(*values, function=min, name="Min")
+
+
+def largest(*values: Number) -> Number:
+    """The largest of numbers; of symbols, its expression."""
+    return _of_numbers(*values, function=max, name="Max")
+
+
+def _of_numbers(*values: Number, function: Any, name: str) -> Number:
     if any(hasattr(value, "free_symbols") for value in values):
         import sympy
 
         return getattr(sympy, name)(*values, evaluate=False)
     return function(*values)
-
-
-def _least(*values: Number) -> Number:
-    return _choose("Min", min, *values)
 
 
 def static_literal(length: Length, d: Number, N: Number) -> Number:
@@ -234,8 +238,8 @@ def static_expansion(length: Length, d: Number, N: Number, groups: int, batch: N
         Equation("(7) B", 2 * N * L * d, 0),
         Equation("(8) out", 0, _selected(L * d)),
     )
-    keys = _least(projected_keys(length, d), folded_keys(d, N, batch))
-    core = _least(static_literal(length, d, N), static_reassociated(length, d, N))
+    keys = least(projected_keys(length, d), folded_keys(d, N, batch))
+    core = least(static_literal(length, d, N), static_reassociated(length, d, N))
     return Component(
         "block static expansion" if groups > 1 else "static expansion",
         equations,
@@ -258,7 +262,7 @@ def dynamic_expansion(length: Length, d: Number, N_E: Number) -> Component:
         Equation("(7) B", 2 * pairs * d, 0),
         Equation("(8) out", 0, _selected(L * d)),
     )
-    core = _least(dynamic_literal(length, d, N_E), dynamic_split(length, d, N_E))
+    core = least(dynamic_literal(length, d, N_E), dynamic_split(length, d, N_E))
     return Component(
         "dynamic expansion",
         equations,

@@ -1,0 +1,1 @@
+"""Checks of the report in a real browser: ``python -m tests.browser``."""

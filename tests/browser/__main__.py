@@ -1,0 +1,43 @@
+"""``python -m tests.browser``: build the site of the published records, and try it in Chromium.
+
+Without a browser it says that it is not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+
+from benchmarks import records
+from benchmarks.report import build
+from tests.browser import chromium, explorer
+
+CHECKS = (*explorer.CHECKS,)
+
+
+def main() -> int:
+    """Run every check; 1 if one fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.browser", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of what is random (default 0)")
+    arguments = parser.parse_args()
+    if chromium.find() is None:
+        print(f"not run: no browser on this machine, expected one of {', '.join(chromium.NAMES)}")
+        return 0
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        build.write_site(build.pages(records.load(records.PUBLISHED)), site)
+        for check in CHECKS:
+            try:
+                said = f"ok: {check(site, Random(arguments.seed))}"
+            except AssertionError as error:
+                failed, said = failed + 1, f"FAILED: {error}"
+            print(f"{check.__name__.replace('_', ' ')}: {said}")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
