@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = frozenset({"reference", "torch_impl", "benchmarks", "tests"})
 WITHOUT_EFFECT = (
     *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.kinds"),
-    *("benchmarks.reachable", "benchmarks.records", "benchmarks.workers"),
+    *("benchmarks.reachable", "benchmarks.records", "benchmarks.run_folder", "benchmarks.workers"),
+    "torch_impl.checkpoints.checkpoint",
     *("benchmarks.report.build", "benchmarks.report.document", "benchmarks.report.evidence"),
     *("benchmarks.report.html", "benchmarks.report.markdown", "benchmarks.report.pictures"),
     "benchmarks.report.sections",
@@ -210,8 +211,8 @@ def _follow(target: Target, chain: list[str]) -> Iterator[Target]:
             yield found
 
 
-def _excluded(name: str) -> bool:
-    return any(parent in WITHOUT_EFFECT for parent in _parents(name))
+def _excluded(name: str, without: Collection[str] = ()) -> bool:
+    return any(parent in WITHOUT_EFFECT or parent in without for parent in _parents(name))
 
 
 def _origin(job: Callable[..., Any]) -> Target:
@@ -264,11 +265,12 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def reach(*jobs: Callable[..., Any]) -> dict[Target, Reached]:
+def reach(*jobs: Callable[..., Any], without: Collection[str] = ()) -> dict[Target, Reached]:
     """The definitions that the jobs can reach, and the effects of the modules they import.
 
     Args:
         jobs: functions or classes of this project.
+        without: modules and packages that these jobs import and run nothing of.
 
     Raises:
         LookupError: one is not of this project, or of code that is without effect.
@@ -281,7 +283,7 @@ def reach(*jobs: Callable[..., Any]) -> dict[Target, Reached]:
             raise LookupError(f"{target.module}.{target.name} is no code that can be in a key")
     while pending:
         target = pending.pop()
-        if target in found or _excluded(target.module):
+        if target in found or _excluded(target.module, without):
             continue
         within = module(target.module)
         if target.module not in imported:
@@ -314,9 +316,9 @@ def _canonical(node: Any) -> Any:
 
 
 @cache
-def fingerprint(*jobs: Callable[..., Any]) -> str:
+def fingerprint(*jobs: Callable[..., Any], without: tuple[str, ...] = ()) -> str:
     """The hexadecimal SHA-256 of the code that the jobs can reach; see `reach`."""
-    found = reach(*jobs)
+    found = reach(*jobs, without=without)
     lines = []
     for reached in found.values():
         # what a name stands for is told by content, so that it may move

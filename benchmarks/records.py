@@ -176,15 +176,22 @@ def kind_of(details: Any) -> str:
 KINDS = tuple(map(kind_of, get_args(AnyDetails)))
 
 
-def key_of(job: Callable[..., Any] | Sequence[Callable[..., Any]], *parts: Any) -> str:
+def key_of(
+    job: Callable[..., Any] | Sequence[Callable[..., Any]],
+    *parts: Any,
+    without: tuple[str, ...] = (),
+) -> str:
     """A hash of what a measurement depends on, and of nothing else.
 
     Args:
         job: the function that measures, or several: the code that they can reach counts.
         parts: options, fingerprints of data, seeds.
+        without: modules that are imported and not run, as of ``reachable.reach``.
     """
     jobs = [job] if callable(job) else job
-    text = json.dumps([reachable.fingerprint(*jobs), *parts], sort_keys=True, default=str)
+    text = json.dumps(
+        [reachable.fingerprint(*jobs, without=without), *parts], sort_keys=True, default=str
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

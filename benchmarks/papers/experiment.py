@@ -22,6 +22,25 @@ from benchmarks.training.configuration import TrainingConfig
 
 TRIAL_SEED = 1000
 """The seed of trials: no row is reported with it."""
+PICTURES = (
+    *("torch_impl.checkpoints.released", "torch_impl.layers.swin", "torch_impl.models.vision"),
+    *("torch_impl.models.end_to_end", "benchmarks.data.pictures", "benchmarks.data.photographs"),
+    *("benchmarks.data.pixels", "benchmarks.scoring.onnx_captioner"),
+)
+"""Modules that no training on features runs."""
+FAMILIES = {
+    "": (
+        *("torch_impl.expansion.factored", "torch_impl.expansion.layers"),
+        *("torch_impl.expansion.literal", "torch_impl.expansion.stream", "torch_impl.kernels"),
+        *("torch_impl.layers", "torch_impl.models.captioner"),
+    ),
+    "recurrent": (
+        *("torch_impl.recurrent.attentive", "torch_impl.recurrent.attentive_loop"),
+        "torch_impl.recurrent.auto_reconstructor",
+    ),
+    "middle_out": ("torch_impl.decoding.middle_out", "torch_impl.models.middle_out"),
+}
+"""Modules that are run for captioners of one family alone."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,7 @@ class Form:
         tokeniser: of the scores.
         grid: fields of the stages that every row tries; the best on validation it is trained by.
         trial_seed: of what is tried.
+        trial: fields of the first stage that trials alone have, fewer epochs say.
     """
 
     about: str
@@ -66,6 +86,7 @@ class Form:
     tokeniser: str = "words"
     grid: tuple[Mapping[str, Any], ...] = ()
     trial_seed: int = TRIAL_SEED
+    trial: Mapping[str, Any] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4)
@@ -162,6 +183,7 @@ class Experiment:
         scored: whether its numbers depend on the scorers that are installed.
         places: row -> (paper, table) of every table that it is a row of; all ``tables`` if None.
         trial: a run of a grid's point -> its records; of experiments whose forms have grids.
+        later: whether it waits for the experiments of other tables, on whose models it builds.
     """
 
     paper: str
@@ -175,6 +197,7 @@ class Experiment:
     scored: bool = True
     places: Callable[[str], tuple[tuple[str, str], ...]] | None = None
     trial: Callable[[Run], list[Record[Any]]] | None = None
+    later: bool = False
 
     def runs(self, name: str, place: Place, seeds: Sequence[int]) -> list[Run]:
         """The runs of a form, those that are tried before those that are reported.
@@ -190,9 +213,9 @@ class Experiment:
         if self.trial is None:
             return found
         tried = [
-            self._run(name, place, row, (form.trial_seed,), changed, self.trial, label(change))
+            self._run(name, place, row, (form.trial_seed,), tried, self.trial, label(change))
             for row in self.rows
-            for change, changed in trials(form, self.training(form, row))
+            for change, _, tried in trials(form, self.training(form, row))
         ]
         return [*tried, *found]
 
@@ -213,22 +236,36 @@ class Experiment:
         key = records.key_of(
             [measure, form.load],
             *(places, row, seeds, trial, training),
-            *(form.status, form.sizes, form.tokeniser, () if trial else form.grid, form.trial_seed),
+            *(form.status, form.sizes, form.tokeniser, () if trial else (form.grid, form.trial)),
+            form.trial_seed,
             getattr(run.data, "fingerprint", ""),
             java.available() if self.scored else (),
+            without=not_run(training, place.device),
         )
         return replace(run, key=key)
 
 
-def trials(form: Form, training: TrainingConfig) -> list[tuple[Mapping[str, Any], TrainingConfig]]:
-    """Each point of the form's grid, and a row's training with it in the first stage."""
+def not_run(training: Any, device: str) -> tuple[str, ...]:
+    """Modules that a training of one family imports and does not run, whatever its data."""
+    if not isinstance(training, TrainingConfig):
+        return ()
+    own = training.model.get("family", "")
+    others = [name for family, of in FAMILIES.items() if family != own for name in of]
+    return *PICTURES, *others, *(("torch_impl.kernels",) if device == "cpu" else ())
+
+
+def trials(
+    form: Form, training: TrainingConfig
+) -> list[tuple[Mapping[str, Any], TrainingConfig, TrainingConfig]]:
+    """Each point of the form's grid, a row's training with it in the first stage, and its trial."""
     if not form.grid:
         return []
     (name, first), *_ = training.stages.items()
-    return [
-        (change, replace(training, stages={**training.stages, name: first.but(**change)}))
-        for change in form.grid
-    ]
+
+    def having(**fields: Any) -> TrainingConfig:
+        return replace(training, stages={**training.stages, name: first.but(**fields)})
+
+    return [(each, having(**each), having(**each, **form.trial)) for each in form.grid]
 
 
 def label(change: Mapping[str, Any]) -> str:

@@ -36,8 +36,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     hidden_states.EXPERIMENT,
     read_only.EXPERIMENT,
     words.EXPERIMENT,
-    ablation.V1_COEFFICIENTS,
     ablation.V2_COEFFICIENTS,
+    ablation.V1_COEFFICIENTS,
     *rewards.EXPERIMENTS,
     denoising.EXPERIMENT,
     middle_out.VIDEO_CAPTIONS,
@@ -115,7 +115,8 @@ def plan(
         for run in experiment.runs(name, place, range(seeds or experiment.seeds)):
             if run.row in rows:
                 rank = experiment.rows.index(run.row) - (run.trial is not None)
-                ranked.append(((rank, number) if by_row else (), run))
+                order = experiment.later, rank, number
+                ranked.append((order if by_row else (), run))
     if only and not ranked:
         known = "; ".join(row for e in experiments for row in e.rows)
         raise InputError(f"--only: no row is so, expected one of {known}")

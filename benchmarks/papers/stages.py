@@ -17,7 +17,7 @@ from benchmarks.data.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
 from benchmarks.files import locked, sha256
 from benchmarks.kinds import Trial
-from benchmarks.papers.experiment import Place, Run, label, trials
+from benchmarks.papers.experiment import Place, Run, label, not_run, trials
 from benchmarks.records import Record
 from benchmarks.scoring import captioners
 from benchmarks.training.configuration import TrainingConfig
@@ -93,7 +93,9 @@ def in_stages(
         begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in initial.values())))
     for stage in training.stages.values():
         begun.append(stage)
-        folder = place.work / records.key_of(fit, *map(str, begun))
+        # validation scores in the vocabulary's own tokens, without Java
+        without = *not_run(training, place.device), "benchmarks.scoring.java"
+        folder = place.work / records.key_of(fit, *map(str, begun), without=without)
         with locked(folder):
             result = fit(
                 data,
@@ -124,9 +126,11 @@ def chosen(
         score: of a trial, more is better: the best validation's if None.
     """
     scores: dict[str, float] = {}
-    found = {label(change): training for change, training in trials(run.form, run.training)}
-    for name, training in found.items():
-        (result,) = in_stages(data, training.first(), run.form.trial_seed, run.place)
+    found = {}
+    for change, training, trial in trials(run.form, run.training):
+        name = label(change)
+        found[name] = training
+        (result,) = in_stages(data, trial.first(), run.form.trial_seed, run.place)
         best = result.best[result.best["metric"]]
         scores[name] = best if score is None else score(result.model, data, result)
     return (found[max(scores, key=scores.__getitem__)] if found else run.training), scores

@@ -113,8 +113,12 @@ class Attention(nn.Module, ABC):
         keys_values: Tensor,
         lengths: Lengths | None = None,
         causal: bool = False,
+        images: Tensor | None = None,
     ) -> Tensor:
         """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d) of these ``lengths``.
+
+        With ``images`` (B,), queries b attend to row ``images[b]`` of the keys and values, which
+        are projected once for all that share them.
 
         Raises:
             ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
@@ -122,7 +126,12 @@ class Attention(nn.Module, ABC):
         check_tokens(queries, self.d_model, "queries")
         check_tokens(keys_values, self.d_model, "keys_values")
         mask = padding_mask(lengths, keys_values)
-        return self.attend(queries, *self.project(keys_values, mask), mask, causal)
+        keys, values = self.project(keys_values, mask)
+        if images is not None:
+            # not keys[images], whose gradient adds in no fixed order on several threads
+            keys, values = keys.index_select(0, images), values.index_select(0, images)
+            mask = None if mask is None else mask.index_select(0, images)
+        return self.attend(queries, keys, values, mask, causal)
 
     def project(self, keys_values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The keys and values (B, L, d) of tokens (B, L, d); padded ones may be NaN."""

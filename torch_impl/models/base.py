@@ -107,11 +107,16 @@ class BaseCaptioner(nn.Module):
         raise NotImplementedError
 
     def states(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        images: Tensor | None = None,
     ) -> Tensor:
         """Words so far (B, T) to the decoder's state after each, (B, T, d).
 
-        Token ids are checked outside compiled graphs.
+        ``images`` (B,) is the row of the memory that each caption describes, where captions share
+        it; each its own if None. Token ids are checked outside compiled graphs.
 
         Raises:
             ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
@@ -177,6 +182,18 @@ def check_words(tokens: Tensor, batch: int, vocabulary_size: int, max_length: in
         raise ValueError(f"{tokens.shape[1]} tokens are more than max_length {max_length}")
     if can_check_values() and ((tokens < 0) | (tokens >= vocabulary_size)).any():
         raise ValueError(f"token ids must lie between 0 and {vocabulary_size - 1}")
+
+
+def of_captions(
+    memory: Tensor, lengths: Lengths | None, images: Tensor | None
+) -> tuple[Tensor, Lengths | None]:
+    """The memory and lengths that each caption reads, see ``BaseCaptioner.states``."""
+    if images is None:
+        return memory, lengths
+    if lengths is not None:
+        lengths = torch.as_tensor(lengths, device=images.device).index_select(0, images)
+    # not memory[images], whose gradient adds in no fixed order on several threads
+    return memory.index_select(0, images), lengths
 
 
 def check_rows(source: Tensor, mask: Tensor | None) -> None:

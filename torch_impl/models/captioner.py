@@ -131,14 +131,20 @@ class Captioner(BaseCaptioner):
         return memory  # (B, L, d)
 
     def states(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        images: Tensor | None = None,
     ) -> Tensor:
         c, d_model = self.configuration, self.configuration.d_model
         check_tokens(memory, d_model, "memory")
-        check_words(tokens, len(memory), c.vocabulary_size, c.max_length)
+        check_words(
+            tokens, len(memory if images is None else images), c.vocabulary_size, c.max_length
+        )
         words = self.dropout(self.embedding(tokens)) * d_model**0.5  # (B, T, d)
         words = words + self.positions.weight[: tokens.shape[1]]
-        states: Tensor = self.decoder(words, memory, None, memory_lengths)
+        states: Tensor = self.decoder(words, memory, None, memory_lengths, images)
         return states
 
     def predict(self, states: Tensor) -> Tensor:

@@ -77,9 +77,13 @@ class EndToEnd(BaseCaptioner):
         return self.captioner.encode(self.backbone(images), lengths)
 
     def states(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        images: Tensor | None = None,
     ) -> Tensor:
-        return self.captioner.states(tokens, memory, memory_lengths)
+        return self.captioner.states(tokens, memory, memory_lengths, images)
 
     def predict(self, states: Tensor) -> Tensor:
         return self.captioner.predict(states)

@@ -38,6 +38,7 @@ from torch_impl.models.base import (
     check_words,
     flat_rows,
     log_probabilities,
+    of_captions,
 )
 from torch_impl.models.recurrent import SequenceClassifier
 from torch_impl.recurrent import LSTM, BidirectionalLSTM
@@ -231,7 +232,11 @@ class MiddleOutCaptioner(BaseCaptioner):
         return Weights(**{n: getattr(self, _DECODER + n).unsqueeze(1) for n in self._names})
 
     def states(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        images: Tensor | None = None,
     ) -> Tensor:
         """Tokens (B, T) in the generated order to the state after each, (B, T, hidden_size).
 
@@ -239,6 +244,7 @@ class MiddleOutCaptioner(BaseCaptioner):
             ValueError: tokens are not (B, T) for the memory's B, T above ``max_tokens``, an id
                 outside the vocabulary, memory that is not ``encode``'s or lengths that do not fit.
         """
+        memory, memory_lengths = of_captions(memory, memory_lengths, images)
         rows, h, cell, given = self.begin(memory, memory_lengths)
         c = self.configuration
         check_words(tokens, len(memory), c.vocabulary_size, c.max_tokens)

@@ -26,6 +26,7 @@ from torch_impl.models.base import (
     check_words,
     flat_rows,
     log_probabilities,
+    of_captions,
 )
 from torch_impl.recurrent import (
     IMPLEMENTATIONS,
@@ -197,8 +198,13 @@ class RecurrentCaptioner(BaseCaptioner):
         return out
 
     def states(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Lengths | None = None
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_lengths: Lengths | None = None,
+        images: Tensor | None = None,
     ) -> Tensor:
+        memory, memory_lengths = of_captions(memory, memory_lengths, images)
         c = self.configuration
         check_tokens(memory, c.d_memory, "memory")
         check_words(tokens, len(memory), c.vocabulary_size, c.max_length)

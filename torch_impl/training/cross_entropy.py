@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.models import AnyCaptioner
+from torch_impl.models.base import of_captions
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor, check_lambda, joint_loss
 from torch_impl.training.loop import Batches, Terms, Training
 from torch_impl.training.objectives import cross_entropy
@@ -75,7 +76,7 @@ class CrossEntropyTraining(Training[Batch]):
         sampling: Callable[[int], float] | None = None,
         **options: Any,
     ) -> None:
-        if check_lambda(lambda_) and reconstructor is None:
+        if lambda_ and check_lambda(lambda_) and reconstructor is None:
             raise ValueError(f"lambda is {lambda_}, but there is no reconstructor")
         self.reconstructor = reconstructor
         self.lambda_ = lambda_
@@ -104,26 +105,30 @@ class CrossEntropyTraining(Training[Batch]):
         Raises:
             ValueError: a sampling rate outside [0, 1].
         """
-        memory = self.captioner.encode(batch.features, batch.lengths)  # (B, L, d)
-        # not memory[images], whose gradient adds in no fixed order on several threads
-        memory = memory.index_select(0, batch.images)  # (P, L, d)
-        lengths = batch.lengths.index_select(0, batch.images)
-        targets = batch.tokens[:, 1:]
-        words = self._inputs(batch.tokens[:, :-1], memory, lengths)  # (P, T - 1)
-        states = self.captioner.states(words, memory, lengths)  # (P, T - 1, d)
+        features, rows, tokens, images = batch
+        # elsewhere than on a CPU it would wait for the device to read a tensor's values
+        on_cpu = features.device.type == "cpu"
+        lengths = None if on_cpu and bool((rows == features.shape[1]).all()) else rows
+        memory = self.captioner.encode(features, lengths)  # (B, L, d)
+        targets = tokens[:, 1:]
+        words = self._inputs(tokens[:, :-1], memory, lengths, images)  # (P, T - 1)
+        states = self.captioner.states(words, memory, lengths, images)  # (P, T - 1, d)
+        valid = targets != self.model.pad_id
+        of_words = valid if on_cpu else ...
         nll = cross_entropy(
-            self.captioner.predict(states),
-            targets,
+            self.captioner.predict(states[of_words]),
+            targets[of_words],
             self.model.pad_id,
             self.optimisation.label_smoothing,
         )
         if self.reconstructor is None or not self.lambda_:
             return nll
-        valid = targets != self.model.pad_id
         errors = self.reconstructor(states, valid) / valid.sum().clamp(min=1)
         return joint_loss(nll, errors.flatten(), self.lambda_)
 
-    def _inputs(self, tokens: Tensor, memory: Tensor, lengths: Tensor) -> Tensor:
+    def _inputs(
+        self, tokens: Tensor, memory: Tensor, lengths: Tensor | None, images: Tensor
+    ) -> Tensor:
         """What the model reads in place of the true words (P, T), by scheduled sampling."""
         rate = self.sampling(self.step) if self.sampling else 0.0
         if not 0 <= rate <= 1:
@@ -135,4 +140,5 @@ class CrossEntropyTraining(Training[Batch]):
         # a finished side of Middle-Out has no word to replace
         coins &= tokens[:, 1:] != self.model.pad_id
         uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
-        return sampled_inputs(self.model, tokens, memory.detach(), lengths, coins, uniforms)
+        memory, of_each = of_captions(memory.detach(), lengths, images)
+        return sampled_inputs(self.model, tokens, memory, of_each, coins, uniforms)

@@ -136,6 +136,7 @@ EXPERIMENTS = tuple(
         seeding=partial(_seeding, paper, table),
         places=partial(_places, paper, table),
         trial=tried,
+        later=True,
     )
     for paper, table in TABLES
 )
