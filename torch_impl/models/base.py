@@ -90,6 +90,8 @@ class BaseCaptioner(nn.Module):
     ``states`` reads the words, ``predict`` turns a state into the next word's log-probabilities.
     """
 
+    predicts_by_position: ClassVar[bool] = False
+    """Whether ``predict`` takes whole sequences of states alone, as it depends on the position."""
     configuration: BaseConfiguration
 
     def __init__(self, configuration: BaseConfiguration) -> None:

@@ -145,6 +145,7 @@ class MiddleOutCaptioner(BaseCaptioner):
     Every decoder weight is initialised uniformly in +-1 / sqrt(hidden_size).
     """
 
+    predicts_by_position = True
     configuration: MiddleOutConfiguration
 
     def __init__(self, configuration: MiddleOutConfiguration) -> None:

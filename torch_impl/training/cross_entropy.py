@@ -114,7 +114,7 @@ class CrossEntropyTraining(Training[Batch]):
         words = self._inputs(tokens[:, :-1], memory, lengths, images)  # (P, T - 1)
         states = self.captioner.states(words, memory, lengths, images)  # (P, T - 1, d)
         valid = targets != self.model.pad_id
-        of_words = valid if on_cpu else ...
+        of_words = valid if on_cpu and not self.model.predicts_by_position else ...
         nll = cross_entropy(
             self.captioner.predict(states[of_words]),
             targets[of_words],
@@ -127,7 +127,11 @@ class CrossEntropyTraining(Training[Batch]):
         return joint_loss(nll, errors.flatten(), self.lambda_)
 
     def _inputs(
-        self, tokens: Tensor, memory: Tensor, lengths: Tensor | None, images: Tensor
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        lengths: Tensor | None,
+        images: Tensor | None = None,
     ) -> Tensor:
         """What the model reads in place of the true words (P, T), by scheduled sampling."""
         rate = self.sampling(self.step) if self.sampling else 0.0

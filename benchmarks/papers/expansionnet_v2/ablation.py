@@ -57,7 +57,7 @@ _SMALL = {
 # as run: no warm-up, less dropout, words rewarded as they are (v2 section IV-A3, step C)
 _REWARDED = self_critical(AS_RUN, lr=1e-4, warmup=0).but(validation_beam=1)
 _CONVERGED = PRESETS["flickr8k"].last.but(
-    lr=1.5e-3, anneal=0.75, anneal_every=1, epochs=15, patience=2
+    lr=1.5e-3, warmup=50, anneal=0.75, anneal_every=1, epochs=15, patience=2
 )
 FORMS = {
     "reduced": Form(
