@@ -7,7 +7,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -116,6 +118,25 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         lock.release()
 
 
+SCRATCH = "captionbench-"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder, removed when the block ends; after a kill, by the next that needs one."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with suppress(OSError), (left / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
+        folder = Path(name)
+        # locked before it has the name by which others look for it
+        with (folder / ".new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / ".new").rename(folder / ".lock")
+            yield folder
+
+
 def check_writable(path: Path) -> None:
     """Find out before long work, whose result goes to ``path``, that it cannot be written.
 
@@ -165,7 +186,7 @@ def read_json(path: Path, what: str) -> Any:
     """
     data = read_bytes(path, what)
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once)
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text, expected {what}") from None
     except json.JSONDecodeError as error:
@@ -174,8 +195,18 @@ def read_json(path: Path, what: str) -> Any:
             f"{path}: not valid JSON at {place} ({error.msg}), truncated? Expected {what}"
         ) from None
     except (ValueError, RecursionError) as error:
-        # valid to the letter, but a number of thousands of digits or lists nested as deep
+        # a key that stands twice, a number of thousands of digits, lists nested as deep
         raise InputError(f"{path}: not valid JSON ({error}), expected {what}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of equal ones, all but the last would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
 
 
 def sha256(data: bytes) -> str:

@@ -53,6 +53,12 @@ def test_a_wrong_command_line_is_one_line_and_exits_with_2(words, said, capsys):
     ("raised", "code", "said"),
     [
         (InputError("file x: bad"), 2, "error: file x: bad"),
+        (MemoryError(), 2, "error: not enough memory (out of memory), expected less of the input"),
+        (
+            RuntimeError("[enforce] DefaultCPUAllocator: can't allocate memory: you tried\nmore"),
+            2,
+            "can't allocate memory: you tried), expected less of the input",
+        ),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
@@ -154,6 +160,33 @@ def test_what_fails_while_it_runs_is_no_import(package, part, raised):
     package(LAZY, part)
     with pytest.raises(raised):
         cli.main(["broken"])
+
+
+TAKEN = {
+    "dataset": ["--images", ".", "--captions", "x.csv", "--name", "own"],
+    "features": ["--karpathy", "x.json"],
+    "predict": ["--tiny", "--only", "reward"],
+    "scale": ["--tiny", "--only", "static-batch"],
+    "scenes": [],
+    "time": ["--tiny", "--only", "reward"],
+    "track": [],
+}
+
+
+@pytest.mark.parametrize("command", TAKEN)
+def test_a_place_that_another_process_writes_is_refused(tmp_path, capsys, command):
+    place = tmp_path / "out"
+    with files.locked(place):
+        assert cli.main([command, "--out", str(place), *TAKEN[command]]) == 2
+    said = f"{place}: process {os.getpid()} works there, expected it to end first\n"
+    assert capsys.readouterr().err == f"captionbench: error: {said}"
+
+
+def test_too_wide_a_beam_is_refused_before_it_takes_the_memory(capsys):
+    words = ["--checkpoint", "x", "--scenes", "--beam-size", "1000000"]
+    for command in ("caption", "evaluate"):
+        assert cli.main([command, *words]) == 2
+        assert "--beam-size: 1000000, expected at least 1 and at most" in capsys.readouterr().err
 
 
 @given(st.text(), st.text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -25,8 +26,15 @@ from benchmarks.data.vocabulary import (
     START_ID,
     Vocabulary,
 )
+from benchmarks.errors import InputError
 from benchmarks.scoring import captioners, export
-from benchmarks.scoring.onnx_captioner import DECODER, ENCODER, OnnxCaptioner
+from benchmarks.scoring.onnx_captioner import (
+    CONFIG,
+    DECODER,
+    ENCODER,
+    VOCABULARY,
+    OnnxCaptioner,
+)
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from tests.support.parity import load, numpy, tensor
@@ -277,7 +285,7 @@ def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     line = refused(capsys, "caption", *graphs, *out, "--device", "meta")
     assert "--device meta" in line
     line = refused(capsys, "caption", *graphs, *out, "--beam-size", 0)
-    assert "--beam-size is 0, expected at least 1" in line
+    assert "--beam-size: 0, expected at least 1" in line
     line = refused(capsys, "evaluate", *graphs, *SCENES)
     assert "an exported model has no training to record, expected runs" in line
     line = refused(capsys, "verify", "--candidate", run / "onnx", "--operator", "captioner")
@@ -297,7 +305,27 @@ def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
         else:
             (broken / name).write_bytes(b"nonsense")
             message = "ONNX Runtime cannot load it"
+            assert message in refused(capsys, "verify", "--candidate", broken)
+            message = f"{broken / name}: damaged or edited: its SHA-256 is not the one in"
         assert message in refused(capsys, "caption", "--checkpoint", broken, *out)
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_a_flipped_bit_anywhere_is_refused_by_the_file_s_name(
+    exported: tuple[Captioner, OnnxCaptioner, Path], data: st.DataObject
+) -> None:
+    _, _, folder = exported
+    path = folder / data.draw(st.sampled_from([ENCODER, DECODER, CONFIG, VOCABULARY]))
+    whole = path.read_bytes()
+    place, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+    try:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
+        with pytest.raises(InputError, match=re.escape(str(path))):
+            captioners.load_exported(folder)
+    finally:
+        path.write_bytes(whole)
+    captioners.load_exported(folder)
 
 
 @settings(max_examples=10)

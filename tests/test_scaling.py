@@ -12,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import records
-from benchmarks.cli import scale as command
 from benchmarks.cli.main import EXIT_INTERRUPTED, main
-from benchmarks.perf import resources
+from benchmarks.perf import resources, session
 from benchmarks.perf.cases.case import Case, Sizes, Work
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
@@ -237,7 +236,7 @@ def test_what_agrees_is_said_to_and_what_departs_is_explained():
 
 
 def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "local_device", lambda *_: named("A100"))
+    monkeypatch.setattr(session, "local_device", lambda *_: named("A100"))
     path, drawing = tmp_path / "s.jsonl", tmp_path / "s.svg"
     words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
     assert main([*words, "--json"]) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.cli import data_options
-from benchmarks.cli.options import add_json
+from benchmarks.cli.options import add_beam_size, add_json
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_writable, write_atomically
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a run's folder (its best), one checkpoint, or an exported folder; may be repeated: "
         "several runs are an ensemble",
     )
-    parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
+    add_beam_size(parser)
     parser.add_argument("--batch-size", type=int, default=50, help="images at a time (default: 50)")
     parser.add_argument(
         "--max-length", type=int, default=20, help="tokens, the start included (default: 20)"

@@ -12,7 +12,7 @@ from benchmarks.cli.options import add_json
 from benchmarks.data import caption_files, karpathy, own_data
 from benchmarks.data.photographs import Photographs
 from benchmarks.data.vocabulary import TOKENISERS
-from benchmarks.files import write_atomically
+from benchmarks.files import locked, write_atomically
 
 
 def _shares(text: str) -> tuple[int, ...]:
@@ -84,18 +84,19 @@ def run(arguments: argparse.Namespace) -> int:
     """
     name = arguments.out.resolve().name if arguments.name is None else arguments.name
     path = own_data.path_in(arguments.out, name)
-    layout, said = own_data.make(
-        Photographs(arguments.images),
-        caption_files.read(arguments.captions),
-        name=name,
-        shares=arguments.split_percent,
-        seed=arguments.seed,
-        min_count=arguments.min_count,
-        tokeniser=arguments.tokeniser,
-        skip_bad=arguments.skip_bad,
-    )
-    with write_atomically(path) as file:
-        json.dump(layout, file, ensure_ascii=False)
+    with locked(arguments.out, wait=False):
+        layout, said = own_data.make(
+            Photographs(arguments.images),
+            caption_files.read(arguments.captions),
+            name=name,
+            shares=arguments.split_percent,
+            seed=arguments.seed,
+            min_count=arguments.min_count,
+            tokeniser=arguments.tokeniser,
+            skip_bad=arguments.skip_bad,
+        )
+        with write_atomically(path) as file:
+            json.dump(layout, file, ensure_ascii=False)
     for line in said:
         print(f"captionbench: {line}", file=sys.stderr)
     images = [str(place) for place in arguments.images]

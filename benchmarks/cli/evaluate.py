@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import records
 from benchmarks.cli import data_options
+from benchmarks.cli.options import add_beam_size
 from benchmarks.scoring import quality
 from benchmarks.scoring.evaluate import evaluate_runs
 
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     data_options.configure(parser)
     parser.add_argument("--split", default="test", help="the images to caption (default: test)")
-    parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")
+    add_beam_size(parser)
     parser.add_argument(
         "--tokeniser",
         choices=quality.TOKENISERS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
-from benchmarks.files import read_json
+from benchmarks.files import locked, read_json
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.export import DRIVER, FORMATS, write
 from benchmarks.scoring.onnx_captioner import (
@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = read_json(folder.config, "the configuration of a run")
     if sys.stderr.isatty():
         print(f"{place}: exporting its encoder and decoder ...", file=sys.stderr)
-    write(out, model, vocabulary, config if isinstance(config, dict) else None)
+    with locked(out, wait=False):
+        write(out, model, vocabulary, config if isinstance(config, dict) else None)
     files = {name: (out / name).stat().st_size for name in (ENCODER, DECODER)}
     if arguments.json:
         print(json.dumps({"folder": str(out), "bytes": files, "driver": str(out / DRIVER)}))

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.cli.options import add_json
 from benchmarks.data.extract_features import DATA_VARIABLE, PER_THREAD, extract, find_data_set
 from benchmarks.data.features import DTYPES
+from benchmarks.files import locked
 from torch_impl.models.vision import BACKBONES
 
 
@@ -49,14 +50,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Extract what is not on disk yet, and say how fast."""
     start = time.perf_counter()
-    store, extracted = extract(
-        arguments.karpathy or find_data_set(arguments.data),
-        arguments.out,
-        images=arguments.images,
-        backbone=arguments.backbone,
-        batch_size=arguments.batch_size,
-        dtype=arguments.dtype,
-    )
+    with locked(arguments.out, wait=False):
+        store, extracted = extract(
+            arguments.karpathy or find_data_set(arguments.data),
+            arguments.out,
+            images=arguments.images,
+            backbone=arguments.backbone,
+            batch_size=arguments.batch_size,
+            dtype=arguments.dtype,
+        )
     seconds = time.perf_counter() - start
     if arguments.json:
         found = {"folder": str(arguments.out), "images": len(store), "extracted": extracted}

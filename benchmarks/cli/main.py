@@ -60,6 +60,8 @@ def module_of(command: str) -> str:
 
 RESUMING = ("features", "record", "reproduce", "report")
 """Commands that resume when they are run again."""
+SIZES = ("batch_size", "beam_size", "processes", "length", "num_images", "only")
+"""Options that less of takes less memory."""
 SEE_HELP = "(see captionbench --help)"
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,6 +174,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         line = _unimportable(error)
+        if line is None and _is_out_of_memory(error):
+            given = (f"--{name.replace('_', '-')}" for name in SIZES if name in vars(arguments))
+            smaller = ", ".join(given) or "the input"
+            line = f"not enough memory ({_first_line(error)}), expected less of {smaller}"
         if line is None and _is_full_output(error):
             _drop_output()
             line = f"standard output cannot be written ({os.strerror(errno.ENOSPC)})"
@@ -193,6 +199,18 @@ def _as_typed(message: str, arguments: argparse.Namespace) -> str:
     names = [name for name in vars(arguments) if "_" in name]
     pattern = rf"(?<![\w./-])({'|'.join(names) or '(?!)'})(?![\w./])"
     return re.sub(pattern, lambda found: "--" + found[0].replace("_", "-"), message)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Python's and NumPy's own, a GPU's, and what PyTorch raises on a CPU."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool({"MemoryError", "OutOfMemoryError"} & names) or "can't allocate memory" in str(
+        error
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["out of memory"])[0]
 
 
 def _is_full_output(error: Exception) -> bool:

@@ -14,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
+from benchmarks.cli.options import add_records, own_records
 from benchmarks.errors import InputError
 from benchmarks.perf import options, threads
 from benchmarks.perf.cases.case import COMPILED, Case
@@ -37,9 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", default="1", help="of the CPU: a number or all (default: 1)")
     options.configure(parser)
     parser.set_defaults(suite=None)  # the device's
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
-    )
+    add_records(parser)
     parser.add_argument("--json", action="store_true", help="print the records, not tables")
     parser.add_argument("--list", action="store_true", help="print the devices and their sources")
 
@@ -49,10 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_devices()
         return 0
-    kept = None if arguments.tiny else records.LOCAL / "prediction.jsonl"
-    path: Path | None = arguments.out or kept
-    if path is not None and path.is_dir():
-        raise InputError(f"--out {path}: is a folder, expected a file of records")
+    with own_records(arguments, "prediction.jsonl") as path:
+        return _predict(arguments, path)
+
+
+def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
     known = records.load(records.PUBLISHED, records.LOCAL)
     if path is not None and path.exists():
         known += records.read(path)

@@ -6,12 +6,14 @@ Of a run's own records (JSON lines) or of a device record that somebody sent.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import records
 from benchmarks.errors import InputError
+from benchmarks.files import locked
 from benchmarks.perf import device_record
-from benchmarks.records import PUBLISHED, REPORTS
+from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build
 
 
@@ -36,6 +38,17 @@ def run(arguments: argparse.Namespace) -> int:
             show; nothing is published then.
     """
     read = [record for path in arguments.files for record in device_record.read(path)]
+    with locked(PUBLISHED):  # of two at once, the second finds what the first has published
+        new, newest = _publish(read, ", ".join(map(str, arguments.files)))
+    print(
+        f"{newest} of {len(read)} records published, {len(read) - new} were already, "
+        f"{new - newest} are replaced by newer ones; reports/ rewritten"
+    )
+    return 0
+
+
+def _publish(read: Sequence[Record], names: str) -> tuple[int, int]:
+    """How many of the records are new, and how many of those the newest of their slot."""
     published = records.load(PUBLISHED)
     known = set(map(records.line, published))
     new = [r for text, r in {records.line(r): r for r in read}.items() if text not in known]
@@ -44,13 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         pages = build.pages([*published, *newest])
     except Exception as error:  # whatever the pages miss in a foreign record
         said = f"{type(error).__name__}: {error}"
-        names = ", ".join(map(str, arguments.files))
         raise InputError(f"{names}: no report can be made of these records ({said})") from error
     for kind in records.KINDS:
         records.append([r for r in newest if r.kind == kind], PUBLISHED / f"{kind}.jsonl")
     build.write_markdown(pages, REPORTS)
-    print(
-        f"{len(newest)} of {len(read)} records published, {len(read) - len(new)} were already, "
-        f"{len(new) - len(newest)} are replaced by newer ones; reports/ rewritten"
-    )
-    return 0
+    return len(new), len(newest)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import records
 from benchmarks.cli import time as timing
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
@@ -46,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--out {arguments.out}: is a file, expected a folder")
     path = arguments.out / RECORDS
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
-    with locked(arguments.out / RECORDS, wait=False):
+    records.check_writable(path)
+    with locked(path, wait=False):
         if not session.verify():
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1

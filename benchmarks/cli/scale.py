@@ -12,15 +12,14 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
+from benchmarks.cli.options import add_records, own_records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf import threads
-from benchmarks.perf.case_records import describe
-from benchmarks.perf.roofline.devices import local_device
 from benchmarks.perf.scaling import curves
-from benchmarks.perf.scaling import growth as running
 from benchmarks.perf.scaling.ladders import LADDERS, Ladder
+from benchmarks.perf.session import Session
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
 
@@ -44,9 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"for an implementation's rounds over all sizes (default: {SECONDS:g})",
     )
     parser.add_argument("--tiny", action="store_true", help="smallest widths, to try the command")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
-    )
+    add_records(parser)
     parser.add_argument(
         "--plot", type=Path, metavar="FILE.svg", help="draw time over size, a panel a ladder"
     )
@@ -62,39 +59,26 @@ def run(arguments: argparse.Namespace) -> int:
         budget = Budget(seconds=arguments.seconds)
     except ValueError as error:
         raise InputError(f"--seconds: {error}") from None
-    kept = None if arguments.tiny else records.LOCAL / "scaling.jsonl"
-    path: Path | None = arguments.out or kept
-    if path is not None and path.is_dir():
-        raise InputError(f"--out {path}: is a folder, expected a file of records")
     if arguments.plot and arguments.plot.is_dir():
         raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
-    known = records.read(path) if path is not None and path.exists() else []
-    described = describe(device, count, pinned=True)
-    best = local_device(device, count, records.load(records.PUBLISHED, records.LOCAL))
-    made: list[Record] = []
-    for ladder in tqdm(ladders, unit="ladder", file=sys.stderr, disable=None):
-        key = running.key(ladder, budget, described, arguments.tiny)
-        found = [record for record in known if record.key == key]
-        if not found:
-            sizes = f"{ladder.symbol} = {ladder.sizes[0]} to {ladder.sizes[-1]}"
-            tqdm.write(f"{ladder.name}, {sizes} ...", file=sys.stderr)
-            found = running.measure_ladder(ladder, device, count, budget, best, tiny=arguments.tiny)
-            if path:
-                records.append(found, path)
-        made += found
-        if not arguments.json:
-            tqdm.write("\n".join(line for record in found for line in _lines(record)))
-            sys.stdout.flush()
+    with own_records(arguments, "scaling.jsonl") as path:
+        session = Session(device, path, [count], budget, quiet=arguments.json)
+        known = records.load(records.PUBLISHED, records.LOCAL)
+        for found in session.scale(ladders, tiny=arguments.tiny, known=known):
+            if not arguments.json:
+                tqdm.write("\n".join(line for record in found for line in _lines(record)))
+                sys.stdout.flush()
+    made = session.made
     if arguments.plot:
         with write_atomically(arguments.plot) as file:
             file.write(curves.draw(made))
     if arguments.json:
         print(json.dumps(records.to_json(made), indent=2, sort_keys=True))
-        return 0
+        return int(bool(session.failed))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
         print(f"{arguments.plot}: time over size")
-    return 0
+    return int(bool(session.failed))
 
 
 def _chosen(beginnings: Sequence[str] | None) -> list[Ladder]:

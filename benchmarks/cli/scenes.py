@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.cli.options import add_json
 from benchmarks.data.scenes import REFERENCES, pictures
+from benchmarks.files import locked
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write a PNG a scene, and their captions as CSV."""
-    pictures.write(arguments.out, arguments.num_images, arguments.num_references, arguments.first)
+    with locked(arguments.out, wait=False):
+        pictures.write(
+            arguments.out, arguments.num_images, arguments.num_references, arguments.first
+        )
     if arguments.json:
         table = str(arguments.out / pictures.CAPTIONS)
         print(json.dumps({"images": arguments.num_images, "captions": table}))

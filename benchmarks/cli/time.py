@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import records
+from benchmarks.cli.options import add_records, own_records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
@@ -29,9 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.configure(parser)
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     configure_measuring(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
-    )
+    add_records(parser)
     parser.add_argument(
         "--plot",
         type=Path,
@@ -105,11 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
     cases = options.chosen(arguments, device)
     if arguments.plot:
         coefficient_curves.check(cases)
-    kept = None if arguments.tiny else records.LOCAL / "timing.jsonl"
-    path: Path | None = arguments.out or kept
-    measuring = session(arguments, device, path, quiet=arguments.json)
-    right = measuring.verify() if arguments.suite == "gpu" else True
-    measuring.time(cases, strict=arguments.implementation is not None)
+    with own_records(arguments, "timing.jsonl") as path:
+        measuring = session(arguments, device, path, quiet=arguments.json)
+        right = measuring.verify() if arguments.suite == "gpu" else True
+        measuring.time(cases, strict=arguments.implementation is not None)
     curves = coefficient_curves.curves(measuring.made) if arguments.plot else []
     if curves:
         with write_atomically(arguments.plot) as file:

@@ -6,28 +6,28 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from benchmarks import records
-from benchmarks.errors import InputError
+from benchmarks.cli.options import add_records, own_records
 from benchmarks.perf.case_records import describe
 from benchmarks.perf.compare import measurement, outcome
-from benchmarks.perf.compare.benchmarks import chosen
+from benchmarks.perf.compare.benchmarks import Benchmark, chosen
 from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
+from benchmarks.perf.compare.measurement import Settings
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.perf.targets import name_of
-from benchmarks.records import LOCAL, ROOT
+from benchmarks.records import ROOT
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     outcome.configure_measurement(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
-    )
+    add_records(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,9 +40,17 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = outcome.settings_of(arguments, {})
     what = chosen(arguments.only, arguments.implementation)
-    path = arguments.out or LOCAL / FILE
-    if path.is_dir():
-        raise InputError(f"--out {path}: is a folder, expected a file of records")
+    with own_records(arguments, FILE) as path:
+        assert path is not None
+        return _track(arguments, settings, what, path)
+
+
+def _track(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    what: Sequence[tuple[Benchmark, str]],
+    path: Path,
+) -> int:
     known = records.read(path) if path.exists() else []
     now = resolve(ROOT, None)
     described = describe(torch.device(settings.device), settings.threads)

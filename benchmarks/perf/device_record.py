@@ -21,17 +21,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import sys
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
-from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.errors import InputError
@@ -41,19 +39,16 @@ from benchmarks.files import (
     slug,
     write_atomically,
 )
-from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case
-from benchmarks.perf.roofline.devices import Device, local_device
-from benchmarks.perf.scaling import growth as scaling
-from benchmarks.perf.scaling.ladders import LADDERS, Ladder
+from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.session import Session
 from benchmarks.records import Record
 
 KIND, SCHEMA = "device record", 1
 ENDING = ".captionbench.jsonl.gz"
 MAGIC = b"\x1f\x8b"
-LARGEST = 2**30
+LARGEST = 2**26
 """Bytes of records that are unpacked: beyond it a file is a mistake, or worse."""
 
 
@@ -182,22 +177,7 @@ def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
 
 
 def _scaled(session: Session, tiny: bool) -> None:
-    """Every ladder, by every number of threads."""
-    for threads in session.threads:
-        described = case_records.describe(session.device, threads, pinned=True)
-        best = cache(partial(local_device, session.device, threads, session.made))
-        for ladder in tqdm(LADDERS.values(), unit="ladder", file=sys.stderr, disable=None):
-            key = scaling.key(ladder, session.budget, described, tiny)
-            measure = partial(_measure_ladder, session, threads, ladder, best, tiny)
-            session.measured(ladder.name, key, measure)
-
-
-def _measure_ladder(
-    session: Session, threads: int, ladder: Ladder, best: Callable[[], Device], tiny: bool
-) -> list[Record]:
-    return scaling.measure_ladder(
-        ladder, session.device, threads, session.budget, best(), tiny=tiny
-    )
+    deque(session.scale(LADDERS.values(), tiny=tiny), maxlen=0)
 
 
 def stages(suite: str) -> list[Stage]:

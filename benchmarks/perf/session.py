@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.errors import InputError
 from benchmarks.perf import case_records, terminal
 from benchmarks.perf.cases.case import Case
+from benchmarks.perf.roofline.devices import Device, local_device
+from benchmarks.perf.scaling import growth
+from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
 from benchmarks.verify.table import QUICK
@@ -40,7 +42,7 @@ class Session:
         failed: what the baseline of a case raised (no memory, say), by row; it has no record.
 
     Raises:
-        InputError: ``path`` is no file of records, or cannot be written.
+        InputError: ``path`` is no file of records.
     """
 
     device: torch.device
@@ -59,9 +61,6 @@ class Session:
         self._known: dict[str, list[Record]] = {}
         if self.path is None:
             return
-        if self.path.is_dir():
-            raise InputError(f"--out {self.path}: is a folder, expected a file of records")
-        records.check_writable(self.path)
         for record in records.read(self.path) if self.path.exists() else []:
             self._known.setdefault(record.key, []).append(record)
 
@@ -130,6 +129,33 @@ class Session:
             found = self.measured(case.row, key, measure, case.implementations)
             if found and not self.quiet:
                 bar.write("\n".join(terminal.lines(found, self.made)), file=sys.stdout)
+
+    def scale(
+        self, ladders: Iterable[Ladder], *, tiny: bool, known: Sequence[Record] = ()
+    ) -> Iterator[list[Record]]:
+        """Each ladder's records, those that there are not yet measured, by every number of threads.
+
+        Args:
+            ladders: in the order of importance.
+            tiny: at the smallest widths.
+            known: further records, which may have the device's ceilings.
+        """
+        for threads in self.threads:
+            described = case_records.describe(self.device, threads, pinned=True)
+            best = cache(partial(local_device, self.device, threads, [*known, *self.made]))
+
+            def measure(
+                ladder: Ladder, threads: int = threads, best: Callable[[], Device] = best
+            ) -> list[Record]:
+                return growth.measure_ladder(
+                    ladder, self.device, threads, self.budget, best(), tiny=tiny
+                )
+
+            bar = tqdm(ladders, unit="ladder", file=sys.stderr, disable=None)
+            for ladder in bar:
+                bar.set_description(ladder.name)
+                key = growth.key(ladder, self.budget, described, tiny)
+                yield self.measured(ladder.name, key, partial(measure, ladder))
 
     def measured(
         self,

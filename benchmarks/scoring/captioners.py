@@ -124,17 +124,19 @@ def is_exported(place: Path) -> bool:
     return (place / ENCODER).is_file()
 
 
-def load_exported(folder: Path) -> tuple[OnnxCaptioner, Vocabulary]:
-    """The captioner and the words of an exported folder.
+def load_exported(folder: Path, *, edited: bool = False) -> tuple[OnnxCaptioner, Vocabulary]:
+    """The captioner and the words of an exported folder, whose files may have been ``edited``.
 
     Raises:
         InputError: a file is missing or damaged, or ONNX Runtime is not installed.
     """
     vocabulary = RunFolder(folder).read_vocabulary()
     try:
-        return OnnxCaptioner(folder), vocabulary
+        return OnnxCaptioner(folder, edited=edited), vocabulary
     except ImportError as error:
         raise InputError(f"{folder}: {error}, {INSTALL}") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename}: no such file, expected an exported model") from None
     except (OSError, ValueError) as error:
         raise InputError(str(error)) from error
 

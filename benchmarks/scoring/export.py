@@ -17,6 +17,7 @@ from benchmarks.scoring.onnx_captioner import (
     CONFIG,
     DECODER,
     ENCODER,
+    HASHES,
     VOCABULARY,
 )
 from torch_impl.checkpoints.export import to_onnx
@@ -52,8 +53,11 @@ def write(
         "model": model.configuration.to_dict(),
         "weights": weights_sha256(model),
     }
+    words = json.dumps(asdict(vocabulary), indent=1)
+    files = {VOCABULARY: words.encode(), ENCODER: graphs.encoder, DECODER: graphs.decoder}
+    described[HASHES] = onnx_captioner.hashes(described, files)
     texts = {
-        VOCABULARY: json.dumps(asdict(vocabulary), indent=1),
+        VOCABULARY: words,
         CONFIG: json.dumps(described, indent=1),
         DRIVER: inspect.getsource(onnx_captioner),
     }

@@ -7,6 +7,7 @@ there prints the captions of images whose features are (L, d_feature) or (B, L, 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ State = dict[str, Array]
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
+HASHES = "sha256"
+"""In the configuration: of every file, the configuration's other fields included."""
 PAST, PRESENT = "past.", "present."
 """What the names of the decoder's inputs and outputs that carry its state begin with."""
 _SPOKEN = {"words": " ", "characters": ""}
@@ -56,16 +59,24 @@ class OnnxCaptioner:
     Args:
         folder: with the encoder, the decoder's step, the configuration and the words.
         threads: of ONNX Runtime; as many as this process may use if None.
+        edited: whether the files may be others than those that were exported.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
         OSError: a file is missing.
-        ValueError: a file is damaged.
+        ValueError: a file is damaged, or edited and may not be.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-        vocabulary = json.loads((folder / VOCABULARY).read_text("utf-8"))
+    def __init__(self, folder: Path, threads: int | None = None, *, edited: bool = False) -> None:
+        files = {name: (folder / name).read_bytes() for name in (VOCABULARY, ENCODER, DECODER)}
+        config, vocabulary = (_json(folder / name) for name in (CONFIG, VOCABULARY))
+        kept = config.pop(HASHES, None)
+        changed = [n for n, found in hashes(config, files).items() if (kept or {}).get(n) != found]
+        if changed and not edited:
+            raise ValueError(
+                f"{folder / changed[0]}: damaged or edited: its SHA-256 is not the one in "
+                f"{folder / CONFIG}"
+            )
         try:
             c = self.configuration = SimpleNamespace(**config["model"])
             self.start_id, self.end_id, self.pad_id = c.start_id, c.end_id, c.pad_id
@@ -73,8 +84,9 @@ class OnnxCaptioner:
             self._words, self._between = vocabulary["words"], _SPOKEN[vocabulary["tokeniser"]]
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{folder}: not an exported captioner: no {error}") from None
-        self._encoder = _session(folder / ENCODER, threads)
-        self._decoder = _session(folder / DECODER, threads)
+        self._encoder, self._decoder = (
+            _session(folder / name, files[name], threads) for name in (ENCODER, DECODER)
+        )
         self.dtype = _TYPES[self._encoder.get_inputs()[0].type]
 
     def encode(self, features: Array, mask: Array | None = None) -> State:
@@ -201,17 +213,28 @@ class OnnxCaptioner:
         return str(self._between.join(spoken))
 
 
-def _session(path: Path, threads: int | None) -> Any:
+def hashes(config: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of the files and of the configuration, by name, as `CONFIG` has them."""
+    described = json.dumps(config, sort_keys=True).encode()
+    return {n: hashlib.sha256(x).hexdigest() for n, x in {**files, CONFIG: described}.items()}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: not a JSON object ({error}), damaged?") from None
+
+
+def _session(path: Path, graph: bytes, threads: int | None) -> Any:
     import onnxruntime
 
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file, expected an exported model")
     options = onnxruntime.SessionOptions()
     usable = getattr(os, "sched_getaffinity", None)
     options.intra_op_num_threads = threads or (len(usable(0)) if usable else os.cpu_count() or 1)
     try:
         return onnxruntime.InferenceSession(
-            str(path),
+            graph,
             options,
             ["CPUExecutionProvider"],
             disabled_optimizers=["MatMulScaleFusion"],  # it rounds scales to 32 bits

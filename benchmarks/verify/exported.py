@@ -105,7 +105,7 @@ def operator(folder: Path) -> Operator:
 
 @cache
 def _model(folder: str) -> OnnxCaptioner:
-    model, _ = captioners.load_exported(Path(folder))
+    model, _ = captioners.load_exported(Path(folder), edited=True)
     return model
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import records
 from benchmarks.cli import compare, history, track
 from benchmarks.perf.compare import worker_process
 
@@ -80,11 +81,6 @@ class Repository:
         git(self.folder, "commit", "-q", "--allow-empty", "-m", "x", *options)
         return git(self.folder, "rev-parse", "HEAD")
 
-    @property
-    def worktrees(self) -> int:
-        """How many it has, its own included."""
-        return len(git(self.folder, "worktree", "list").splitlines())
-
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch) -> Iterator[Repository]:
@@ -95,7 +91,7 @@ def repository(tmp_path, monkeypatch) -> Iterator[Repository]:
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     for module in (compare, track, history):
         monkeypatch.setattr(module, "ROOT", folder)
-    monkeypatch.setattr(track, "LOCAL", tmp_path / "local")
+    monkeypatch.setattr(records, "LOCAL", tmp_path / "local")
     monkeypatch.setattr(history, "LOCAL", tmp_path / "local")
     monkeypatch.setattr(history, "PUBLISHED", tmp_path / "published")
     fake = tmp_path / "fake.py"
@@ -103,5 +99,4 @@ def repository(tmp_path, monkeypatch) -> Iterator[Repository]:
     monkeypatch.setattr(worker_process, "WORKER", (str(fake),))
     made = Repository(folder)
     yield made
-    assert made.worktrees == 1, "a worktree was left behind"
     assert not list(scratch.iterdir()), "scratch folders were left behind"

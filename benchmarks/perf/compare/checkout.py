@@ -1,17 +1,18 @@
-"""Revisions of a git repository, checked out into scratch worktrees and removed again."""
+"""Revisions of a git repository, unpacked into a scratch folder."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-import tempfile
+import tarfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.errors import InputError
+from benchmarks.files import scratch_folder
 
 PACKAGE = "torch_impl"
 """What is measured of a revision: everything else is the running checkout's."""
@@ -111,7 +112,7 @@ def resolve(repository: Path, name: str | None) -> Revision:
 
 @contextmanager
 def checked_out(repository: Path, revisions: Sequence[Revision]) -> Iterator[list[Tree]]:
-    """The revisions' files in scratch folders, until the block ends, however it does.
+    """The revisions' packages in a scratch folder, until the block ends.
 
     The working tree is copied, so that who edits it meanwhile changes no measurement. All paths are
     of one length: what an environment's size does to a process's memory is the same for all.
@@ -119,16 +120,18 @@ def checked_out(repository: Path, revisions: Sequence[Revision]) -> Iterator[lis
     Raises:
         InputError: git refuses, or a revision has no ``torch_impl``.
     """
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="captionbench-")))
+    with scratch_folder() as scratch:
         trees = []
         for i, revision in enumerate(revisions):
             folder = scratch / "abcdefgh"[i]
+            folder.mkdir()
             if revision.working:
                 _copy(repository / PACKAGE, folder / PACKAGE)
-            else:
-                stack.callback(_remove, repository, folder)  # before: adding may be interrupted
-                git(repository, "worktree", "add", "--detach", str(folder), revision.commit)
+            elif git(repository, "ls-tree", "--name-only", revision.commit, "--", PACKAGE):
+                packed = folder.with_suffix(".tar")
+                git(repository, "archive", f"--output={packed}", revision.commit, "--", PACKAGE)
+                with tarfile.open(packed) as archive:
+                    archive.extractall(folder, filter="data")
             if not (folder / PACKAGE / "__init__.py").is_file():
                 raise InputError(f"{revision.name}: has no {PACKAGE}, expected a package to time")
             trees.append(Tree(revision, folder))
@@ -138,14 +141,6 @@ def checked_out(repository: Path, revisions: Sequence[Revision]) -> Iterator[lis
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-
-
-def _remove(repository: Path, folder: Path) -> None:
-    """Forget a worktree; one that was never added is none to forget."""
-    try:
-        git(repository, "worktree", "remove", "--force", "--force", str(folder))
-    except InputError:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def order(repository: Path) -> list[str]:
