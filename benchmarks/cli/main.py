@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "predict": "predict times on GPUs by their data sheets",
     "scale": "how time and memory grow with the sizes",
     "tables": "read a regenerated table of a paper",
+    "claims": "what the papers claim, and what holds here",
     "score": "score predicted captions against references",
     "scenes": "write generated scenes as captioned pictures",
     "dataset": "make a data set of your pictures and captions",

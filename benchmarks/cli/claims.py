@@ -1,0 +1,85 @@
+"""``captionbench claims``: what the papers claim, and what the records say of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from benchmarks import papers
+from benchmarks.cli.options import add_json
+from benchmarks.errors import InputError
+from benchmarks.papers.claims import OUTCOMES, Finding, Verdict, verdicts
+from benchmarks.records import LOCAL, PUBLISHED, load
+
+WIDTH = 100
+"""Characters of a line."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "paper", nargs="?", metavar="PAPER", help=f"{', '.join(papers.names())} (default: all)"
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="folder of records, may be repeated (default: the published ones and your own)",
+    )
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the verdicts.
+
+    Raises:
+        InputError: there is no such paper or folder.
+    """
+    for folder in arguments.records or ():
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder, expected records (--records)")
+    found = verdicts(load(*(arguments.records or (PUBLISHED, LOCAL))), arguments.paper)
+    if arguments.json:
+        print(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
+        return 0
+    for paper in dict.fromkeys(one.paper for one in found):
+        of_paper = [one for one in found if one.paper == paper]
+        counts = Counter(one.verdict for one in of_paper)
+        print(f"{paper}: {', '.join(f'{counts[o]} {o}' for o in OUTCOMES if counts[o])}\n")
+        for one in of_paper:
+            for line in lines(one):
+                print(line)
+        print()
+    return 0
+
+
+def lines(one: Verdict) -> Iterator[str]:
+    """A verdict: the claim, what was found, on which data."""
+    yield from textwrap.wrap(
+        f"{one.verdict.upper()}  {one.claim} ({one.where})", WIDTH, subsequent_indent="  "
+    )
+    if one.by_holm != one.verdict:
+        yield f"    {one.by_holm} where all differences of the table are judged together (Holm)"
+    if one.reason:
+        yield f"    {one.reason}"
+    for finding in one.findings:
+        yield f"    {shown(finding)}"
+    if one.records:
+        seeds = f", {len(one.seeds)} seeds" if one.seeds else ""
+        n = f", n = {one.n}" if one.n else ""
+        data = f", {one.data}" if one.data else ""
+        keys = one.records[0][:8] + (f" and {len(one.records) - 1} more" if one.records[1:] else "")
+        yield f"    {one.unit}; {one.status}{data}{n}{seeds}; record {keys}"
+
+
+def shown(finding: Finding) -> str:
+    """A comparison with its interval."""
+    ends = "" if finding.interval is None else " ({:.4g} to {:.4g})".format(*finding.interval)
+    return f"{finding.what}: {finding.effect:.4g}{ends}: {finding.outcome}"

@@ -1,0 +1,468 @@
+"""The papers' testable claims, and what the records say of each: a verdict, none written by hand.
+
+A paper's claims are data beside its tables (``claims.json``): a sentence of ours, its place in the
+paper, and a test of a small vocabulary (`Test`). `verdicts` evaluates every test on records, of
+the longest training that has all its rows; the paper's own data come before other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import papers
+from benchmarks.errors import InputError
+from benchmarks.files import read_bytes
+from benchmarks.kinds import Digits, Losses, Rewards
+from benchmarks.papers.paired import Rows, by_row, shared
+from benchmarks.records import PREDICTED, STATUSES, Record, newest
+from benchmarks.statistics import Interval, difference_of_seeds, holm, paired_difference
+
+Outcome = Literal["supported", "contradicted", "not settled", "cannot be tested here"]
+SUPPORTED: Outcome = "supported"
+CONTRADICTED: Outcome = "contradicted"
+NOT_SETTLED: Outcome = "not settled"
+UNTESTABLE: Outcome = "cannot be tested here"
+OUTCOMES: tuple[Outcome, ...] = (SUPPORTED, CONTRADICTED, NOT_SETTLED, UNTESTABLE)
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Test(_Part, frozen=True, kw_only=True, tag_field="test"):
+    """Compares rows by a column of a table of the paper, or of records under a name of ours.
+
+    What is compared, effects with their intervals, must lie between `bounds`.
+    """
+
+    table: str
+    column: str
+
+
+class Above(_Test, frozen=True, kw_only=True, tag="above"):
+    """Each pair's first row is above its second by more than ``by``; or ``lower``, below."""
+
+    pairs: list[tuple[str, str]]
+    by: float = 0.0
+    lower: bool = False
+
+
+class Alike(_Test, frozen=True, kw_only=True, tag="alike"):
+    """The rows of each pair differ by less than ``margin``."""
+
+    pairs: list[tuple[str, str]]
+    margin: float
+
+
+class Trend(_Test, frozen=True, kw_only=True, tag="trend"):
+    """From row to row, in this order, the column rises: its least-squares slope is positive."""
+
+    rows: list[str]
+
+
+class Within(_Test, frozen=True, kw_only=True, tag="within"):
+    """The value of each row, or of a row over another, lies from ``least`` to ``most``."""
+
+    rows: list[str | tuple[str, str]]
+    least: float = -math.inf
+    most: float = math.inf
+
+
+class AsPrinted(_Test, frozen=True, kw_only=True, tag="as printed"):
+    """The values of the rows, of all that are printed if none is named, are the paper's.
+
+    ``share`` is how far they may be off, of the printed value.
+    """
+
+    share: float
+    rows: list[str] = []
+
+
+class Untestable(_Part, frozen=True, kw_only=True, tag_field="test", tag="untestable"):
+    """What cannot be tested here, and why."""
+
+    why: str
+
+
+Comparing = Above | Alike | Trend | Within | AsPrinted
+
+
+class Claim(_Part, frozen=True, kw_only=True):
+    """A sentence of ours on what the paper says, where it says it, and what would support it."""
+
+    says: str
+    where: str
+    test: Comparing | Untestable
+
+
+class Finding(_Part, frozen=True, kw_only=True):
+    """One comparison of a test.
+
+    Attributes:
+        what: the row, or both rows.
+        effect: a difference, a slope, a ratio or a value, as the test compares them.
+        interval: its 95 % interval, of what has one.
+        outcome: by this comparison alone.
+        by_holm: judged together with all differences that the paper's claims take from the table.
+    """
+
+    what: str
+    effect: float
+    interval: tuple[float, float] | None = None
+    outcome: Outcome
+    by_holm: Outcome
+
+
+class Verdict(_Part, frozen=True, kw_only=True):
+    """What the records say of a claim.
+
+    Attributes:
+        unit: the column that the effects are in.
+        reason: of a claim that is not settled or not testable, why.
+        by_holm: the verdict where all differences of its table are judged together.
+        effect: of the finding that decides, and its ``interval``.
+        n: images (cases) that the values are over.
+        status: how the data compare with the paper's.
+        records: their keys.
+    """
+
+    paper: str
+    claim: str
+    where: str
+    verdict: Outcome
+    by_holm: Outcome
+    reason: str = ""
+    unit: str = ""
+    effect: float | None = None
+    interval: tuple[float, float] | None = None
+    n: int | None = None
+    seeds: list[int] = []
+    data: str = ""
+    status: str = ""
+    records: list[str] = []
+    findings: list[Finding] = []
+
+
+def load(paper: str) -> list[Claim]:
+    """The paper's claims.
+
+    Raises:
+        InputError: no such paper, or a file that is not of claims; the message says where.
+    """
+    if paper not in papers.names():
+        raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(papers.names())}")
+    path = papers.FOLDER / paper / "claims.json"
+    try:
+        return msgspec.json.decode(read_bytes(path, "the claims of a paper"), type=list[Claim])
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: not the claims of a paper ({error})") from None
+
+
+def verdicts(records: Iterable[Record[Any]], paper: str | None = None) -> list[Verdict]:
+    """A verdict for every claim of every paper, or of one, in the order of the papers."""
+    made = newest(records)
+    return [
+        verdict
+        for name in ([paper] if paper else papers.names())
+        for verdict in _of_paper(name, [r for r in made if r.what.paper == name])
+    ]
+
+
+class _Raw(NamedTuple):
+    """A comparison and the bounds that its effect must lie between.
+
+    ``from_bound`` is, of differences, how far the effect is from the nearest bound.
+    """
+
+    what: str
+    effect: float
+    ends: tuple[float, float]
+    bounds: tuple[float, float]
+    from_bound: Interval | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends, unless it is a value without an interval or a difference of one seed."""
+        low, high = self.ends
+        return self.ends if math.isfinite(high) and (self.from_bound or low < high) else None
+
+    @property
+    def outcome(self) -> Outcome:
+        (low, high), (least, most) = self.ends, self.bounds
+        if self.from_bound is not None and not self.from_bound.enough:
+            return NOT_SETTLED
+        if low > least and high < most:
+            return SUPPORTED
+        return CONTRADICTED if high < least or low > most else NOT_SETTLED
+
+
+class _Evidence(NamedTuple):
+    """The records that a test looks at, by row; why they cannot settle it; its comparisons."""
+
+    rows: Rows
+    reason: str
+    found: list[_Raw]
+
+
+def _of_paper(paper: str, made: Sequence[Record[Any]]) -> list[Verdict]:
+    claims = load(paper)
+    seen = [_evidence(paper, claim.test, made) for claim in claims]
+    tables = [None if isinstance(c.test, Untestable) else c.test.table for c in claims]
+    together = [[raw.outcome for raw in evidence.found] for evidence in seen]
+    for table in dict.fromkeys(tables):
+        family = [
+            (i, j, raw.from_bound)
+            for i, evidence in enumerate(seen)
+            for j, raw in enumerate(evidence.found)
+            if tables[i] == table and raw.from_bound is not None
+        ]
+        for (i, j, _), settled in zip(family, holm([found for *_, found in family]), strict=True):
+            together[i][j] = together[i][j] if settled else NOT_SETTLED
+    return [
+        _verdict(paper, claim, evidence, outcomes)
+        for claim, evidence, outcomes in zip(claims, seen, together, strict=True)
+    ]
+
+
+def _verdict(paper: str, claim: Claim, evidence: _Evidence, together: Sequence[Outcome]) -> Verdict:
+    test, reason, found = claim.test, evidence.reason, evidence.found
+    made = [r for runs in evidence.rows.values() for r in runs]
+    outcome: Outcome = UNTESTABLE if isinstance(test, Untestable) else NOT_SETTLED
+    nothing = Verdict(
+        paper=paper,
+        claim=claim.says,
+        where=claim.where,
+        verdict=outcome,
+        by_holm=outcome,
+        reason=reason,
+    )
+    if isinstance(test, Untestable) or not made:
+        return nothing
+    findings = [
+        Finding(
+            what=raw.what,
+            effect=raw.effect,
+            interval=raw.interval,
+            outcome=raw.outcome,
+            by_holm=by_holm,
+        )
+        for raw, by_holm in zip(found, together, strict=True)
+    ]
+    verdict, by_holm = (_all(outcomes) for outcomes in ([raw.outcome for raw in found], together))
+    decides = next((f for f in findings if f.outcome == verdict), findings[0])
+    if made[0].status == PREDICTED:
+        verdict = by_holm = UNTESTABLE
+    elif reason:
+        verdict = by_holm = NOT_SETTLED
+    return msgspec.structs.replace(
+        nothing,
+        verdict=verdict,
+        by_holm=by_holm,
+        unit=test.column,
+        effect=decides.effect,
+        interval=decides.interval,
+        n=made[0].n,
+        seeds=sorted({seed for r in made for seed in r.seeds}),
+        data=made[0].data.name,
+        status=made[0].status,
+        records=list(dict.fromkeys(r.key for r in made)),
+        findings=findings,
+    )
+
+
+def _all(outcomes: Sequence[Outcome]) -> Outcome:
+    """A claim holds where all its comparisons do; one against it contradicts it."""
+    if CONTRADICTED in outcomes:
+        return CONTRADICTED
+    return SUPPORTED if set(outcomes) == {SUPPORTED} else NOT_SETTLED
+
+
+# --- the records that a test looks at
+
+
+def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[Any]]) -> _Evidence:
+    if isinstance(test, Untestable):
+        return _Evidence({}, test.why, [])
+    needed = _needed(paper, test)
+    groups: dict[Any, list[Record[Any]]] = {}
+    for record in made:
+        if record.what.table == test.table and test.column in record.values:
+            form, data = getattr(record.details, "form", None), record.data
+            of = record.kind, form, record.status, data.name, data.split, record.signature
+            groups.setdefault(of, []).append(record)
+    found = [
+        rows
+        for group in groups.values()
+        if needed <= (rows := by_row(group)).keys()
+        and (shared(*map(rows.__getitem__, needed)) or any(map(_ensemble, rows.values())))
+    ]
+    if not found:
+        return _Evidence({}, f"not run: `captionbench reproduce {paper}` trains it", [])
+    rows = {row: runs for row, runs in min(found, key=_rank).items() if row in needed}
+    return _Evidence(rows, _weakness(rows), _compare(paper, test, rows))
+
+
+def _needed(paper: str, test: Comparing) -> set[str]:
+    """The rows that a test compares."""
+    if isinstance(test, Above | Alike):
+        return {row for pair in test.pairs for row in pair}
+    if isinstance(test, Within):
+        return {row for one in test.rows for row in ([one] if isinstance(one, str) else one)}
+    return set(test.rows) or set(_printed(paper, test))
+
+
+def _ensemble(runs: Sequence[Record[Any]]) -> bool:
+    """Whether a row is of several trainings at once."""
+    return any(len(run.seeds) > 1 for run in runs)
+
+
+def _printed(paper: str, test: Comparing) -> dict[str, float]:
+    """The column as the paper means it, by row, in the unit of records."""
+    table = papers.load(paper).table(test.table)
+    cells = (c for c in table.cells if c.column == test.column and isinstance(c.meant, float))
+    return {c.row: table.times * float(c.meant or 0) for c in cells}
+
+
+def _rank(rows: Rows) -> tuple[bool, int, int]:
+    """Trained to the end first, then the paper's own data, then the most records."""
+    made = [r for runs in rows.values() for r in runs]
+    return bool(_weakness(rows)), STATUSES.index(made[0].status), -len(made)
+
+
+def _weakness(rows: Rows) -> str:
+    """Why records settle nothing; empty where they may."""
+    made = [r for runs in rows.values() for r in runs]
+    if made[0].status == PREDICTED:
+        return "predicted here, not measured"
+    if any(map(_diverged, made)):
+        return "a training diverged"
+    if 2 * sum(map(_improving, made)) > len(made):
+        return "trained too briefly: validation had not stopped improving"
+    return ""
+
+
+def _improving(record: Record[Any]) -> bool:
+    """Whether a stage of training ended before validation had stopped improving."""
+    details = record.details
+    if isinstance(details, Digits):
+        return max(details.history, key=lambda entry: entry["val"]) is details.history[-1]
+    stages = getattr(details, "stages", None)
+    if not stages:
+        return hasattr(details, "training_seconds")  # of a training that says no more
+    best = [details.best] if hasattr(details, "best") else getattr(details, "validations", [])
+    if not best:
+        return stages[-1].get("patience") is None
+    if len(stages) == 1:
+        best = [max(best, key=lambda entry: entry[entry["metric"]])]
+    if isinstance(details, Rewards):
+        best = [*details.cross_entropy.validations[:1], *best[:1]]
+    return any(
+        one["epoch"] >= stage["optimisation"]["epochs"] - 1
+        for one, stage in zip(best, stages, strict=False)
+    )
+
+
+def _diverged(record: Record[Any]) -> bool:
+    """Whether a word's loss is above that of guessing all words alike."""
+    if not isinstance(record.details, Losses):
+        return False
+    guessing = math.log(record.details.configuration["vocabulary_size"])
+    return any(value > guessing for value in record.values.values())
+
+
+# --- comparisons
+
+
+def _compare(paper: str, test: Comparing, rows: Rows) -> list[_Raw]:
+    column = test.column
+    if isinstance(test, Above):
+        words, by = ("below" if test.lower else "above"), f" by {test.by:g}" if test.by else ""
+        bounds = (-math.inf, -test.by) if test.lower else (test.by, math.inf)
+        return [
+            _difference(f"{a} {words} {b}{by}", rows, {a: 1, b: -1}, column, bounds)
+            for a, b in test.pairs
+        ]
+    if isinstance(test, Alike):
+        bounds = (-test.margin, test.margin)
+        return [
+            _difference(f"{a} above {b}", rows, {a: 1, b: -1}, column, bounds)
+            for a, b in test.pairs
+        ]
+    if isinstance(test, Trend):
+        x = np.arange(len(test.rows)) - (len(test.rows) - 1) / 2
+        weights = dict(zip(test.rows, x / (x @ x), strict=True))
+        what = f"a row's gain, from {test.rows[0]} to {test.rows[-1]}"
+        return [_difference(what, rows, weights, column, (0.0, math.inf))]
+    if isinstance(test, Within):
+        return [_value(rows, one, column, (test.least, test.most)) for one in test.rows]
+    printed = _printed(paper, test)
+    return [
+        _value(rows, row, column, (value * (1 - test.share), value * (1 + test.share)))
+        for row, value in printed.items()
+        if row in rows
+    ]
+
+
+def _difference(
+    what: str,
+    rows: Rows,
+    weights: Mapping[str, float],
+    column: str,
+    bounds: tuple[float, float],
+) -> _Raw:
+    """Rows by their weights, summed, over the seeds that all have."""
+    runs = [rows[row] for row in weights]
+    together = list(filter(_ensemble, runs))
+    if together:  # ensembles, which have no seeds: each beside the mean of its members
+        members = {seed for r in together for one in r for seed in one.seeds}
+        own = [[r for r in of if members.issuperset(r.seeds)] for of in runs]
+        sides = [np.mean([_numbers(r, column) for r in of], axis=0) for of in own]
+        difference = paired_difference
+    else:
+        pairs = shared(*runs)
+        sides = [np.array([_numbers(r, column) for r in side]) for side in zip(*pairs, strict=True)]
+        difference = paired_difference if sides[0].ndim == 2 else difference_of_seeds
+    total = sum(w * side for w, side in zip(weights.values(), sides, strict=True))
+    found = difference(total, np.zeros_like(total))
+    nearest = min(filter(math.isfinite, bounds), key=lambda bound: abs(found.mean - bound))
+    from_bound = difference(total, np.full_like(total, nearest))
+    return _Raw(what, found.mean, (found.low, found.high), bounds, from_bound)
+
+
+PER_IMAGE = {
+    "CIDEr-D": ("cider_d", 100),
+    "RL CIDEr-D": ("cider_d", 100),
+    "self B4": ("self_b4", 100),
+    "follows the word": ("follows", 100),
+}
+"""What records hold of each image in a column: the field, and the factor to the column's unit."""
+
+
+def _numbers(record: Record[Any], column: str) -> npt.NDArray[np.float64]:
+    """A number an image where the record has them, else one."""
+    details = record.details
+    field, factor = PER_IMAGE.get(column, ("", 1))
+    if column == "XE CIDEr-D":
+        details, field, factor = details.cross_entropy, "cider_d", 100
+    if column in getattr(details, "shares", {}):
+        return np.array(details.shares[column])
+    found = getattr(details, field, None) if field else None
+    return factor * np.array(found) if found else np.array(record.values[column])
+
+
+def _value(
+    rows: Rows, one: str | tuple[str, str], column: str, bounds: tuple[float, float]
+) -> _Raw:
+    """A row's value, or its ratio to another's, with the interval that a single record gives."""
+    names = [one] if isinstance(one, str) else list(one)
+    means = [float(np.mean([r.values[column] for r in rows[name]])) for name in names]
+    value = means[0] / math.prod(means[1:])
+    single = rows[names[0]] if len(names) == 1 and len(rows[names[0]]) == 1 else []
+    ends = single[0].details.interval.get(column, (value, value)) if single else (value, value)
+    return _Raw(" over ".join(names), value, ends, bounds)

@@ -1,0 +1,261 @@
+"""The ledger of claims: each verdict follows from records, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import papers, records
+from benchmarks.cli import main as cli
+from benchmarks.errors import InputError
+from benchmarks.kinds import Captions, Released
+from benchmarks.papers import claims
+from benchmarks.papers.claims import (
+    CONTRADICTED,
+    NOT_SETTLED,
+    OUTCOMES,
+    SUPPORTED,
+    UNTESTABLE,
+    Above,
+    Alike,
+    AsPrinted,
+    Claim,
+    Trend,
+    Untestable,
+    Verdict,
+    Within,
+)
+from benchmarks.records import Record
+from benchmarks.verify.tolerances import assert_close
+from tests.support.records import record
+
+PAPER, IMAGES = "expansionnet_v2", 40
+STAGES = [{"optimisation": {"epochs": 9}, "patience": 3}]
+
+
+def rows_of(test: Any) -> set[str]:
+    names = [getattr(test, "rows", []), *getattr(test, "pairs", [])]
+    flat = [name for part in names for name in part]
+    return {name for one in flat for name in ([one] if isinstance(one, str) else one)}
+
+
+@pytest.fixture(scope="module")
+def published() -> list[Record]:
+    return records.load(records.PUBLISHED)
+
+
+@pytest.mark.parametrize("paper", papers.names())
+def test_claims_name_rows_and_columns_that_there_are(paper: str, published) -> None:
+    listed = claims.load(paper)
+    assert len(listed) >= 5 and len({claim.says for claim in listed}) == len(listed)
+    tables = {table.name: table for table in papers.load(paper).tables}
+    for test in (claim.test for claim in listed):
+        if isinstance(test, Untestable):
+            continue
+        here = [r for r in published if (r.what.paper, r.what.table) == (paper, test.table)]
+        rows, columns = {r.what.row for r in here}, {c for r in here for c in r.values}
+        if table := tables.get(test.table):
+            rows |= {row.name for row in table.rows}
+            columns |= {column.name for column in table.columns}
+        assert rows_of(test) <= rows and test.column in columns
+
+
+def runs(row: str, each: list[float], epoch: int = 2, **changes: Any) -> list[Record]:
+    """A record a seed, whose images score around ``each``, trained until validation got worse."""
+    made = []
+    for seed, level in enumerate(each):
+        scores = level / 100 + np.random.default_rng(seed).uniform(-0.1, 0.1, IMAGES)
+        scores += level / 100 - scores.mean()
+        made.append(
+            record(
+                Captions,
+                {"CIDEr-D": level},
+                row=row,
+                table="I",
+                key=f"{row}{seed}",
+                n=IMAGES,
+                seeds=[seed],
+                cider_d=scores.tolist(),
+                stages=STAGES,
+                validations=[{"epoch": epoch, "metric": "CIDEr-D", "CIDEr-D": 1.0}],
+                **changes,
+            )
+        )
+    return made
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, test: Any, made: list[Record]) -> Verdict:
+    monkeypatch.setattr(claims, "load", lambda paper: [Claim(says="s", where="w", test=test)])
+    (found,) = claims.verdicts(made, PAPER)
+    return found
+
+
+def above(**changes: Any) -> Above:
+    return Above(**{"table": "I", "column": "CIDEr-D", "pairs": [("a", "b")]} | changes)
+
+
+levels = st.lists(st.floats(-1, 1), min_size=3, max_size=5)
+
+
+@given(levels, st.floats(-30, 30), st.booleans())
+def test_a_settled_difference_supports_or_contradicts(noise, gap, lower) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        made = runs("a", [50 + gap + x for x in noise]) + runs("b", [50.0] * len(noise))
+        found = judged(patch, above(lower=lower), made)
+        turned = judged(patch, above(lower=not lower), made)
+    assert found.interval is not None and found.effect is not None
+    assert found.effect == pytest.approx(gap + np.mean(noise), abs=1e-9)
+    low, high = found.interval
+    rises, falls = low > 0, high < 0
+    assert (found.verdict == SUPPORTED) == (falls if lower else rises)
+    assert (found.verdict == CONTRADICTED) == (rises if lower else falls)
+    opposite = {SUPPORTED: CONTRADICTED, CONTRADICTED: SUPPORTED, NOT_SETTLED: NOT_SETTLED}
+    assert turned.verdict == opposite[found.verdict]
+    assert (found.n, found.data, found.status) == (IMAGES, "scenes", "embedded")
+    assert set(found.records) == {r.key for r in made}
+
+
+def test_all_pairs_must_hold_and_one_contradicts(monkeypatch) -> None:
+    made = runs("a", [60.0, 61, 62]) + runs("b", [50.0, 51, 52]) + runs("c", [70.0, 71, 72])
+    both = [("a", "b"), ("c", "b")]
+    assert judged(monkeypatch, above(pairs=both), made).verdict == SUPPORTED
+    assert judged(monkeypatch, above(pairs=[*both, ("a", "c")]), made).verdict == CONTRADICTED
+    assert judged(monkeypatch, above(by=9.0), made).verdict == SUPPORTED
+    assert judged(monkeypatch, above(by=11.0), made).verdict == CONTRADICTED
+
+
+def test_rows_of_a_trend_rise_together_whatever_their_records_order(monkeypatch) -> None:
+    made = runs("a", [50.0, 52, 51]) + runs("b", [53.0, 55, 54]) + runs("c", [56.0, 58, 57])
+    rows = ["a", "b", "c"]
+    of = {"table": "I", "column": "CIDEr-D"}
+    up = judged(monkeypatch, Trend(rows=rows, **of), made[::-1])
+    down = judged(monkeypatch, Trend(rows=rows[::-1], **of), made)
+    assert (up.verdict, down.verdict) == (SUPPORTED, CONTRADICTED)
+    assert_close([up.effect, down.effect], [3.0, -3.0])
+
+
+@pytest.mark.parametrize(("margin", "word"), [(3.0, SUPPORTED), (1.0, CONTRADICTED)])
+def test_rows_are_alike_within_a_margin(monkeypatch, margin, word) -> None:
+    made = runs("a", [52.0, 52, 52]) + runs("b", [50.0, 50, 50])
+    test = Alike(table="I", column="CIDEr-D", pairs=[("a", "b")], margin=margin)
+    assert judged(monkeypatch, test, made).verdict == word
+
+
+@given(st.floats(0.5, 2), st.floats(0.01, 0.3))
+def test_a_value_is_as_printed_within_its_share(factor, share) -> None:
+    printed = 115.8  # of the baseline, in the paper's Table I
+    row = "attention | attention"
+    made = [record(Released, {"CIDEr-D": factor * printed}, row=row, status="same data")]
+    of = {"table": "I", "column": "CIDEr-D"}
+    with pytest.MonkeyPatch.context() as patch:
+        found = judged(patch, AsPrinted(share=share, rows=[row], **of), made)
+        bound = judged(patch, Within(rows=[row], least=printed, **of), made)
+    assert (found.verdict == SUPPORTED) == (1 - share < factor < 1 + share)
+    assert (bound.verdict == SUPPORTED) == (factor > 1)
+    assert found.verdict in (SUPPORTED, CONTRADICTED)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        [],
+        runs("a", [60.0, 61, 62]),
+        runs("a", [60.0, 61]) + runs("b", [50.0, 51]),
+        runs("a", [60.0, 61, 62], epoch=8) + runs("b", [50.0, 51, 52], epoch=8),
+    ],
+    ids=["no records", "no baseline", "two seeds", "still improving"],
+)
+def test_what_says_too_little_settles_nothing(monkeypatch, made) -> None:
+    found = judged(monkeypatch, above(), made)
+    assert (found.verdict, found.by_holm) == (NOT_SETTLED, NOT_SETTLED)
+
+
+def test_the_longest_training_comes_first_and_then_the_papers_own_data(monkeypatch) -> None:
+    def pair(gap: float, **changes: Any) -> list[Record]:
+        return runs("a", [50 + gap] * 3, **changes) + runs("b", [50.0] * 3, **changes)
+
+    short = pair(-5, epoch=8, form="reduced", status="other data")
+    scenes, other = pair(5, form="c"), pair(-5, form="c", status="other data")
+    assert judged(monkeypatch, above(), short + scenes).verdict == SUPPORTED
+    assert judged(monkeypatch, above(), short + scenes + other).status == "other data"
+    assert judged(monkeypatch, above(), short).reason.startswith("trained too briefly")
+
+
+def test_what_is_predicted_or_without_a_test_is_not_tested(monkeypatch) -> None:
+    test = Untestable(why="no server")
+    found = judged(monkeypatch, test, [])
+    assert (found.verdict, found.reason, found.records) == (UNTESTABLE, "no server", [])
+
+
+def test_holm_takes_back_what_one_of_many_differences_settles(monkeypatch) -> None:
+    found = judged(monkeypatch, above(), runs("a", [54.0, 52, 53]) + runs("b", [50.0, 50, 50]))
+    assert (found.verdict, found.by_holm) == (SUPPORTED, SUPPORTED)
+    many = [f"row {n}" for n in range(6)]
+    made = runs("a", [54.0, 52, 53]) + runs("b", [50.0, 50, 50])
+    made += [r for row in many for r in runs(row, [49.0, 51, 50])]
+    listed = [above(), *(above(pairs=[(row, "b")]) for row in many)]
+    monkeypatch.setattr(
+        claims, "load", lambda paper: [Claim(says="s", where="w", test=t) for t in listed]
+    )
+    first, *rest = claims.verdicts(made, PAPER)
+    assert (first.verdict, first.by_holm) == (SUPPORTED, NOT_SETTLED)
+    assert {one.verdict for one in rest} == {NOT_SETTLED}
+
+
+def test_every_published_verdict_is_recomputed_from_the_records_it_names(published) -> None:
+    """Effects again from the values of the records alone, verdicts from effects and intervals."""
+    newest = records.newest(published)
+    found = claims.verdicts(published)
+    tests = [claim.test for paper in papers.names() for claim in claims.load(paper)]
+    assert len(found) == len(tests)
+    for one, test in zip(found, tests, strict=True):
+        assert one.verdict in OUTCOMES and one.by_holm in OUTCOMES
+        if one.reason or isinstance(test, Untestable):
+            assert one.verdict in (NOT_SETTLED, UNTESTABLE)
+        if isinstance(test, Above):
+            values: dict[str, dict[int, float]] = {}
+            for r in newest:
+                here = (r.what.paper, r.what.table) == (one.paper, test.table)
+                single = len(r.seeds) == 1 and r.key in one.records and r.data.name == one.data
+                if here and single and test.column in r.values:
+                    values.setdefault(r.what.row, {})[r.seeds[0]] = r.values[test.column]
+            for pair, finding in zip(test.pairs, one.findings, strict=True):
+                if all(row in values for row in pair):
+                    seeds = set.intersection(*(set(values[row]) for row in pair))
+                    gaps = [values[pair[0]][s] - values[pair[1]][s] for s in seeds]
+                    assert finding.effect == pytest.approx(np.mean(gaps), rel=1e-4, abs=1e-4)
+        alone = [f.outcome for f in one.findings]
+        if one.verdict == SUPPORTED:
+            assert set(alone) == {SUPPORTED}
+        if one.verdict == CONTRADICTED:
+            assert CONTRADICTED in alone
+
+
+def test_the_command_prints_every_verdict_and_its_data(capsys) -> None:
+    assert cli.main(["claims", "--json", "--records", str(records.PUBLISHED)]) == 0
+    found = msgspec.convert(json.loads(capsys.readouterr().out), list[Verdict])
+    assert found == claims.verdicts(records.load(records.PUBLISHED))
+    assert cli.main(["claims", "middle_out", "--records", str(records.PUBLISHED)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for one in found:
+        shown = f"{one.verdict.upper()} {one.claim} ({one.where})"
+        assert (shown in out) == (one.paper == "middle_out")
+        if one.records and one.paper == "middle_out":
+            assert f"{one.status}, {one.data}" in out
+
+
+def test_an_unknown_paper_and_a_damaged_file_are_named(monkeypatch, tmp_path) -> None:
+    with pytest.raises(InputError, match="unknown paper 'x', expected one of arnet"):
+        claims.load("x")
+    (tmp_path / PAPER).mkdir()
+    (tmp_path / PAPER / "claims.json").write_text('[{"says": "s"}]')
+    monkeypatch.setattr(papers, "names", lambda: (PAPER,))
+    monkeypatch.setattr(papers, "FOLDER", tmp_path)
+    with pytest.raises(InputError, match=r"claims\.json: not the claims of a paper"):
+        claims.load(PAPER)
