@@ -36,6 +36,8 @@ def small(_):
 def without_java(monkeypatch):
     """METEOR is started once a run, which takes longer than all else here."""
     monkeypatch.setattr(quality, "score", partial(quality.score, metrics=("B4", "CIDEr-D")))
+    monkeypatch.setenv("PATH", "")  # in worker processes too
+    monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
 @pytest.fixture

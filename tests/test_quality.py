@@ -183,6 +183,7 @@ def test_what_is_available_is_java_that_runs_and_the_models(stand_in, models, tm
     assert java.available() == ("Java",)
     # as systems without Java have one that only says where to get it
     (tmp_path / "home" / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+    java._starts.cache_clear()
     assert java.available() == ()
     (tmp_path / "home" / "bin" / "java").unlink()
     with pytest.MonkeyPatch.context() as patch:
@@ -225,55 +226,50 @@ def test_a_caption_stays_in_its_place_whatever_ends_lines_before_it():
     assert tokens == [t for i in range(len(ends)) for t in ("red dog", f"caption {i}", "")]
 
 
-def test_meteor_is_the_published_one():
+def meteor_of(candidates, references):
+    with java.meteor(candidates, references) as running:
+        return running.result()
+
+
+def test_meteor_is_the_published_one_and_forgets_what_it_was_asked():
     candidates = ["a man rides a bike", "", "dogs run", "a red car"]
     references = [["a man on a bike", "the man rides"], ["a b"], [""], ["a ||| red car"]]
     if not HAS_JAVA:
         with pytest.raises(java.UnavailableError, match=NEEDS_JAVA), java.meteor([], []):
             pass
         return
-    with java.meteor(candidates, references) as running:
-        corpus, each = running.result()
+    with java.meteor_kept():
+        meteor_of(["dogs run", "a"], [["a dog"], ["b"]])
+        corpus, each = meteor_of(candidates, references)
     gts = {i: [r.replace("|||", "") for r in refs] for i, refs in enumerate(references)}
     published = Meteor().compute_score(gts, {i: [c] for i, c in enumerate(candidates)})
     assert (corpus, each) == published
     assert each[0] > 0 and each[1] == each[2] == 0
 
 
-@pytest.fixture
-def kept():
-    """METEOR's program waits from call to call, while the test lasts."""
+METEOR = """
+for line in sys.stdin:
+    asked, *rest = line.split(" ||| ")
+    print(len(line) if asked == "SCORE" else "\\n".join(["0.5"] * (len(rest) + 1)), flush=True)
+"""
+
+
+def test_one_meteor_after_the_other_is_the_same_program_until_it_fell_over(stand_in, started):
+    stand_in(METEOR)
+    asked = ["a man rides"], [["a man rides a bike"]]
     with java.meteor_kept():
-        yield
-
-
-@pytest.mark.skipif(not HAS_JAVA, reason="METEOR is Java's")
-def test_one_meteor_after_the_other_is_the_same_program_and_the_same_scores(kept, started):
-    """It forgets what it was asked; one that fell over in between is started anew."""
-    sets = [(["a man rides"], [["a man rides a bike"]]), (["dogs run", "a"], [["a dog"], ["b"]])]
-
-    def score(candidates, references):
-        with java.meteor(candidates, references) as running:
-            return running.result()
-
-    fresh = [score(*each) for each in reversed(sets)][::-1]
-    assert [score(*each) for each in sets] == fresh and len(started) == 1
-    assert started[0].poll() is None
-    started[0].kill()
-    started[0].wait()
-    assert score(*sets[0]) == fresh[0] and len(started) == 2
-    with pytest.raises(KeyboardInterrupt), java.meteor(*sets[0]):
-        raise KeyboardInterrupt
-    assert all(process.returncode is not None for process in started)
-
-
-@pytest.mark.skipif(not HAS_JAVA, reason="METEOR is Java's")
-def test_a_meteor_that_waits_ends_with_the_block(started):
-    with java.meteor_kept():
-        with java.meteor(["a man"], [["a dog"]]) as running:
-            running.result()
+        assert meteor_of(*asked) == meteor_of(*asked) and len(started) == 1
         assert started[0].poll() is None
-    assert started[0].returncode is not None
+        started[0].kill()
+        started[0].wait()
+        meteor_of(*asked)
+        assert len(started) == 2 and started[1].poll() is None
+        with pytest.raises(KeyboardInterrupt), java.meteor(*asked):
+            raise KeyboardInterrupt
+        assert all(process.returncode is not None for process in started)
+        meteor_of(*asked)
+        assert started[2].poll() is None
+    assert started[2].returncode is not None, "one that waits ends with the block"
 
 
 @settings(max_examples=5)

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pycocoevalcap.spice
@@ -63,9 +64,17 @@ def available() -> tuple[str, ...]:
     """
     found = []
     with suppress(UnavailableError):
-        _run("it", ("-version",), FOLDER)
-        found.append("Java")
+        if _starts(find_java("it")):
+            found.append("Java")
     return (*found, *(() if missing_models() else ("SPICE models",)))
+
+
+@cache
+def _starts(java: str) -> bool:
+    try:
+        return subprocess.run([java, "-version"], capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def _not_started(what: str, java: str, error: OSError) -> UnavailableError:
