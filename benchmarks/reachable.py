@@ -83,27 +83,67 @@ def _parents(name: str) -> Iterator[str]:
         name = name.rpartition(".")[0]
 
 
-def _imports(tree: ast.AST, package: str) -> tuple[dict[str, Target], set[str]]:
-    """The names that the import statements within ``tree`` bind, and the modules that they run."""
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What a statement alone says, whichever other code there is.
+
+    Args:
+        content: its syntax tree without docstrings, as text.
+        imports: the import statements within it.
+        chains: each name in it, with the attributes asked of that.
+        files: strings that may name a file of data.
+    """
+
+    content: str
+    imports: list[ast.Import | ast.ImportFrom]
+    chains: list[tuple[str, list[str]]]
+    files: set[str]
+
+
+@cache
+def _facts(statement: ast.stmt) -> Facts:
+    found = Facts(repr(_canonical(statement)), [], [], set())
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        chain: list[str] = []
+        while isinstance(node, ast.Attribute):
+            chain.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            found.chains.append((node.id, chain))
+        elif isinstance(node, ast.Constant):
+            text = node.value
+            if isinstance(text, str) and text.endswith(DATA) and "/" not in text:
+                found.files.add(text)
+        else:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.imports.append(node)
+            pending.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _imports(statement: ast.stmt, package: str) -> tuple[dict[str, Target], set[str]]:
+    """The names that the import statements in ``statement`` bind, and the modules that they run."""
     bound: dict[str, Target] = {}
     run: set[str] = set()
-    for node in ast.walk(tree):
+    for node in _facts(statement).imports:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 run.add(alias.name)
                 first = alias.name if alias.asname else alias.name.partition(".")[0]
                 bound[alias.asname or first] = Target(first)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = package.split(".")
-                base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [base])])
-            for alias in node.names:
-                inner = f"{base}.{alias.name}"
-                is_module = path_of(inner) is not None
-                run.add(inner if is_module else base)
-                target = Target(inner) if is_module else Target(base, alias.name)
-                bound[alias.asname or alias.name] = target
+            continue
+        base = node.module or ""
+        if node.level:
+            parts = package.split(".")
+            base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [base])])
+        for alias in node.names:
+            inner = f"{base}.{alias.name}"
+            is_module = path_of(inner) is not None
+            run.add(inner if is_module else base)
+            target = Target(inner) if is_module else Target(base, alias.name)
+            bound[alias.asname or alias.name] = target
     ours = {name: target for name, target in bound.items() if path_of(target.module)}
     return ours, {name for name in run if path_of(name)}
 
@@ -130,12 +170,16 @@ def _bound(statement: ast.stmt) -> list[str]:
     return []
 
 
+_parse = cache(ast.parse)
+"""Of a text: trees are never changed, so that `_facts` of their statements may be kept."""
+
+
 @cache
 def module(name: str) -> Module:
     """The parsed module."""
     path = path_of(name)
     assert path is not None, name
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    tree = _parse(path.read_text(encoding="utf-8"), str(path))
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = Module(name)
     for statement in tree.body:
@@ -179,27 +223,17 @@ def _resolve(target: Target) -> Iterator[Target]:
         yield Target(target.module)  # made at run time: any of it may be meant
 
 
-def _named(statement: ast.AST, within: Module, package: str) -> Iterator[tuple[str, Target]]:
+def _named(statement: ast.stmt, within: Module, package: str) -> Iterator[tuple[str, Target]]:
     """The names in a statement that stand for code of this project, and that code."""
     local, run = _imports(statement, package)
     yield from (("", Target(name, "")) for name in run)
     known: Mapping[str, Target] = {**within.imports, **local}
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        chain: list[str] = []
-        inner = node
-        while isinstance(inner, ast.Attribute):
-            chain.insert(0, inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            if inner.id in known:
-                name = ".".join([inner.id, *chain])
-                yield from ((name, found) for found in _follow(known[inner.id], chain))
-            elif inner.id in within.definitions:
-                yield inner.id, Target(within.name, inner.id)
-            continue
-        pending.extend(ast.iter_child_nodes(inner if chain else node))
+    for first, chain in _facts(statement).chains:
+        if first in known:
+            name = ".".join([first, *chain])
+            yield from ((name, found) for found in _follow(known[first], chain))
+        elif first in within.definitions:
+            yield first, Target(within.name, first)
 
 
 def _follow(target: Target, chain: list[str]) -> Iterator[Target]:
@@ -245,20 +279,11 @@ def _reached(target: Target) -> Reached:
     package = target.module if _is_package(target.module) else target.module.rpartition(".")[0]
     statements = within.definitions[target.name] if target.name else within.effects
     names = frozenset(name for each in statements for name in _named(each, within, package))
-    data = {name: _sha256(each.read_bytes()) for name, each in _data(path, statements).items()}
-    return Reached(names, _sha256(repr([_canonical(statements), sorted(data.items())]).encode()))
-
-
-def _data(path: Path, statements: list[ast.stmt]) -> dict[str, Path]:
-    """The files of data beside a module that its statements name."""
-    texts = {
-        node.value
-        for statement in statements
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    named = (text for text in texts if text.endswith(DATA) and "/" not in text)
-    return {name: path.with_name(name) for name in named if path.with_name(name).is_file()}
+    facts = [_facts(each) for each in statements if not _is_docstring(each)]
+    files = {name: path.with_name(name) for of in facts for name in of.files}
+    data = {name: _sha256(each.read_bytes()) for name, each in files.items() if each.is_file()}
+    content = ", ".join(of.content for of in facts)
+    return Reached(names, _sha256(f"[[{content}], {sorted(data.items())}]".encode()))
 
 
 def _sha256(data: bytes) -> str:
@@ -310,7 +335,7 @@ def _canonical(node: Any) -> Any:
     if isinstance(node, list):
         return [_canonical(each) for each in node if not _is_docstring(each)]
     if isinstance(node, ast.AST):
-        fields = ((name, _canonical(value)) for name, value in ast.iter_fields(node))
+        fields = [(name, _canonical(getattr(node, name, None))) for name in node._fields]
         return [type(node).__name__, *(pair for pair in fields if pair[1] not in (None, []))]
     return repr(node) if node is not None else None
 
