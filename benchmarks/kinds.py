@@ -464,6 +464,20 @@ class DenoisingRatio(Details, frozen=True, kw_only=True, tag="denoising-ratio"):
     over: str
 
 
+class Simulation(Details, frozen=True, kw_only=True, tag="simulation"):
+    """How often equal models are called different, by standard deviations of a ``measured`` table.
+
+    Attributes:
+        spread: of differences in CIDEr-D, by their source: seeds, images, the rest.
+        draws: differences drawn.
+        measured: records that the deviations are estimated from.
+    """
+
+    spread: dict[str, float]
+    draws: int
+    measured: int
+
+
 AnyDetails = (
     Equations
     | Verification
@@ -492,4 +506,5 @@ AnyDetails = (
     | Control
     | Denoising
     | DenoisingRatio
+    | Simulation
 )

@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,8 +16,20 @@ from benchmarks import papers
 from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.papers.claims import OUTCOMES, Finding, Verdict, verdicts
-from benchmarks.records import LOCAL, PUBLISHED, load
+from benchmarks.papers.equal_models import simulate
+from benchmarks.records import (
+    LOCAL,
+    PUBLISHED,
+    Record,
+    append,
+    check_writable,
+    load,
+    to_json,
+)
+from benchmarks.terminal import grid
 
+MOST_FALSE = 6.0
+"""How many of 100 equal models may be called different."""
 WIDTH = 100
 """Characters of a line."""
 
@@ -33,6 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of records, may be repeated (default: the published ones and your own)",
     )
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="instead, how often equal models would be called different, recorded for `import`",
+    )
     add_json(parser)
 
 
@@ -45,7 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in arguments.records or ():
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder, expected records (--records)")
-    found = verdicts(load(*(arguments.records or (PUBLISHED, LOCAL))), arguments.paper)
+    made = load(*(arguments.records or (PUBLISHED, LOCAL)))
+    if arguments.simulate:
+        return _simulate(made, as_json=arguments.json)
+    found = verdicts(made, arguments.paper)
     if arguments.json:
         print(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
         return 0
@@ -58,6 +79,24 @@ def run(arguments: argparse.Namespace) -> int:
                 print(line)
         print()
     return 0
+
+
+def _simulate(made: list[Record[Any]], *, as_json: bool) -> int:
+    """Record the simulation; 1 where more than 6 of 100 equal models are called different."""
+    path = LOCAL / "simulation.jsonl"
+    check_writable(path)
+    found = simulate(made)
+    append(found, path, once=True)
+    if as_json:
+        print(json.dumps(to_json(found), indent=2))
+    else:
+        columns = list(found[0].values) if found else []
+        rows = [[f"{r.values[name]:.1f}" for name in columns] for r in found]
+        names = [f"{r.what.paper} {r.what.table}, {r.data.name}: {r.what.row}" for r in found]
+        listed = [[name, *row] for name, row in zip(names, rows, strict=True)]
+        for line in grid([["of 100", *columns], *listed]):
+            print(line)
+    return int(any(r.values["false settled"] > MOST_FALSE for r in found))
 
 
 def lines(one: Verdict) -> Iterator[str]:

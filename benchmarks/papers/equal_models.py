@@ -1,0 +1,112 @@
+"""How often models that are equal are called different: a simulation with the records' variances.
+
+A difference of two rows on image i with seed s is u_s + v_i + e_si: what seeds add, what one model
+has above the other on an image whatever the seed, and the rest. Their variances are estimated from
+all pairs of rows of a published table; then differences of that kind without any gap are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import records
+from benchmarks.kinds import Simulation
+from benchmarks.papers.paired import CIDER_D, by_row, shared
+from benchmarks.records import Record
+from benchmarks.statistics import SEEDS, difference_of_seeds, paired_difference
+
+DRAWS = 4000
+SEEDS_TRIED = (3, 5)
+
+
+class Spread(NamedTuple):
+    """Standard deviations of a difference between seeds, between images, and of the rest."""
+
+    seeds: float
+    images: float
+    rest: float
+
+
+def spread(rows: npt.NDArray[np.float64]) -> Spread:
+    """From scores (rows, seeds, images), by the moments of all pairs of rows."""
+    _, s, i = rows.shape
+    found = []
+    for a, b in combinations(rows, 2):
+        difference = a - b
+        by_seed, by_image = difference.mean(1), difference.mean(0)
+        rest = difference - by_seed[:, None] - by_image + difference.mean()
+        of_rest = (rest**2).sum() / ((s - 1) * (i - 1))
+        found.append(
+            (by_seed.var(ddof=1) - of_rest / i, by_image.var(ddof=1) - of_rest / s, of_rest)
+        )
+    return Spread(*np.sqrt(np.maximum(np.mean(found, axis=0), 0)).tolist())
+
+
+def false_verdicts(
+    of: Spread, seeds: int, images: int, draws: int, seed: int = 0
+) -> dict[str, float]:
+    """How many of 100 differences between equal models are settled, by our rule and by Student's.
+
+    The complement is what intervals cover: both shift with the difference.
+    """
+    generator = np.random.default_rng(seed)
+    settled = {"false settled": 0, "false settled, over seeds alone": 0}
+    nothing = np.zeros((seeds, images))
+    for _ in range(draws):
+        difference = of.seeds * generator.normal(size=(seeds, 1))
+        difference = difference + of.images * generator.normal(size=images)
+        difference = difference + of.rest * generator.normal(size=(seeds, images))
+        judged = (
+            paired_difference(difference, nothing),
+            difference_of_seeds(difference.mean(1), np.zeros(seeds)),
+        )
+        for name, one in zip(settled, judged, strict=True):
+            settled[name] += one.settled
+    shares = {name: 100 * count / draws for name, count in settled.items()}
+    return {**shares, "coverage": 100 - shares["false settled"]}
+
+
+def tables(made: Iterable[Record[Any]]) -> dict[tuple[str, str, str], list[Record[Any]]]:
+    """By paper, table and data: records of rows with enough seeds and a CIDEr-D of each image."""
+    found: dict[tuple[str, str, str], list[Record[Any]]] = {}
+    for record in records.newest(made):
+        if getattr(record.details, "cider_d", None) and len(record.seeds) == 1:
+            place = record.what.paper, record.what.table, record.data.name
+            found.setdefault(place, []).append(record)
+    kept = {
+        place: [r for runs in by_row(each).values() if len(runs) >= SEEDS for r in runs]
+        for place, each in found.items()
+    }
+    return {place: each for place, each in sorted(kept.items()) if len(by_row(each)) > 1}
+
+
+def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Simulation]]:
+    """A record for each table that has rows to estimate from, and each number of seeds."""
+    found = []
+    for (paper, table, data), each in tables(made).items():
+        scores = np.array(
+            [[CIDER_D(r) for r in row] for row in zip(*shared(*by_row(each).values()), strict=True)]
+        )
+        of, first = spread(scores), each[0]
+        for seeds in SEEDS_TRIED:
+            found.append(
+                records.make(
+                    Simulation(spread=of._asdict(), draws=draws, measured=len(each)),
+                    paper=paper,
+                    table=table,
+                    row=f"equal models, {seeds} seeds",
+                    values=false_verdicts(of, seeds, scores.shape[2], draws),
+                    status="embedded",
+                    key=records.key_of(false_verdicts, *of, seeds, scores.shape[2], draws),
+                    n=scores.shape[2],
+                    data=records.Data(
+                        name=f"drawn with the variances of {data}", split=first.data.split
+                    ),
+                )
+            )
+    return found
