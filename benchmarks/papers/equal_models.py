@@ -47,14 +47,12 @@ def spread(rows: npt.NDArray[np.float64]) -> Spread:
     return Spread(*np.sqrt(np.maximum(np.mean(found, axis=0), 0)).tolist())
 
 
-def false_verdicts(
-    of: Spread, seeds: int, images: int, draws: int, seed: int = 0
-) -> dict[str, float]:
+def false_verdicts(of: Spread, seeds: int, images: int, draws: int) -> dict[str, float]:
     """How many of 100 differences between equal models are settled, by our rule and by Student's.
 
     The complement is what intervals cover: both shift with the difference.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     settled = {"false settled": 0, "false settled, over seeds alone": 0}
     nothing = np.zeros((seeds, images))
     for _ in range(draws):
@@ -78,11 +76,10 @@ def tables(made: Iterable[Record[Any]]) -> dict[tuple[str, str, str], list[Recor
         if getattr(record.details, "cider_d", None) and len(record.seeds) == 1:
             place = record.what.paper, record.what.table, record.data.name
             found.setdefault(place, []).append(record)
-    kept = {
-        place: [r for runs in by_row(each).values() if len(runs) >= SEEDS for r in runs]
-        for place, each in found.items()
-    }
-    return {place: each for place, each in sorted(kept.items()) if len(by_row(each)) > 1}
+    for place, each in found.items():
+        rows = by_row(each).values()
+        found[place] = [r for runs in rows if len(runs) >= SEEDS for r in runs]
+    return {place: each for place, each in sorted(found.items()) if len(by_row(each)) > 1}
 
 
 def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Simulation]]:
@@ -92,7 +89,8 @@ def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Sim
         scores = np.array(
             [[CIDER_D(r) for r in row] for row in zip(*shared(*by_row(each).values()), strict=True)]
         )
-        of, first = spread(scores), each[0]
+        of, images = spread(scores), scores.shape[2]
+        name, split = f"drawn with the variances of {data}", each[0].data.split
         for seeds in SEEDS_TRIED:
             found.append(
                 records.make(
@@ -100,13 +98,11 @@ def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Sim
                     paper=paper,
                     table=table,
                     row=f"equal models, {seeds} seeds",
-                    values=false_verdicts(of, seeds, scores.shape[2], draws),
+                    values=false_verdicts(of, seeds, images, draws),
                     status="embedded",
-                    key=records.key_of(false_verdicts, *of, seeds, scores.shape[2], draws),
-                    n=scores.shape[2],
-                    data=records.Data(
-                        name=f"drawn with the variances of {data}", split=first.data.split
-                    ),
+                    key=records.key_of(false_verdicts, *of, seeds, images, draws),
+                    n=images,
+                    data=records.Data(name=name, split=split),
                 )
             )
     return found
