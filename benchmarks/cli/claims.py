@@ -92,9 +92,8 @@ def _simulate(made: list[Record[Any]], *, as_json: bool) -> int:
     else:
         columns = list(found[0].values) if found else []
         rows = [[f"{r.values[name]:.1f}" for name in columns] for r in found]
-        names = [f"{r.what.paper} {r.what.table}, {r.data.name}: {r.what.row}" for r in found]
-        listed = [[name, *row] for name, row in zip(names, rows, strict=True)]
-        for line in grid([["of 100", *columns], *listed]):
+        listed = [[r.what.row, *row] for r, row in zip(found, rows, strict=True)]
+        for line in grid([["of 100 equal models with the variances of", *columns], *listed]):
             print(line)
     return int(any(r.values["false settled"] > MOST_FALSE for r in found))
 

@@ -90,19 +90,18 @@ def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Sim
             [[CIDER_D(r) for r in row] for row in zip(*shared(*by_row(each).values()), strict=True)]
         )
         of, images = spread(scores), scores.shape[2]
-        name, split = f"drawn with the variances of {data}", each[0].data.split
         for seeds in SEEDS_TRIED:
             found.append(
                 records.make(
                     Simulation(spread=of._asdict(), draws=draws, measured=len(each)),
-                    paper=paper,
-                    table=table,
-                    row=f"equal models, {seeds} seeds",
+                    paper="all",
+                    table="equal models",
+                    row=f"{paper} {table}, {data}: {seeds} seeds",
                     values=false_verdicts(of, seeds, images, draws),
                     status="embedded",
                     key=records.key_of(false_verdicts, *of, seeds, images, draws),
                     n=images,
-                    data=records.Data(name=name, split=split),
+                    data=records.Data(name=data, split=each[0].data.split),
                 )
             )
     return found
