@@ -7,20 +7,24 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from benchmarks import records
+from benchmarks.cli.candidate_options import add_candidate, claimed
 from benchmarks.cli.options import add_records, own_records
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf import coefficient_curves, options, threads
+from benchmarks.perf.candidates import check_timed, time_candidate
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.session import Session
 from benchmarks.perf.targets import judge
 from benchmarks.perf.terminal import print_outcomes
 from benchmarks.perf.timing import Budget
+from benchmarks.verify.conformance import FAILED, QUICK, conformance_test, resolve, seed
 
 SECONDS = 3.0
 
@@ -28,6 +32,11 @@ SECONDS = 3.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     options.configure(parser)
+    add_candidate(
+        parser,
+        "time a function against ours, and verify it before and after: "
+        "package.module:callable or path/file.py:callable",
+    )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     configure_measuring(parser)
     add_records(parser)
@@ -101,6 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
         _list(arguments.json)
         return 0
     device = torch.device(check_device(arguments.device))
+    if arguments.candidate is not None:
+        return _time_candidate(arguments, device)
+    if arguments.operator or arguments.framework:
+        raise InputError("--operator and --framework are for a --candidate, which is missing")
     cases = options.chosen(arguments, device)
     if arguments.plot:
         coefficient_curves.check(cases)
@@ -122,6 +135,27 @@ def run(arguments: argparse.Namespace) -> int:
     if measuring.left:
         print(f"{measuring.left} cases are left, run again")
     return int(bool(not right or measuring.failed))
+
+
+def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
+    operator = claimed(arguments.operator)
+    check_timed(operator)
+    measuring = session(arguments, device, None)
+    where, from_seed, quiet = arguments.candidate, seed(), arguments.json
+    with resolve(where, operator, arguments.framework, arguments.device) as candidate:
+        verdicts = conformance_test(operator, candidate, examples=QUICK, seed=from_seed)
+        failed = [verdict.name for verdict in verdicts if verdict.status == FAILED]
+        times: list[dict[str, Any]] = []
+        right = not failed
+        if right:
+            forms = operator, candidate, measuring.budget, measuring.threads
+            right, times = time_candidate(*forms, seed=from_seed, quiet=quiet)
+    if quiet:
+        print(json.dumps({"passed": right, "failed": failed, "times": times}, indent=2))
+    elif failed:
+        print(f"{candidate.name} is not {operator.name}: failed {', '.join(failed)}")
+        print(f"captionbench verify --candidate {where} --operator {operator.name} shows the cases")
+    return int(not right)
 
 
 def _list(as_json: bool) -> None:

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.cli.candidate_options import add_candidate, claimed
 from benchmarks.errors import InputError
-from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
 
@@ -26,15 +26,10 @@ GIB = 2**30
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "--candidate",
-        metavar="WHERE",
-        help="a function to test: package.module:callable or path/file.py:callable; or a folder of "
+    add_candidate(
+        parser,
+        "a function to test: package.module:callable or path/file.py:callable; or a folder of "
         "captionbench export; without it, our own implementations are tested",
-    )
-    parser.add_argument("--operator", metavar="NAME", help="what the candidate claims to be")
-    parser.add_argument(
-        "--framework", choices=FRAMEWORKS, help="what the candidate works in, if not found out"
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument("--examples", type=int, metavar="N", help="cases for each property")
@@ -55,6 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=MEMORY / GIB,
         metavar="GIB",
         help="what the candidate may allocate on the host (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--time", action="store_true", help="time a right candidate against ours, see time"
     )
     parser.add_argument("--list", action="store_true", help="print the operators and signatures")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -78,6 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.candidate is None:
         return _verify_own(arguments)
     operator, where = _claimed(arguments)
+    if arguments.time:
+        from benchmarks.perf.candidates import check_timed
+
+        check_timed(operator)
     limits = _limits(arguments)
     with resolve(where, operator, arguments.framework, arguments.device, limits) as candidate:
         return _verify(operator, candidate, arguments)
@@ -99,14 +101,7 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
         return exported.operator(Path(arguments.candidate)), exported.CANDIDATE
     if Path(arguments.candidate).is_dir():
         raise InputError(f"--candidate {arguments.candidate}: not a folder of captionbench export")
-    return _known(arguments.operator), arguments.candidate
-
-
-def _known(name: str | None) -> Operator:
-    if name not in OPERATORS:
-        given = "is missing" if name is None else f"{name!r} is unknown"
-        raise InputError(f"--operator {given}: expected one of {', '.join(OPERATORS)}")
-    return OPERATORS[name]
+    return claimed(arguments.operator), arguments.candidate
 
 
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
@@ -124,21 +119,30 @@ def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespa
         if not quiet:
             _print_verdict(verdict)
     failed = [verdict for verdict in verdicts if verdict.status == FAILED]
-    if quiet:
-        found = {
-            "candidate": candidate.name,
-            "framework": candidate.framework,
-            "operator": operator.name,
-            "examples": examples,
-            "seed": from_seed,
-            "passed": not failed,
-            "printed": candidate.printed(),
-            "properties": [asdict(verdict) for verdict in verdicts],
-        }
-        print(json.dumps(found, indent=2))
-    else:
+    found = {
+        "candidate": candidate.name,
+        "framework": candidate.framework,
+        "operator": operator.name,
+        "examples": examples,
+        "seed": from_seed,
+        "passed": not failed,
+        "printed": candidate.printed(),
+        "properties": [asdict(verdict) for verdict in verdicts],
+    }
+    if not quiet:
         _print_summary(verdicts, failed, candidate.printed())
-    return int(bool(failed))
+    right = not failed
+    if right and arguments.time:
+        from benchmarks.perf.candidates import time_candidate
+        from benchmarks.perf.timing import Budget
+
+        right, times = time_candidate(
+            operator, candidate, Budget(), [1], seed=from_seed, quiet=quiet
+        )
+        found |= {"time": times, "passed": right}
+    if quiet:
+        print(json.dumps(found, indent=2))
+    return int(not right)
 
 
 def _with_progress(
@@ -187,9 +191,10 @@ def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], print
 def _verify_own(arguments: argparse.Namespace) -> int:
     from benchmarks.verify import table
 
-    if arguments.framework:
-        raise InputError("--framework is for a --candidate, which is missing")
-    only = None if arguments.operator is None else _known(arguments.operator).name
+    for name in ("framework", "time"):
+        if getattr(arguments, name):
+            raise InputError(f"--{name} is for a --candidate, which is missing")
+    only = None if arguments.operator is None else claimed(arguments.operator).name
     examples = arguments.examples or (table.QUICK if arguments.quick else table.EXAMPLES)
     found: list[Row] = []
     header = "operator", "equations", "of", "implementation", "dtype", "device", "cases"

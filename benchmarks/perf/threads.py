@@ -63,15 +63,15 @@ def pinned(to: Sequence[int]) -> Iterator[None]:
         yield
         return
     before = os.sched_getaffinity(0)
-    _move(to)
+    move(to)
     try:
         yield
     finally:
-        _move(before)
+        move(before)
 
 
-def _move(to: Iterable[int]) -> None:
-    """Threads that are there already too: new ones go where the one that starts them is."""
+def move(to: Iterable[int]) -> None:
+    """Let this process's threads run on these cores; new ones go where what starts them is."""
     there = [int(path.name) for path in THREADS.iterdir()] if THREADS.is_dir() else [0]
     for thread in there:
         with suppress(ProcessLookupError):  # it has ended in the meantime

@@ -129,6 +129,7 @@ class Candidate(Calls):
     ) -> None:
         """Modules in ``folder`` can be imported while the function runs."""
         self.function, self.framework, self.folder = function, framework, folder
+        self.device = device
         self._arrays = FRAMEWORKS[framework](device)
 
     def _call(
@@ -173,6 +174,27 @@ class Candidate(Calls):
 
         gradients: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, uses)
         return gradients
+
+    def prepare(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Copies of the arguments of a call, for ``run_prepared``."""
+        self.prepared = (
+            [give(self._arrays, value) for value in arguments],
+            {name: give(self._arrays, value) for name, value in named.items()},
+        )
+
+    def run_prepared(self) -> Any:
+        """The function's result as NumPy arrays."""
+        positional, named = self.prepared
+        self.answer = self._taken(self._run(self.function, *positional, **named))
+        return self.answer
+
+    def answer_again(self) -> Any:
+        """What ``run_prepared`` gave."""
+        return self.answer
+
+    def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """``function(self, *arguments)``, for what only another process's candidate needs."""
+        return function(self, *arguments)
 
     def _run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:

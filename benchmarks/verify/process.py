@@ -161,6 +161,14 @@ class Isolated(Calls):
         self.close()
         self._start()
 
+    def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """``function(candidate, *arguments)`` in the worker, where it is found by its name.
+
+        Raises:
+            CandidateError: the candidate raised, gave no array, or took too long.
+        """
+        return self._ask("apply", (function, *arguments))
+
     def close(self) -> None:
         """End the worker and all that it has started."""
         if self._pid is not None:

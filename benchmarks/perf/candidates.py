@@ -1,0 +1,393 @@
+"""Somebody else's implementation timed against ours, on the papers' sizes, in worker processes.
+
+Each has a worker of its own; they take turns, in a new random order each round. The clock is this
+process's: it starts when a worker is told to compute with arguments that it was sent before, and
+stops when the whole answer is here. So an answer that is computed when it is looked at, by another
+thread or stream, is computed within that time, and no clock of the candidate's is read. Every call
+has new arguments, and its answer is compared with our first form's. What this cannot see, work done
+when the arguments are sent, shows below the roofline: nobody computes in half the time that the
+leanest of our forms takes at the ceilings of the device, which are measured in the same run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves
+
+from benchmarks.errors import InputError
+from benchmarks.perf import case_records, resources
+from benchmarks.perf import threads as cpu_threads
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.case import Work
+from benchmarks.perf.roofline import devices
+from benchmarks.perf.timing import Budget, Measurement, measure
+from benchmarks.statistics import Estimate, median
+from benchmarks.verify import conformance
+from benchmarks.verify.candidate import Candidate, CandidateError
+from benchmarks.verify.cases import Case, Place, float_arrays, get, rounded
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators import Operator
+from benchmarks.verify.own import implementations
+from benchmarks.verify.process import Isolated
+from benchmarks.verify.tolerances import SAME_WORK, error, outputs, scale
+
+BATCH = 48
+ATTENTION = {"M": 144, "N": 144, "num_heads": 8, "d_k": 64, "causal": False}
+SEQUENCE = {"T": 20, "d": 512, "d_x": 512}
+SIZES: dict[str, dict[str, Any]] = {
+    "static_expansion": {
+        "L": 144,
+        "d": 512,
+        "groups": 5,
+        **{f"group_{i}": 32 * 2**i for i in range(5)},
+    },
+    "dynamic_expansion": {"L": 20, "d": 512, "N_E": 16, "causal": True},
+    "multi_head_attention": ATTENTION,
+    "attention_on_attention": ATTENTION,
+    "layer_norm": {"L": 144, "d": 512},
+    "feed_forward": {"L": 144, "d": 512, "d_ff": 2048},
+    "lstm_cell": {"d": 512, "d_x": 512},
+    "lstm": SEQUENCE,
+    "attentive_lstm": {**SEQUENCE, "d_s": 512, "n": 144, "d_a": 512},
+    "zoneout": SEQUENCE,
+    "recurrent_dropout": SEQUENCE,
+    "read_only_lstm": SEQUENCE,
+    "reconstruction_loss": {"T": 20, "d": 512, "d_own": 512},
+    "general_attention": {"d": 512, "d_c": 512, "n": 144},
+    "cross_entropy": {"B": BATCH, "T": 20, "V": 10_000, "padding": False},
+    "self_critical": {"B": BATCH, "K": 5, "T": 20},
+}
+"""The papers' sizes, by operator, as its cases name them."""
+
+IMPOSSIBLE = 0.5
+"""Of the roofline's time: ceilings are measured, and a product may be a little above its own."""
+
+_M_PERTURB = -6
+
+TRANSFERS = 7
+"""Answers that are handed over without computing, to see how long that takes."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A candidate's time beside ours.
+
+    Args:
+        operator: its name.
+        sizes: what was computed.
+        name: the candidate's.
+        measured: the seconds of all, our first form's first; handing the answer over is in them.
+        counts: of each, what one call takes: see `resources.count`; none of what is not PyTorch's.
+        transfer: seconds of handing an answer over, which is in every time.
+        roofline: seconds that our leanest form takes at the device's ceilings.
+        answers: of the candidate that were compared with ours.
+        failed: why it is not right; empty if it is.
+    """
+
+    operator: str
+    sizes: Mapping[str, Any]
+    name: str
+    measured: Measurement
+    counts: Mapping[str, Mapping[str, int]]
+    transfer: Estimate
+    roofline: float
+    answers: int
+    failed: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        forms = {
+            name: {
+                "seconds": asdict(self.measured.seconds(name)),
+                "ratio": asdict(self.measured.ratio(name)),
+                "verdict": self.verdict(name),
+                **self.counts[name],
+            }
+            for name in self.measured.samples
+        }
+        return {
+            "operator": self.operator,
+            "candidate": self.name,
+            "sizes": dict(self.sizes),
+            "forms": forms,
+            "rounds": self.measured.rounds,
+            "a_a_floor": self.measured.floor,
+            "transfer_s": self.transfer.value,
+            "roofline_s": self.roofline,
+            "answers": self.answers,
+            "passed": not self.failed,
+            "failed": self.failed,
+        }
+
+    def verdict(self, name: str) -> str:
+        """Whether a form is faster than our first."""
+        return "baseline" if name == self.measured.baseline else self.measured.verdict(name)
+
+    def lines(self) -> list[str]:
+        """As a table."""
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        found = [f"{self.operator}: {sizes}"]
+        for name in self.measured.samples:
+            seconds, ratio = self.measured.seconds(name), self.measured.ratio(name)
+            low, high = 1000 * seconds.low, 1000 * seconds.high
+            cells = [f"  {name:28}{1000 * seconds.value:10.4g} ms [{low:.4g}, {high:.4g}]"]
+            if name != self.measured.baseline:
+                interval = f"[{ratio.low:.3g}, {ratio.high:.3g}]"
+                cells.append(f"{ratio.value:.3g} x {interval} {self.verdict(name)}")
+            counted = self.counts[name]
+            if "flops" in counted:
+                cells.append(f"{counted['flops'] / 1e9:.4g} GFLOP")
+            for what in ("saved", "peak"):
+                if f"{what} bytes" in counted:
+                    cells.append(f"{what} {counted[f'{what} bytes'] / 1e6:.4g} MB")
+            found.append("  ".join(cells))
+        found.append(
+            f"  A/A floor {self.measured.floor:.3f}, {self.measured.rounds} rounds; "
+            f"{1000 * self.transfer.value:.3g} ms of each time hand the answer over; "
+            f"at the roofline our leanest form takes {1000 * self.roofline:.3g} ms"
+        )
+        found.append(
+            f"  FAILED: {self.failed}"
+            if self.failed
+            else f"  {self.answers} answers were ours, and it was verified again afterwards"
+        )
+        return found
+
+
+def time_candidate(
+    operator: Operator,
+    candidate: Isolated,
+    budget: Budget,
+    threads: Sequence[int],
+    *,
+    seed: int = 0,
+    quiet: bool = False,
+) -> tuple[bool, list[dict[str, Any]]]:
+    """Whether it is right at the papers' sizes too, and its times by each number of threads.
+
+    Prints a table for each unless ``quiet``.
+
+    Raises:
+        InputError: the operator is not timed, or the clock jumps.
+    """
+    found = []
+    for number in threads:
+        try:
+            comparison = compare(operator, candidate, budget, threads=number, seed=seed)
+        except CandidateError as error:
+            lines, result = [f"  FAILED: at the papers' sizes it {error}"], {"failed": str(error)}
+        else:
+            lines, result = comparison.lines(), comparison.to_dict()
+        found.append(result)
+        if not quiet:
+            print("\n".join(["", *lines]), flush=True)
+    return not any(result["failed"] for result in found), found
+
+
+def check_timed(operator: Operator) -> None:
+    """Raise InputError unless the operator is one that is timed."""
+    if operator.name not in SIZES:
+        raise InputError(
+            f"operator {operator.name} is not timed: expected one of {', '.join(SIZES)}"
+        )
+
+
+def compare(
+    operator: Operator,
+    candidate: Isolated,
+    budget: Budget,
+    *,
+    threads: int = 1,
+    seed: int = 0,
+    sizes: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Time a verified candidate against our forms, and verify it again.
+
+    Args:
+        operator: that it is.
+        candidate: in its worker process, where it stays.
+        budget: of the rounds.
+        threads: of the CPU, pinned to as many cores.
+        seed: of the arguments.
+        sizes: of the operator's cases, "batch" among them; the papers' if None.
+
+    Raises:
+        InputError: the operator is not timed, or the clock jumps.
+        CandidateError: the candidate raised, or took too long.
+    """
+    check_timed(operator)
+    sizes = {"batch": BATCH} | SIZES[operator.name] if sizes is None else dict(sizes)
+    if not candidate.batched:
+        sizes["batch"] = 1
+    device = torch.device(candidate.device)
+    cores = cpu_threads.cores(threads) if device.type == "cpu" else []
+    with ExitStack() as stack:
+        workers = {
+            own.implementation: stack.enter_context(
+                conformance.resolve(
+                    own.function, operator, own.framework, candidate.device, name=own.name
+                )
+            )
+            for own in implementations(candidate.device)
+            if own.operator == operator.name
+        }
+        ours = next(iter(workers.values()))
+        turns = {name: _Turn(worker, operator, sizes, seed) for name, worker in workers.items()}
+        turn = turns[candidate.name] = _Turn(candidate, operator, sizes, seed, ours)
+        for each in turns.values():
+            each.worker.apply(settle, threads, cores)
+        measured = measure(turns, device, budget, stopwatch=lambda function: function())
+        counts = {name: each.count() for name, each in turns.items()}
+        transfer = median([_timed(ours, Candidate.answer_again)[0] for _ in range(TRANSFERS)])
+        flops = [counts[name]["flops"] for name in workers if "flops" in counts[name]]
+        roofline = _roofline(min(flops, default=0), turn.bytes, device, threads)
+    failed = turn.wrong
+    if measured.seconds(candidate.name).high - transfer.low < IMPOSSIBLE * roofline:
+        failed = failed or (
+            "it takes less than half the time of the roofline: it computes before it is told to, "
+            "or the clock is wrong"
+        )
+    candidate.apply(settle, threads, cores, True)
+    return Comparison(
+        operator.name,
+        sizes | {"dtype": "float32", "threads": threads},
+        candidate.name,
+        measured,
+        counts,
+        transfer,
+        roofline,
+        turn.calls,
+        failed or _verified_again(operator, candidate, seed),
+    )
+
+
+def settle(
+    candidate: Candidate, threads: int, cores: Sequence[int], gradients: bool = False
+) -> None:
+    """In the worker: its threads and cores; no gradients unless told, no poison in freed memory."""
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(gradients)
+    if cores:
+        cpu_threads.move(cores)
+    with suppress(AttributeError):  # the C library of another system
+        ctypes.CDLL(None).mallopt(_M_PERTURB, 0)
+
+
+def count(candidate: Candidate, places: Sequence[Place]) -> dict[str, int]:
+    """In the worker: what a call takes; its saved activations with gradients by ``places``."""
+    (positional, named), device = candidate.prepared, torch.device(candidate.device)
+    given = [x for x in tree_leaves((positional, named)) if isinstance(x, torch.Tensor)]
+    call = partial(candidate.function, *positional, **named)
+    try:
+        taken = resources.count(Work(call, given), device)
+        if "peak bytes" not in taken:
+            return {}
+        with torch.enable_grad():
+            for place in places:
+                get(positional, place).requires_grad_()
+            saved = resources.count(Work(call, given, trains=True), device)
+    except Exception:  # not every function lets its operations be watched
+        return {}
+    return taken | ({"saved bytes": saved["saved bytes"]} if places else {})
+
+
+class _Turn:
+    """Computes once, on new arguments, and gives the seconds; compares the answer with ours."""
+
+    def __init__(
+        self,
+        worker: Isolated,
+        operator: Operator,
+        sizes: Mapping[str, Any],
+        seed: int,
+        ours: Isolated | None = None,
+    ) -> None:
+        self.worker, self.operator, self.ours = worker, operator, ours
+        self.pins = {name: value for name, value in sizes.items() if name != "batch"}
+        self.batch, self.seeds = sizes["batch"], itertools.count(1000 * seed)
+        self.wrong, self.calls, self.bytes = "", 0, 0
+
+    def __call__(self) -> float:
+        case = self._prepare(self.worker)
+        seconds, answer = _timed(self.worker, Candidate.run_prepared)
+        self.calls += 1
+        if self.ours is not None and not self.wrong:
+            self._prepare(self.ours, case)
+            expected = _timed(self.ours, Candidate.run_prepared)[1]
+            given = (x.nbytes for x in tree_leaves(list(case)) if isinstance(x, np.ndarray))
+            self.bytes = sum(given) + sum(x.nbytes for x in outputs(expected)) // 2  # in float64
+            self.wrong = self._compared(answer, expected)
+        return seconds
+
+    def count(self) -> dict[str, int]:
+        by = {self.operator.arguments.index(name) for name in self.operator.by}
+        if self.worker.framework != "torch":
+            return {}
+        places = [place for place in float_arrays(self._prepare(self.worker)) if place[0] in by]
+        counted: dict[str, int] = self.worker.apply(count, places)
+        return counted
+
+    def _prepare(self, worker: Isolated, case: Case | None = None) -> Case:
+        """Send the worker a case's arguments; they are those of a padded batch if it takes one."""
+        if case is None:
+            draw = Draw(next(self.seeds), **self.pins)
+            case = rounded(self.operator.case(draw), "float32")
+        named = {}
+        arguments, sequences = case, self.operator.sequences
+        if worker.batched:
+            batch = [
+                np.stack([np.roll(array, i, axis=0) * (-1) ** i for i in range(self.batch)])
+                for array in case[:sequences]
+            ]
+            arguments = *batch, *case[sequences:]
+            named = {"lengths": np.full(self.batch, batch[-1].shape[1])}
+        worker.apply(Candidate.prepare, list(arguments), named)
+        return case
+
+    def _compared(self, answer: Any, expected: Any) -> str:
+        """What is wrong with an answer; nothing if it is ours."""
+        found, wanted = outputs(answer), outputs(expected)
+        if len(found) != len(wanted):
+            return f"call {self.calls} gave {len(found)} outputs, expected {len(wanted)}"
+        for array, of in zip(found, wanted, strict=True):
+            if self.ours and self.ours.batched and not self.worker.batched:
+                of = of[0]
+            if not error(array, of) <= SAME_WORK * scale(of):
+                off = f"error {error(array, of):.3g} exceeds {SAME_WORK * scale(of):.3g}"
+                return f"its answer in call {self.calls} at these sizes is not ours: {off}"
+        return ""
+
+
+def _timed(worker: Isolated, function: Callable[[Candidate], Any]) -> tuple[float, Any]:
+    began = perf_counter()
+    answer = worker.apply(function)
+    return perf_counter() - began, answer
+
+
+def _roofline(flops: int, bytes_: int, device: torch.device, threads: int) -> float:
+    """The seconds of so many operations and bytes at the ceilings of the device, measured now."""
+    case = suites.case("ceilings", ("device",), copied=max(bytes_ // 2, 2**12))
+    made = case_records.time_case(case, device, threads, Budget(), strict=True)
+    used = threads if device.type == "cpu" else 0
+    best = devices.measured(made, case_records.describe(device, threads).name, used)
+    assert best is not None
+    return max(flops / best.peak_of("float32"), bytes_ / best.bandwidth)
+
+
+def _verified_again(operator: Operator, candidate: Isolated, seed: int) -> str:
+    """Why the candidate is wrong now, in the process that was timed; nothing if it is not."""
+    again = conformance.conformance_test(
+        operator, candidate, examples=conformance.QUICK, seed=seed, only=("equals_oracle", "large")
+    )
+    failed = [verdict for verdict in again if verdict.status == conformance.FAILED]
+    return "".join(f"verified again, {v.name} fails: {v.message}" for v in failed[:1])

@@ -1,0 +1,169 @@
+"""A candidate's time beside ours: right, slow, drifting, and impossibly quick ones."""
+
+import json
+import re
+
+import pytest
+
+from benchmarks.cli.main import main
+from benchmarks.errors import InputError
+from benchmarks.perf import candidates
+from benchmarks.perf.candidates import check_timed, compare
+from benchmarks.perf.timing import Budget
+from benchmarks.verify.conformance import resolve
+from benchmarks.verify.operators import OPERATORS
+from tests.support.strangers import written
+
+BUDGET = Budget(seconds=0.1, least=5, most=8, warm_up=1)
+RIGHT = "tests/candidates/right_torch.py"
+
+
+@pytest.fixture
+def no_ceilings(monkeypatch):
+    monkeypatch.setattr(candidates, "_roofline", lambda *_: 0.0)
+
+
+def compared(where, name, **options):
+    operator = OPERATORS[name]
+    with resolve(where, operator, "torch") as candidate:
+        return compare(operator, candidate, BUDGET, **options)
+
+
+FEED_FORWARD = """
+import time
+
+
+def f(X, parameters):
+    def linear(x, name):
+        return x @ parameters[name + ".weight"].T + parameters[name + ".bias"]
+    return linear(linear(X, "linear_1").relu(), "linear_2")
+"""
+
+
+def test_a_right_candidate_has_times_and_counts_of_all(tmp_path):
+    found = compared(f"{written(tmp_path, FEED_FORWARD)}:f", "feed_forward")
+    assert not found.failed
+    assert found.answers > found.measured.rounds >= 5
+    values = found.to_dict()
+    ours, theirs = values["forms"].values()
+    assert values["passed"] and ours["verdict"] == "baseline"
+    # two products of 144 tokens by 512 x 2048, two operations each
+    assert ours["flops"] == theirs["flops"] == 2 * 2 * 144 * 512 * 2048
+    # what ReLU gave is saved once, for its own derivative and for the second product's
+    assert theirs["saved bytes"] >= 4 * 144 * 2048
+    assert theirs["peak bytes"] >= 4 * 144 * (2048 + 512)
+    assert 0 < found.roofline < theirs["seconds"]["value"]
+
+
+def test_padded_batches_and_every_form_of_ours_are_timed(no_ceilings):
+    sizes = {"L": 5, "d": 8, "groups": 2, "group_0": 3, "group_1": 2, "batch": 4}
+    found = compared(f"{RIGHT}:static_expansion", "static_expansion", sizes=sizes)
+    assert not found.failed
+    names = list(found.measured.samples)
+    assert names == ["literal", "factored", f"{RIGHT}:static_expansion"]
+    assert found.to_dict()["sizes"] == sizes | {"dtype": "float32", "threads": 1}
+
+
+def test_single_sequences_are_compared_with_ours_of_a_batch_of_one(no_ceilings):
+    sizes = {"L": 5, "d": 8, "groups": 1, "group_0": 3}
+    where = "tests/candidates/right.py:static_expansion_torch"
+    found = compared(where, "static_expansion", sizes=sizes)
+    assert not found.failed
+    assert found.sizes["batch"] == 1
+
+
+def test_a_slow_candidate_is_slower(tmp_path, no_ceilings):
+    text = FEED_FORWARD.replace("    def linear", "    time.sleep(0.2)\n    def linear", 1)
+    found = compared(f"{written(tmp_path, text)}:f", "feed_forward")
+    assert not found.failed
+    assert found.verdict(found.name) == "slower"
+    assert found.measured.seconds(found.name).low >= 0.2
+
+
+def test_a_candidate_that_drifts_at_these_sizes_is_wrong(tmp_path, no_ceilings):
+    text = FEED_FORWARD.replace("    def linear", "    X = X + drift(X)\n    def linear", 1)
+    text += """
+calls = []
+
+
+def drift(X):
+    calls.append(0) if len(X) == 144 else None
+    return 0.01 * (len(calls) > 5)
+"""
+    found = compared(f"{written(tmp_path, text)}:f", "feed_forward")
+    assert re.match(r"its answer in call 6 at these sizes is not ours: error 0\.", found.failed)
+    assert "FAILED" in found.lines()[-1]
+
+
+def test_a_candidate_that_drifts_with_every_call_fails_when_it_is_verified_again(
+    tmp_path, no_ceilings
+):
+    """After a thousandth of an error, which float32 hides."""
+    text = FEED_FORWARD.replace("    def linear", "    X = X + 1e-7 * calls()\n    def linear", 1)
+    text += "\n\ndef calls(made=[]):\n    made.append(0)\n    return len(made) > 5\n"
+    found = compared(f"{written(tmp_path, text)}:f", "feed_forward")
+    assert found.failed.startswith("verified again, equals_oracle fails: output: error")
+    assert "in call 6 of a fresh process" in found.failed
+
+
+REPLAYED = """
+from benchmarks.verify.candidate import Candidate
+
+right, prepare, answers = f, Candidate.prepare, []
+
+
+def early(self, arguments, named):
+    prepare(self, arguments, named)
+    answers[:] = [right(*self.prepared[0])]
+
+
+Candidate.prepare = early
+
+
+def f(X, parameters):
+    return answers.pop() if answers else right(X, parameters)
+"""
+
+
+def test_an_answer_that_was_computed_before_the_call_is_impossibly_quick(tmp_path, monkeypatch):
+    where = f"{written(tmp_path, FEED_FORWARD + REPLAYED)}:f"
+    found = compared(where, "feed_forward")
+    assert found.failed.startswith("it takes less than half the time of the roofline")
+    monkeypatch.setattr(candidates, "_roofline", lambda *_: 0.0)
+    assert not compared(where, "feed_forward").failed
+
+
+def test_only_what_the_papers_have_sizes_of_is_timed():
+    for name in candidates.SIZES:
+        check_timed(OPERATORS[name])
+    with pytest.raises(InputError, match="beam_search is not timed: expected one of static"):
+        check_timed(OPERATORS["beam_search"])
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch, no_ceilings):
+    monkeypatch.setitem(candidates.SIZES, "layer_norm", {"L": 3, "d": 4})
+
+
+def test_the_commands_time_what_they_have_verified(in_a_hurry, capsys):
+    claim = ["--candidate", f"{RIGHT}:layer_norm", "--operator", "layer_norm"]
+    assert main(["time", *claim, "--seconds", "0.1"]) == 0
+    printed = capsys.readouterr().out
+    assert "layer_norm: batch=1, L=3, d=4, dtype=float32, threads=1" in printed
+    assert "answers were ours, and it was verified again afterwards" in printed
+    assert main(["verify", *claim, "--quick", "--time", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (times,) = found["time"]
+    assert found["passed"] and times["passed"]
+    assert set(times["forms"]) == {"torch", f"{RIGHT}:layer_norm"}
+
+
+def test_a_wrong_candidate_is_not_timed(in_a_hurry, tmp_path, capsys):
+    wrong = f"{written(tmp_path, 'def f(X, parameters):' + chr(10) + '    return X')}:f"
+    claim = ["--candidate", wrong, "--operator", "layer_norm"]
+    assert main(["time", *claim]) == 1
+    assert re.search(r"is not layer_norm: failed equals_oracle, ", capsys.readouterr().out)
+    assert main(["time", "--operator", "layer_norm"]) == 2
+    assert main(["verify", "--time"]) == 2
+    assert main(["time", "--candidate", wrong, "--operator", "greedy"]) == 2
+    assert "not timed: expected one of" in capsys.readouterr().err
