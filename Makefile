@@ -8,7 +8,7 @@ report: $(VENV)/installed
 	$(BIN)/captionbench report
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # the report in a real browser; without one it says that it is not run
 browser: $(VENV)/installed

@@ -179,7 +179,7 @@ def module(name: str) -> Module:
     """The parsed module."""
     path = path_of(name)
     assert path is not None, name
-    tree = _parse(path.read_text(encoding="utf-8"), str(path))
+    tree = _parse(path.read_text(encoding="utf-8"))
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = Module(name)
     for statement in tree.body:

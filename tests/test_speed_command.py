@@ -163,7 +163,10 @@ def test_a_cut_line_is_named_and_costs_its_case_alone(tmp_path, capsys):
     assert [record.what for record in again[-of:]] == [record.what for record in whole[-of:]]
 
 
-def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(tmp_path, capsys):
+def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(case_records, "_moved", lambda *_: {})  # not drawn
     drawing = tmp_path / "a" / "p.svg"
     words = ["--only", "encoder forward+backward", "decoder forward+backward", "--suite", "grid"]
     coefficients = ["--groups", "none", "1", "2", "1,3", "--num-expansions", "1", "3"]
@@ -296,6 +299,8 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times_everything(
     monkeypatch.setattr(case_records.gc, "collect", lambda: 0)
     # counted operation by operation, which takes the longest: tests of subjects hold it
     monkeypatch.setattr(case_records, "_moved", lambda *_: {"moved bytes": 8.0})
+    taken = {"flops": 8, "operators": 1, "peak bytes": 8}
+    monkeypatch.setattr(case_records.resources, "count", lambda *_: taken)
     made = timed(tmp_path, "--suite", "gpu", code=1)
     out = capsys.readouterr().out
     assert "0 of 1 comparisons with the oracle hold" in out
