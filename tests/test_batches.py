@@ -9,20 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.data import CaptionData, Split
-from benchmarks.data.batches import (
-    CaptionBatches,
-    ImageBatches,
-    fetched_ahead,
-    without_images,
-)
+from benchmarks.data.batches import CaptionBatches, ImageBatches, fetched_ahead, without_images
 from benchmarks.data.features import ArrayFeatures
-from benchmarks.data.vocabulary import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    Vocabulary,
-    tokenise,
-)
+from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary, tokenise
 from benchmarks.errors import InputError
 
 WORDS = ["a", "big", "red", "star", "and", "two", "blue", "boxes", "rolling"]

@@ -27,9 +27,7 @@ def text(caption: list[int]) -> str:
 
 
 @given(corpora, st.data())
-def test_scores_are_the_published_ones(
-    references: list[list[list[int]]], data: st.DataObject
-) -> None:
+def test_scores_are_the_published_ones(references, data):
     assume(any(caption for refs in references for caption in refs))  # it takes no empty corpus
     candidates = [data.draw(guesses) for _ in references]
     actual = CiderD(references)(padded(candidates), torch.arange(len(references)))
@@ -39,9 +37,7 @@ def test_scores_are_the_published_ones(
 
 
 @given(corpora, st.integers(1, 4), st.sampled_from([1.0, 6.0]), st.data())
-def test_several_captions_of_some_images_are_the_oracle_s(
-    references: list[list[list[int]]], n: int, sigma: float, data: st.DataObject
-) -> None:
+def test_several_captions_of_some_images_are_the_oracle_s(references, n, sigma, data):
     """In any order and number; the document frequencies stay the whole corpus'."""
     place = st.integers(0, len(references) - 1)
     images = data.draw(st.lists(place, max_size=5))
@@ -58,9 +54,7 @@ def test_several_captions_of_some_images_are_the_oracle_s(
 
 
 @given(corpora, st.data())
-def test_score_is_nested_as_the_captions_are(
-    references: list[list[list[int]]], data: st.DataObject
-) -> None:
+def test_score_is_nested_as_the_captions_are(references, data):
     candidates = [data.draw(st.lists(guesses, max_size=3)) for _ in references]
     reward = CiderD(references)
     scores = reward.score(candidates)
@@ -72,13 +66,13 @@ def test_score_is_nested_as_the_captions_are(
 
 
 @given(corpora, st.data())
-def test_words_are_names(references: list[list[list[int]]], data: st.DataObject) -> None:
+def test_words_are_names(references, data):
     """Other ids for the same words, the same scores; neighbours in a call are not felt."""
     candidates = [[data.draw(guesses), data.draw(guesses)] for _ in references]
     used = sorted({w for refs in [*references, *candidates] for c in refs for w in c})
     names = dict(zip(used, data.draw(st.permutations(range(len(used)))), strict=True))
 
-    def renamed(corpus: list[list[list[int]]]) -> list[list[list[int]]]:
+    def renamed(corpus):
         return [[[names[w] for w in c] for c in refs] for refs in corpus]
 
     scores = CiderD(references).score(candidates)
@@ -88,11 +82,11 @@ def test_words_are_names(references: list[list[list[int]]], data: st.DataObject)
         assert error(one, other) <= METRIC
 
 
-def test_a_long_training_holds_no_more_than_a_short_one() -> None:
+def test_a_long_training_holds_no_more_than_a_short_one():
     reward = CiderD([[[1, 2, 3]], [[2, 3]]])
     generator = np.random.default_rng(0)
 
-    def held(batches: int) -> tuple[dict[str, int], int]:
+    def held(batches):
         """Elements of every buffer, and how many Python objects there are."""
         for _ in range(batches):
             words = torch.from_numpy(generator.integers(10**6, size=(4, 9)))
@@ -106,7 +100,7 @@ def test_a_long_training_holds_no_more_than_a_short_one() -> None:
     assert after - before < 50
 
 
-def test_as_many_words_as_fit_and_not_one_more() -> None:
+def test_as_many_words_as_fit_and_not_one_more():
     """Exact with the highest numbers; refused, not wrong, beyond them."""
     vocabulary = list(range(0, 10 * MOST_WORDS, 10))
     references = [[vocabulary[k : k + 7]] for k in range(0, len(vocabulary), 7)]
@@ -122,7 +116,7 @@ def test_as_many_words_as_fit_and_not_one_more() -> None:
         CiderD([*references, [[1]]])
 
 
-def test_what_cannot_be_is_named() -> None:
+def test_what_cannot_be_is_named():
     with pytest.raises(ValueError, match="no images"):
         CiderD([])
     with pytest.raises(ValueError, match="image 1 has no references"):

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verify.tolerances import assert_close
-from tests.support.parity import (
-    Array,
-    Errors,
-    flat,
-    gradients,
-)
+from tests.support.parity import Errors, flat, gradients
 from tests.support.training import CONFIGURATION, RECIPE, numbers
 from torch_impl.checkpoints.checkpoint import CheckpointError, load, save
 from torch_impl.cider import CiderD
@@ -106,7 +100,7 @@ OBJECTIVES = ("cross_entropy", "self_critical")
 
 
 @given(st.integers(0, 99), st.integers(1, 5), st.integers(1, 7))
-def test_micro_batches_have_every_image_and_caption_once(seed: int, count: int, parts: int) -> None:
+def test_micro_batches_have_every_image_and_caption_once(seed, count, parts):
     random = np.random.default_rng(seed)
     for batch in (captions_of(random, count), places_of(random, count)):
         divided = batch.micro_batches(parts)
@@ -128,9 +122,7 @@ def test_micro_batches_have_every_image_and_caption_once(seed: int, count: int, 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @settings(max_examples=5)
 @given(seed=st.integers(0, 999), parts=st.integers(2, 6))
-def test_micro_batches_make_the_update_of_the_whole_batch(
-    objective: str, seed: int, parts: int
-) -> None:
+def test_micro_batches_make_the_update_of_the_whole_batch(objective, seed, parts):
     """Words of parts differ in number, and a mean of their means is not the mean."""
     whole = training(objective, Computation(), seed)
     divided = training(objective, Computation(accumulate=parts), seed)
@@ -146,17 +138,17 @@ def test_micro_batches_make_the_update_of_the_whole_batch(
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_step_in_16_bits_is_as_good_as_the_literal_form(precision: str) -> None:
+def test_a_step_in_16_bits_is_as_good_as_the_literal_form(precision):
     """The gradient of the first step, against float64's: scaled, and scaled back."""
     errors, of_norms = Errors(precision), Errors(precision)
 
-    def step(computation: Computation, dtype: torch.dtype, seed: int) -> tuple[Array, float]:
+    def step(computation, dtype, seed):
         one = training("cross_entropy", computation, seed, dtype)
         one.model.load_state_dict(training("cross_entropy", Computation(), seed).model.state_dict())
         norm = next(one.run(1)).gradient_norm
         return flat(gradients(one.model)), norm
 
-    def literally(seed: int) -> Array:
+    def literally(seed):
         """Autocast alone: no loop, no scale."""
         one = training("cross_entropy", Computation(), seed, torch.float32, "literal")
         one.model.load_state_dict(training("cross_entropy", Computation(), seed).model.state_dict())
@@ -175,7 +167,7 @@ def test_a_step_in_16_bits_is_as_good_as_the_literal_form(precision: str) -> Non
     of_norms.check("its norm")
 
 
-def test_on_overflow_the_step_is_retried_at_a_smaller_loss_scale() -> None:
+def test_on_overflow_the_step_is_retried_at_a_smaller_loss_scale():
     one = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     again = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     state = one.scaler.state_dict()
@@ -187,7 +179,7 @@ def test_on_overflow_the_step_is_retried_at_a_smaller_loss_scale() -> None:
     assert np.isfinite(step.gradient_norm)
 
 
-def test_a_gradient_that_is_nan_at_any_loss_scale_stops() -> None:
+def test_a_gradient_that_is_nan_at_any_loss_scale_stops():
     one = training("cross_entropy", Computation(precision="float16"), dtype=torch.float32)
     one.model.vocabulary.bias.register_hook(lambda gradient: gradient * torch.nan)
     before = copy.deepcopy(one.model.state_dict())
@@ -205,13 +197,11 @@ WITH_COMPILER = pytest.mark.skipif(
 
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=WITH_COMPILER)])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_compiled_passes_make_the_same_step(
-    objective: str, backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_passes_make_the_same_step(objective, backend, monkeypatch):
     called: list[str] = []
     compile_ = torch.compile
 
-    def compiled(function: Any) -> Any:
+    def compiled(function):
         called.append(function.__name__)
         return compile_(function, backend=backend)
 
@@ -237,8 +227,8 @@ def test_compiled_passes_make_the_same_step(
 @settings(max_examples=2)
 @given(kill=st.integers(1, 5))
 def test_killed_anywhere_each_computation_of_each_objective_resumes_bit_for_bit(
-    tmp_path_factory: pytest.TempPathFactory, objective: str, computation: Computation, kill: int
-) -> None:
+    tmp_path_factory, objective, computation, kill
+):
     make = partial(training, objective, computation, dtype=torch.float32, recipe=RECIPE)
     whole = make()
     expected = [numbers(step) for step in whole.run(2)]
@@ -258,7 +248,7 @@ def test_killed_anywhere_each_computation_of_each_objective_resumes_bit_for_bit(
         assert torch.equal(second.model.state_dict()[name], value), name
 
 
-def test_what_cannot_be_computed_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_computed_is_named(tmp_path):
     with pytest.raises(ValueError, match="accumulate is 0, expected at least 1"):
         Computation(accumulate=0)
     with pytest.raises(ValueError, match="precision is 'int8', expected float32 or bfloat16"):

@@ -37,9 +37,7 @@ from torch_impl.models import Captioner, Configuration, transformer
 
 
 @given(tables(), sizes, max_lengths, st.data())
-def test_beam_search_is_the_readable_beam_search_ties_included(
-    model: tuple[Tensor, Tensor], beam_size: int, max_length: int, data: st.DataObject
-) -> None:
+def test_beam_search_is_the_readable_beam_search_ties_included(model, beam_size, max_length, data):
     num_return = data.draw(st.integers(1, beam_size))
     options: Options = {"beam_size": beam_size, "max_length": max_length, "num_return": num_return}
     found = decoding.beam_search(Table(), *model, **options)
@@ -49,9 +47,7 @@ def test_beam_search_is_the_readable_beam_search_ties_included(
 
 
 @given(tables(vocabulary=(3, 4)), st.integers(2, 4))
-def test_a_beam_that_holds_every_caption_is_exhaustive(
-    model: tuple[Tensor, Tensor], max_length: int
-) -> None:
+def test_a_beam_that_holds_every_caption_is_exhaustive(model, max_length):
     width = model[0].shape[-1] ** (max_length - 1)
     found = decoding.beam_search(
         Table(), *model, beam_size=width, max_length=max_length, num_return=width
@@ -65,9 +61,7 @@ def test_a_beam_that_holds_every_caption_is_exhaustive(
 
 
 @given(tables(), sizes, max_lengths)
-def test_a_hypothesis_score_is_its_teacher_forced_score(
-    model: tuple[Tensor, Tensor], beam_size: int, max_length: int
-) -> None:
+def test_a_hypothesis_score_is_its_teacher_forced_score(model, beam_size, max_length):
     found = decoding.beam_search(
         Table(), *model, beam_size=beam_size, max_length=max_length, num_return=beam_size
     )
@@ -83,9 +77,7 @@ def test_a_hypothesis_score_is_its_teacher_forced_score(
 
 
 @given(tables(), max_lengths)
-def test_greedy_is_the_readable_greedy_and_a_beam_of_one(
-    model: tuple[Tensor, Tensor], max_length: int
-) -> None:
+def test_greedy_is_the_readable_greedy_and_a_beam_of_one(model, max_length):
     found = decoding.greedy(Table(), *model, max_length=max_length)
     beams = decoding.beam_search(Table(), *model, beam_size=1, max_length=max_length)
     assert [plain([h]) for h in found] == [plain(b) for b in beams]
@@ -95,13 +87,11 @@ def test_greedy_is_the_readable_greedy_and_a_beam_of_one(
 
 
 @given(tables(images=(2, 5)), sizes, max_lengths, st.data())
-def test_an_image_is_independent_of_its_batch(
-    model: tuple[Tensor, Tensor], beam_size: int, max_length: int, data: st.DataObject
-) -> None:
+def test_an_image_is_independent_of_its_batch(model, beam_size, max_length, data):
     """Permuting, splitting and padding the batch change nothing."""
     features, lengths = model
 
-    def search(features: Tensor, lengths: Tensor) -> list[list[tuple[object, ...]]]:
+    def search(features, lengths):
         found = decoding.beam_search(
             Table(),
             features,
@@ -123,9 +113,7 @@ def test_an_image_is_independent_of_its_batch(
 
 
 @given(tables(), sizes, max_lengths, st.data())
-def test_num_return_cuts_the_same_list(
-    model: tuple[Tensor, Tensor], beam_size: int, max_length: int, data: st.DataObject
-) -> None:
+def test_num_return_cuts_the_same_list(model, beam_size, max_length, data):
     num_return = data.draw(st.integers(1, beam_size))
     options: Options = {"beam_size": beam_size, "max_length": max_length}
     every = decoding.beam_search(Table(), *model, **options, num_return=beam_size)
@@ -136,13 +124,13 @@ def test_num_return_cuts_the_same_list(
         assert scores == sorted(scores, reverse=True)
 
 
-def test_fewer_are_returned_where_fewer_exist() -> None:
+def test_fewer_are_returned_where_fewer_exist():
     model = one_row(-torch.inf, -2.0, -1.0)
     (found,) = decoding.beam_search(Table(), *model, beam_size=8, max_length=2, num_return=8)
     assert [h.tokens for h in found] == [[START, END], [START, 1]]
 
 
-def test_the_search_stops_when_every_caption_ended_in_the_first_step() -> None:
+def test_the_search_stops_when_every_caption_ended_in_the_first_step():
     model, table = one_row(-torch.inf, -torch.inf, -0.5), Table()
     (found,) = decoding.beam_search(table, *model, beam_size=3, max_length=12, num_return=3)
     assert plain(found) == [((START, END), (-0.5,), -0.25)]
@@ -151,7 +139,7 @@ def test_the_search_stops_when_every_caption_ended_in_the_first_step() -> None:
     assert table.calls == 2
 
 
-def test_the_search_stops_when_unfinished_captions_can_no_longer_matter() -> None:
+def test_the_search_stops_when_unfinished_captions_can_no_longer_matter():
     table, unlikely = Table(), one_row(-torch.inf, -9.0, -0.5, -8.0)
     decoding.beam_search(table, *unlikely, beam_size=3, max_length=12)
     assert table.calls == 1
@@ -160,7 +148,7 @@ def test_the_search_stops_when_unfinished_captions_can_no_longer_matter() -> Non
     assert table.calls > 2
 
 
-def test_the_search_continues_while_an_unfinished_caption_may_still_win() -> None:
+def test_the_search_continues_while_an_unfinished_caption_may_still_win():
     """Ending at once costs 0.75; going on costs 1.25 once, then nothing: better after 4 tokens."""
     features = torch.full((1, 5, 4), -torch.inf, dtype=torch.float64)
     features[0, 4, [END, 3]] = torch.tensor([-0.75, -1.25], dtype=torch.float64)
@@ -170,14 +158,14 @@ def test_the_search_continues_while_an_unfinished_caption_may_still_win() -> Non
         assert found[0].tokens == best
 
 
-def test_a_caption_that_does_not_end_is_cut_at_max_length() -> None:
+def test_a_caption_that_does_not_end_is_cut_at_max_length():
     model = one_row(-3.0, -3.0, -torch.inf, -0.5)
     (found,) = decoding.beam_search(Table(), *model, beam_size=2, max_length=5)
     assert plain(found) == [((START, 3, 3, 3, 3), (-0.5,) * 4, -0.4)]
     assert decoding.greedy(Table(), *model, max_length=5) == found
 
 
-def test_a_finished_caption_can_be_pushed_out_of_the_beam_and_a_longer_one_can_win() -> None:
+def test_a_finished_caption_can_be_pushed_out_of_the_beam_and_a_longer_one_can_win():
     """In the search the sums compete, at the end the sums over the lengths."""
     # the end costs 1 at once; the other word 0.25 a step
     model = one_row(-9.0, -9.0, -1.0, -0.25)
@@ -191,7 +179,7 @@ def test_a_finished_caption_can_be_pushed_out_of_the_beam_and_a_longer_one_can_w
     assert [h.tokens for h in found] == [[START, 0, 0, 0], [START, 0, 0, 3]]
 
 
-def test_the_padding_token_is_a_word_like_others_before_the_end() -> None:
+def test_the_padding_token_is_a_word_like_others_before_the_end():
     model = one_row(-0.25, -9.0, -torch.inf)
     (found,) = decoding.beam_search(Table(), *model, beam_size=2, max_length=4)
     assert found[0].tokens == [START, PAD, PAD, PAD]
@@ -212,21 +200,21 @@ MODEL = one_row(-1.0, -1.0, -1.0)
         ({"max_length": 13}, "max_length is 13, the model's is 12"),
     ],
 )
-def test_bad_options_of_the_beam_search_are_named(options: dict[str, int], named: str) -> None:
+def test_bad_options_of_the_beam_search_are_named(options, named):
     good: Options = {"beam_size": 2, "max_length": 4, "num_return": 1}
     with pytest.raises(ValueError, match=named):
         decoding.beam_search(Table(), *MODEL, **{**good, **options})
 
 
 @pytest.mark.parametrize("max_length", [1, 13])
-def test_bad_lengths_are_named_by_greedy_and_sampling(max_length: int) -> None:
+def test_bad_lengths_are_named_by_greedy_and_sampling(max_length):
     with pytest.raises(ValueError, match=f"max_length is {max_length}"):
         decoding.greedy(Table(), *MODEL, max_length=max_length)
     with pytest.raises(ValueError, match=f"max_length is {max_length}"):
         decoding.sample(Table(), *MODEL, max_length=max_length, num_samples=1)
 
 
-def test_other_bad_input_is_named() -> None:
+def test_other_bad_input_is_named():
     with pytest.raises(ValueError, match="num_samples is 0"):
         decoding.sample(Table(), *MODEL, max_length=4, num_samples=0)
     for shape in ((2, 1, 2), (1, 1, 1), (1, 2)):
@@ -245,7 +233,7 @@ def test_other_bad_input_is_named() -> None:
         )
 
 
-def test_log_probabilities_that_are_no_numbers_are_refused() -> None:
+def test_log_probabilities_that_are_no_numbers_are_refused():
     model = one_row(-1.0, torch.nan, -1.0)
     with pytest.raises(ValueError, match="NaN"):
         decoding.beam_search(Table(), *model, beam_size=2, max_length=4)
@@ -283,9 +271,7 @@ def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
 
 
 @given(captioners(), st.integers(1, 5), st.integers(2, 6))
-def test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time(
-    case: tuple[Captioner, Tensor, Tensor], beam_size: int, max_length: int
-) -> None:
+def test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time(case, beam_size, max_length):
     model, features, lengths = case
     options: Options = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
     beams = decoding.beam_search(model, features, lengths, **options)
@@ -330,7 +316,7 @@ class Synchronisations(TorchDispatchMode):
 
 
 @given(captioners(), st.booleans())
-def test_no_images_have_no_captions(case: tuple[Captioner, Tensor, Tensor], training: bool) -> None:
+def test_no_images_have_no_captions(case, training):
     model, features, lengths = case
     none = features[:0], lengths[:0]
     model.train(training)
@@ -340,9 +326,7 @@ def test_no_images_have_no_captions(case: tuple[Captioner, Tensor, Tensor], trai
 
 
 @given(captioners(), st.integers(1, 3))
-def test_the_host_waits_for_the_device_once_a_step(
-    case: tuple[Captioner, Tensor, Tensor], beam_size: int
-) -> None:
+def test_the_host_waits_for_the_device_once_a_step(case, beam_size):
     """To see whether all is settled; before the steps to check lengths, after them for NaN."""
     model, features, lengths = case
     with Synchronisations() as encoding:
@@ -370,7 +354,7 @@ def assert_same(found: Sequence[Hypothesis], expected: Sequence[oracle.Hypothesi
         assert_close(mine.score, theirs.score)
 
 
-def test_gradients_flow_through_the_forced_score_alone() -> None:
+def test_gradients_flow_through_the_forced_score_alone():
     torch.manual_seed(0)
     model = transformer(5, 3, d_model=4, d_ff=4, num_heads=1, max_length=6).double().eval()
     features = torch.randn(2, 3, 3).double()

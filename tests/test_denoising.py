@@ -73,7 +73,7 @@ def order(model: Denoiser) -> tuple[Any, ...]:
 
 @covers(middle_out=[8])
 @given(st.lists(st.tuples(st.floats(-1, 1), st.integers(1, 12)), min_size=1, max_size=4))
-def test_a_padded_batch_of_sequences_is_equation_8_each(pairs: list[tuple[float, int]]) -> None:
+def test_a_padded_batch_of_sequences_is_equation_8_each(pairs):
     mu = torch.tensor([mu for mu, _ in pairs], dtype=torch.float64)
     N = torch.tensor([N for _, N in pairs])
     y = symmetric(mu, N, 25)
@@ -83,7 +83,7 @@ def test_a_padded_batch_of_sequences_is_equation_8_each(pairs: list[tuple[float,
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_drawn_sequences_are_the_papers(seed: int) -> None:
+def test_drawn_sequences_are_the_papers(seed):
     data = draw_sequences(200, torch.Generator().manual_seed(seed))
     N = (data.lengths - 1) // 2
     assert set(N.tolist()) == set(range(5, 11))
@@ -98,9 +98,7 @@ def test_drawn_sequences_are_the_papers(seed: int) -> None:
 @covers(middle_out=[1, 2, 3, 4, 5, 6, 7, 8])
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, READINGS)
-def test_every_sequence_of_every_seed_is_the_oracles(
-    seeds: list[int], reading: dict[str, Any]
-) -> None:
+def test_every_sequence_of_every_seed_is_the_oracles(seeds, reading):
     """Teacher-forced by the loop, and fed back its own output by single steps."""
     model, data = Denoiser(seeds, **reading).double(), draw(seeds)
     forced = numpy(model(data.x, data.lengths, data.y))
@@ -118,9 +116,7 @@ def test_every_sequence_of_every_seed_is_the_oracles(
 
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, READINGS)
-def test_a_seed_is_itself_whichever_train_beside_it(
-    seeds: list[int], reading: dict[str, Any]
-) -> None:
+def test_a_seed_is_itself_whichever_train_beside_it(seeds, reading):
     """Its initial weights to the bit, its outputs and gradients to rounding."""
     together, data = Denoiser(seeds, **reading).double(), draw(seeds)
     mse(together(data.x, data.lengths, data.y), data.y, data.lengths).mean(1).sum().backward()
@@ -135,9 +131,7 @@ def test_a_seed_is_itself_whichever_train_beside_it(
 
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, READINGS, st.sampled_from((0.0, 1.0, 1e4)))
-def test_padding_beyond_a_sequences_end_reaches_nothing(
-    seeds: list[int], reading: dict[str, Any], filling: float
-) -> None:
+def test_padding_beyond_a_sequences_end_reaches_nothing(seeds, reading, filling):
     model, data = Denoiser(seeds, **reading).double(), draw(seeds)
     padding = torch.arange(MAX_LENGTH) >= data.lengths[..., None]
     x, y = (a.masked_fill(padding, filling) for a in (data.x, data.y))
@@ -150,9 +144,7 @@ def test_padding_beyond_a_sequences_end_reaches_nothing(
 
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, READINGS)
-def test_equal_sides_without_self_attention_mirror_each_other(
-    seeds: list[int], reading: dict[str, Any]
-) -> None:
+def test_equal_sides_without_self_attention_mirror_each_other(seeds, reading):
     model = Denoiser(seeds, **{**reading, "middle_out": True, "self_attention": "none"}).double()
     with torch.no_grad():
         for name, weights in model.named_parameters():
@@ -164,7 +156,7 @@ def test_equal_sides_without_self_attention_mirror_each_other(
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_errors_are_the_oracles_over_each_sequence(seed: int) -> None:
+def test_errors_are_the_oracles_over_each_sequence(seed):
     data = draw([seed])
     found = data.y + torch.randn(data.y.shape, generator=torch.Generator().manual_seed(seed))
     for b in range(data.y.shape[1]):
@@ -176,9 +168,7 @@ def test_errors_are_the_oracles_over_each_sequence(seed: int) -> None:
 
 
 @given(st.integers(1, 20), st.integers(1, 30), st.integers(1, 7), st.integers(0, 99))
-def test_orders_are_whole_passes_cut_into_batches(
-    count: int, steps: int, batch_size: int, seed: int
-) -> None:
+def test_orders_are_whole_passes_cut_into_batches(count, steps, batch_size, seed):
     found = orders(count, steps, batch_size, torch.Generator().manual_seed(seed)).flatten()
     assert len(found) == steps * batch_size
     for whole in found.split(count):
@@ -193,11 +183,11 @@ def test_orders_are_whole_passes_cut_into_batches(
         ([0], {"self_attention": "both"}, "self_attention is 'both', expected one of"),
     ],
 )
-def test_a_bad_regressor_is_named(seeds: list[int], changes: dict[str, Any], message: str) -> None:
+def test_a_bad_regressor_is_named(seeds, changes, message):
     with pytest.raises(ValueError, match=message):
         Denoiser(seeds, **{"middle_out": True, **changes})
 
 
-def test_a_half_of_nothing_is_named() -> None:
+def test_a_half_of_nothing_is_named():
     with pytest.raises(ValueError, match="N must lie between 1 and 10"):
         symmetric(torch.tensor([0.5]), torch.tensor([0]), MAX_LENGTH)

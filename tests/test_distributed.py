@@ -35,12 +35,7 @@ from tests.support.runs import RATES, SHORT, SIZES
 from tests.support.training import CONFIGURATION, RECIPE, numbers
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.models import Captioner
-from torch_impl.training import (
-    CrossEntropyTraining,
-    Images,
-    SelfCriticalTraining,
-    distributed,
-)
+from torch_impl.training import CrossEntropyTraining, Images, SelfCriticalTraining, distributed
 from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
 from torch_impl.training.optimisation import Optimisation
@@ -198,14 +193,14 @@ def _process(
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
+def together(tmp_path_factory):
     """Call a function of this file in several processes at once: what each returns."""
     context, folder = get_context("forkserver"), tmp_path_factory.mktemp("stores")
     # what PyTorch imports when an optimiser is made, and the command when it is run
     context.set_forkserver_preload([__name__, "torch._dynamo", "benchmarks.cli.train"])
     numbered = itertools.count()
 
-    def call(size: int, function: Callable[..., Any], *words: Any, **options: Any) -> list[Any]:
+    def call(size, function, *words, **options):
         place, answers = str(folder / str(next(numbered))), []
         for rank in range(size):
             receive, send = context.Pipe(duplex=False)
@@ -246,7 +241,7 @@ def assert_same_weights(found: Weights, expected: Weights) -> None:
 
 
 @given(items=st.lists(st.integers()), size=st.integers(1, 9))
-def test_shares_in_turn_are_the_items_and_nearly_equal(items: list[int], size: int) -> None:
+def test_shares_in_turn_are_the_items_and_nearly_equal(items, size):
     shares = [ProcessGroup(rank, size).shard(items) for rank in range(size)]
     assert list(itertools.chain(*shares)) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -254,22 +249,20 @@ def test_shares_in_turn_are_the_items_and_nearly_equal(items: list[int], size: i
 
 
 @given(seed=st.integers(0, 99), size=st.integers(1, 9), start=st.integers(0, 2))
-def test_shards_of_a_batch_are_the_batch_at_any_world_size(
-    seed: int, size: int, start: int
-) -> None:
+def test_shards_of_a_batch_are_the_batch_at_any_world_size(seed, size, start):
     split, vocabulary = split_of(seed, ragged=True), Vocabulary(WORDS)
 
-    def batches(process_group: ProcessGroup) -> tuple[CaptionBatches, ImageBatches]:
+    def batches(process_group):
         of = CaptionBatches(
             split, vocabulary, 6, max_length=9, seed=seed, process_group=process_group
         )
         return of, ImageBatches(split, 3, seed=seed, process_group=process_group)
 
-    def images(batch: Any) -> list[list[float]]:
+    def images(batch):
         rows = zip(batch.features, batch.lengths.int().tolist(), strict=True)
         return [features[:length].flatten().tolist() for features, length in rows]
 
-    def captions(batch: Any) -> list[Any]:
+    def captions(batch):
         if isinstance(batch, Images):
             return batch.image_ids.tolist()
         own = zip(batch.tokens.tolist(), batch.images.int().tolist(), strict=True)
@@ -290,9 +283,7 @@ def test_shards_of_a_batch_are_the_batch_at_any_world_size(
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @settings(max_examples=2)
 @given(seed=st.integers(0, 99), size=st.integers(2, MOST), accumulate=st.integers(1, 2))
-def test_processes_take_the_steps_of_one(
-    together: Any, objective: str, seed: int, size: int, accumulate: int
-) -> None:
+def test_processes_take_the_steps_of_one(together, objective, seed, size, accumulate):
     """Of ragged batches, the second of which leaves all processes but one without an image."""
     of_all = together(size, trained, objective, seed=seed, accumulate=accumulate)
     expected, gradients, weights = trained(ProcessGroup(), objective, seed=seed)
@@ -307,7 +298,7 @@ def test_processes_take_the_steps_of_one(
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_processes_draw_as_the_parts_of_one(together: Any, objective: str, accumulate: int) -> None:
+def test_processes_draw_as_the_parts_of_one(together, objective, accumulate):
     """Dropout and scheduled sampling; of equal images, as a part is padded for its own."""
     options: dict[str, Any] = {"recipe": RECIPE, "ragged": False}
     (found, *_), _ = together(2, trained, objective, accumulate=accumulate, **options)
@@ -318,9 +309,7 @@ def test_processes_draw_as_the_parts_of_one(together: Any, objective: str, accum
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "radam"])
-def test_float32_parameters_of_two_processes_are_those_of_one(
-    together: Any, algorithm: str
-) -> None:
+def test_float32_parameters_of_two_processes_are_those_of_one(together, algorithm):
     options = {"epochs": 4, "dtype": torch.float32, "recipe": replace(PLAIN, algorithm=algorithm)}
     (_, _, found), _ = together(2, trained, "cross_entropy", **options)
     _, _, expected = trained(ProcessGroup(), "cross_entropy", **options)
@@ -328,7 +317,7 @@ def test_float32_parameters_of_two_processes_are_those_of_one(
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_what_two_began_one_and_three_end(together: Any, tmp_path: Path, objective: str) -> None:
+def test_what_two_began_one_and_three_end(together, tmp_path, objective):
     expected, _, weights = trained(ProcessGroup(), objective)
     path = tmp_path / "last.safetensors"
     begun, _ = together(2, halved, objective, 3, path)
@@ -338,21 +327,19 @@ def test_what_two_began_one_and_three_end(together: Any, tmp_path: Path, objecti
             assert_equal_weights(updated, weights)
 
 
-def test_gradients_are_summed_where_any_process_has_one(together: Any) -> None:
+def test_gradients_are_summed_where_any_process_has_one(together):
     of_all = together(3, summed)
     assert of_all == 3 * [[None] + [[[total] * 2] * 2 for total in (1.0, 11.0, 100.0)]]
 
 
-def test_a_rank_with_other_weights_is_named_by_all_and_one_reports(together: Any) -> None:
+def test_a_rank_with_other_weights_is_named_by_all_and_one_reports(together):
     for found in together(3, unequal):
         assert "rank 2 of 3 has other weights than rank 0" in found
     assert together(3, elected) == [True, False, False]
     assert ProcessGroup().elect_reporter()
 
 
-def test_a_job_that_cannot_be_joined_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_cannot_be_joined_is_one_line(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.delenv("RANK", raising=False)
     assert cli.main(["train", "--scenes", "--out", "nowhere"]) == cli.EXIT_BAD_INPUT
@@ -366,11 +353,11 @@ STEPS = 8 * 5 // 5 * 2
 
 
 @pytest.fixture
-def port() -> Iterator[Callable[[], int]]:
+def port():
     """Where the processes of a command meet, which outlives them, as ``torchrun`` does."""
     stores = []
 
-    def new() -> int:
+    def new():
         stores.append(dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
         return stores[-1].port
 
@@ -391,16 +378,14 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(tmp_path_factory):
     """An uninterrupted run of one process."""
     folder = tmp_path_factory.mktemp("alone") / "run"
     assert cli.main([*TRAIN, "--out", str(folder)]) == 0
     return folder
 
 
-def test_the_command_trains_as_one_process_and_prints_once(
-    together: Any, port: Any, alone: Path, tmp_path: Path
-) -> None:
+def test_the_command_trains_as_one_process_and_prints_once(together, port, alone, tmp_path):
     folder = tmp_path / "run"
     words = [*TRAIN, "--out", str(folder)]
     (code, out, error), *others = together(2, commanded, port(), words)
@@ -419,9 +404,7 @@ def test_the_command_trains_as_one_process_and_prints_once(
     assert elected.count("\n") == 1
 
 
-def test_a_recipe_of_several_steps_trains_them_in_turn(
-    together: Any, port: Any, tmp_path: Path
-) -> None:
+def test_a_recipe_of_several_steps_trains_them_in_turn(together, port, tmp_path):
     recipe = [*TRAIN, "--recipe", "expansionnet_v2", "--steps", "A", "C", "--epochs", "1"]
     ends = together(2, commanded, port(), [*recipe, "--out", str(tmp_path / "two")])
     assert [code for code, _, _ in ends] == [0, 0], ends
@@ -447,9 +430,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_a_killed_rank_ends_the_job_in_one_line_and_one_process_resumes(
-    alone: Path, tmp_path: Path
-) -> None:
+def test_a_killed_rank_ends_the_job_in_one_line_and_one_process_resumes(alone, tmp_path):
     script, folder = tmp_path / "killed.py", RunFolder(tmp_path / "run")
     script.write_text(KILLED)
     words = [*TRAIN, "--out", str(folder.path)]

@@ -18,19 +18,9 @@ from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
 from benchmarks.verify.tolerances import DEVIATIONS, assert_close
 from reference import expansion as oracle
 from tests.support.expansion import CASES, FORMS, operator
-from tests.support.parity import (
-    Array,
-    flat,
-    numpy,
-    tensor,
-)
+from tests.support.parity import Array, flat, numpy, tensor
 from torch_impl.common.dropout import Dropout, keep_mask, keep_scale
-from torch_impl.expansion import (
-    DynamicExpansion,
-    StaticExpansion,
-    factored,
-    literal,
-)
+from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal
 from torch_impl.expansion.functional import DROPOUTS
 
 PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))
@@ -81,8 +71,8 @@ class Masks:
 @pytest.mark.parametrize("implementation", FORMS)
 @given(case=CASES, p=PROBABILITIES, dropout_of=st.sampled_from(DROPOUTS), seed=st.integers(0, 99))
 def test_dropout_falls_on_m_and_on_forward_and_backward_values(
-    case: OperatorCase, p: float, dropout_of: str, seed: int, implementation: str
-) -> None:
+    case, p, dropout_of, seed, implementation
+):
     """M is dropped once, with its sign, before the streams part."""
     masks = Masks(case, p, dropout_of, seed)
     arrays = {name: tensor(x) for name, x in case.arrays.items()}
@@ -114,9 +104,7 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
 
 @settings(max_examples=100)
 @given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99))
-def test_gradients_under_dropout_are_the_literal_form_s(
-    case: OperatorCase, p: float, dropout_of: str, seed: int
-) -> None:
+def test_gradients_under_dropout_are_the_literal_form_s(case, p, dropout_of, seed):
     masks, found = Masks(case, p, dropout_of, seed), []
     for form in FORMS:
         arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
@@ -129,7 +117,7 @@ def test_gradients_under_dropout_are_the_literal_form_s(
 @pytest.mark.parametrize("dropout_of", DROPOUTS)
 @pytest.mark.parametrize("implementation", FORMS)
 @pytest.mark.parametrize("kind", [StaticExpansion, DynamicExpansion])
-def test_dropout_is_for_training_only(kind: Any, implementation: str, dropout_of: str) -> None:
+def test_dropout_is_for_training_only(kind, implementation, dropout_of):
     layer = kind(6, 5, dropout=0.5, dropout_of=dropout_of, implementation=implementation)
     x = torch.randn(2, 4, 6)
     layer.train()
@@ -139,9 +127,7 @@ def test_dropout_is_for_training_only(kind: Any, implementation: str, dropout_of
 
 
 @given(st.floats(0.01, 0.99), strategies.generators())
-def test_masks_keep_independently_with_the_probability_s_complement(
-    p: float, generator: np.random.Generator
-) -> None:
+def test_masks_keep_independently_with_the_probability_s_complement(p, generator):
     """Within six standard deviations: of the mean, and of the agreement of neighbours."""
     torch.manual_seed(int(generator.integers(2**31)))
     count = 40_001
@@ -153,7 +139,7 @@ def test_masks_keep_independently_with_the_probability_s_complement(
         assert abs(both - expected) < DEVIATIONS * (3 * expected * (1 - expected) / count) ** 0.5
 
 
-def test_masks_follow_the_seed_and_the_shape() -> None:
+def test_masks_follow_the_seed_and_the_shape():
     torch.manual_seed(5)
     first, second = (keep_mask((3, 5, 7), 0.5, torch.device("cpu")) for _ in range(2))
     assert first.shape == (3, 5, 7) and first.dtype == torch.bool
@@ -164,7 +150,7 @@ def test_masks_follow_the_seed_and_the_shape() -> None:
 
 
 @given(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.booleans())
-def test_the_module_drops_and_scales_in_training_alone(p: float, training: bool) -> None:
+def test_the_module_drops_and_scales_in_training_alone(p, training):
     module, x = Dropout(p).train(training), torch.ones(50, 40, requires_grad=True)
     out = module(x)
     torch.autograd.backward(out.sum())
@@ -177,7 +163,7 @@ def test_the_module_drops_and_scales_in_training_alone(p: float, training: bool)
 
 
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.999, 0.99999])
-def test_the_scale_preserves_the_mean(p: float) -> None:
+def test_the_scale_preserves_the_mean(p):
     """Within six standard deviations of the mean, whatever the probability is rounded to."""
     count = 2**21
     dropped = 1 - 1 / keep_scale(p)

@@ -52,9 +52,7 @@ def members_oracle(model: Ensemble, features: Tensor) -> oracle.NextLogProbs:
 
 
 @given(cases(), st.integers(1, 3), st.integers(2, 6))
-def test_the_members_decode_together(
-    case: tuple[Ensemble, Tensor, Tensor], beam_size: int, max_length: int
-) -> None:
+def test_the_members_decode_together(case, beam_size, max_length):
     model, features, mask = case
     assert isinstance(model, IncrementalModel)
     options: Any = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
@@ -72,9 +70,7 @@ def test_the_members_decode_together(
 
 
 @given(cases(), st.integers(1, 4))
-def test_copies_of_a_model_are_the_model(
-    case: tuple[Ensemble, Tensor, Tensor], copies: int
-) -> None:
+def test_copies_of_a_model_are_the_model(case, copies):
     model, features, mask = case
     member = next(model._members())
     options: Any = {"beam_size": 2, "max_length": 5, "num_return": 2}
@@ -86,7 +82,7 @@ def test_copies_of_a_model_are_the_model(
             assert_close(np.array(ours.log_probs), np.array(theirs.log_probs))
 
 
-def test_members_that_do_not_go_together_are_named() -> None:
+def test_members_that_do_not_go_together_are_named():
     fields: dict[str, Any] = {
         "vocabulary_size": 9,
         "d_feature": 4,

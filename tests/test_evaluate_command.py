@@ -9,12 +9,7 @@ import torch
 from benchmarks import run_folder
 from benchmarks.data import scenes
 from benchmarks.data.batches import padded_features
-from benchmarks.data.vocabulary import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    Vocabulary,
-)
+from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 from benchmarks.scoring import captioners, java
 from benchmarks.scoring.evaluate import place_of
 from tests.support.records import from_json

@@ -13,13 +13,8 @@ from benchmarks.cli.main import main
 from benchmarks.data import code, scenes
 from benchmarks.errors import InputError
 from benchmarks.papers import stages as captions
-from benchmarks.papers.arnet import (
-    captions as arnet,
-)
-from benchmarks.papers.arnet import (
-    hidden_states,
-    reconstruction_weight,
-)
+from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.arnet import hidden_states, reconstruction_weight
 from benchmarks.papers.experiment import Form, Place
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.queue import EXPERIMENTS

@@ -16,13 +16,7 @@ from benchmarks.cli import main as cli
 from benchmarks.cli import tables
 from benchmarks.errors import InputError
 from benchmarks.papers.middle_out import denoising
-from benchmarks.papers.middle_out.denoising import (
-    MODELS,
-    RATIOS,
-    Settings,
-    Training,
-    train,
-)
+from benchmarks.papers.middle_out.denoising import MODELS, RATIOS, Settings, Training, train
 from benchmarks.papers.middle_out.denoising import record as record_of
 
 SMALL = Settings(

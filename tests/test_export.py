@@ -20,21 +20,10 @@ from torch import nn
 import torch_impl
 from benchmarks import run_folder
 from benchmarks.data import scenes
-from benchmarks.data.vocabulary import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    Vocabulary,
-)
+from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.scoring import captioners, export
-from benchmarks.scoring.onnx_captioner import (
-    CONFIG,
-    DECODER,
-    ENCODER,
-    VOCABULARY,
-    OnnxCaptioner,
-)
+from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY, OnnxCaptioner
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from tests.support.parity import load, numpy, tensor
@@ -71,9 +60,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def exported(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Captioner, OnnxCaptioner, Path]:
+def exported(request, tmp_path_factory):
     """A captioner in float64, and what was made of it.
 
     Layer norm's epsilon is an attribute of a node, which ONNX holds in 32 bits; so has the model.
@@ -91,7 +78,7 @@ def exported(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     """The folder of a run, in float32, and in it what the command exported."""
     torch.manual_seed(0)
     train, val, test = IMAGES
@@ -116,12 +103,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.data(), st.integers(1, 4), st.integers(2, 9))
-def test_beams_are_those_of_pytorch(
-    exported: tuple[Captioner, OnnxCaptioner, Path],
-    data: st.DataObject,
-    beam_size: int,
-    max_length: int,
-) -> None:
+def test_beams_are_those_of_pytorch(exported, data, beam_size, max_length):
     """Whatever the padding holds, images without rows included."""
     model, graphs, _ = exported
     images = data.draw(strategies.tokens(graphs.d_feature, kinds=("normal",), empty=True))
@@ -140,12 +122,7 @@ def test_beams_are_those_of_pytorch(
 
 
 @given(st.data(), st.integers(1, 3), strategies.generators())
-def test_steps_continue_from_the_hypothesis_that_is_named(
-    exported: tuple[Captioner, OnnxCaptioner, Path],
-    data: st.DataObject,
-    copies: int,
-    generator: np.random.Generator,
-) -> None:
+def test_steps_continue_from_the_hypothesis_that_is_named(exported, data, copies, generator):
     model, graphs, _ = exported
     images = data.draw(strategies.tokens(graphs.d_feature, kinds=("normal", "zeros")))
     mask = torch.from_numpy(images.mask)
@@ -162,12 +139,7 @@ def test_steps_continue_from_the_hypothesis_that_is_named(
         expected.reorder(torch.from_numpy(beams))
 
 
-def test_verify_compares_the_graphs_with_the_oracle(
-    exported: tuple[Captioner, OnnxCaptioner, Path],
-    run: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_verify_compares_the_graphs_with_the_oracle(exported, run, tmp_path, capsys):
     _, _, folder = exported
     words = ["--quick", "--json"]
     for right in (folder, run / "onnx"):
@@ -186,9 +158,7 @@ def test_verify_compares_the_graphs_with_the_oracle(
         exec(code, {})
 
 
-def test_verify_compares_the_weights_with_those_exported(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_compares_the_weights_with_those_exported(run, tmp_path, capsys):
     altered = Path(shutil.copytree(run / "onnx", tmp_path / "altered"))
     graphs = onnx.load(str(altered / DECODER))
     weight = next(w for w in graphs.graph.initializer if w.name.endswith("linear_1.weight"))
@@ -200,7 +170,7 @@ def test_verify_compares_the_weights_with_those_exported(
     assert f"{altered}: its graphs have other weights than those that were exported" in line
 
 
-def test_captions_are_those_of_the_run(run: Path, tmp_path: Path) -> None:
+def test_captions_are_those_of_the_run(run, tmp_path):
     made = []
     for place in (run, run / "onnx"):
         made.append(tmp_path / f"{len(made)}.json")
@@ -210,7 +180,7 @@ def test_captions_are_those_of_the_run(run: Path, tmp_path: Path) -> None:
     assert ours == theirs and len(ours) == IMAGES[2]
 
 
-def test_a_stranger_captions_with_the_folder_alone(run: Path, tmp_path: Path) -> None:
+def test_a_stranger_captions_with_the_folder_alone(run, tmp_path):
     """In a process that has neither PyTorch nor this project."""
     train, val, test = IMAGES
     split = scenes.make(train=train, val=val, test=test).splits["test"]
@@ -234,7 +204,7 @@ def test_a_stranger_captions_with_the_folder_alone(run: Path, tmp_path: Path) ->
         assert (done.stdout, done.stderr) == (vocabulary.decode(best.tokens) + "\n", "")
 
 
-def test_graphs_say_nothing_of_the_machine_and_name_their_axes(run: Path) -> None:
+def test_graphs_say_nothing_of_the_machine_and_name_their_axes(run):
     source = str(Path(torch_impl.__file__).parents[1]).encode()
     for name in (ENCODER, DECODER):
         data = (run / "onnx" / name).read_bytes()
@@ -252,9 +222,7 @@ def test_graphs_say_nothing_of_the_machine_and_name_their_axes(run: Path) -> Non
         models.middle_out_captioner(9, 3, d_embedding=4, hidden_size=4),
     ],
 )
-def test_a_family_without_an_export_is_named(
-    model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_family_without_an_export_is_named(model, tmp_path, capsys):
     vocabulary = Vocabulary(tuple("abcde"))
     untrained(tmp_path / "run", model, vocabulary)
     words = ["--checkpoint", tmp_path / "run", "--out", tmp_path / "onnx"]
@@ -263,9 +231,7 @@ def test_a_family_without_an_export_is_named(
     assert not (tmp_path / "onnx").exists()
 
 
-def test_a_missing_package_is_named(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_package_is_named(run, tmp_path, monkeypatch, capsys):
     install = "expected the extra: pip install 'captionbench[export]'"
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, "torch_impl.checkpoints.onnx_scalars", raising=False)
@@ -277,7 +243,7 @@ def test_a_missing_package_is_named(
     assert install in refused(capsys, "caption", "--checkpoint", run / "onnx", *words)
 
 
-def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_a_line(run, tmp_path, capsys):
     out = [*SCENES, "--out", tmp_path / "x.json"]
     graphs = ["--checkpoint", run / "onnx"]
     line = refused(capsys, "caption", *graphs, "--checkpoint", run, *out)
@@ -312,9 +278,7 @@ def test_bad_input_is_a_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 @given(st.data())
 @settings(max_examples=20)
-def test_a_flipped_bit_anywhere_is_refused_by_the_file_s_name(
-    exported: tuple[Captioner, OnnxCaptioner, Path], data: st.DataObject
-) -> None:
+def test_a_flipped_bit_anywhere_is_refused_by_the_file_s_name(exported, data):
     _, _, folder = exported
     path = folder / data.draw(st.sampled_from([ENCODER, DECODER, CONFIG, VOCABULARY]))
     whole = path.read_bytes()
@@ -330,7 +294,7 @@ def test_a_flipped_bit_anywhere_is_refused_by_the_file_s_name(
 
 @settings(max_examples=10)
 @given(st.integers(1, 3), st.integers(0, 4), st.integers(1, 4))
-def test_features_that_do_not_fit_are_named(run: Path, batch: int, length: int, width: int) -> None:
+def test_features_that_do_not_fit_are_named(run, batch, length, width):
     graphs, _ = captioners.load_exported(run / "onnx")
     with pytest.raises(ValueError, match=rf"expected \(B, L, {graphs.d_feature}\)"):
         graphs.encode(np.zeros((batch, length, graphs.d_feature + width)))

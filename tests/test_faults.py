@@ -10,20 +10,8 @@ import pytest
 
 from reference import primitives
 from tests.faults.__main__ import main
-from tests.faults.catalogue import (
-    DECODING,
-    EXPANSION,
-    FAULTS,
-    METRICS,
-    TRAINING,
-    TRANSFORMER,
-)
-from tests.faults.plant import (
-    Fault,
-    planted,
-    target,
-    wrong_code,
-)
+from tests.faults.catalogue import DECODING, EXPANSION, FAULTS, METRICS, TRAINING, TRANSFORMER
+from tests.faults.plant import Fault, planted, target, wrong_code
 
 TESTS = Path(__file__).parent
 

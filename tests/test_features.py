@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import files
-from benchmarks.data.features import (
-    ArrayFeatures,
-    ShardedFeatures,
-    ShardWriter,
-    require,
-)
+from benchmarks.data.features import ArrayFeatures, ShardedFeatures, ShardWriter, require
 from benchmarks.errors import InputError
 
 SIGNATURE = {"backbone": "test", "preprocessing": "none"}
@@ -125,8 +120,7 @@ def test_killed_at_any_point_then_resumed_is_as_if_never_killed(tmp_path, monkey
                 break
         if (folder / "index.json").exists():
             assert_holds(
-                ShardedFeatures(folder),
-                {i: arrays[i] for i in ShardedFeatures(folder).image_ids},
+                ShardedFeatures(folder), {i: arrays[i] for i in ShardedFeatures(folder).image_ids}
             )
         resumed = write(folder, arrays)
         assert not resumed.dropped

@@ -69,9 +69,7 @@ def record(compute: Callable[[], T]) -> tuple[Graph, T]:
 
 @settings(max_examples=10)
 @given(captioners(), st.integers(1, 4), st.data())
-def test_replayed_steps_equal_the_search(
-    case: tuple[Captioner, Tensor, Tensor], beam_size: int, data: st.DataObject
-) -> None:
+def test_replayed_steps_equal_the_search(case, beam_size, data):
     model, features, mask = case
     if model.max_length < 2:
         return
@@ -101,7 +99,7 @@ def _captioner() -> Captioner:
     return transformer(**sizes, num_encoder_layers=1, num_decoder_layers=1).eval()
 
 
-def test_what_does_not_fit_the_graphs_is_named() -> None:
+def test_what_does_not_fit_the_graphs_is_named():
     options: dict[str, Any] = {"beam_size": 2, "max_length": 4, "capture": record}
     with pytest.raises(ValueError, match=r"model\.eval"):
         GraphedBeamSearch(_captioner().train(), **options)
@@ -117,18 +115,18 @@ def test_what_does_not_fit_the_graphs_is_named() -> None:
         search(features, torch.tensor([1, 2]))
 
 
-def test_a_refused_first_batch_leaves_nothing_captured() -> None:
+def test_a_refused_first_batch_leaves_nothing_captured():
     search = GraphedBeamSearch(_captioner(), beam_size=2, max_length=9, capture=record)
     for _ in range(2):
         with pytest.raises(ValueError, match="max_length is 9"):
             search(torch.randn(2, 3, 4))
 
 
-def test_after_a_capture_that_failed_the_search_is_whole() -> None:
+def test_after_a_capture_that_failed_the_search_is_whole():
     """Captured steps before the one that failed are not replayed as if they were all."""
     steps = iter(range(9))
 
-    def fail_once(compute: Callable[[], T]) -> tuple[Graph, T]:
+    def fail_once(compute):
         if next(steps) == 1:
             raise RuntimeError("out of memory")
         return record(compute)
@@ -145,7 +143,7 @@ def test_after_a_capture_that_failed_the_search_is_whole() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("half", [False, True])
-def test_on_a_gpu_replayed_steps_are_the_search(half: bool) -> None:
+def test_on_a_gpu_replayed_steps_are_the_search(half):
     model = _captioner().cuda()
     search = GraphedBeamSearch(model, beam_size=2, max_length=4)
     with torch.autocast("cuda", torch.bfloat16, enabled=half):

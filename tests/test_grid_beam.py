@@ -12,16 +12,7 @@ from torch import Tensor
 
 from benchmarks.verify.tolerances import assert_close
 from reference import grid_beam as oracle
-from tests.support.tables import (
-    END,
-    START,
-    Table,
-    max_lengths,
-    oracles,
-    plain,
-    sizes,
-    tables,
-)
+from tests.support.tables import END, START, Table, max_lengths, oracles, plain, sizes, tables
 from torch_impl.decoding.grid_beam import grid_beam_search
 from torch_impl.models import sequence_to_sequence
 
@@ -34,9 +25,7 @@ def words(model: tuple[Tensor, Tensor], data: st.DataObject) -> list[int]:
 
 
 @given(tables(), sizes, max_lengths, st.data())
-def test_it_is_the_readable_grid_ties_included(
-    model: tuple[Tensor, Tensor], beam_size: int, max_length: int, data: st.DataObject
-) -> None:
+def test_it_is_the_readable_grid_ties_included(model, beam_size, max_length, data):
     chosen = words(model, data)
     options: dict[str, Any] = {"beam_size": beam_size, "max_length": max_length}
     options["num_return"] = data.draw(st.integers(1, beam_size))
@@ -48,9 +37,7 @@ def test_it_is_the_readable_grid_ties_included(
 
 
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(2, 5))
-def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(
-    seed: int, beam_size: int, max_length: int
-) -> None:
+def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(seed, beam_size, max_length):
     torch.manual_seed(seed)
     model = sequence_to_sequence(6, 2, d_embedding=3, hidden_size=4, max_length=5).double().eval()
     features = torch.randn(2, 3, 2, dtype=torch.float64)
@@ -75,7 +62,7 @@ def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(
         ({"max_length": 13}, "max_length is 13, the model.s is 12"),
     ],
 )
-def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_named(options, message):
     features = torch.zeros(2, 1, 6)
     options = {"words": [3, 4], "beam_size": 2, "max_length": 4, **options}
     with pytest.raises(ValueError, match=message):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
@@ -20,9 +18,7 @@ from torch_impl.models import Captioner, Configuration
 
 
 @given(captioners(), st.integers(1, 3), strategies.generators())
-def test_incremental_steps_equal_the_prefix_under_any_reordering(
-    case: tuple[Captioner, Tensor, Tensor], copies: int, generator: np.random.Generator
-) -> None:
+def test_incremental_steps_equal_the_prefix_under_any_reordering(case, copies, generator):
     model, features, mask = case
     memory = model.encode(features, mask)
     state = model.init_state(memory, mask, copies)
@@ -42,9 +38,7 @@ def test_incremental_steps_equal_the_prefix_under_any_reordering(
 
 
 @given(captioners(), st.integers(1, 4))
-def test_captions_are_those_of_whole_prefixes(
-    case: tuple[Captioner, Tensor, Tensor], beam_size: int
-) -> None:
+def test_captions_are_those_of_whole_prefixes(case, beam_size):
     model, features, mask = case
     if model.max_length < 2:
         return
@@ -56,9 +50,7 @@ def test_captions_are_those_of_whole_prefixes(
 
 
 @given(captioners(), st.integers(1, 3), st.integers(0, 99))
-def test_without_dropout_training_reads_single_tokens_and_samples_alike(
-    case: tuple[Captioner, Tensor, Tensor], num_samples: int, seed: int
-) -> None:
+def test_without_dropout_training_reads_single_tokens_and_samples_alike(case, num_samples, seed):
     model, features, mask = case
     if model.max_length < 2:
         return
@@ -81,7 +73,7 @@ def _seeded(seed: int) -> torch.Generator:
 
 
 @pytest.mark.parametrize("autocast", [False, True])
-def test_low_precision_stays_in_its_dtype(autocast: bool) -> None:
+def test_low_precision_stays_in_its_dtype(autocast):
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "static:3,2", "decoder": "dynamic:2"}
     reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
@@ -96,7 +88,7 @@ def test_low_precision_stays_in_its_dtype(autocast: bool) -> None:
     assert log_probs.isfinite().all()
 
 
-def test_what_cannot_be_is_named() -> None:
+def test_what_cannot_be_is_named():
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "attention", "decoder": "attention"}
     reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
@@ -111,7 +103,7 @@ def test_what_cannot_be_is_named() -> None:
         model.init_state(torch.zeros(2, 3, 5))
 
 
-def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were() -> None:
+def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were():
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "static:3,2", "decoder": "dynamic:2"}
     reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def training(reconstructor: bool, **options: Any) -> CrossEntropyTraining:
     return CrossEntropyTraining(model, RandomBatches(3), RECIPE, reconstructor=beside, **options)
 
 
-def test_without_lambda_or_sampling_training_is_the_plain_one_to_the_bit() -> None:
+def test_without_lambda_or_sampling_training_is_the_plain_one_to_the_bit():
     plain, other = training(False), training(True, lambda_=0.0, sampling=lambda _: 0.0)
     expected = [numbers(step) for step in plain.run(2)]
     assert [numbers(step) for step in other.run(2)] == expected
@@ -38,7 +37,7 @@ def test_without_lambda_or_sampling_training_is_the_plain_one_to_the_bit() -> No
 
 
 @covers(arnet=[9])
-def test_the_loss_of_a_batch_is_the_joint_one_of_its_words() -> None:
+def test_the_loss_of_a_batch_is_the_joint_one_of_its_words():
     """Cross-entropy and the errors of each caption alone, over all words of the batch."""
     joint = training(True, lambda_=0.7)
     joint.optimisation = replace(RECIPE, label_smoothing=0.0)
@@ -61,7 +60,7 @@ def test_the_loss_of_a_batch_is_the_joint_one_of_its_words() -> None:
 
 
 @pytest.mark.parametrize("kill", [1, 4])
-def test_a_joint_training_resumes_to_the_same_numbers(tmp_path: Path, kill: int) -> None:
+def test_a_joint_training_resumes_to_the_same_numbers(tmp_path, kill):
     """With sampled words; the reconstructor and its moments are kept, and trained."""
     options: Fields = {"lambda_": 0.5, "sampling": lambda step: step / 10}
     whole = training(True, **options)
@@ -96,7 +95,7 @@ def test_a_joint_training_resumes_to_the_same_numbers(tmp_path: Path, kill: int)
         training(True).load_state_dict(checkpoint.weights, training(False).state_dict())
 
 
-def test_bad_settings_of_a_training_are_named() -> None:
+def test_bad_settings_of_a_training_are_named():
     with pytest.raises(ValueError, match=r"lambda is -0.1, expected at least 0"):
         training(True, lambda_=-0.1)
     with pytest.raises(ValueError, match=r"lambda is 0.1, but there is no reconstructor"):
@@ -105,7 +104,7 @@ def test_bad_settings_of_a_training_are_named() -> None:
         next(training(False, sampling=lambda _: 1.5).run(1))
 
 
-def test_where_a_side_from_the_middle_is_through_nothing_is_sampled() -> None:
+def test_where_a_side_from_the_middle_is_through_nothing_is_sampled():
     torch.manual_seed(3)
     model = models.middle_out_captioner(11, 5, d_embedding=6, hidden_size=6).eval()
     sampled = CrossEntropyTraining(model, RandomBatches(3), RECIPE, sampling=lambda _: 1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,9 +66,7 @@ def through_the_oracle(fields: Fields, parameters: Any, features: Array, words: 
     st.sampled_from(strategies.FILLINGS),
     strategies.generators(),
 )
-def test_a_padded_batch_is_each_image_through_the_oracle(
-    data: st.DataObject, fields: Fields, filling: float, generator: np.random.Generator
-) -> None:
+def test_a_padded_batch_is_each_image_through_the_oracle(data, fields, filling, generator):
     """Whatever padding holds; images without regions are finite, NaN reaches no gradient."""
     model, parameters = built(fields, generator)
     images = data.draw(
@@ -90,9 +87,7 @@ def test_a_padded_batch_is_each_image_through_the_oracle(
 
 @settings(max_examples=10)
 @given(strategies.configurations(), strategies.generators())
-def test_gradients_are_the_oracle_s_differences(
-    fields: Fields, generator: np.random.Generator
-) -> None:
+def test_gradients_are_the_oracle_s_differences(fields, generator):
     """Word and position vectors included; two images of different length in one batch."""
     model, parameters = built(fields, generator)
     features = generator.standard_normal((2, 3, fields["d_feature"]))
@@ -101,7 +96,7 @@ def test_gradients_are_the_oracle_s_differences(
     x = tensor(features, grad=True)
     torch.autograd.backward(model(x, torch.from_numpy(words), lengths), tensor(dO))
 
-    def loss(arrays: Any) -> float:
+    def loss(arrays):
         return sum(
             float((dO[b] * through_the_oracle(fields, arrays, one[:L], words[b])).sum())
             for b, (one, L) in enumerate(zip(arrays["features"], lengths, strict=True))
@@ -112,13 +107,13 @@ def test_gradients_are_the_oracle_s_differences(
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
+def test_lower_precision_is_as_good_as_the_literal_form(precision):
     """In float16, where the literal form divides by an epsilon that is zero, attention only."""
     errors, dtype = Errors(precision), getattr(torch, precision)
 
     @settings(max_examples=40)
     @given(strategies.configurations(), strategies.generators())
-    def collect(fields: Fields, generator: np.random.Generator) -> None:
+    def collect(fields, generator):
         if precision == "float16":
             mixer = "aoa" if "aoa" in (fields["encoder"], fields["decoder"]) else "attention"
             fields = {**fields, "encoder": mixer, "decoder": mixer}
@@ -144,9 +139,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
 
 
 @given(strategies.configurations(), strategies.generators(), st.booleans())
-def test_low_precision_with_empty_images_is_finite(
-    fields: Fields, generator: np.random.Generator, autocast: bool
-) -> None:
+def test_low_precision_with_empty_images_is_finite(fields, generator, autocast):
     model, _ = built(fields, generator)
     words = torch.from_numpy(generator.integers(0, fields["vocabulary_size"], (3, 5)))
     for dtype in (torch.float16, torch.bfloat16):
@@ -165,9 +158,7 @@ def test_low_precision_with_empty_images_is_finite(
 
 @covers(expansionnet_v1=[12])
 @given(strategies.configurations(), strategies.generators())
-def test_later_words_change_nothing_before_them(
-    fields: Fields, generator: np.random.Generator
-) -> None:
+def test_later_words_change_nothing_before_them(fields, generator):
     """Neither other words at the end nor none at all; and every row is a distribution."""
     model, _ = built(fields, generator)
     features = tensor(generator.standard_normal((2, 3, fields["d_feature"])))
@@ -183,9 +174,7 @@ def test_later_words_change_nothing_before_them(
 
 
 @given(strategies.configurations(), strategies.generators(), st.integers(0, 3))
-def test_a_batch_is_its_images_in_any_order_split_or_padding(
-    fields: Fields, generator: np.random.Generator, padding: int
-) -> None:
+def test_a_batch_is_its_images_in_any_order_split_or_padding(fields, generator, padding):
     model, _ = built(fields, generator)
     features = tensor(generator.standard_normal((4, 3, fields["d_feature"])))
     words = torch.from_numpy(generator.integers(0, fields["vocabulary_size"], (4, 5)))
@@ -199,13 +188,13 @@ def test_a_batch_is_its_images_in_any_order_split_or_padding(
 
 
 @given(strategies.configurations())
-def test_a_configuration_survives_json(fields: Fields) -> None:
+def test_a_configuration_survives_json(fields):
     configuration = Configuration(**fields)
     assert Configuration.from_dict(json.loads(json.dumps(configuration.to_dict()))) == configuration
 
 
 @given(strategies.configurations())
-def test_parameters_start_xavier_uniform(fields: Fields) -> None:
+def test_parameters_start_xavier_uniform(fields):
     """sqrt(6 / (fan_in + fan_out)) bounds every tensor of more than one dimension, and is used."""
     model = Captioner(Configuration(**fields))
     for name, parameter in model.named_parameters():
@@ -216,7 +205,7 @@ def test_parameters_start_xavier_uniform(fields: Fields) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_training_reaches_every_parameter(preset: Callable[..., Captioner]) -> None:
+def test_training_reaches_every_parameter(preset):
     model = preset(**SMALL, max_length=5).double()
     features = torch.randn(2, 4, 5, dtype=torch.float64)
     words, lengths = torch.randint(11, (2, 5)), torch.tensor([4, 1])
@@ -227,13 +216,13 @@ def test_training_reaches_every_parameter(preset: Callable[..., Captioner]) -> N
     assert not [name for name in without if not name.endswith("key.bias")], without
 
 
-def test_dropout_of_words_spares_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_of_words_spares_their_positions(monkeypatch):
     """dropout(E[y] sqrt(d)) + p: with no words left, what the decoder reads is the positions."""
     model = models.transformer(**SMALL, max_length=5, dropout=0.9).train()
     nn.init.zeros_(model.embedding.weight)
     read: list[Tensor] = []
 
-    def forward(x: Tensor, *_: Any) -> Tensor:
+    def forward(x, *_):
         read.append(x)
         return x
 
@@ -243,7 +232,7 @@ def test_dropout_of_words_spares_their_positions(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("preset", [models.expansionnet_v1, models.transformer_aoa])
-def test_models_compile_whole(preset: Callable[..., Captioner]) -> None:
+def test_models_compile_whole(preset):
     model = preset(**SMALL, num_encoder_layers=1, num_decoder_layers=1).double().eval()
     features = torch.randn(2, 4, 5, dtype=torch.float64)
     words, lengths = torch.randint(11, (2, 5)), torch.tensor([4, 1])
@@ -252,7 +241,7 @@ def test_models_compile_whole(preset: Callable[..., Captioner]) -> None:
     assert_close(compiled(features, words, lengths).detach(), expected)
 
 
-def test_presets_are_the_papers() -> None:
+def test_presets_are_the_papers():
     v1 = models.expansionnet_v1(11, 5, d_model=6, num_heads=2).configuration
     assert (v1.encoder, v1.decoder) == ("static:64", "dynamic:16")
     assert (v1.encoder_reduction, v1.decoder_reduction) == ("linear", "linear")
@@ -269,7 +258,7 @@ def test_presets_are_the_papers() -> None:
     assert (custom.start_id, custom.end_id, custom.pad_id) == (9, 8, 7)
 
 
-def test_a_model_can_be_copied_and_restored() -> None:
+def test_a_model_can_be_copied_and_restored():
     model = models.expansionnet_v1(**SMALL).eval()
     other = Captioner(Configuration.from_dict(model.configuration.to_dict())).eval()
     other.load_state_dict(model.state_dict())
@@ -298,13 +287,13 @@ def test_a_model_can_be_copied_and_restored() -> None:
         ({"dropout": -0.1}, "dropout"),
     ],
 )
-def test_bad_settings_are_named(changes: Fields, message: str) -> None:
+def test_bad_settings_are_named(changes, message):
     base = models.transformer(**SMALL).configuration.to_dict()
     with pytest.raises(ValueError, match=message):
         Captioner(Configuration(**{**base, **changes}))
 
 
-def test_bad_configurations_are_named() -> None:
+def test_bad_configurations_are_named():
     base = models.transformer(**SMALL).configuration.to_dict()
     with pytest.raises(ValueError, match="unknown fields of a configuration: depth"):
         Configuration.from_dict({**base, "depth": 3})
@@ -313,7 +302,7 @@ def test_bad_configurations_are_named() -> None:
         Configuration.from_dict(base)
 
 
-def test_bad_input_is_named() -> None:
+def test_bad_input_is_named():
     model = models.transformer(**SMALL, max_length=4)
     features, words = torch.zeros(2, 3, 5), torch.zeros(2, 4, dtype=torch.long)
     with pytest.raises(ValueError, match="features has shape"):

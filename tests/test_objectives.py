@@ -46,9 +46,7 @@ def unpadded(x: Tensor, targets: Tensor) -> list[np.ndarray]:
 
 @covers(expansionnet_v1=[13], expansionnet_v2=[13])
 @given(captions())
-def test_cross_entropy_is_the_captions_sums_over_their_number_of_words(
-    batch: tuple[Tensor, Tensor],
-) -> None:
+def test_cross_entropy_is_the_captions_sums_over_their_number_of_words(batch):
     logits, targets = batch
     log_probs = logits.log_softmax(-1)
     ours = objectives.cross_entropy(log_probs, targets, PAD)
@@ -61,9 +59,7 @@ def test_cross_entropy_is_the_captions_sums_over_their_number_of_words(
 
 
 @given(captions(), smoothings)
-def test_smoothed_cross_entropy_is_the_oracles(
-    batch: tuple[Tensor, Tensor], smoothing: float
-) -> None:
+def test_smoothed_cross_entropy_is_the_oracles(batch, smoothing):
     logits, targets = batch
     log_probs = logits.log_softmax(-1)
     expected = oracle.smoothed_cross_entropy(
@@ -73,9 +69,7 @@ def test_smoothed_cross_entropy_is_the_oracles(
 
 
 @given(captions(), smoothings)
-def test_the_gradient_of_cross_entropy_is_the_softmax_less_the_smoothed_target(
-    batch: tuple[Tensor, Tensor], smoothing: float
-) -> None:
+def test_the_gradient_of_cross_entropy_is_the_softmax_less_the_smoothed_target(batch, smoothing):
     logits, targets = batch
     logits = logits.nan_to_num(0.0).requires_grad_()
     loss = objectives.cross_entropy(logits.log_softmax(-1), targets, PAD, smoothing)
@@ -87,7 +81,7 @@ def test_the_gradient_of_cross_entropy_is_the_softmax_less_the_smoothed_target(
     assert_close(gradient, expected.detach())
 
 
-def test_padding_alone_costs_nothing_and_an_impossible_word_everything() -> None:
+def test_padding_alone_costs_nothing_and_an_impossible_word_everything():
     log_probs = torch.tensor([[[-torch.inf, 0.0], [-torch.inf, 0.0]]], requires_grad=True)
     nothing = objectives.cross_entropy(log_probs, torch.tensor([[0, 0]]), pad_id=0)
     assert nothing.item() == 0
@@ -112,14 +106,14 @@ def samples(draw: st.DrawFn, at_least: int = 1) -> tuple[Tensor, Tensor, Tensor]
 @covers(expansionnet_v1=[15])
 @pytest.mark.parametrize("kind", BASELINES)
 @given(samples(at_least=2))
-def test_baselines_are_the_oracles(kind: Baseline, case: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_baselines_are_the_oracles(kind, case):
     rewards = case[2]
     expected = np.stack([oracle.baselines(R, kind) for R in rewards.numpy()])
     assert_close(objectives.baselines(rewards, kind), expected)
 
 
 @covers(expansionnet_v1=[15])
-def test_known_baselines() -> None:
+def test_known_baselines():
     """Five samples, as in the paper: a quarter or a fifth of the sum of the other four."""
     R = np.array([1.0, 2.0, 3.0, 4.0, 10.0])
     assert_close(oracle.baselines(R), [19 / 4, 18 / 4, 17 / 4, 16 / 4, 10 / 4])
@@ -130,9 +124,7 @@ def test_known_baselines() -> None:
 @covers(expansionnet_v1=[14, 15])
 @pytest.mark.parametrize("kind", BASELINES)
 @given(samples(at_least=2))
-def test_self_critical_loss_is_the_mean_of_the_oracles(
-    kind: Baseline, case: tuple[Tensor, Tensor, Tensor]
-) -> None:
+def test_self_critical_loss_is_the_mean_of_the_oracles(kind, case):
     log_probs, mask, rewards = case
     losses = [
         oracle.self_critical(log_probs[b, k][mask[b, k]].numpy(), float(R[k]), float(b_i))
@@ -145,9 +137,7 @@ def test_self_critical_loss_is_the_mean_of_the_oracles(
 @covers(expansionnet_v2=[14])
 @pytest.mark.parametrize("kind", BASELINES)
 @given(samples(at_least=2))
-def test_the_gradient_of_the_self_critical_loss_is_the_estimator(
-    kind: Baseline, case: tuple[Tensor, Tensor, Tensor]
-) -> None:
+def test_the_gradient_of_the_self_critical_loss_is_the_estimator(kind, case):
     """-(r - b) times the gradient of the sample's log-probability, mean over samples; none by r."""
     log_probs, mask, rewards = case
     log_probs.requires_grad_()
@@ -166,7 +156,7 @@ def test_the_gradient_of_the_self_critical_loss_is_the_estimator(
 @covers(expansionnet_v1=[15], expansionnet_v2=[14])
 @pytest.mark.parametrize("kind", BASELINES)
 @pytest.mark.parametrize("K", [2, 3])
-def test_the_estimator_is_unbiased(kind: Baseline, K: int) -> None:
+def test_the_estimator_is_unbiased(kind, K):
     """Its expectation, over all K-tuples of one-word samples, is the gradient of the negative
     expected reward."""
     random = np.random.default_rng(5)
@@ -183,7 +173,7 @@ def test_the_estimator_is_unbiased(kind: Baseline, K: int) -> None:
         loss = loss + probability * estimate
     (gradient,) = torch.autograd.grad(loss, leaf)
 
-    def negative_expected_reward(logits: np.ndarray) -> float:
+    def negative_expected_reward(logits):
         p = np.exp(logits - logits.max())
         return -float((p / p.sum()) @ reward)
 
@@ -196,7 +186,7 @@ def test_the_estimator_is_unbiased(kind: Baseline, K: int) -> None:
 
 
 @given(st.sampled_from([2, 3, 5]), st.integers(-1000, 1000), SEEDS)
-def test_leave_one_out_is_invariant_to_a_constant_reward(K: int, constant: int, seed: int) -> None:
+def test_leave_one_out_is_invariant_to_a_constant_reward(K, constant, seed):
     """Exactly: the numbers are small integers, the divisors powers of two."""
     random = torch.Generator().manual_seed(seed)
     log_probs = -torch.randint(0, 9, (2, K, 3), generator=random).double()
@@ -206,7 +196,7 @@ def test_leave_one_out_is_invariant_to_a_constant_reward(K: int, constant: int, 
     assert objectives.self_critical(log_probs, mask, rewards + constant) == expected
 
 
-def test_bad_input_is_named() -> None:
+def test_bad_input_is_named():
     log_probs, targets = torch.zeros(2, 3, 4), torch.zeros(2, 2, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"targets have shape \(2, 2\), expected \(2, 3\)"):
         objectives.cross_entropy(log_probs, targets, PAD)

@@ -17,12 +17,7 @@ from benchmarks.verify.tolerances import assert_close
 from reference import optimisation as oracle
 from tests.support.covers import covers
 from torch_impl.training import optimisation
-from torch_impl.training.optimisation import (
-    OPTIMISATION_PRESETS,
-    SCHEDULES,
-    Optimisation,
-    RAdam,
-)
+from torch_impl.training.optimisation import OPTIMISATION_PRESETS, SCHEDULES, Optimisation, RAdam
 
 Run = tuple[list[np.ndarray], list[list[np.ndarray]], list[float]]
 
@@ -58,7 +53,7 @@ def leaves(thetas: list[np.ndarray]) -> list[torch.Tensor]:
 
 
 @given(runs(), st.sampled_from([{}, {"betas": (0.0, 0.9), "eps": 1e-3}]))
-def test_radam_follows_the_oracle(run: Run, options: dict[str, Any]) -> None:
+def test_radam_follows_the_oracle(run, options):
     thetas, gradients, rates = run
     beta_1, beta_2 = options.get("betas", (0.9, 0.98))
     found = follow(RAdam(leaves(thetas), **options), run)
@@ -80,8 +75,8 @@ def test_radam_follows_the_oracle(run: Run, options: dict[str, Any]) -> None:
 @settings(max_examples=2)
 @given(st.integers(0, 99), st.sampled_from([0, 7, 60]))
 def test_a_training_s_trajectory_is_the_oracle_s_over_hundreds_of_updates(
-    algorithm: str, schedule: str, seed: int, warmup: int
-) -> None:
+    algorithm, schedule, seed, warmup
+):
     """The oracle's by the written-out gradients of the loss, a mean of squared errors."""
     random = np.random.default_rng(seed)
     X, y, theta = (random.normal(size=shape) for shape in ((20, 5), 20, 5))
@@ -122,7 +117,7 @@ def test_a_training_s_trajectory_is_the_oracle_s_over_hundreds_of_updates(
 
 
 @given(runs())
-def test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does(run: Run) -> None:
+def test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does(run):
     thetas, gradients, rates = run
     still = (thetas, gradients, [0.0 if t < 5 else rate for t, rate in enumerate(rates)])
     published = torch.optim.RAdam(leaves(thetas), betas=(0.9, 0.98), eps=1e-9)
@@ -134,7 +129,7 @@ def test_radam_does_nothing_for_five_steps_and_then_what_pytorchs_does(run: Run)
 
 
 @pytest.mark.parametrize("algorithm", optimisation.ALGORITHMS)
-def test_idle_updates_are_those_that_change_nothing(algorithm: str) -> None:
+def test_idle_updates_are_those_that_change_nothing(algorithm):
     recipe = replace(OPTIMISATION_PRESETS["v2-paper"], algorithm=algorithm)
     theta = torch.ones(3, requires_grad=True)
     optimiser = recipe.optimiser([theta])
@@ -146,7 +141,7 @@ def test_idle_updates_are_those_that_change_nothing(algorithm: str) -> None:
     assert recipe.idle_updates == unchanged - 1
 
 
-def test_pytorchs_radam_moves_in_the_first_five_steps() -> None:
+def test_pytorchs_radam_moves_in_the_first_five_steps():
     """The difference is there: a step of 0.1 of momentum against none."""
     run: Run = ([np.ones(1)], [[np.ones(1)]], [0.1])
     assert follow(torch.optim.RAdam(leaves(run[0]), betas=(0.9, 0.98)), run)[0][0] == [0.9]
@@ -154,12 +149,12 @@ def test_pytorchs_radam_moves_in_the_first_five_steps() -> None:
 
 
 @pytest.mark.parametrize("step", range(1, 6))
-def test_no_rectification_on_steps_1_to_5(step: int) -> None:
+def test_no_rectification_on_steps_1_to_5(step):
     assert optimisation.rectification(step, 0.98) is None
     assert oracle.rectification(step, 0.98) is None
 
 
-def test_rectification_starts_at_step_6_and_tends_to_1() -> None:
+def test_rectification_starts_at_step_6_and_tends_to_1():
     """At step 6 rho is 5.88218..., by hand from its formula."""
     rho, rho_inf = 99 - 12 * 0.98**6 / (1 - 0.98**6), 99
     by_hand = math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
@@ -171,7 +166,7 @@ def test_rectification_starts_at_step_6_and_tends_to_1() -> None:
 
 
 @given(runs(), st.data())
-def test_radam_resumes_from_its_state(run: Run, data: st.DataObject) -> None:
+def test_radam_resumes_from_its_state(run, data):
     thetas, gradients, rates = run
     whole = follow(RAdam(leaves(thetas)), run)
     cut = data.draw(st.integers(1, len(gradients)))
@@ -184,7 +179,7 @@ def test_radam_resumes_from_its_state(run: Run, data: st.DataObject) -> None:
             assert np.array_equal(a, b)
 
 
-def test_a_parameter_without_gradient_keeps_its_value_and_its_count() -> None:
+def test_a_parameter_without_gradient_keeps_its_value_and_its_count():
     a, b = leaves([np.ones(2), np.ones(2)])
     optimiser = RAdam([a, b], lr=0.1)
     for step in range(8):
@@ -196,11 +191,11 @@ def test_a_parameter_without_gradient_keeps_its_value_and_its_count() -> None:
     assert [optimiser.state[theta]["step"] for theta in (a, b)] == [8, 4]
 
 
-def test_the_closure_is_evaluated_with_gradients() -> None:
+def test_the_closure_is_evaluated_with_gradients():
     (theta,) = leaves([np.array([2.0])])
     optimiser = RAdam([theta], lr=0.1)
 
-    def closure() -> float:
+    def closure():
         optimiser.zero_grad()
         loss = (theta**2).sum()
         (theta.grad,) = torch.autograd.grad(loss, theta)
@@ -211,7 +206,7 @@ def test_the_closure_is_evaluated_with_gradients() -> None:
     assert losses[-1] < 2.0
 
 
-def test_radam_names_bad_arguments() -> None:
+def test_radam_names_bad_arguments():
     theta = leaves([np.ones(1)])
     with pytest.raises(ValueError, match="lr is -1"):
         RAdam(theta, lr=-1)
@@ -238,7 +233,7 @@ schedules = st.fixed_dictionaries(
 
 
 @given(schedules, st.integers(0, 200))
-def test_schedules_are_the_oracles(options: dict[str, Any], iteration: int) -> None:
+def test_schedules_are_the_oracles(options, iteration):
     for ours, theirs in [
         (optimisation.hyperbolic_warmup, oracle.hyperbolic_warmup),
         (optimisation.linear_warmup, oracle.linear_warmup),
@@ -269,12 +264,12 @@ COCO: dict[str, Any] = {
         (70_800, 2e-4 * 0.8**3, 2e-4 * 0.8**3),
     ],
 )
-def test_known_learning_rates(iteration: int, hyperbolic: float, linear: float) -> None:
+def test_known_learning_rates(iteration, hyperbolic, linear):
     assert_close(optimisation.hyperbolic_warmup(iteration, **COCO), hyperbolic)
     assert_close(optimisation.linear_warmup(iteration, **COCO), linear)
 
 
-def test_the_hyperbolic_rate_has_a_floor_after_the_warm_up_alone() -> None:
+def test_the_hyperbolic_rate_has_a_floor_after_the_warm_up_alone():
     late = 11_800 * 2 * 40
     assert optimisation.hyperbolic_warmup(late, **COCO) == 5e-7
     assert optimisation.linear_warmup(late, **COCO) < 5e-7
@@ -282,7 +277,7 @@ def test_the_hyperbolic_rate_has_a_floor_after_the_warm_up_alone() -> None:
 
 
 @given(schedules)
-def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options: dict[str, Any]) -> None:
+def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options):
     top = max(options["warmup"] - 1, 0)
     for schedule in SCHEDULES.values():
         rates = [schedule(it, **{**options, "anneal": 1.0}) for it in range(top + 10)]
@@ -293,7 +288,7 @@ def test_both_warm_ups_rise_to_the_same_rate_in_the_same_step(options: dict[str,
 
 @covers(lstm_readonly=["gradient clipping"])
 @given(runs(), st.floats(1e-3, 1e3))
-def test_gradients_are_clipped_as_in_the_listing(run: Run, threshold: float) -> None:
+def test_gradients_are_clipped_as_in_the_listing(run, threshold):
     g = run[1][0]
     expected = oracle.clip_gradients(g, threshold)
     ours = [torch.tensor(part) for part in g]
@@ -307,7 +302,7 @@ def test_gradients_are_clipped_as_in_the_listing(run: Run, threshold: float) -> 
             optimisation.clip_gradients(ours, bad)
 
 
-def test_recipes_are_the_papers_and_as_run() -> None:
+def test_recipes_are_the_papers_and_as_run():
     for name, recipe in {
         "v1-paper": Optimisation(2e-4, 10_000, "linear", 0.8, 2, 12, 48, 0.0, 0.1, "radam"),
         "v1-as-run": Optimisation(
@@ -321,7 +316,7 @@ def test_recipes_are_the_papers_and_as_run() -> None:
         assert OPTIMISATION_PRESETS[name] == recipe
 
 
-def test_presets_have_their_optimiser_and_learning_rates() -> None:
+def test_presets_have_their_optimiser_and_learning_rates():
     as_run = replace(OPTIMISATION_PRESETS["v2-as-run"], warmup=100)
     assert_close(as_run.learning_rate(50, 1000), 4e-6)
     assert_close(as_run.learning_rate(2000, 1000), 1.6e-4)
@@ -353,6 +348,6 @@ def test_presets_have_their_optimiser_and_learning_rates() -> None:
         ("clip", 0.0),
     ],
 )
-def test_a_recipe_names_the_field_that_is_wrong(field: str, value: Any) -> None:
+def test_a_recipe_names_the_field_that_is_wrong(field, value):
     with pytest.raises(ValueError, match=f"^{field} is"):
         replace(OPTIMISATION_PRESETS["v2-paper"], **{field: value})

@@ -15,12 +15,7 @@ from reference import objectives
 from reference.primitives import log_softmax, select, softmax
 from reference.recurrent import lstm, unroll, zero_state
 from tests.support.covers import covers
-from tests.support.parameters import (
-    linear_map,
-    lstm_map,
-    prefixed,
-    state,
-)
+from tests.support.parameters import linear_map, lstm_map, prefixed, state
 
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 6)

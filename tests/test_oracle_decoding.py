@@ -13,12 +13,7 @@ from benchmarks.verify.tolerances import SUMS
 from reference import decoding
 from reference.grid_beam import grid_beam_search
 from tests.support.covers import covers
-from tests.support.tables import (
-    END,
-    START,
-    plain,
-    table_oracle,
-)
+from tests.support.tables import END, START, plain, table_oracle
 
 BEAMS = st.integers(1, 5)
 MAX_LENGTHS = st.integers(2, 6)
@@ -140,10 +135,7 @@ def test_what_has_ended_keeps_its_place(model, beam_size, max_length):
 
 
 def test_in_a_printed_search_a_sequence_that_ended_cannot_be_displaced_but_in_ours_it_can():
-    log_p = {
-        (START,): [-1.0, -2.0, -2.5],
-        (START, 0): [-0.1, -0.2, -0.3],
-    }
+    log_p = {(START,): [-1.0, -2.0, -2.5], (START, 0): [-0.1, -0.2, -0.3]}
 
     def model(prefix):
         return np.array(log_p.get(prefix, [-0.1, -0.2, -5.0]))

@@ -13,13 +13,7 @@ from reference import attention, middle_out
 from reference.middle_out import SELF_ATTENTIONS
 from reference.primitives import select, softmax
 from tests.support.covers import covers
-from tests.support.parameters import (
-    decoder_map,
-    encoder_map,
-    linear_map,
-    lstm_map,
-    prefixed,
-)
+from tests.support.parameters import decoder_map, encoder_map, linear_map, lstm_map, prefixed
 from tests.support.parameters import state as random_state
 
 SIZES = st.integers(1, 4)

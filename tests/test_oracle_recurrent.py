@@ -15,12 +15,7 @@ from reference import attention, recurrent
 from reference.primitives import softmax
 from reference.recurrent import State
 from tests.support.covers import covers
-from tests.support.parameters import (
-    lstm_map,
-    prefixed,
-    read_only_map,
-    state,
-)
+from tests.support.parameters import lstm_map, prefixed, read_only_map, state
 
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 5)

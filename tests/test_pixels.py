@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from benchmarks.data import pixels, scenes
@@ -12,18 +9,11 @@ from benchmarks.data.batches import padded_features
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import stages
 from benchmarks.verify.tolerances import SAME_WORK, assert_low_precision
-from tests.support.runs import (
-    RATES,
-    SHORT,
-    SIZES,
-    main,
-)
+from tests.support.runs import RATES, SHORT, SIZES, main
 from torch_impl.models import EndToEnd
 
 
-def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
-    tmp_path: Path,
-) -> None:
+def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(tmp_path):
     data, seen = scenes.make(train=3, val=2, test=1), pixels.of_scenes()
     backbone = stages.load_backbone("tiny", 0)
     cached = pixels.encoded(data, seen, backbone, tmp_path, "cpu")
@@ -39,9 +29,7 @@ def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
     assert cached.backbone["backbone"] == "swin"
 
 
-def test_photographs_through_a_published_backbone_are_trained_on_end_to_end(
-    tmp_path: Path, capsys: Any
-) -> None:
+def test_photographs_through_a_published_backbone_are_trained_on_end_to_end(tmp_path, capsys):
     """From picture files to captions of them, by Swin's weights as they are published."""
     pictures, own = tmp_path / "pictures", tmp_path / "own"
     assert main("scenes", "--num-images", 4, "--num-references", 1, "--out", pictures) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,15 +24,7 @@ from benchmarks.training.configuration import PAPERS
 from benchmarks.training.objective import cider_d, seeded
 from benchmarks.verify.tolerances import assert_close
 from reference import cider
-from tests.support.runs import (
-    RATES,
-    SHORT,
-    SIZES,
-    CtrlC,
-    assert_same,
-    log_of,
-    main,
-)
+from tests.support.runs import RATES, SHORT, SIZES, CtrlC, assert_same, log_of, main
 from torch_impl import models
 from torch_impl.models import EndToEnd
 from torch_impl.training import loop as training_loop
@@ -45,7 +36,7 @@ STEPS = ("A", "B", "C", "D")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     """All four steps, which nobody interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert main(*SEEING, "--out", folder) == 0
@@ -101,21 +92,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     ],
 )
-def test_recipes_are_the_papers_and_as_run(
-    recipe: str, preset: str, steps: dict[str, tuple[Any, ...]]
-) -> None:
+def test_recipes_are_the_papers_and_as_run(recipe, preset, steps):
     found = PAPERS[recipe][preset].stages
     assert list(found) == list(steps)
     for name, step in found.items():
         r = step.optimisation
         numbers = (r.lr, r.warmup, r.schedule, r.anneal, r.anneal_every, r.epochs, r.batch_size)
-        assert (
-            *numbers,
-            r.label_smoothing,
-            r.dropout,
-            r.algorithm,
-            step.validation_beam,
-        ) == steps[name]
+        assert (*numbers, r.label_smoothing, r.dropout, r.algorithm, step.validation_beam) == steps[
+            name
+        ]
         rewarded = name in ("C", "D", "self-critical")
         assert step.objective == ("self_critical" if rewarded else "cross_entropy")
         assert step.end_to_end == (name in ("B", "D"))
@@ -132,7 +117,7 @@ def plain(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     }
 
 
-def test_each_step_begins_with_the_best_of_the_one_before(whole: Path) -> None:
+def test_each_step_begins_with_the_best_of_the_one_before(whole):
     best = {name: run_folder.load(whole / name / "best.safetensors") for name in STEPS}
     weights = {name: plain(checkpoint.weights) for name, checkpoint in best.items()}
     for name, before in zip(STEPS[1:], STEPS, strict=False):
@@ -154,7 +139,7 @@ def test_each_step_begins_with_the_best_of_the_one_before(whole: Path) -> None:
     assert len(moved) == len(list(stages.load_backbone("tiny", 0).parameters()))
 
 
-def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path: Path) -> None:
+def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path):
     """At a rate that spoils every weight."""
     data = scenes.make(train=8, val=3, test=1)
     training = PAPERS["expansionnet_v2"]["scenes"]
@@ -205,8 +190,8 @@ def interrupted(patch: pytest.MonkeyPatch, after: int) -> None:
 @settings(max_examples=3)
 @given(kills=st.lists(st.integers(0, 60), min_size=3, max_size=4))
 def test_killed_anywhere_in_any_step_a_recipe_resumes_to_the_same_numbers(
-    whole: Path, tmp_path_factory: pytest.TempPathFactory, kills: list[int]
-) -> None:
+    whole, tmp_path_factory, kills
+):
     folder = tmp_path_factory.mktemp("interrupted") / "run"
     for kill in kills:
         resume = ["--resume"] if (folder / "A" / "config.json").exists() else []
@@ -220,11 +205,11 @@ def test_killed_anywhere_in_any_step_a_recipe_resumes_to_the_same_numbers(
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_whole_and_the_run_goes_on(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+    whole, tmp_path, monkeypatch, capsys
+):
     folder, save, room = tmp_path / "run", os.fsync, iter(range(12))
 
-    def fsync(file: int) -> None:
+    def fsync(file):
         if next(room, None) is None:
             raise OSError(28, "No space left on device")
         save(file)
@@ -243,13 +228,13 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole_and_the_run_goes_on(
 
 
 def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     folder = tmp_path / "run"
     assert main(*TRAIN, "--out", folder, "--steps", "A") == 0
     terms, calls = training_loop.Terms, iter(range(100))
 
-    def spoiled(loss: torch.Tensor, reward: torch.Tensor) -> Any:
+    def spoiled(loss, reward):
         return terms(loss * (torch.nan if next(calls) == 2 else 1), reward)
 
     with monkeypatch.context() as patch:
@@ -264,7 +249,7 @@ def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint
     assert main(*TRAIN, "--out", folder, "--steps", "C", "--resume") == 0
 
 
-def test_steps_that_need_pictures_are_left_out_by_choice_alone(tmp_path: Path, capsys: Any) -> None:
+def test_steps_that_need_pictures_are_left_out_by_choice_alone(tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(*TRAIN, "--out", folder) == 2
     assert "B and D train the backbone too" in capsys.readouterr().err
@@ -279,16 +264,14 @@ def test_steps_that_need_pictures_are_left_out_by_choice_alone(tmp_path: Path, c
         assert_same(again / name, folder / name)
 
 
-def test_a_recipe_out_of_time_stops_and_goes_on_when_given_more(
-    whole: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_recipe_out_of_time_stops_and_goes_on_when_given_more(whole, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(*SEEING, "--out", folder, "--minutes", 1e-9) == 0
     assert "time is up, --resume continues" in capsys.readouterr().out
     assert not (folder / "B").exists()
 
 
-def test_v1_s_steps_are_its_own(tmp_path: Path, capsys: Any) -> None:
+def test_v1_s_steps_are_its_own(tmp_path, capsys):
     folder = tmp_path / "run"
     words = ["train", "--recipe", "expansionnet_v1", *DATA, *SIZES, *SHORT]
     assert main(*words, "--out", folder) == 0
@@ -316,8 +299,8 @@ def test_v1_s_steps_are_its_own(tmp_path: Path, capsys: Any) -> None:
     ],
 )
 def test_bad_input_to_a_recipe_exits_2_in_one_line_and_writes_nothing(
-    words: list[Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+    words, message, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     assert main(*words, "--out", tmp_path / "run") == 2
     error = capsys.readouterr().err
@@ -327,9 +310,7 @@ def test_bad_input_to_a_recipe_exits_2_in_one_line_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkpoint_of_other_words_or_sizes_is_refused(
-    whole: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_checkpoint_of_other_words_or_sizes_is_refused(whole, tmp_path, capsys):
     words = ["train", "--scenes", "30,3,1", *SIZES, *SHORT, "--out", tmp_path / "run"]
     assert main(*words, "--initial", whole / "A") == 2
     error = capsys.readouterr().err
@@ -351,9 +332,7 @@ texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 
 
 @given(st.lists(st.lists(texts, min_size=1, max_size=3), min_size=1, max_size=4), st.data())
-def test_the_reward_is_cider_d_with_end_tokens_and_no_reward_for_unknown_words(
-    captions: list[list[str]], data: st.DataObject
-) -> None:
+def test_the_reward_is_cider_d_with_end_tokens_and_no_reward_for_unknown_words(captions, data):
     """As if by words; what the vocabulary lacks are words, and "unk" is none of them."""
     vocabulary = Vocabulary.from_captions(["a a big big red red"], 2)
     store = ArrayFeatures({i: np.zeros((1, 2)) for i in range(len(captions))})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,20 +26,8 @@ from reference.primitives import (
     select,
     word_vectors,
 )
-from tests.support.parity import (
-    Array,
-    assert_gradients,
-    numpy,
-    tensor,
-)
-from tests.support.released_weights import (
-    IDS,
-    Released,
-    cases,
-    end_to_end,
-    inputs,
-    released,
-)
+from tests.support.parity import Array, assert_gradients, numpy, tensor
+from tests.support.released_weights import IDS, Released, cases, end_to_end, inputs, released
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.checkpoints.checkpoint import load_released
 from torch_impl.decoding.search import beam_search
@@ -101,9 +88,7 @@ def through_the_oracle(case: Released, weights: Parameters, features: Array, wor
 
 
 @given(cases(), strategies.generators())
-def test_a_released_model_is_the_papers_equations_on_its_names(
-    case: Released, generator: np.random.Generator
-) -> None:
+def test_a_released_model_is_the_papers_equations_on_its_names(case, generator):
     model = case.load()
     assert isinstance(model, ExpansionNet) and not model.training
     features, words = inputs(case, generator)
@@ -116,7 +101,7 @@ def test_a_released_model_is_the_papers_equations_on_its_names(
 
 
 @given(cases(), strategies.generators())
-def test_class_a_is_the_positive_stream(case: Released, generator: np.random.Generator) -> None:
+def test_class_a_is_the_positive_stream(case, generator):
     """Exchanged classes are another model; with the key's and the selector's sign too, the same."""
     features, words = inputs(case, generator)
     x, y = tensor(features), torch.from_numpy(words)
@@ -136,9 +121,7 @@ def test_class_a_is_the_positive_stream(case: Released, generator: np.random.Gen
 
 @settings(max_examples=10)
 @given(cases(), strategies.generators())
-def test_gradients_are_the_differences_by_the_authors_names(
-    case: Released, generator: np.random.Generator
-) -> None:
+def test_gradients_are_the_differences_by_the_authors_names(case, generator):
     """Every tensor has its own, under its own name: it is known again by its values."""
     model = case.load()
     features, words = inputs(case, generator)
@@ -151,7 +134,7 @@ def test_gradients_are_the_differences_by_the_authors_names(
         (name,) = (n for n, theirs in case.weights.items() if np.array_equal(theirs, values))
         found[name] = numpy(parameter.grad)
 
-    def loss(arrays: Mapping[str, Array]) -> float:
+    def loss(arrays):
         weights = {name: arrays[name] for name in case.weights}
         return sum(
             float(
@@ -165,16 +148,14 @@ def test_gradients_are_the_differences_by_the_authors_names(
 
 
 @given(cases(), strategies.generators(), st.integers(1, 3))
-def test_beams_are_those_of_the_papers_equations(
-    case: Released, generator: np.random.Generator, beam_size: int
-) -> None:
+def test_beams_are_those_of_the_papers_equations(case, generator, beam_size):
     features, _ = inputs(case, generator)
     options: dict[str, int] = {"beam_size": beam_size, "max_length": 5, "num_return": beam_size}
     beams = beam_search(case.load(), tensor(features), **options)
     for image, found in zip(features, beams, strict=True):
         memory = encoded(case.weights, case.groups, image)
 
-        def next_log_probs(prefix: tuple[int, ...], memory: Array = memory) -> Array:
+        def next_log_probs(prefix, memory=memory):
             return decoded(case.weights, case.num_heads, memory, np.array(prefix))[-1]
 
         expected = oracle.beam_search(
@@ -184,7 +165,7 @@ def test_beams_are_those_of_the_papers_equations(
         assert_close([h.score for h in found], [h.score for h in expected])
 
 
-def test_the_published_size_has_158_tensors_and_the_authors_ids() -> None:
+def test_the_published_size_has_158_tensors_and_the_authors_ids():
     case = released(np.random.default_rng(0), layers=(3, 3), vocabulary=81, positions=74)
     assert len(case.weights) == 158
     model = load_released(case.tensors, groups=case.groups, num_heads=case.num_heads)
@@ -205,7 +186,7 @@ def test_the_published_size_has_158_tensors_and_the_authors_ids() -> None:
         {"patch_size": 1, "mlp_ratio": 1, "in_channels": 1},
     ],
 )
-def test_an_end_to_end_file_captions_images(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_an_end_to_end_file_captions_images(changes, tmp_path):
     case, backbone = end_to_end(np.random.default_rng(0), **changes)
     model = case.load()
     assert isinstance(model, EndToEnd) and not model.training
@@ -234,7 +215,7 @@ def test_an_end_to_end_file_captions_images(changes: dict[str, Any], tmp_path: P
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_end_to_end_files_have_the_published_520_tensors() -> None:
+def test_end_to_end_files_have_the_published_520_tensors():
     """With Swin-L's depths and geometry, all else small."""
     fields: dict[str, Any] = {
         "depths": (2, 2, 18, 2),

@@ -17,13 +17,7 @@ from torch import Tensor
 
 from benchmarks.verify import strategies
 from tests.support.parity import tensor
-from tests.support.released_weights import (
-    Released,
-    cases,
-    end_to_end,
-    inputs,
-    released,
-)
+from tests.support.released_weights import cases, end_to_end, inputs, released
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.checkpoints.checkpoint import CheckpointError, load_released
 
@@ -31,12 +25,8 @@ from torch_impl.checkpoints.checkpoint import CheckpointError, load_released
 @settings(max_examples=10)
 @given(cases(), strategies.generators(), st.booleans(), st.booleans())
 def test_a_file_a_dictionary_and_ours_are_the_same_model(
-    tmp_path_factory: pytest.TempPathFactory,
-    case: Released,
-    generator: np.random.Generator,
-    zipped: bool,
-    wrapped: bool,
-) -> None:
+    tmp_path_factory, case, generator, zipped, wrapped
+):
     path = tmp_path_factory.mktemp("released") / "rf_model.pth"
     content: Any = case.tensors
     if wrapped:
@@ -54,7 +44,7 @@ def test_a_file_a_dictionary_and_ours_are_the_same_model(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_weights_keep_their_precision_and_are_copies(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_weights_keep_their_precision_and_are_copies(dtype, tmp_path):
     case = released(np.random.default_rng(0))
     weights = {name: x.to(dtype) for name, x in case.tensors.items()}
     state = torch.get_rng_state()
@@ -83,9 +73,7 @@ def problems_of(error: pytest.ExceptionInfo[CheckpointError]) -> dict[str, str]:
 
 @settings(max_examples=60)
 @given(cases(), st.data())
-def test_every_key_that_does_not_fit_is_listed_by_its_own_name(
-    case: Released, data: st.DataObject
-) -> None:
+def test_every_key_that_does_not_fit_is_listed_by_its_own_name(case, data):
     """Dropped, added, of one axis more, or transposed; up to three at once."""
     weights, expected = case.tensors, {}
     for name in data.draw(st.lists(st.sampled_from(sorted(weights)), max_size=3, unique=True)):
@@ -112,7 +100,7 @@ def test_every_key_that_does_not_fit_is_listed_by_its_own_name(
     assert problems_of(error) == expected
 
 
-def test_a_whole_layer_that_is_missing_is_listed_key_by_key() -> None:
+def test_a_whole_layer_that_is_missing_is_listed_key_by_key():
     case = released(np.random.default_rng(0), layers=(3, 1))
     weights = {n: x for n, x in case.tensors.items() if not n.startswith("encoders.1.")}
     with pytest.raises(CheckpointError) as error:
@@ -121,7 +109,7 @@ def test_a_whole_layer_that_is_missing_is_listed_key_by_key() -> None:
     assert len(problems_of(error)) == 18
 
 
-def test_what_is_wrong_besides_shapes_is_named() -> None:
+def test_what_is_wrong_besides_shapes_is_named():
     case = released(np.random.default_rng(0))
     weights: dict[str, Any] = {**case.tensors, "norm": [1], "vocab_linear.bias": None}
     with pytest.raises(CheckpointError, match="norm is a list, expected a tensor") as error:
@@ -162,7 +150,7 @@ def test_what_is_wrong_besides_shapes_is_named() -> None:
         ({"start_id": -1}, "start_id -1 is outside a vocabulary"),
     ],
 )
-def test_what_the_tensors_do_not_tell_must_fit_them(changes: dict[str, Any], message: str) -> None:
+def test_what_the_tensors_do_not_tell_must_fit_them(changes, message):
     with pytest.raises(ValueError, match=message):
         released(np.random.default_rng(0)).load(**changes)
 
@@ -197,9 +185,7 @@ def refused(path: Path) -> str:
 @pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("kind", [Shell, Opens])
 @pytest.mark.parametrize("form", ["zip", "legacy", "pickle 2", "pickle 4", "key"])
-def test_code_in_a_file_is_refused_and_not_executed(
-    kind: type[Shell], form: str, tmp_path: Path
-) -> None:
+def test_code_in_a_file_is_refused_and_not_executed(kind, form, tmp_path):
     path, proof = tmp_path / "checkpoint.pth", tmp_path / "executed"
     content: Any = {"model_state_dict": case_tensors(), "extra": kind(proof)}
     if form == "key":
@@ -226,9 +212,7 @@ def case_tensors() -> dict[str, Tensor]:
 
 @settings(max_examples=30)
 @given(st.floats(0, 1, exclude_max=True), st.booleans())
-def test_a_truncated_file_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, share: float, zipped: bool
-) -> None:
+def test_a_truncated_file_is_refused(tmp_path_factory, share, zipped):
     path = tmp_path_factory.mktemp("truncated") / "checkpoint.pth"
     torch.save(case_tensors(), path, _use_new_zipfile_serialization=zipped)
     data = path.read_bytes()
@@ -236,7 +220,7 @@ def test_a_truncated_file_is_refused(
     refused(path)
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_checkpoint_is_refused(tmp_path):
     assert "no such file" in refused(tmp_path / "nothing.pth")
     assert "a folder, expected a released checkpoint" in refused(tmp_path)
     path = tmp_path / "other.pth"
@@ -250,9 +234,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=25)
 @given(st.data())
-def test_a_backbone_s_keys_that_do_not_fit_are_listed_by_their_own_names(
-    data: st.DataObject,
-) -> None:
+def test_a_backbone_s_keys_that_do_not_fit_are_listed_by_their_own_names(data):
     """The last norm above all: without it the features are others."""
     case, _ = end_to_end(np.random.default_rng(0))
     weights, expected = case.tensors, {}
@@ -278,7 +260,7 @@ def test_a_backbone_s_keys_that_do_not_fit_are_listed_by_their_own_names(
     assert problems_of(error) == expected
 
 
-def test_a_backbone_that_is_none_or_another_captioner_s_is_named() -> None:
+def test_a_backbone_that_is_none_or_another_captioner_s_is_named():
     case, _ = end_to_end(np.random.default_rng(0))
     index = "swin_transf.layers.0.blocks.1.attn.relative_position_index"
     for value, message in (

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from reference import decoding as oracle
 from tests.support.tables import (
@@ -26,9 +25,7 @@ from torch_impl.decoding import search as decoding
 
 
 @given(tables(), sizes, max_lengths, st.integers(0, 2**32 - 1))
-def test_samples_are_the_oracles_on_the_same_uniform_draws(
-    model: tuple[Tensor, Tensor], num_samples: int, max_length: int, seed: int
-) -> None:
+def test_samples_are_the_oracles_on_the_same_uniform_draws(model, num_samples, max_length, seed):
     shape = (len(model[0]), num_samples, max_length - 1)
     uniforms = torch.rand(shape, dtype=torch.float64, generator=torch.manual_seed(seed)).numpy()
     options: Options = {"max_length": max_length, "num_samples": num_samples}
@@ -43,9 +40,7 @@ def test_samples_are_the_oracles_on_the_same_uniform_draws(
 
 
 @given(tables(images=(2, 4)), max_lengths)
-def test_samples_of_a_split_batch_continue_the_same_random_stream(
-    model: tuple[Tensor, Tensor], max_length: int
-) -> None:
+def test_samples_of_a_split_batch_continue_the_same_random_stream(model, max_length):
     features, lengths = model
     options: Options = {"max_length": max_length, "num_samples": 3}
     whole = decoding.sample(Table(), *model, **options, generator=torch.manual_seed(0))
@@ -62,7 +57,7 @@ def test_samples_of_a_split_batch_continue_the_same_random_stream(
 PROBABILITIES = [0.0, 0.25, 0.125, 0.0, 0.5, 0.125, 0.0]
 
 
-def test_evenly_spread_draws_are_shared_out_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evenly_spread_draws_are_shared_out_in_proportion(monkeypatch):
     """The distribution itself, exactly: probabilities in eighths, 64 draws at the midpoints."""
     draws = (np.arange(64) + 0.5) / 64
     with np.errstate(divide="ignore"):
@@ -76,9 +71,7 @@ def test_evenly_spread_draws_are_shared_out_in_proportion(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("scale", [1.0, 0.9, 1e-300])
 @pytest.mark.parametrize(("u", "token"), [(0.0, 1), (1 - 2**-53, 5)])
-def test_the_extreme_draws_give_the_first_and_last_possible_token(
-    u: float, token: int, scale: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_extreme_draws_give_the_first_and_last_possible_token(u, token, scale, monkeypatch):
     with np.errstate(divide="ignore"):
         log_p = np.log(np.array(PROBABILITIES) * scale)
     assert oracle.inverse_cdf(log_p, u) == token

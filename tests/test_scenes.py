@@ -10,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.data import scenes
-from benchmarks.data.scenes.layout import (
-    CANVAS,
-    COLOURS,
-    PLACES,
-    SHAPES,
-    Draw,
-    Group,
-    Scene,
-    Thing,
-)
+from benchmarks.data.scenes.layout import CANVAS, COLOURS, PLACES, SHAPES, Draw, Group, Scene, Thing
 from benchmarks.data.scenes.pictures import GROUNDS, PALETTE
 from benchmarks.errors import InputError
 

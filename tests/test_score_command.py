@@ -106,11 +106,7 @@ def test_without_java_nothing_stands_in_for_the_ptb_tokeniser(score, monkeypatch
             {"predictions": [{"image_id": 3, "caption": ""}]},
             "predictions.json: image_id 3 has no references",
         ),
-        (
-            ("--split", "val"),
-            {"references": TWO_IMAGES},
-            "predictions.json: image_id 1 has no",
-        ),
+        (("--split", "val"), {"references": TWO_IMAGES}, "predictions.json: image_id 1 has no"),
         (("--split", "val"), {"references": []}, "expected references in Karpathy's layout"),
     ],
 )

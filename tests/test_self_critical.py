@@ -34,9 +34,7 @@ def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
 
 
 @given(captioners(), st.integers(2, 4), st.sampled_from(["leave_one_out", "printed"]), st.data())
-def test_a_step_is_the_oracle_s_from_the_samples_to_the_gradient(
-    case: tuple[Captioner, Tensor, Tensor], num_samples: int, baseline: Any, data: st.DataObject
-) -> None:
+def test_a_step_is_the_oracle_s_from_the_samples_to_the_gradient(case, num_samples, baseline, data):
     model, features, mask = case
     words = st.lists(st.integers(0, model.configuration.vocabulary_size - 1), max_size=4)
     captions = words.map(lambda caption: [*caption, model.end_id])
@@ -83,7 +81,7 @@ def step(model: Captioner, generator: torch.Generator) -> SelfCritical:
     return self_critical(model, features, None, images, reward, **options)
 
 
-def test_in_training_mode_samples_and_their_log_probabilities_have_dropout() -> None:
+def test_in_training_mode_samples_and_their_log_probabilities_have_dropout():
     torch.manual_seed(0)
     mixers = {"encoder": "static:3", "decoder": "dynamic:2"}
     reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
@@ -101,7 +99,7 @@ def test_in_training_mode_samples_and_their_log_probabilities_have_dropout() -> 
         assert parameter.grad.isfinite().all(), name
 
 
-def test_what_cannot_be_is_named() -> None:
+def test_what_cannot_be_is_named():
     sizes = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "attention", "decoder": "attention"}
     reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
@@ -130,7 +128,7 @@ class SameImages:
         return iter([self.batch] * (len(self) - start))
 
 
-def test_training_raises_the_reward_of_its_samples() -> None:
+def test_training_raises_the_reward_of_its_samples():
     """From nothing: no caption is shown, only what those that were drawn are worth."""
     references = [[[3, 4, 5, 2], [4, 3, 2]], [[5, 6, 7, 2]], [[8, 9, 10, 2]], [[4, 2]], [[9, 3, 2]]]
     sizes = {"vocabulary_size": 11, "d_feature": 4, "d_model": 16, "d_ff": 16, "num_heads": 2}
@@ -146,7 +144,7 @@ def test_training_raises_the_reward_of_its_samples() -> None:
     assert np.mean(rewards[-10:]) > 3
 
 
-def test_a_training_that_cannot_be_is_named() -> None:
+def test_a_training_that_cannot_be_is_named():
     model = Captioner(
         Configuration(9, 4, "attention", "attention", "norm", "norm", d_model=8, num_heads=2)
     )

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +18,7 @@ from benchmarks.verify import strategies
 from benchmarks.verify.strategies import fill
 from benchmarks.verify.tolerances import assert_close, error, literal_bound
 from reference.attention import multi_head_attention
-from reference.primitives import (
-    Parameters,
-    layer_norm,
-    linear,
-    select,
-    softmax,
-)
+from reference.primitives import Parameters, layer_norm, linear, select, softmax
 from tests.support.covers import covers
 from tests.support.parity import (
     Array,
@@ -140,9 +133,7 @@ def literal_attention(
 
 @covers(expansionnet_v2=[10])
 @given(configurations(), strategies.generators())
-def test_features_are_the_paper_s_token_by_token(
-    c: SwinConfiguration, generator: np.random.Generator
-) -> None:
+def test_features_are_the_paper_s_token_by_token(c, generator):
     model = SwinTransformer(c)
     parameters = filled(model, generator)
     images = images_of(c, 2, generator)
@@ -153,12 +144,12 @@ def test_features_are_the_paper_s_token_by_token(
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
+def test_lower_precision_is_as_good_as_the_literal_form(precision):
     errors, dtype = Errors(precision), getattr(torch, precision)
 
     @settings(max_examples=30)
     @given(configurations(), strategies.generators())
-    def collect(c: SwinConfiguration, generator: np.random.Generator) -> None:
+    def collect(c, generator):
         model = SwinTransformer(c)
         arrays = {**filled(model, generator), "images": images_of(c, 1, generator)}
         exact, low = in_precision(arrays, precision)
@@ -174,9 +165,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str) -> None:
 
 
 @given(st.sampled_from((2, 3, 4)), st.integers(2, 3), st.booleans(), strategies.generators())
-def test_a_mask_is_attention_region_by_region(
-    window: int, n: int, shifted: bool, generator: np.random.Generator
-) -> None:
+def test_a_mask_is_attention_region_by_region(window, n, shifted, generator):
     """Tokens that a shifted window brings together from two edges of the image do not meet."""
     stage = swin.Stage(4, 2, 2, window * n, window)
     shift = stage.shift if shifted else 0
@@ -190,9 +179,7 @@ def test_a_mask_is_attention_region_by_region(
 
 
 @given(st.integers(1, 3), st.integers(1, 2), st.integers(1, 3), strategies.generators())
-def test_one_window_without_bias_is_multi_head_attention(
-    size: int, num_heads: int, width: int, generator: np.random.Generator
-) -> None:
+def test_one_window_without_bias_is_multi_head_attention(size, num_heads, width, generator):
     attention = swin.WindowAttention(num_heads * width, size, num_heads)
     parameters = filled(attention, generator)
     torch.nn.init.zeros_(attention.relative_position_bias_table)
@@ -208,9 +195,7 @@ def test_one_window_without_bias_is_multi_head_attention(
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), strategies.generators())
-def test_windows_are_squares_of_the_grid_and_go_back(
-    size: int, n: int, batch: int, generator: np.random.Generator
-) -> None:
+def test_windows_are_squares_of_the_grid_and_go_back(size, n, batch, generator):
     grid = tensor(generator.standard_normal((batch, n * size, n * size, 2)))
     cut = swin.windows(grid, size)
     squares = [
@@ -224,7 +209,7 @@ def test_windows_are_squares_of_the_grid_and_go_back(
 
 
 @given(st.integers(1, 6))
-def test_the_bias_of_two_tokens_is_that_of_their_displacement(size: int) -> None:
+def test_the_bias_of_two_tokens_is_that_of_their_displacement(size):
     """Displacements are numbered in the order of their rows, then of their columns."""
     order = list(itertools.product(range(1 - size, size), repeat=2))
     places = list(itertools.product(range(size), repeat=2))
@@ -233,9 +218,7 @@ def test_the_bias_of_two_tokens_is_that_of_their_displacement(size: int) -> None
 
 
 @given(configurations(), st.integers(0, 5), st.integers(0, 5), strategies.generators())
-def test_patches_that_move_are_tokens_that_move(
-    c: SwinConfiguration, down: int, right: int, generator: np.random.Generator
-) -> None:
+def test_patches_that_move_are_tokens_that_move(c, down, right, generator):
     embed = SwinTransformer(c).patch_embed
     filled(embed, generator)
     images = tensor(images_of(c, 2, generator))
@@ -245,9 +228,7 @@ def test_patches_that_move_are_tokens_that_move(
 
 @settings(max_examples=10)
 @given(configurations(), strategies.generators())
-def test_gradients_are_the_paper_s_differences(
-    c: SwinConfiguration, generator: np.random.Generator
-) -> None:
+def test_gradients_are_the_paper_s_differences(c, generator):
     c = dataclasses.replace(c, patch_size=1, image_size=c.image_size // c.patch_size)
     model = SwinTransformer(c)
     parameters = filled(model, generator)
@@ -257,7 +238,7 @@ def test_gradients_are_the_paper_s_differences(
     dO = generator.standard_normal(out.shape)
     torch.autograd.backward(out, tensor(dO))
 
-    def loss(arrays: Any) -> float:
+    def loss(arrays):
         return float((dO[0] * literal(arrays["images"][0], arrays, c)).sum())
 
     found = {**gradients(model), "images": numpy(x.grad)}
@@ -266,9 +247,7 @@ def test_gradients_are_the_paper_s_differences(
 
 
 @given(configurations(), strategies.generators())
-def test_an_image_is_independent_of_its_batch(
-    c: SwinConfiguration, generator: np.random.Generator
-) -> None:
+def test_an_image_is_independent_of_its_batch(c, generator):
     model = SwinTransformer(c)
     filled(model, generator)
     images = tensor(images_of(c, 3, generator))
@@ -299,7 +278,7 @@ def published_names(depths: tuple[int, ...], with_masks: tuple[int, ...]) -> set
     return names
 
 
-def test_swin_l_has_the_published_tensors_and_parameters() -> None:
+def test_swin_l_has_the_published_tensors_and_parameters():
     """362 tensors; 195 million parameters, with a head of 1,000 classes 197 million; 103.9 GMAC.
 
     The last two are what Liu et al. print for Swin-L at 384 x 384 (Table 1).
@@ -326,13 +305,13 @@ def test_swin_l_has_the_published_tensors_and_parameters() -> None:
 
 
 @given(configurations())
-def test_names_are_the_published_ones_at_any_size(c: SwinConfiguration) -> None:
+def test_names_are_the_published_ones_at_any_size(c):
     grids = [c.image_size // c.patch_size // 2**i for i in range(len(c.depths))]
     shifted = tuple(i for i, grid in enumerate(grids) if grid > c.window_size)
     assert set(SwinTransformer(c).state_dict()) == published_names(c.depths, shifted)
 
 
-def test_the_last_norm_is_the_last_thing_done() -> None:
+def test_the_last_norm_is_the_last_thing_done():
     """A fresh norm makes every row's mean 0 and variance 1."""
     c = SwinConfiguration(16, 2, 3, 4, (2, 1), (1, 2), 2)
     features = SwinTransformer(c).double()(torch.randn(2, 3, 16, 16).double()).detach()
@@ -340,7 +319,7 @@ def test_the_last_norm_is_the_last_thing_done() -> None:
     assert (features.var(-1, correction=0) > 0.9).all()
 
 
-def test_it_compiles_whole_and_is_exported_for_any_batch() -> None:
+def test_it_compiles_whole_and_is_exported_for_any_batch():
     model = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2)).eval()
     images = torch.randn(2, 3, 8, 8)
     any_batch = {"images": {0: torch.export.Dim.DYNAMIC}}
@@ -353,15 +332,13 @@ def test_it_compiles_whole_and_is_exported_for_any_batch() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([torch.float64, torch.float32]))
-def test_photographs_are_normalised_by_imagenet_s_mean_and_deviation(
-    seed: int, dtype: torch.dtype
-) -> None:
+def test_photographs_are_normalised_by_imagenet_s_mean_and_deviation(seed, dtype):
     network = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2)).to(dtype)
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.randint(256, (2, 8, 8, 3), generator=generator, dtype=torch.uint8)
     channels = ((0.485, 0.229), (0.456, 0.224), (0.406, 0.225))
 
-    def literal_in(precision: type[np.floating]) -> Array:
+    def literal_in(precision):
         scaled = pixels.numpy().astype(precision) / 255
         parts = [(scaled[..., c] - mean) / std for c, (mean, std) in enumerate(channels)]
         return np.stack(parts, axis=1)
@@ -380,7 +357,7 @@ def test_photographs_are_normalised_by_imagenet_s_mean_and_deviation(
     assert all(parameter.requires_grad for parameter in network.parameters())
 
 
-def test_a_backbone_s_signature_is_of_its_weights() -> None:
+def test_a_backbone_s_signature_is_of_its_weights():
     network = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (2,), (2,), 2))
     backbone = vision.Swin(network)
     before = backbone.signature
@@ -396,7 +373,7 @@ def test_a_backbone_s_signature_is_of_its_weights() -> None:
 @pytest.mark.parametrize(
     "shape", [(1, 3, 8, 10), (1, 3, 10, 8), (1, 3, 16, 16), (1, 1, 8, 8), (3, 8, 8)]
 )
-def test_images_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_images_of_another_shape_are_refused(shape):
     model = SwinTransformer(SwinConfiguration(8, 2, 3, 4, (1,), (2,), 2))
     with pytest.raises(ValueError, match=r"expected \(B, 3, 8, 8\)"):
         model(torch.zeros(shape))
@@ -419,6 +396,6 @@ def test_images_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
         ),
     ],
 )
-def test_sizes_that_do_not_fit_are_named(changes: dict[str, Any], message: str) -> None:
+def test_sizes_that_do_not_fit_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SwinConfiguration(8, 2, 3, 4, (1,), (2,), 2), **changes)

@@ -76,10 +76,7 @@ def test_a_later_record_of_the_same_measurement_replaces_the_earlier():
 def test_the_papers_own_data_win_over_others_whatever_is_newer():
     own = measured(1.0, data={"name": "MS-COCO"})
     other = measured(
-        2.0,
-        status="other data",
-        time="2024-02-01T00:00:00+00:00",
-        data={"name": "Flickr8k"},
+        2.0, status="other data", time="2024-02-01T00:00:00+00:00", data={"name": "Flickr8k"}
     )
     embedded = measured(3.0, status="embedded", data={"name": "scenes"})
     assert cell([embedded, own, other]).ours == 1.0

@@ -9,20 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verify.tolerances import assert_close
-from tests.support.training import (
-    CONFIGURATION,
-    RECIPE,
-    RandomBatches,
-    numbers,
-)
+from tests.support.training import CONFIGURATION, RECIPE, RandomBatches, numbers
 from torch_impl.checkpoints.checkpoint import CheckpointError, load, save
 from torch_impl.models import Captioner
-from torch_impl.training import (
-    Batch,
-    CrossEntropyTraining,
-    NonFiniteError,
-    data_generator,
-)
+from torch_impl.training import Batch, CrossEntropyTraining, NonFiniteError, data_generator
 from torch_impl.training.optimisation import ALGORITHMS
 
 

@@ -10,13 +10,7 @@ from benchmarks import records
 from benchmarks.cli import tables
 from benchmarks.cli.main import main
 from benchmarks.papers.lstm_readonly import words
-from benchmarks.papers.lstm_readonly.words import (
-    LEFT_OUT,
-    MIN_COUNT,
-    OF_ALL,
-    OF_COUNTED,
-    SOURCES,
-)
+from benchmarks.papers.lstm_readonly.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
 from benchmarks.treemap import treemap
 from benchmarks.verify import tolerances
 from tests.support import caption_files
@@ -49,9 +43,7 @@ def test_words_are_in_falling_order_and_equals_by_the_alphabet(counts):
 
 
 @given(
-    st.lists(st.integers(1, 10**6), min_size=1, max_size=60),
-    st.floats(0.5, 20),
-    st.floats(0.5, 20),
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=60), st.floats(0.5, 20), st.floats(0.5, 20)
 )
 def test_areas_are_in_proportion_and_tile_the_whole(weights, width, height):
     drawn = treemap(weights, (0.0, 0.0, width, height))
@@ -84,11 +76,7 @@ def test_one_command_counts_every_source_and_fills_the_paper_s_place(data, tmp_p
         assert list(made) == list(SOURCES) and len(records.read(out)) == 2
     for row, splits in (("MS-COCO", 2), ("Flickr8k", 3)):
         record = made[row]
-        assert (record.kind, record.status, record.n) == (
-            "words",
-            "other data",
-            4 * splits,
-        )
+        assert (record.kind, record.status, record.n) == ("words", "other data", 4 * splits)
         # of a split's 15 words 4 are determiners, and two occur once
         assert record.values["words"] == 15 * splits
         assert record.values["words counted"] == 9 * splits
