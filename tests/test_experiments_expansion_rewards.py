@@ -11,7 +11,6 @@ from benchmarks.cli.main import main
 from benchmarks.data import scenes
 from benchmarks.papers.expansionnet_v2 import ablation as expansion
 from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1
-from benchmarks.report.sections.expansion_rewards import BASE
 from benchmarks.scoring import quality
 from benchmarks.training import configuration
 from benchmarks.training.configuration import TrainingConfig
@@ -19,6 +18,8 @@ from benchmarks.verify.tolerances import KEPT_PERCENT
 
 SIZES = {**configuration.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"
+
+BASE = "Base (ours)"
 
 
 @pytest.fixture

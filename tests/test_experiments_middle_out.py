@@ -38,9 +38,8 @@ from benchmarks.papers.middle_out.scores import (
     mixed,
     pairs_of,
 )
-from benchmarks.report.sections import middle_out as section
 from benchmarks.scoring import captioners
-from tests.support.pages import files as files_of
+from tests.support.pages import report as report_of
 from tests.support.records import record
 from torch_impl.models import sequence_to_sequence
 
@@ -240,10 +239,11 @@ def test_captions_that_are_shown_have_the_word_that_they_began_with(made):
 
 
 def test_a_page_can_be_made_of_the_records(made):
-    files = files_of(section.middle_out(made, {}))
-    assert "METEOR is not run" in files["README.md"]
-    for name in ("2", "3", "4", "5", "6", "7", "6-captions"):
-        assert f"tables/middle_out-{name}-scenes.md" in files
+    files = report_of(made)
+    assert "METEOR" in files["README.md"]
+    for name in ("2", "3", "4", "5", "6", "7"):
+        assert "embedded" in files[f"tables/table-middle-out-{name}-1.md"]
+    assert "tables/middle_out-6-captions-scenes.md" in files
 
 
 @pytest.fixture(scope="module")

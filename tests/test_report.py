@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import equations, papers, records
+from benchmarks import papers, records
 from benchmarks.cli import publish
 from benchmarks.cli.main import main
-from benchmarks.kinds import Ablation, Attention, Evaluation, Released
+from benchmarks.kinds import Ablation, Attention, Evaluation
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
-from benchmarks.papers.paired import RULE
 from benchmarks.report import (
     ablation,
     build,
@@ -27,13 +26,10 @@ from benchmarks.report import (
     jobs,
     markdown,
 )
-from benchmarks.report.document import Page, Section, Table
-from benchmarks.scoring import java, quality
-from benchmarks.statistics import SEEDS
+from benchmarks.report.document import Box, Page, Section, Table, Value
+from benchmarks.scoring import java
 from benchmarks.training import fit
-from tests.support.pages import files as files_of
-from tests.support.pages import report as report_of
-from tests.support.records import altered, filled, record
+from tests.support.records import filled, record
 from torch_impl.models import build as build_model
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -98,11 +94,13 @@ def ablation_record(row, seed, scores, kind=Ablation, status="embedded", **detai
 
 
 def test_without_records_nothing_of_ours_is_filled_in():
-    found = report_of([])
-    assert found["README.md"].count("Not run") >= 4
-    rows = found["tables/tables.md"].splitlines()[4:]
-    assert all(" | not run | " in row for row in rows)
-    assert len(rows) >= sum(len(papers.load(name).tables) for name in papers.names())
+    for page in build.pages([]):
+        for block in (block for section in page.sections for block in section.blocks):
+            if isinstance(block, Table):
+                cells = [cell for row in block.rows for cell in row if isinstance(cell, Value)]
+                assert not any(cell.records or cell.text for cell in cells)
+            if isinstance(block, Box):
+                assert block.word == "not run"
 
 
 scores = st.lists(st.floats(0, 10), min_size=3, max_size=3)
@@ -123,31 +121,6 @@ def test_a_report_is_a_pure_function_whatever_the_order_of_records(pairs):
     for name, text in once.items():
         if name.endswith(".html"):
             parse(text)
-
-
-@pytest.mark.parametrize("seeds", [SEEDS - 1, SEEDS])
-@pytest.mark.parametrize(
-    ("shift", "word"), [(1.0, "better"), (-1.0, "worse"), (0.0, "not settled")]
-)
-def test_better_only_where_the_interval_of_enough_seeds_excludes_zero(shift, word, seeds):
-    base = [2.0, 3.0, 4.0]
-    made = [
-        ablation_record(row, seed, [s + gap for s in base])
-        for seed in range(seeds)
-        for row, gap in (("attention | attention", 0), ("static:16 | attention", shift))
-    ]
-    word = word if seeds >= SEEDS else "too few seeds"
-    assert f": {word} |" in report_of(made)["tables/ablation-embedded.md"]
-    assert RULE in section(made, "An ablation")
-
-
-def test_rows_of_other_seeds_are_not_paired():
-    made = [
-        ablation_record("attention | attention", 0, [1.0]),
-        ablation_record("static:16 | attention", 1, [2.0]),
-    ]
-    table = report_of(made)["tables/ablation-embedded.md"]
-    assert "better" not in table
 
 
 def test_the_site_needs_no_network_its_links_resolve_and_text_is_escaped():
@@ -224,70 +197,6 @@ def test_what_can_be_scored_since_is_measured_again_and_nothing_else(machine):
     assert len(scored) == len(jobs.RELEASED) + 2 * len(ablation.ROWS) + trained
     for before, after in ((bare, with_java), (with_java, with_models)):
         assert {name for name in bare if before[name] != after[name]} == scored
-
-
-def score_record(values, signature):
-    missing = {name: "needs Java" for name in quality.METRICS if "RL " + name not in values}
-    return record(
-        Released,
-        values,
-        table="II",
-        row="PureT [11]",
-        status="same data",
-        key="0123456789abcdef",
-        n=5000,
-        data=records.Data(name="MS-COCO"),
-        signature=signature,
-        predictions="puret.json",
-        missing=missing,
-    )
-
-
-def section(made, title, **options):
-    sections = [s for page in build.pages(made, **options) for s in page.sections]
-    (found,) = [s for s in sections if s.title.startswith(title)]
-    return files_of(found)["README.md"]
-
-
-def test_released_captions_without_a_score_are_said_to_agree_with_nothing():
-    text = section([score_record({}, "")], "Published predictions")
-    assert "needs Java" in text
-    for word in ("agree", "Signature", "5000", "Evidence", "same data"):
-        assert word not in text
-    made = [score_record({"RL B1": 82.13, "RL CIDEr-D": 138.3}, "signature")]
-    text = section(made, "Published predictions")
-    assert "1 of 2 scores agree" in text and "Signature: `signature`" in text
-    assert "Evidence: 1 record(s) (01234567)" in text
-
-
-def test_the_short_form_says_that_it_leaves_released_captions_out():
-    text = section([], "Published predictions", quick=True)
-    assert "--quick" in text and "CAPTIONBENCH_DATA" not in text
-    assert "CAPTIONBENCH_DATA" in section([], "Published predictions")
-
-
-def test_every_section_with_numbers_of_records_has_evidence():
-    made = [
-        *jobs.record_equations("equations"),
-        score_record({"RL B1": 82.13}, ""),
-        *(
-            altered(ablation_record("attention | attention", seed, [1.0]), key=f"{seed}{seed:015}")
-            for seed in range(9)
-        ),
-    ]
-    for title in ("Every equation", "Published", "An ablation", "Every table"):
-        assert "Evidence: " in section(made, title)
-    named = "(00000000, 10000000, 20000000, 30000000, ...)"
-    assert f"Evidence: 9 record(s) {named}" in section(made, "An ablation")
-    assert "Evidence: 10 record(s) (00000000, 01234567, " in section(made, "Every table")
-
-
-def test_counterparts_and_properties_are_counted_from_the_entries():
-    text = section(jobs.record_equations("key"), "Every equation")
-    oracled = [e for e in equations.entries() if e["oracle"]]
-    found = [sum(bool(e[name]) for e in oracled) for name in ("counterpart", "properties")]
-    assert f"Of these {len(oracled)}, {found[0]} have a PyTorch counterpart, and {found[1]}" in text
-    assert "lstm_readonly (12): no Inception" in text
 
 
 def test_the_work_of_a_row_is_its_training_too(monkeypatch):

@@ -11,9 +11,7 @@ from benchmarks.data.scenes.layout import CANVAS
 from benchmarks.kinds import Ablation, Example
 from benchmarks.report import ablation
 from benchmarks.report.ablation import BASELINE, BOTH
-from benchmarks.report.document import Figure
-from benchmarks.report.sections import attention as section
-from benchmarks.report.sections.ablation import ablation as page
+from benchmarks.report.drawings import attention as section
 from benchmarks.scoring import overlay
 from benchmarks.training.configuration import PRESETS
 from benchmarks.verify.tolerances import assert_close
@@ -88,18 +86,17 @@ def test_both_figures_are_drawn_from_records_that_hold_weights_and_else_left_out
         for seed in (1, 0)
         for row in (BASELINE, BOTH)
     ]
-    both, by_head = section.attention(made)
+    (both,), (by_head,) = section.of_both(made), section.of_a_head(made)
     assert f">{BASELINE.name}<" in both.svg and f">{BOTH.name}<" in both.svg
     heads = len(made[0].details.attention.weights)
     assert all(f">head {head}<" in by_head.svg for head in range(heads))
     for figure in (both, by_head):  # of the first seed
         assert ">ball<" in figure.svg and ">0<" in figure.svg and ">1<" not in figure.svg
-    assert [b for b in page(made).blocks if isinstance(b, Figure)][1:] == [both, by_head]
     assert not section.of_both(made[1:2]) and section.of_a_head(made[1:2])
     bare = [record_of(row, 0, None) for row in (BASELINE, BOTH)]
     silent = [record_of(row, 0, looked(row, "")[1]) for row in (BASELINE, BOTH)]
     for older in (bare, silent):
-        assert not section.attention(older)
+        assert not section.of_both(older) and not section.of_a_head(older)
 
 
 def test_other_weights_give_another_drawing():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks import records
 from benchmarks.kinds import Captions
-from benchmarks.report.sections.examples import side_by_side
+from benchmarks.report.drawings.examples import side_by_side
 from tests.support.records import record as a_record
 
 IMAGES = st.lists(st.integers(0, 5), unique=True, max_size=4)

@@ -1,117 +1,163 @@
-"""The list of all tables and figures: how much of each there is, and of which data."""
+"""Every number of the report walks to its record or to the paper's file, and one rule judges."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from functools import cache
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import kinds, papers, records
+from benchmarks import papers, records
 from benchmarks.kinds import Captions
-from benchmarks.papers.arnet import reconstruction_weight
-from benchmarks.papers.expansionnet_v2 import ablation as expansion_experiment
-from benchmarks.papers.expansionnet_v2.ablation import BASELINE, BOTH
-from benchmarks.papers.lstm_readonly.read_only import ROWS
-from benchmarks.papers.middle_out import captions as middle_out_experiment
-from benchmarks.records import Record
-from benchmarks.report.document import Table
-from benchmarks.report.sections import middle_out, tables
-from tests.support.records import record as a_record
+from benchmarks.report import build, evidence, paper, tables
+from benchmarks.report.document import Box, Equation, Figure, Page, Table, Value
+from benchmarks.statistics import SEEDS
+from reference.equations import PAPERS
+from tests.support.records import record
 
-ARNET = ("Attentive Encoder-Decoder", "Attentive Encoder-Decoder + ARNet")
-CAPTIONS: dict[tuple[str, str], tuple[str, Sequence[str], str]] = {
-    ("arnet", "Figure 3"): ("1", ARNET, "drawn"),
-    ("arnet", "Figure 5"): (
-        reconstruction_weight.TABLE,
-        tuple(reconstruction_weight.ROWS)[:1],
-        "drawn",
-    ),
-    ("lstm_readonly", "Table I"): ("scores", tuple(ROWS), "shown"),
-    ("expansionnet_v2", "Table VIII"): ("I", (BASELINE, BOTH), "shown"),
-    ("expansionnet_v1", "Table 6"): ("3", (BASELINE, BOTH), "shown, with Table 7"),
-    ("expansionnet_v1", "Table 7"): ("3", (BASELINE, BOTH), "shown, with Table 6"),
-    ("middle_out", "Table 9"): ("2", middle_out.SHOWN, "shown, with Table 8"),
-    ("middle_out", "Table 10"): ("6", middle_out.CONTROLLED, "shown, with Table 6"),
-}
-"""By place, the table and rows of records that it is drawn from, and how drawings are counted."""
-FORMS = {
-    "expansionnet_v1": list(expansion_experiment.FORMS),
-    "expansionnet_v2": list(expansion_experiment.FORMS),
-    "middle_out": list(middle_out_experiment.FORMS),
-}
-
-KINDS = {
-    ("middle_out", "6"): kinds.Control,
-    "middle_out": kinds.MiddleOut,
-    "lstm_readonly": kinds.ReadOnly,
-}
+BASE, ROW = "attention | attention", "static:16 | attention"
+V2 = papers.load("expansionnet_v2").table("I")
 
 
-def record(paper: str, table: str, row: str, status: str, data: int) -> Record:
-    """A record that shows captions of an image, on one of several data sets and in its form."""
-    example = {"image": 1, "word": "a", "caption": f"{row} of 1", "reference": "r"}
-    shown = {"examples": [example]}
-    if (paper, table) == ("middle_out", "6"):
-        shown = {"pairs": [[example, {**example, "image": 2}]]}
-    return a_record(
-        KINDS.get((paper, table), KINDS.get(paper, Captions)),
-        {"CIDEr-D": 1.0},
-        paper=paper,
-        table=table,
+@cache
+def published() -> list[Page]:
+    return build.pages(records.load(records.PUBLISHED))
+
+
+def blocks(page: Page, kind: type):
+    return [b for section in page.sections for b in section.blocks if isinstance(b, kind)]
+
+
+def number(text: str) -> float:
+    scale = {letter: unit for unit, letter in tables.UNITS}.get(text[-1:], 1.0)
+    return scale * float(re.sub(r"[^-+.e\d]", "", text))
+
+
+def test_every_number_of_ours_is_that_of_its_records_and_has_a_place_among_the_evidence() -> None:
+    places = {
+        f"{page.name}.html#{entry['name']}"
+        for page in published()
+        for entry in page.data.get("records", ())
+    }
+    walked = 0
+    for page in published():
+        for table in blocks(page, Table):
+            for row in table.rows:
+                for head, cell in zip(table.columns, row, strict=True):
+                    if not isinstance(cell, Value):
+                        continue
+                    assert all(evidence.place(r) in places for r in cell.records)
+                    assert cell.records or not re.search(r"\d", cell.text)
+                    column = head.partition(" (")[0]
+                    if table.name.startswith("table-") and " above " not in head and cell.records:
+                        mean = fmean(r.values[column] for r in cell.records)
+                        shown = [x * number(cell.text) for x in (1, 100)]
+                        assert any(v == pytest.approx(mean, rel=6e-3, abs=6e-4) for v in shown)
+                        walked += 1
+    assert walked > 1000
+
+
+def test_every_number_that_is_called_printed_stands_in_the_paper_s_file() -> None:
+    for name in papers.names():
+        (page,) = [page for page in published() if page.name == name]
+        shown = {table.name: table for table in blocks(page, Table)}
+        for content in papers.load(name).tables:
+            first = tables.slug("table", name, content.name, "1")
+            table = shown.get(first) or shown[tables.slug("table", name, content.name)]
+            printed = {
+                (cell.row, tables.heading(content, cell.column)): cell.value
+                for cell in content.cells
+                if cell.value is not None
+            }
+            found = {
+                (row.removesuffix(f" ({of.group})") if of else row, head): cell.printed
+                for row, *line in table.rows
+                for of in [next((r for r in content.rows if str(row).startswith(r.name)), None)]
+                for head, cell in zip(table.columns[1:], line, strict=True)
+                if isinstance(cell, Value) and cell.printed and " above " not in head
+            }
+            assert len(found) == len(printed)
+            for value, text in zip(printed.values(), found.values(), strict=True):
+                if isinstance(value, float):
+                    assert number(text.rstrip("*")) == pytest.approx(value, rel=1e-3)
+                else:
+                    assert text.rstrip("*") == value
+
+
+def test_every_table_figure_and_equation_has_its_place_and_tables_say_what_they_show() -> None:
+    for name in papers.names():
+        (page,) = [page for page in published() if page.name == name]
+        titles = [section.title.partition(":")[0] for section in page.sections]
+        content = papers.load(name)
+        for table in content.tables:
+            (section,) = [s for s in page.sections if s.title == paper.title_of(table)]
+            assert isinstance(section.blocks[0], Box)
+        for figure in content.figures:
+            assert (f"Figure {figure.name}" in titles) == figure.data
+        assert [e.title.strip("()") for e in blocks(page, Equation)] == [
+            str(n) for n in PAPERS[name].numbers
+        ]
+
+
+def test_no_figure_or_table_of_the_report_has_the_name_of_another() -> None:
+    for kind in (Figure, Table):
+        names = [block.name for page in published() for block in blocks(page, kind)]
+        assert len(names) == len(set(names))
+
+
+def trained(row: str, seed: int, scores: list[float], data: str = "photographs") -> records.Record:
+    return record(
+        Captions,
+        {"CIDEr-D": 100 * fmean(scores)},
         row=row,
-        status=status,
-        key=f"{row}{data}",
-        n=1,
-        seeds=[0],
-        data=records.Data(name=f"data {data}", fingerprint="f", split="test"),
-        form=FORMS[paper][data] if paper in FORMS else None,
-        beam_size=3,
-        **shown,
+        key=f"{row}{seed}",
+        n=len(scores),
+        seeds=[seed],
+        status="other data",
+        data=records.Data(name=data),
+        cider_d=scores,
     )
 
 
-def line(place: tuple[str, str], made: list[Record]) -> Sequence[Any]:
-    """How much there is of a table or figure, of which data, and why not."""
-    blocks = tables.every_table(made).blocks
-    (table,) = (b for b in blocks if isinstance(b, Table) and b.name == "tables")
-    (found,) = (row for row in table.rows if tuple(row[:2]) == place)
-    return found[3:]
+SCORES = st.lists(st.floats(0, 10), min_size=5, max_size=5)
 
 
-@pytest.mark.parametrize("place", CAPTIONS)
-@settings(max_examples=4)
-@given(
-    statuses=st.lists(st.sampled_from(["embedded", "other data"]), min_size=1, max_size=2),
-    missing=st.booleans(),
-)
-def test_the_list_of_tables_says_how_many_drawings_records_give_and_of_which_data(
-    place: tuple[str, str], statuses: list[str], missing: bool
-) -> None:
-    (paper, _), (table, rows, counted) = place, CAPTIONS[place]
+@settings(max_examples=30)
+@given(SCORES, st.sampled_from([1.0, -1.0]), st.integers(1, SEEDS + 1))
+def test_a_table_agrees_or_opposes_only_where_enough_seeds_settle_it(scores, shift, seeds) -> None:
+    """The paper prints the row above the baseline."""
     made = [
-        record(paper, table, row, status, data)
-        for data, status in enumerate(statuses)
-        for row in rows[missing:]
+        trained(row, seed, [score + gap for score in scores])
+        for seed in range(seeds)
+        for row, gap in ((BASE, 0.0), (ROW, shift))
     ]
-    found = line(place, made)
-    if missing:
-        assert found[0].startswith("0") and found[1] == "not run" and found[2]
-    else:
-        assert found == [f"{len(statuses)} {counted}", ", ".join(sorted(set(statuses))), ""]
+    box = tables.sentence("expansionnet_v2", V2, tables.sources(made))
+    settled = "agrees" if shift > 0 else "opposes"
+    assert box.word == (settled if seeds >= SEEDS else "not settled")
+    layout = next(b for b in tables.blocks("expansionnet_v2", V2, made) if isinstance(b, Table))
+    (line,) = [row for row in layout.rows if row[0] == ROW]
+    (above,) = [cell for cell in line if isinstance(cell, Value) and "seeds" in cell.detail] or [
+        cell for cell in line if isinstance(cell, Value) and cell.printed == "+2"
+    ]
+    word = ("better" if shift > 0 else "worse") if seeds >= SEEDS else "too few seeds"
+    assert above.detail.endswith(word)
 
 
-def test_what_draws_is_of_a_place_that_there_is_and_draws_nothing_of_nothing() -> None:
-    for (paper, name), draw in tables.FIGURES.items():
-        assert name in {f.name for f in papers.load(paper).figures if f.data}
-        assert not list(draw([]))
-    for (paper, names), draw in tables.CAPTIONS.items():
-        assert all(papers.load(paper).table(name).kind == "captions" for name in names)
-        assert not list(draw([]))
+def test_rows_of_other_seeds_or_data_are_not_compared() -> None:
+    for made in (
+        [trained(BASE, seed, [1.0, 2.0]) for seed in range(3)]
+        + [trained(ROW, seed, [3.0, 4.0]) for seed in range(3, 6)],
+        [trained(BASE, seed, [1.0, 2.0], "these") for seed in range(3)]
+        + [trained(ROW, seed, [3.0, 4.0], "those") for seed in range(3)],
+    ):
+        assert tables.sentence("expansionnet_v2", V2, tables.sources(made)).word == "not settled"
 
 
-def test_tables_that_one_drawing_serves_are_in_one_place() -> None:
-    places = [(paper, name) for paper, names in tables.CAPTIONS for name in names]
-    assert len(set(places)) == len(places)
+@given(st.floats(1e-6, 1e14), st.one_of(st.none(), st.integers(0, 4)))
+def test_a_number_keeps_its_digits(value, decimals) -> None:
+    shown = number(tables.quantity(value, decimals))
+    close = 0.5 * 10.0 ** -(decimals if decimals is not None else 99)
+    assert shown == pytest.approx(value, rel=6e-4, abs=close if decimals is not None else 0)

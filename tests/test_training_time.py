@@ -26,9 +26,8 @@ from benchmarks.perf.roofline.training_time import (
     make_records,
 )
 from benchmarks.records import Device
-from benchmarks.report.sections import training_time as section
 from benchmarks.verify.tolerances import SCHEDULED, SCHEDULED_TWICE
-from tests.support.pages import files as files_of
+from tests.support.pages import report as report_of
 from tests.support.records import filled, record
 
 DATA = training_time.content()["data"]
@@ -236,11 +235,9 @@ def test_the_command_predicts_a_table_asked_for_by_name(steps, tmp_path, capsys)
 def test_the_report_sets_predictions_apart(steps):
     steps(compute_bound)
     made = [record for paper in PAPERS for record in make_records(paper)]
-    pages = files_of(section.training_time(made))
+    pages = report_of(made)
     text = "".join(pages.values())
-    assert "predicted" in section.TITLE
+    assert "**predicted**" in pages["README.md"]
     for paper in PAPERS:
         for assumption in training_time.content()["papers"][paper]["assumptions"]:
             assert assumption in text
-    empty = files_of(section.training_time([]))
-    assert "**Not run.**" in "".join(empty.values())

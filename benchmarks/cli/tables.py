@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import accumulate
 from pathlib import Path
@@ -25,7 +25,7 @@ from benchmarks import papers
 from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.kinds import TrainingTime
-from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, number
+from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, notes, number, whose
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import (
@@ -159,7 +159,7 @@ def lines(table: papers.Table, shown: Sequence[Cell]) -> list[str]:
         key=lambda name: names.index(name) if name in names else len(names),
     )
     if max(len(_printed(cell)) for cell in shown) > WIDEST_CELL:
-        return [*_list(shown), "", *_notes(shown)]
+        return [*_list(shown), "", *notes(shown)]
     rows: dict[str, dict[str, Cell]] = {}
     for cell in shown:
         rows.setdefault(cell.row, {})[cell.column] = cell
@@ -173,16 +173,16 @@ def lines(table: papers.Table, shown: Sequence[Cell]) -> list[str]:
         count = max(1, sum(w <= WIDEST - width for w in accumulate(widths[c] for c in columns)))
         found += [*grid([("", "", *columns[:count]), *_rows(rows, columns[:count])], left=2), ""]
         columns = columns[count:]
-    return [*found, *_notes(shown)]
+    return [*found, *notes(shown)]
 
 
 def _rows(rows: Mapping[str, Mapping[str, Cell]], columns: Sequence[str]) -> Iterator[list[str]]:
     """A line of the paper's values and a line of ours, where there are any."""
     for name, row in rows.items():
         paper, ours = zip(*(_pair(row.get(column)) for column in columns), strict=True)
-        whose = next((_whose(cell) for cell in row.values() if cell.ours is not None), "ours")
+        ours_is = next((whose(cell) for cell in row.values() if cell.ours is not None), "ours")
         label = name
-        for who, texts in (("paper", paper), (whose, ours)):
+        for who, texts in (("paper", paper), (ours_is, ours)):
             if any(texts):
                 yield [label, who, *texts]
                 label = ""
@@ -211,60 +211,6 @@ def _list(shown: Sequence[Cell]) -> Iterator[str]:
         yield f"{cell.row}, {cell.column}"
         yield from (
             f"  {who + ':':<7}{text}"
-            for who, text in zip(("paper", _whose(cell)), _pair(cell), strict=True)
+            for who, text in zip(("paper", whose(cell)), _pair(cell), strict=True)
             if text
         )
-
-
-def _notes(shown: Sequence[Cell]) -> Iterator[str]:
-    """Where ours is from, what is missing and why, misprints, assumptions: each said once."""
-    made = [cell for cell in shown if cell.ours is not None]
-    yield from _scoped(made, shown, _origin)
-    missing = [cell for cell in shown if cell.ours is None]
-    yield from _scoped(missing, shown, lambda cell: f"{NOT_RUN}: {cell.reason}")
-    for cell in shown:
-        if cell.note:
-            meant = "" if cell.corrected is None else f"a misprint of {number(cell.corrected)}, "
-            yield f"* {cell.row}, {cell.column}: {meant}{cell.note}"
-    for whose, text in dict.fromkeys((_whose(c), text) for c in shown for text in c.assumptions):
-        yield f"{whose}, assuming: {text}"
-
-
-def _scoped(
-    listed: Sequence[Cell], shown: Sequence[Cell], say: Callable[[Cell], str]
-) -> Iterator[str]:
-    """What is said of the listed cells, each once; of whole rows or columns where not of all."""
-    said: dict[str, list[Cell]] = {}
-    for cell in listed:
-        said.setdefault(say(cell), []).append(cell)
-    for text, having in said.items():
-        names = {n: dict.fromkeys(getattr(cell, n) for cell in having) for n in ("row", "column")}
-        scopes = [f"{name} {'; '.join(parts)}" for name, parts in names.items()]
-        for among in (shown, listed):
-            whole = [
-                scope
-                for scope, (name, parts) in zip(scopes, names.items(), strict=True)
-                if len(having) == sum(getattr(cell, name) in parts for cell in among)
-            ]
-            if whole:
-                scopes = [min(whole, key=len)]
-                break
-        yield text if len(said) == 1 else f"{text} ({', '.join(scopes)})"
-
-
-def _origin(cell: Cell) -> str:
-    return f"{'' if cell.status == PREDICTED else 'ours: '}{cell.status}{_source(cell)}"
-
-
-def _source(cell: Cell) -> str:
-    """The data and the seeds of ours, where it has them."""
-    names = dict.fromkeys(one.data.name for one in cell.records if one.data.name)
-    seeds = dict.fromkeys(seed for one in cell.records for seed in one.seeds)
-    what = list(names)
-    if seeds:
-        what.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}")
-    return f" ({'; '.join(what)})" if what else ""
-
-
-def _whose(cell: Cell) -> str:
-    return PREDICTED if cell.status == PREDICTED else "ours"

@@ -9,7 +9,7 @@ stages of training; rows of the ablations are named by their mixers, "static:64 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,8 @@ class Table:
     """A table of "numbers" or "captions"; ``not_run`` says why a cell may have no value of ours.
 
     ``times`` is what its numbers are multiplied by to be in the unit of records: 100 for fractions.
+    ``judged`` are the columns that the paper argues by, in which less is better if ``lower``; and
+    ``against`` names for each row the one that it is compared with, "" standing for all others.
     """
 
     name: str
@@ -87,6 +89,14 @@ class Table:
     unit: str | None = None
     remark: str | None = None
     times: float = 1
+    judged: tuple[str, ...] = ()
+    lower: bool = False
+    against: Mapping[str, str] = field(default_factory=dict)
+
+    def baseline(self, row: str) -> str | None:
+        """What the row is compared with."""
+        found = self.against.get(row, self.against.get(""))
+        return None if found == row else found
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -132,10 +142,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class PaperTables:
-    """Everything a paper shows in tables and figures."""
+    """Everything a paper shows in tables and figures; ``summary`` is what it proposes, by us."""
 
     paper: str
     title: str
+    summary: tuple[str, ...]
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...]
 
@@ -173,6 +184,7 @@ def load(paper: str) -> PaperTables:
         return PaperTables(
             paper=content["paper"],
             title=content["title"],
+            summary=tuple(content["summary"]),
             tables=tuple(_table(entry, path) for entry in content["tables"]),
             figures=tuple(Figure(**entry) for entry in content["figures"]),
         )

@@ -95,7 +95,35 @@ class Photographs:
     items: Sequence[Photograph]
 
 
-Block = Paragraph | Box | Table | Figure | Photographs
+@dataclass(frozen=True)
+class Equation:
+    """A printed equation, its oracle, the PyTorch form, and what ties them.
+
+    Args:
+        title: its number, or a listing's name.
+        formula: LaTeX, a line each.
+        notes: kind, what is printed, what is taken, why.
+        oracle: dotted name; its ``oracle_path`` from the repository's root, and its ``source``.
+        counterpart: likewise in PyTorch; empty where there is none, ``without`` says why.
+        properties: the tests that tie them, in words.
+        errors: the worst measured of each comparison.
+    """
+
+    title: str
+    formula: Sequence[str]
+    notes: Sequence[tuple[str, str, str, str]]
+    oracle: str
+    oracle_path: str
+    source: str
+    counterpart: str
+    counterpart_path: str
+    counterpart_source: str
+    without: str
+    properties: Sequence[str]
+    errors: Sequence[Value]
+
+
+Block = Paragraph | Box | Table | Figure | Photographs | Equation
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pygments.lexers import PythonLexer
 from benchmarks.files import slug
 from benchmarks.report.document import Cell, Figure, Page, Photographs, Value, text_of
 
-LINK = r"\[([^\]]+)\]\(([\w./#-]+)\)"
+LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([\w./#-]+)\)"
 _CODE = HtmlFormatter(nowrap=True, classprefix="p-")
 _NUMBER = re.compile(r"[-+−±.,\d\s×%^e\[\]]*\d[-+−±.,\d\s×%^e\[\]]*")
 KINDS = {
@@ -29,6 +29,11 @@ KINDS = {
     "missed": "bad",
     "contradicted": "bad",
     "opposes": "bad",
+    "agrees in part": "good",
+    "agrees in order": "good",
+    "opposes in part": "bad",
+    "differs": "bad",
+    "mixed": "muted",
     "other data": "other",
     "embedded": "embedded",
     "predicted": "predicted",

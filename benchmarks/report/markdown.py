@@ -9,6 +9,7 @@ from benchmarks.report.document import (
     Block,
     Box,
     Cell,
+    Equation,
     Figure,
     Page,
     Paragraph,
@@ -65,12 +66,30 @@ def _block(block: Block) -> str:
         case Figure():
             caption = inline(block.caption)
             return f"![{caption}](figures/{block.name}.svg)\n\n{caption}\n"
+        case Equation():
+            return _equation(block)
         case Photographs():
             items = (
                 "\n".join([f"- `{item.name}`", *(f"  - {inline(line)}" for line in item.lines)])
                 for item in block.items
             )
             return f"{inline(block.caption)}\n\n" + "\n".join(items) + "\n"
+
+
+def _equation(block: Equation) -> str:
+    parts = [f"### {block.title}\n", *(f"$${line}$$\n" for line in block.formula)]
+    parts += [
+        f"- **{kind}**: printed: {inline(printed)}; taken: {inline(taken)}. {inline(why)}"
+        for kind, printed, taken, why in block.notes
+    ]
+    parts.append(f"- oracle: [`{block.oracle}`](../{block.oracle_path})")
+    if block.counterpart:
+        parts.append(f"- PyTorch: [`{block.counterpart}`](../{block.counterpart_path})")
+    else:
+        parts.append(f"- no PyTorch form: {inline(block.without)}")
+    parts.append(f"- {len(block.properties)} properties tie them")
+    parts += [f"- error {error.text} ({inline(error.detail)})" for error in block.errors]
+    return "\n".join(parts) + "\n"
 
 
 def page(shown: Page, pages: Sequence[Page] = ()) -> str:

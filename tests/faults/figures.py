@@ -24,7 +24,7 @@ FIGURES = (
     Fault(
         "boxes a pixel short",
         "the last row and column of a detection get no heat",
-        "benchmarks.report.sections.attention:heat",
+        "benchmarks.report.drawings.attention:heat",
         "max(y - half, 0) : y + half + 1",
         "max(y - half, 0) : y + half",
         "test_report_attention.py::test_the_heat_of_a_pixel_is_the_weight_of_the_boxes_that_cover_it",
@@ -60,14 +60,5 @@ FIGURES = (
         "of_row[seed] for of_row",
         "list(of_row.values())[seeds.index(seed)] for of_row",
         "test_paired.py::test_a_difference_is_that_of_the_shared_seeds_alone",
-    ),
-    Fault(
-        "drawings counted for every status",
-        "the list of tables says of other data what is drawn of embedded ones",
-        "benchmarks.report.sections.tables:_drawn",
-        "if r.status == s",
-        "if s",
-        "test_report_tables.py::"
-        "test_the_list_of_tables_says_how_many_drawings_records_give_and_of_which_data",
     ),
 )

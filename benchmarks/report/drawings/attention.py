@@ -23,11 +23,6 @@ from benchmarks.report.document import Figure
 Heat = npt.NDArray[np.float64]
 
 
-def attention(records: Sequence[Record]) -> list[Figure]:
-    """Both figures, as far as records hold weights."""
-    return [*of_both(records), *of_a_head(records)]
-
-
 def of_both(records: Sequence[Record]) -> list[Figure]:
     """v1's Figure 6: the baseline and an ExpansionNet, the mean of the heads."""
     made = _first(records)

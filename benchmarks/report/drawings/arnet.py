@@ -1,0 +1,94 @@
+"""ARNet's Figures 3, 4 and 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from benchmarks import figures
+from benchmarks.files import slug
+from benchmarks.papers.arnet.captions import ADDED, BASELINES, PAPER
+from benchmarks.papers.arnet.hidden_states import MODES
+from benchmarks.papers.arnet.hidden_states import ROWS as SHOWN
+from benchmarks.papers.arnet.hidden_states import TABLE as STATES
+from benchmarks.papers.arnet.reconstruction_weight import ROWS as WEIGHTS
+from benchmarks.papers.arnet.reconstruction_weight import TABLE as WEIGHT
+from benchmarks.papers.paired import by_row
+from benchmarks.records import Record
+from benchmarks.report.document import Figure, Photographs
+from benchmarks.report.drawings.examples import side_by_side
+from benchmarks.scoring.discrepancy import CENTROID, POINTS
+
+OF_IMAGES = "CIDEr-D"
+
+
+def _of(records: Sequence[Record], *tables: str) -> list[Record]:
+    """The records that stand in some of the tables."""
+    return [r for r in records if r.what.paper == PAPER and r.what.table in tables]
+
+
+def _by_data(made: Sequence[Record]) -> list[list[Record]]:
+    names = dict.fromkeys(r.data.name for r in made)
+    return [[r for r in made if r.data.name == name] for name in names]
+
+
+def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
+    """Figure 3: captions without reconstruction and with it, of each data set."""
+    rows = BASELINES[-1], BASELINES[-1] + ADDED[-1]
+    shown = []
+    for made in _by_data(_of(records, "1")):
+        name = made[0].data.name
+        about = (
+            f"Figure 3: test images of {name} captioned without reconstruction and with it; evenly "
+            "spaced in the split, not chosen"
+        )
+        shown += side_by_side(slug(PAPER, "3", name), about, by_row(made), rows, jpegs)
+    return shown
+
+
+def by_weight(records: Sequence[Record]) -> list[Figure]:
+    """Figure 5: CIDEr-D by lambda, a drawing for each data set."""
+    drawn = []
+    for made in _by_data(_of(records, WEIGHT)):
+        runs, name = by_row(made), made[0].data.name
+        values = {row: [r.values[OF_IMAGES] for r in runs[row]] for row in WEIGHTS if row in runs}
+        plain = values.get(next(iter(WEIGHTS)))
+        about = (
+            f"Figure 5: CIDEr-D by lambda on {name}, a dot a seed and a bar at the mean"
+            f"{'; dashed: the mean without reconstruction' if plain else ''}."
+        )
+        level = sum(plain) / len(plain) if plain else None
+        drawn.append(
+            Figure(
+                slug(PAPER, "5", name),
+                about,
+                partial(figures.dots, values, "CIDEr-D (x 100)", level),
+            )
+        )
+    return drawn
+
+
+def states(records: Sequence[Record]) -> list[Figure]:
+    """Figure 4: last hidden states in training and in inference, a drawing for each data set."""
+    drawn = []
+    for made in _by_data(_of(records, STATES)):
+        first = made[0]
+        seed = min(r.seeds for r in made)
+        of_seed = {r.what.row: r for r in made if r.seeds == seed}
+        panels = {
+            f"{row}\nd_mc {r.values[CENTROID]:.3f}, d_pw {r.values[POINTS]:.3f}": [
+                r.details.points[mode] for mode in MODES
+            ]
+            for row in SHOWN
+            if (r := of_seed.get(row))
+        }
+        about = (
+            f"Figure 4: last hidden states of {first.n} images of the {first.data.split} "
+            f"split of {first.data.name}, filled in training, open in inference, seed "
+            f"{seed[0]}; each model's by itself, by t-SNE (perplexity "
+            f"{first.details.perplexity:g}), in which neither directions nor distances far "
+            "apart mean anything. The distances above are those of the states themselves."
+        )
+        svg = partial(figures.scatter, panels, MODES)
+        drawn.append(Figure(slug(PAPER, "4", first.data.name), about, svg))
+    return drawn

@@ -1,0 +1,112 @@
+"""Every equation of a paper: what is printed, the oracle, the PyTorch form, and what ties them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from benchmarks.equations import COUNTERPARTS, WITHOUT_COUNTERPART
+from benchmarks.kinds import Equations, Verification
+from benchmarks.records import ROOT, Record, of
+from benchmarks.report.document import Equation, Value
+from reference.equations import PAPERS
+from reference.equations import Equation as Oracle
+from reference.equations import equations as oracles
+
+
+def equations(paper: str, made: Sequence[Record[Any]]) -> list[Equation]:
+    """The paper's equations and listings in order, those without an oracle left out."""
+    tests = {e.number: e.properties for r in of(made, Equations) for e in r.details.entries
+             if e.paper == paper}  # fmt: skip
+    return [
+        _equation(entry, tests.get(entry.number, []), made)
+        for entry in oracles()
+        if entry.paper == paper
+    ]
+
+
+def _equation(entry: Oracle, properties: Sequence[str], made: Sequence[Record[Any]]) -> Equation:
+    key = entry.paper, entry.number
+    counterpart = COUNTERPARTS.get(key)
+    return Equation(
+        title=f"({entry.number})" if isinstance(entry.number, int) else str(entry.number),
+        formula=entry.formula,
+        notes=[(note.kind, note.printed, note.taken, note.why) for note in entry.notes],
+        oracle=entry.oracle,
+        oracle_path=_path(entry.oracle),
+        source=source(entry.oracle),
+        counterpart=counterpart or "",
+        counterpart_path=_path(counterpart) if counterpart else "",
+        counterpart_source=source(counterpart) if counterpart else "",
+        without=WITHOUT_COUNTERPART.get(key, entry.definition or ""),
+        properties=[_sentence(name) for name in properties],
+        errors=errors(entry.paper, entry.number, made),
+    )
+
+
+def errors(paper: str, number: int | str, made: Sequence[Record[Any]]) -> list[Value]:
+    """The worst error of our forms of an equation, by what was compared and in which precision."""
+    worst: dict[tuple[str, str], tuple[float, Value]] = {}
+    for record in of(made, Verification):
+        for row in record.details.rows:
+            if number not in row.equations.get(paper, ()):
+                continue
+            share = float("inf") if not row.worst or not row.bound else row.worst / row.bound
+            share = 0.0 if row.worst == 0 else share
+            text = "not finite" if row.worst is None else f"{row.worst:.1e}"
+            detail = f"{row.operator}, {row.what}, {row.dtype}, {row.implementation}; "
+            detail += "" if row.bound is None else f"at most {row.bound:.0e} is allowed"
+            word = "pass" if row.passed else "FAIL"
+            found = Value(text, (record,), word, detail=detail)
+            if share >= worst.get((row.what, row.dtype), (-1.0, None))[0]:
+                worst[row.what, row.dtype] = share, found
+    return [value for _, value in worst.values()]
+
+
+def _sentence(name: str) -> str:
+    file, _, test = name.partition("::")
+    said = test.rpartition("::")[2].removeprefix("test_").replace("_", " ")
+    return f"{said} (`{file}`)"
+
+
+def _module(dotted: str) -> tuple[Any, str]:
+    """The module of a dotted name, and the name in it."""
+    parts = dotted.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            return importlib.import_module(".".join(parts[:cut])), ".".join(parts[cut:])
+        except ModuleNotFoundError:
+            continue
+    raise ImportError(dotted)
+
+
+def _found(dotted: str) -> Any:
+    module, name = _module(dotted)
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _path(dotted: str) -> str:
+    """Its file, from the root of the repository."""
+    file = inspect.getsourcefile(inspect.unwrap(_found(dotted)))
+    return Path(str(file)).resolve().relative_to(ROOT).as_posix()
+
+
+def source(dotted: str) -> str:
+    """The code of a function or class, without its decorators."""
+    text = dedent(inspect.getsource(inspect.unwrap(_found(dotted))))
+    first = ast.parse(text).body[0]
+    return "\n".join(text.splitlines()[first.lineno - 1 :])
+
+
+def counted(paper: str) -> str:
+    """How many of the paper's numbered equations have an oracle."""
+    entries = [e for e in oracles() if e.paper == paper and isinstance(e.number, int)]
+    return f"{len(entries)} of {PAPERS[paper].equations}"

@@ -1,0 +1,212 @@
+"""The first page: what is checked, the headline results, a verdict a paper, what was not run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks import papers
+from benchmarks.files import slug
+from benchmarks.kinds import DenoisingRatio, Operations, Released, Verification
+from benchmarks.papers.cells import NOT_RUN
+from benchmarks.perf.targets import judge
+from benchmarks.records import STATUSES, Record, of
+from benchmarks.report import paper as of_paper
+from benchmarks.report import tables
+from benchmarks.report.document import Box, Cell, Page, Paragraph, Section, Table, Value
+from benchmarks.report.equations import counted
+from reference.equations import PAPERS
+
+LEAD = (
+    "Five captioning papers, checked: every equation in NumPy, every PyTorch form held to it, "
+    "every table beside what was measured here. **same data** is the paper's own data, **other "
+    "data** another data set (order and sign compare, values do not), **embedded** generated "
+    "scenes, **predicted** computed and never measured, **not run** neither."
+)
+STEP = "training step, batch 16"
+"""The speed target among the headlines."""
+
+
+def page(title: str, titles: Mapping[str, str], made: Sequence[Record[Any]]) -> Page:
+    """The page, from all records.
+
+    Args:
+        title: its own.
+        titles: of the papers' pages, by paper.
+        made: the records.
+    """
+    boxes = {paper: list(_boxes(paper, made)) for paper in titles}
+    return Page(
+        "index",
+        title,
+        LEAD,
+        [
+            Section("Five papers", [_matrix(titles, boxes, made)]),
+            Section("Headline results", [_headlines(made, boxes)]),
+            Section("Not run", list(_not_run(titles, boxes, made))),
+        ],
+    )
+
+
+def _boxes(paper: str, made: Sequence[Record[Any]]) -> Iterable[tuple[papers.Table, Box, str]]:
+    """Of each table what it shows, and the status of what it shows first."""
+    mine = [r for r in made if r.what.paper == paper]
+    for table in papers.load(paper).tables:
+        found = tables.sources([r for r in mine if r.what.table == table.name])
+        box = tables.sentence(paper, table, found)
+        shown = of_paper.captions_of(paper, table, mine) if table.kind == "captions" else ""
+        yield table, box, shown or (found[0].status if found else NOT_RUN)
+
+
+def _matrix(
+    titles: Mapping[str, str],
+    boxes: Mapping[str, Sequence[tuple[papers.Table, Box, str]]],
+    made: Sequence[Record[Any]],
+) -> Table:
+    rows: list[list[Cell]] = []
+    for paper, title in titles.items():
+        statuses = Counter(status for _, _, status in boxes[paper])
+        words = Counter(box.word for _, box, _ in boxes[paper])
+        judged = [word for word in words if word not in (*STATUSES, NOT_RUN)]
+        rows.append(
+            [
+                f"[{title}]({paper}.html)",
+                f"[{counted(paper)}]({paper}.html#every-equation)",
+                _error(paper, made),
+                ", ".join(f"{statuses[s]} {s}" for s in (*STATUSES, NOT_RUN) if statuses[s]),
+                ", ".join(f"{words[word]} {word}" for word in judged),
+            ]
+        )
+    columns = ("paper", "equations", "worst error", "tables", "what they show")
+    about = "Equations with an oracle, the worst float64 error of our forms, tables by their data"
+    return Table("papers", about, columns, rows)
+
+
+def _error(paper: str, made: Sequence[Record[Any]]) -> Cell:
+    """The worst float64 output of any of our forms of the paper's equations."""
+    found = [
+        (row.worst, record)
+        for record in of(made, Verification)
+        for row in record.details.rows
+        if paper in row.equations and row.dtype == "float64" and row.what == "output" and row.worst
+    ]
+    if not found:
+        return "not recorded"
+    worst, record = max(found, key=lambda pair: pair[0])
+    return Value(f"{worst:.0e}", (record,), "pass" if record.details.rows else "")
+
+
+def _headlines(
+    made: Sequence[Record[Any]], boxes: Mapping[str, Sequence[tuple[papers.Table, Box, str]]]
+) -> Table:
+    rows = [*_operations(made), *_released(made)]
+    rows += _denoised(made)
+    ((table, box, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
+    about = f"[More expansion vectors, more CIDEr-D](expansionnet_v2.html#{_place(table)})"
+    rows.append([about, f"**{box.word}**: {box.text.partition('. ')[0]}", status])
+    rows += _speed(made)
+    return Table("headlines", "Claim, what was found, on what", ("result", "here", "status"), rows)
+
+
+def _place(table: papers.Table) -> str:
+    """The anchor of a table on its paper's page."""
+    return slug(of_paper.title_of(table))
+
+
+def _operations(made: Sequence[Record[Any]]) -> list[list[Cell]]:
+    table = papers.load("expansionnet_v2").table("VI")
+    counted_rows = {r.what.row: r for r in of(made, Operations)}
+    off = [
+        (abs(100 * (counted_rows[c.row].values["FLOPs"] / c.meant - 1)), counted_rows[c.row])
+        for c in table.cells
+        if c.row in counted_rows and isinstance(c.meant, float)
+    ]
+    if not off:
+        return []
+    worst, record = max(off, key=lambda pair: pair[0])
+    place = _place(table)
+    about = f"[v2's Table VI, operations](expansionnet_v2.html#{place})"
+    said = Value(f"all {len(off)} rows within {worst:.3f} %", (record,), record.status)
+    return [[about, said, record.status]]
+
+
+def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for record in of(made, Released):
+        column = "RL CIDEr-D"
+        table = papers.load(record.what.paper).table(record.what.table)
+        theirs = table.cell(record.what.row, column).meant
+        if column in record.values and isinstance(theirs, float):
+            place = _place(table)
+            about = f"Released captions of {record.what.row}, CIDEr-D, scored again"
+            said = Value(
+                tables.quantity(record.values[column], 2), (record,), record.status,
+                detail=f"printed {theirs:g}",
+            )  # fmt: skip
+            rows.append([f"[{about}]({record.what.paper}.html#{place})", said, record.status])
+    return rows
+
+
+def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
+    """Middle-Out's Table 1: how many times smaller the symmetric error is."""
+    table = papers.load("middle_out").table("1")
+    rows: list[list[Cell]] = []
+    column, printed_rows = "symmetric MSE", {row.name for row in table.rows}
+    for record in of(made, DenoisingRatio):
+        if not {record.details.of, record.details.over} <= printed_rows:
+            continue
+        one, other = (
+            table.cell(row, column).meant for row in (record.details.of, record.details.over)
+        )
+        if isinstance(one, float) and isinstance(other, float):
+            low, high = record.details.interval[column]
+            said = Value(
+                f"{record.values[column]:.0f} times smaller symmetric error",
+                (record,),
+                record.status,
+                detail=f"[{low:.0f}, {high:.0f}]; printed {one / other:.0f}",
+            )
+            about = f"[De-noising from the middle](middle_out.html#{_place(table)})"
+            rows.append([about, said, record.status])
+    return rows
+
+
+def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
+    """A training step's target on one thread, and how many targets are met."""
+    outcomes = judge(made)
+    counts = Counter(outcome.verdict for outcome in outcomes if outcome.measured)
+    steps = [o for o in outcomes if o.target.what == STEP and o.measured]
+    if not steps:
+        return []
+    slowest = steps[-1]
+    said = Value(
+        f"a training step {slowest.measured} times as fast",
+        slowest.evidence,
+        "embedded",
+        detail=f"{slowest.device}; of all targets {counts['met']} met, {counts['missed']} missed",
+    )
+    return [["[Against the papers' order of operations](speed.html)", said, "embedded"]]
+
+
+def _not_run(
+    titles: Mapping[str, str],
+    boxes: Mapping[str, Sequence[tuple[papers.Table, Box, str]]],
+    made: Sequence[Record[Any]],
+) -> Iterable[Paragraph]:
+    """Everything, counted: tables by reason, and a line for the GPU."""
+    why: dict[str, list[str]] = {}
+    for paper, found in boxes.items():
+        for table, box, status in found:
+            if status == NOT_RUN:
+                why.setdefault(box.text, []).append(f"{titles[paper]} Table {table.name}")
+    total = sum(map(len, why.values()))
+    tables_of = sum(len(papers.load(paper).tables) for paper in PAPERS)
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in why.items()]
+    yield Paragraph(f"**{total} of {tables_of} tables**: {' '.join(lines)}")
+    on_gpu = [o for o in judge(made) if o.target.device == "cuda" and not o.measured]
+    if on_gpu:
+        yield Paragraph(
+            f"**Everything on a GPU**: {len(on_gpu)} speed targets and the Triton kernels, which "
+            "equal the oracle on Triton's interpreter; no GPU was at hand."
+        )

@@ -1,0 +1,155 @@
+"""A page a paper: what it proposes, every equation, every table and figure, and what held up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks import papers
+from benchmarks.papers.cells import NOT_RUN, beyond
+from benchmarks.records import STATUSES, Record
+from benchmarks.report import tables
+from benchmarks.report.document import Block, Box, Page, Paragraph, Section
+from benchmarks.report.drawings import (
+    arnet,
+    attention,
+    captions,
+    denoising,
+    middle_out,
+    operations,
+    read_only,
+    training_time,
+    words,
+)
+from benchmarks.report.equations import counted, equations
+from reference.equations import PAPERS
+
+Jpegs = Mapping[int, bytes]
+Draw = Callable[[Sequence[Record[Any]], Jpegs], Sequence[Block]]
+
+
+def _plain(draw: Callable[[Sequence[Record[Any]]], Sequence[Block]]) -> Draw:
+    return lambda made, _: draw(made)
+
+
+FIGURES: dict[tuple[str, str], Draw] = {
+    ("arnet", "3"): arnet.examples,
+    ("arnet", "4"): _plain(arnet.states),
+    ("arnet", "5"): _plain(arnet.by_weight),
+    ("expansionnet_v1", "6"): _plain(attention.of_both),
+    ("expansionnet_v2", "4"): _plain(attention.of_a_head),
+    ("lstm_readonly", "1"): _plain(words.areas),
+    ("lstm_readonly", "2"): _plain(words.bars),
+    ("lstm_readonly", "7"): _plain(read_only.loss_curves),
+    ("middle_out", "3"): _plain(denoising.example),
+}
+"""By paper and figure, what draws it from records; nothing draws a figure that is not here."""
+BELOW: dict[tuple[str, str], Draw] = {
+    ("expansionnet_v1", "1"): _plain(partial(training_time.stages, "expansionnet_v1")),
+    ("expansionnet_v1", "6"): partial(captions.expansion, "expansionnet_v1"),
+    ("expansionnet_v1", "7"): partial(captions.expansion, "expansionnet_v1"),
+    ("expansionnet_v2", "I"): captions.ablation,
+    ("expansionnet_v2", "VI"): _plain(operations.operations),
+    ("expansionnet_v2", "VII"): _plain(partial(training_time.stages, "expansionnet_v2")),
+    ("expansionnet_v2", "VIII"): partial(captions.expansion, "expansionnet_v2"),
+    ("lstm_readonly", "I"): read_only.examples,
+    ("middle_out", "1"): _plain(denoising.errors),
+    ("middle_out", "6"): _plain(middle_out.pairs),
+    ("middle_out", "8"): middle_out.examples,
+}
+"""By paper and table, what is drawn or shown below its numbers."""
+SHOWN_WITH = {
+    ("expansionnet_v1", "7"): "6",
+    ("middle_out", "9"): "8",
+    ("middle_out", "10"): "6",
+}
+"""Tables of captions that the captions below another serve."""
+
+
+def page(paper: str, title: str, made: Sequence[Record[Any]], jpegs: Jpegs) -> Page:
+    """A paper's page, from all records."""
+    content = papers.load(paper)
+    about = PAPERS[paper]
+    mine = [r for r in made if r.what.paper == paper]
+    return Page(
+        paper,
+        title,
+        f"{about.title} ({about.authors}, {about.year}).",
+        [
+            Section("What it proposes", [Paragraph(" ".join(content.summary))]),
+            *(_table(paper, table, mine, jpegs) for table in content.tables),
+            *(_figure(paper, figure, mine, jpegs) for figure in content.figures if figure.data),
+            *_more(content, mine),
+            Section(
+                "Every equation",
+                [
+                    Paragraph(
+                        f"{counted(paper)} numbered equations have an oracle in NumPy. An error is "
+                        "the worst over random cases, relative to the magnitudes that an output "
+                        "is made of; what is allowed stands beside it."
+                    ),
+                    *equations(paper, made),
+                ],
+            ),
+        ],
+    )
+
+
+def title_of(shown: papers.Table | papers.Figure) -> str:
+    """The heading of a table's or figure's section; what stands in the text alone has no number."""
+    kind = "Figure" if isinstance(shown, papers.Figure) else "Table"
+    name = f"of {shown.name}" if shown.name.islower() else shown.name
+    return f"{kind} {name}: {shown.caption.rstrip('.')}"
+
+
+def captions_of(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> str:
+    """The status of the captions that are shown for a table of captions; empty without any."""
+    draw = BELOW.get((paper, SHOWN_WITH.get((paper, table.name), table.name)), _nothing)
+    shown = (s for s in STATUSES if draw([r for r in made if r.status == s], {}))
+    return next(shown, "")
+
+
+def _table(paper: str, table: papers.Table, made: Sequence[Record[Any]], jpegs: Jpegs) -> Section:
+    blocks = tables.blocks(paper, table, made)
+    below = list(BELOW.get((paper, table.name), _nothing)(made, jpegs))
+    served = SHOWN_WITH.get((paper, table.name))
+    if table.kind == "captions" and (status := captions_of(paper, table, made)):
+        where = f" with those of Table {served}" if served else " below"
+        text = f"The paper's images are not at hand; ours are shown{where}, not chosen."
+        blocks[0] = Box(status, text)
+    if served is None:
+        blocks += below
+    return Section(title_of(table), blocks)
+
+
+def _nothing(_: Sequence[Record[Any]], __: Jpegs) -> Sequence[Block]:
+    return ()
+
+
+def _figure(
+    paper: str, figure: papers.Figure, made: Sequence[Record[Any]], jpegs: Jpegs
+) -> Section:
+    drawn = list(FIGURES.get((paper, figure.name), _nothing)(made, jpegs))
+    of_table = [r for r in made if figure.table and r.what.table == figure.table]
+    if of_table:
+        drawn += tables.blocks(paper, _beyond(paper, figure.table or "", of_table), made)
+    if not drawn:
+        known = (paper, figure.name) in FIGURES
+        why = "Nothing is recorded to draw it from." if known else "The report does not draw it."
+        drawn = [Box(NOT_RUN, why)]
+    return Section(title_of(figure), drawn)
+
+
+def _beyond(paper: str, name: str, made: Sequence[Record[Any]]) -> papers.Table:
+    (found,) = [t for t in beyond(papers.load(paper), made) if t.name == name]
+    return found
+
+
+def _more(content: papers.PaperTables, made: Sequence[Record[Any]]) -> Iterator[Section]:
+    """What was measured for no table or figure of the paper."""
+    figures = {figure.table for figure in content.figures}
+    for table in beyond(content, made):
+        if table.name not in figures:
+            shown = tables.blocks(content.paper, table, made)
+            yield Section(f"Not in the paper: {table.name}", shown)

@@ -1,0 +1,405 @@
+"""A paper's tables in its own layout, cell by cell: printed, ours, and what that shows.
+
+Records of one table that were made of other data, or in another form, are shown by themselves: the
+best first. What a table shows is said in one sentence above it, by one rule for all tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import figures, papers
+from benchmarks.files import slug
+from benchmarks.kinds import Denoising
+from benchmarks.papers import cells as of_cells
+from benchmarks.papers.cells import NOT_RUN
+from benchmarks.papers.paired import CIDER_D, Numbers, by_row, difference, percent, value
+from benchmarks.records import PREDICTED, STATUSES, Record
+from benchmarks.report.document import Block, Box, Cell, Figure, Paragraph, Table, Value
+from benchmarks.statistics import Interval, difference_of_seeds, holm
+
+BEST_FORM = "converged"
+SHORT = ("reduced", "scenes")
+COMPARED = ("other data", "embedded")
+"""Statuses of which differences between rows compare with the paper's, and values do not."""
+UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+class Source(NamedTuple):
+    """Records of a table that compare with each other."""
+
+    label: str
+    status: str
+    made: Sequence[Record[Any]]
+
+
+def sources(made: Sequence[Record[Any]]) -> list[Source]:
+    """The records of a table by data and form: trained to the end first, then by status."""
+    groups: dict[tuple[str, str, str], list[Record[Any]]] = {}
+    for record in made:
+        form = getattr(record.details, "form", None) or ""
+        groups.setdefault((form, record.status, record.data.name), []).append(record)
+    ordered = sorted(
+        groups.items(),
+        key=lambda of: (of[0][0] != BEST_FORM, STATUSES.index(of[0][1]), -len(of[1]), of[0][2]),
+    )
+    return [Source(_label(found), status, found) for (_, status, _), found in ordered]
+
+
+def _label(made: Sequence[Record[Any]]) -> str:
+    first = made[0]
+    form = getattr(first.details, "form", None)
+    seeds = len({seed for r in made for seed in r.seeds})
+    beam = getattr(first.details, "beam_size", None)
+    parts = (
+        first.data.name,
+        first.data.split and f"{first.data.split} split",
+        first.n and first.data.name and f"{first.n:,} cases",
+        beam and f"beam {beam}",
+        seeds and f"{seeds} seed{'s' if seeds > 1 else ''}",
+        form and form not in first.data.name and f"form {form}",
+    )
+    return ", ".join(str(part) for part in parts if part)
+
+
+def quantity(number: float, decimals: int | None = None) -> str:
+    """A value to so many decimals, or to four digits; large ones by their unit."""
+    for unit, letter in UNITS:
+        if abs(number) >= unit:
+            return f"{number / unit:.4g} {letter}"
+    if decimals is None or 0 < abs(number) < 10.0**-decimals:
+        return f"{number:.4g}"
+    return f"{number:,.{decimals}f}"
+
+
+def decimals_of(values: Iterable[papers.Value]) -> int | None:
+    """The decimals that a column is printed with; None where its numbers are very small."""
+    numbers = [abs(v) for v in values if isinstance(v, float)]
+    if not numbers or min(n for n in [*numbers, 1.0] if n) < 0.1:
+        return None
+    return max(len(f"{n:.12g}".partition(".")[2]) for n in numbers)
+
+
+def printed(cell: papers.Value, decimals: int | None = None) -> str:
+    """The paper's value."""
+    return quantity(cell, decimals) if isinstance(cell, float) else str(cell)
+
+
+def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list[Block]:
+    """All of one table: the sentence, the table of each source, the notes."""
+    found = sources([r for r in made if (r.what.paper, r.what.table) == (paper, table.name)])
+    shown: list[Block] = [sentence(paper, table, found)] if table.columns else []
+    if not found and table.columns:
+        cells = of_cells.cells(paper, (), table.name)
+        shown.append(_layout(paper, table, f"As printed: {table.caption}", "", cells, ()))
+    for n, source in enumerate(found):
+        first = n == 0
+        cells = of_cells.cells(paper, source.made, table.name) if table.columns else []
+        rows = {r.what.row for r in source.made}
+        kept = [c for c in cells if first or c.row in rows]
+        kept += of_cells.beside(paper, source.made, table)
+        caption = f"{'Printed, and ours below' if first else 'Also'}: {source.status}"
+        caption += f" ({source.label})" if source.label else ""
+        name = slug("table", paper, table.name, str(n + 1))
+        shown.append(_layout(paper, table, caption, name, kept, source.made, folded=not first))
+        if first:
+            shown += _notes(table, kept, source)
+            shown += _dots(name, table, source)
+    return shown
+
+
+def _notes(
+    table: papers.Table, kept: Sequence[of_cells.Cell], source: Source
+) -> Iterator[Paragraph]:
+    for text in filter(None, (table.unit, table.remark)):
+        yield Paragraph(f"The paper's table: {text}")
+    said = [note for note in of_cells.notes(kept) if not note.startswith("ours: ")]
+    signatures = sorted({r.signature for r in source.made if r.signature})
+    said += [f"Signature: `{signature}`." for signature in signatures]
+    yield from map(Paragraph, said)
+
+
+def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
+    """What the table is judged by, a dot a seed."""
+    if not table.judged or source.status not in COMPARED:
+        return
+    column = table.judged[0]
+    runs = {row: [r for r in found if column in r.values] for row, found in _ordered(table, source)}
+    values = {row: [r.values[column] for r in found] for row, found in runs.items() if found}
+    base = table.against.get("")
+    level = sum(values[base]) / len(values[base]) if base in values else None
+    about = f"{column} of every row: a dot a seed, a bar at the mean"
+    about += f"; dashed: {base}" if level is not None else ""
+    if len(values) > 1:
+        yield Figure(name, f"{about}.", partial(figures.dots, values, column, level))
+
+
+def _ordered(table: papers.Table, source: Source) -> Iterator[tuple[str, Sequence[Record[Any]]]]:
+    """The rows of records, in the paper's order, then those that it does not have."""
+    runs = by_row(source.made)
+    names = [row.name for row in table.rows if row.name in runs]
+    for row in (*names, *(row for row in runs if row not in names)):
+        yield row, runs[row]
+
+
+def _layout(
+    paper: str,
+    table: papers.Table,
+    caption: str,
+    name: str,
+    cells: Sequence[of_cells.Cell],
+    made: Sequence[Record[Any]],
+    *,
+    folded: bool = False,
+) -> Table:
+    """Rows and columns of the paper; what the table is judged by once more, against a baseline."""
+    names = [column.name for column in table.columns]
+    columns = [c for c in names if any(cell.column == c for cell in cells)]
+    columns += [c for c in dict.fromkeys(cell.column for cell in cells) if c not in columns]
+    by_place = {(cell.row, cell.column): cell for cell in cells}
+    labels = {row.name: row for row in table.rows}
+    runs = by_row(made)
+    judged = [c for c in table.judged if any(c in r.values for r in made)] if table.against else []
+    digits = {c: decimals_of(cell.paper for cell in cells if cell.column == c) for c in columns}
+    rows: list[list[Cell]] = []
+    for row in dict.fromkeys(cell.row for cell in cells):
+        of_row = [cell for cell in cells if cell.row == row]
+        ours = [cell for cell in of_row if cell.ours is not None]
+        label = row
+        if row in labels and labels[row].group:
+            label += f" ({labels[row].group})"
+        line: list[Cell] = [label]
+        line += [_cell(by_place.get((row, column)), digits[column], ours) for column in columns]
+        line += [_above(table, column, row, by_place, runs) for column in judged]
+        if made:
+            seeds = sorted({seed for cell in ours for r in cell.records for seed in r.seeds})
+            line += [len(seeds) or None, ours[0].status if ours else NOT_RUN]
+        rows.append(line)
+    heads = [heading(table, column) for column in columns]
+    heads += [f"{column} above {_of_baseline(table)}" for column in judged]
+    return Table(
+        name or slug("table", paper, table.name),
+        caption,
+        ("row", *heads, *(("seeds", "status") if made else ())),
+        rows,
+        folded=folded or not made,
+    )
+
+
+def heading(table: papers.Table, column: str) -> str:
+    """A column's heading, as printed where our name is another."""
+    names = {c.name: c.printed for c in table.columns}
+    said = names.get(column, column)
+    return column if said == column else f"{column} ({said})"
+
+
+def _of_baseline(table: papers.Table) -> str:
+    return table.against[""] if list(table.against) == [""] else "its baseline"
+
+
+def _cell(cell: of_cells.Cell | None, decimals: int | None, beside: Sequence[Any]) -> Cell:
+    """Ours has one more decimal than what is printed; a dash where others of its row have one."""
+    if cell is None:
+        return None
+    theirs = "" if cell.paper is None else printed(cell.paper, decimals)
+    theirs += "*" if cell.note else ""
+    finer = None if decimals is None else decimals + 1
+    if cell.ours is None:
+        return Value("–" if beside else "", (), NOT_RUN, theirs, note=f"not run: {cell.reason}")
+    return Value(
+        quantity(cell.ours, finer),
+        cell.records,
+        cell.status,
+        theirs,
+        _spread(cell, finer),
+        "; ".join(filter(None, (cell.status, cell.note))),
+    )
+
+
+def _spread(cell: of_cells.Cell, decimals: int | None) -> str:
+    """The interval of ours; of a single value on the paper's data how far it is from print."""
+    ours = cell.ours
+    assert ours is not None
+    if cell.interval is not None:
+        return f"[{quantity(cell.interval[0], decimals)}, {quantity(cell.interval[1], decimals)}]"
+    if len(cell.records) > 1:
+        values = [record.values[cell.column] for record in cell.records]
+        found = difference_of_seeds(values, np.zeros(len(values)))
+        scale = ours / found.mean if found.mean else 1.0
+        low, high = (quantity(scale * end, decimals) for end in (found.low, found.high))
+        return f"[{low}, {high}]"
+    meant = cell.corrected if cell.corrected is not None else cell.paper
+    if cell.status in COMPARED or not isinstance(meant, float) or not meant:
+        return ""
+    off = ours - meant
+    return f"{100 * off / meant:+.3f} %" if abs(meant) >= 1e6 else f"{off:+.3g}"
+
+
+PER_IMAGE: Mapping[str, Numbers] = {
+    "CIDEr-D": CIDER_D,
+    "RL CIDEr-D": CIDER_D,
+    "self B4": percent("self_b4"),
+    "follows the word": percent("follows"),
+    "d_mc": lambda record: record.details.shares.get("d_mc"),
+    "d_pw": lambda record: record.details.shares.get("d_pw"),
+}
+"""By column, what records hold of each image; of others the value of each seed is compared."""
+
+
+def above(column: str, ours: Sequence[Record[Any]], base: Sequence[Record[Any]]) -> Interval | None:
+    """How far rows are apart in a column, over the seeds of both; of errors, their logarithms."""
+    fields = {"CIDEr-D": "cider_d", "RL CIDEr-D": "cider_d", "d_mc": "shares", "d_pw": "shares"}
+    if by_seed := [
+        r.details.per_seed[column] for r in (*ours, *base) if isinstance(r.details, Denoising)
+    ]:
+        return difference_of_seeds(*map(np.log, by_seed)) if len(by_seed) == 2 else None
+    held = all(hasattr(r.details, fields.get(column, column)) for r in (*ours, *base))
+    known = PER_IMAGE.get(column) if held or column not in fields else None
+    return difference(ours, base, known or value(column))
+
+
+def _above(
+    table: papers.Table,
+    column: str,
+    row: str,
+    by_place: Mapping[tuple[str, str], of_cells.Cell],
+    runs: Mapping[str, Sequence[Record[Any]]],
+) -> Cell:
+    """A row above what it is compared with: printed, ours, and what ours is called."""
+    base = table.baseline(row)
+    if base is None:
+        return None
+    theirs = _printed_gap(by_place, row, base, column)
+    found = above(column, runs.get(row, ()), runs.get(base, ()))
+    like = "" if theirs is None else f"{theirs:+.3g}"
+    if found is None:
+        return Value(printed=like) if like else None
+    word = _word(found, table.lower)
+    made = [*runs[row], *runs[base]]
+    if isinstance(made[0].details, Denoising):
+        one, other = (by_place[name, column].paper for name in (row, base))
+        both = isinstance(one, float) and isinstance(other, float)
+        ratio = f"× {one / other:.3g}" if both else ""  # type: ignore[operator]
+        centre, least, most = (f"{math.exp(x):.3g}" for x in (found.mean, found.low, found.high))
+        return Value(f"× {centre}", made, made[0].status, ratio, f"[{least}, {most}] {word}")
+    low, high = found.low / table.times, found.high / table.times
+    interval = f"[{low:+.3g}, {high:+.3g}] " if np.isfinite(low) else ""
+    mean = f"{found.mean / table.times:+.3g}"
+    return Value(mean, made, made[0].status, like, f"{interval}{word}")
+
+
+def _word(found: Interval, lower: bool) -> str:
+    if not found.enough:
+        return "too few seeds"
+    if not found.settled:
+        return "not settled"
+    return "better" if (found.mean < 0) == lower else "worse"
+
+
+def _printed_gap(
+    by_place: Mapping[tuple[str, str], of_cells.Cell], row: str, base: str, column: str
+) -> float | None:
+    values = []
+    for name in (row, base):
+        cell = by_place.get((name, column))
+        meant = None if cell is None else cell.paper if cell.corrected is None else cell.corrected
+        if not isinstance(meant, float):
+            return None
+        values.append(meant)
+    return values[0] - values[1]
+
+
+# --- one sentence a table
+
+
+def sentence(paper: str, table: papers.Table, found: Sequence[Source]) -> Box:
+    """What the table shows here: agrees, opposes, not settled, predicted or not run."""
+    if not found:
+        return Box(NOT_RUN, f"{table.not_run[:1].upper()}{table.not_run[1:]}.")
+    first = found[0]
+    cells = [c for c in of_cells.cells(paper, first.made, table.name) if c.ours is not None]
+    order, words = _of_order(table, first, cells)
+    if first.status in COMPARED:
+        return Box(order, words)
+    word, values = _of_values(first, cells)
+    if word == "differs" and order == "agrees":
+        return Box("agrees in order", f"{words} The values differ: {values}")
+    return Box(word, f"{values}{f' Order: {words}' if table.judged else ''}")
+
+
+def _of_values(source: Source, cells: Sequence[of_cells.Cell]) -> tuple[str, str]:
+    """Of values that compare with the paper's own."""
+    pairs = [
+        (cell, meant, ours)
+        for cell in cells
+        if isinstance(meant := cell.paper if cell.corrected is None else cell.corrected, float)
+        and (ours := cell.ours) is not None
+        and meant
+    ]
+    if not pairs:
+        return source.status, "The paper gives no number to compare with."
+    units = {
+        column: min(_last_digit(meant) for cell, meant, _ in pairs if cell.column == column)
+        for column in {cell.column for cell, _, _ in pairs}
+    }
+    equal = sum(abs(ours - meant) <= units[cell.column] for cell, meant, ours in pairs)
+    _, theirs, ours = max(pairs, key=lambda pair: abs(math.log(abs(pair[2] / pair[1]) or 1e-9)))
+    off = (
+        f"{100 * (ours / theirs - 1):+.2g} %"
+        if 0.5 < ours / theirs < 2
+        else f"× {ours / theirs:.2g}"
+    )
+    text = (
+        f"{equal} of {len(pairs)} values are the printed ones to within a unit of the last digit; "
+        f"the farthest is {printed(theirs)} in print and {quantity(ours)} here ({off})."
+    )
+    if source.status == PREDICTED:
+        return PREDICTED, f"{text} Computed by the roofline from step counts, not measured."
+    words = {len(pairs): "agrees", 0: "differs"}
+    return words.get(equal, "agrees in part"), text
+
+
+def _last_digit(number: float) -> float:
+    """A unit of the last digit that a number is printed with, as far as it is no zero."""
+    digits, _, exponent = f"{number:.11e}".partition("e")
+    decimals = len(digits.rstrip("0").partition(".")[2])
+    return float(10.0 ** (int(exponent) - decimals))
+
+
+def _of_order(
+    table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
+) -> tuple[str, str]:
+    """Whether differences from a baseline have the sign that the paper prints."""
+    by_place = {(cell.row, cell.column): cell for cell in cells}
+    runs = by_row(source.made)
+    found = [
+        (gap * differs.mean > 0, differs)
+        for column in table.judged
+        for row in runs
+        if (base := table.baseline(row)) is not None
+        and (gap := _printed_gap(by_place, row, base, column))
+        and (differs := above(column, runs[row], runs.get(base, ())))
+    ]
+    scale = f"On {source.label} ({source.status})"
+    form = getattr(source.made[0].details, "form", None)
+    short = form in SHORT or "reduced" in source.label or source.status == "embedded"
+    caveat = " Models and trainings are small: this says little of the full ones." if short else ""
+    if not found:
+        return "not settled", f"no difference that is printed is compared. {scale}.{caveat}"
+    alike = sum(same for same, differs in found if differs.settled)
+    other = sum(not same for same, differs in found if differs.settled)
+    rest = len(found) - alike - other
+    together = sum(holm([differs for _, differs in found]))
+    part = " in part" if rest else ""
+    word = "not settled" if not alike + other else "mixed" if alike and other else ""
+    word = word or ("agrees" if alike else "opposes") + part
+    return word, (
+        f"of {len(found)} differences from a baseline in {' and '.join(table.judged)}, {alike} "
+        f"settled as printed, {other} the other way, {rest} not settled. {scale}; 95 % intervals, "
+        f"paired by seed; judged together by Holm's method {together} are settled.{caveat}"
+    )
