@@ -35,7 +35,7 @@ def pages(
         jpegs: photographs by id, shown where a record has captions of them.
         quick: whether it is the short form, which says so.
     """
-    made = records.newest(made)
+    made = sorted(records.newest(made), key=lambda r: (r.time, records.line(r)))
     lead = " This is the short form of the report: `captionbench report` makes the whole one."
     first = index.page(TITLE, PAPERS, made)
     return [
