@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks import records
 from benchmarks.files import write_atomically
@@ -35,7 +36,7 @@ def pages(
         jpegs: photographs by id, shown where a record has captions of them.
         quick: whether it is the short form, which says so.
     """
-    made = sorted(records.newest(made), key=lambda r: (r.time, records.line(r)))
+    made = sorted(records.newest(made), key=_place)
     lead = " This is the short form of the report: `captionbench report` makes the whole one."
     first = index.page(TITLE, PAPERS, made)
     return [
@@ -45,6 +46,12 @@ def pages(
         explorer.page(),
         *evidence.pages(made, PAPERS | OTHERS),
     ]
+
+
+def _place(record: Record) -> tuple[Any, ...]:
+    """By time; of one moment, by what they are of."""
+    what = record.what
+    return record.time, what.paper, what.table, what.row, record.seeds, records.line(record)
 
 
 def _speed(made: Sequence[Record]) -> list[Section]:

@@ -176,10 +176,15 @@ class Attention(nn.Module, ABC):
 
 @contextmanager
 def watched(attention: Attention) -> Iterator[list[Tensor]]:
-    """Collect the `Attention.weights` of every call of ``attention`` within the block."""
+    """Collect the `Attention.weights` of every call of ``attention`` within the block.
+
+    The calls may not have ``images``.
+    """
     seen: list[Tensor] = []
     hook = attention.register_forward_pre_hook(
-        lambda module, arguments, named: seen.append(attention.weights(*arguments, **named)),
+        lambda _, arguments, named: seen.append(
+            attention.weights(*arguments, **{n: v for n, v in named.items() if v is not None})
+        ),
         with_kwargs=True,
     )
     try:
