@@ -170,6 +170,7 @@ TAKEN = {
     "scenes": [],
     "time": ["--tiny", "--only", "reward"],
     "track": [],
+    "train": ["--scenes", "12,4,3"],
 }
 
 

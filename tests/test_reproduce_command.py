@@ -53,6 +53,15 @@ def test_every_row_is_trained_once_and_is_in_the_table(data, tmp_path, capsys):
         assert cells[row]["ours"] == pytest.approx(sum(of) / 2) and len(cells[row]["record"]) == 2
 
 
+def test_the_records_as_json_are_those_that_were_made(data, tmp_path, capsys):
+    words = "--seeds", "1", "--only", digits.PLAIN, "--json"
+    _, made = reproduce(data, tmp_path, *words)
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"on_record": 0, "made": records.to_json(made), "left": 0}
+    reproduce(data, tmp_path, *words)
+    assert json.loads(capsys.readouterr().out) == {"on_record": 1, "made": [], "left": 0}
+
+
 def test_what_is_published_counts_beside_your_report_s_records_alone(
     data, tmp_path, monkeypatch, capsys
 ):

@@ -95,6 +95,16 @@ def test_ctrl_c_at_any_step_leaves_a_folder_that_resumes_to_the_same_numbers(
     assert_same(folder, whole)
 
 
+def test_the_result_as_json_is_the_best_validation(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(*TRAIN, "--out", folder, "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out).values()
+    validations = [entry for entry in log_of(folder) if entry["kind"] == "validation"]
+    best = max(validations, key=lambda entry: entry["CIDEr-D"])
+    assert found["finished"] and found["folder"] == str(folder)
+    assert [found["best"][name] for name in ("step", "CIDEr-D")] == [best["step"], best["CIDEr-D"]]
+
+
 def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
     folder = RunFolder(tmp_path / "run")
     command = [sys.executable, "-m", "benchmarks", *map(str, TRAIN), "--out", str(folder.path)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks import records
+from benchmarks.cli.options import add_json
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_folder
@@ -70,6 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--minutes", type=float, help="begin no further run after so long")
     parser.add_argument("--list", action="store_true", help="print the tables and their forms")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -117,15 +121,19 @@ def run(arguments: argparse.Namespace) -> int:
     )
     on_record = sum(run.key in known for run in runs)
     options = {"known": known, "minutes": arguments.minutes, "processes": arguments.processes}
-    left = 0
+    left, made = 0, list[dict[str, Any]]()
     with java.meteor_kept():
         for done in queue.train(runs, arguments.out, **options):
             left += not done.records
-            for record in done.records:
+            made += map(records.to_json, done.records)
+            for record in () if arguments.json else done.records:
                 values = ", ".join(f"{name} {v:.4g}" for name, v in record.values.items())
                 named = replace(done.run, row=record.what.row, trial=None).title
                 print(f"table {record.what.table}: {named}: {values}", flush=True)
             print(done.state, file=sys.stderr)
+    if arguments.json:
+        print(json.dumps({"on_record": on_record, "made": made, "left": left}, indent=1))
+        return 0
     if on_record:
         print(f"{on_record} of {len(runs)} runs are on record, and were not done again")
     if left:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from benchmarks.cli import data_options
 from benchmarks.cli.main import EXIT_BAD_INPUT
+from benchmarks.cli.options import add_json
 from benchmarks.data import CaptionData, karpathy, pixels
 from benchmarks.data.photographs import images_beside
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
+from benchmarks.files import locked
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import stages
 from benchmarks.training.configuration import PAPERS, PRESETS, Stage, TrainingConfig, preset
@@ -133,6 +136,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kept.add_argument(
         "--resume", action="store_true", help="continue the run in the folder, if there is one"
     )
+    add_json(parser)
     kept.add_argument("--log-every", type=int, default=50, metavar="STEPS")
     kept.add_argument(
         "--checkpoint-seconds",
@@ -193,23 +197,36 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     data, vision = _data(arguments)
     out = arguments.out
     folders = {name: out / name if arguments.recipe else out for name in training.stages}
-    results = stages.train(
-        training,
-        data,
-        folders,
-        names=arguments.steps,
-        seed=arguments.seed,
-        vision=vision,
-        initial=_initial(arguments.initial, data),
-        resume=arguments.resume,
-        minutes=arguments.minutes,
-        device=process_group.device,
-        process_group=process_group,
-        computation=_computation(arguments),
-        log_every=arguments.log_every,
-        checkpoint_seconds=arguments.checkpoint_seconds,
-        progress=True,
-    )
+    with locked(out, wait=False) if process_group.is_main else nullcontext():
+        results = stages.train(
+            training,
+            data,
+            folders,
+            names=arguments.steps,
+            seed=arguments.seed,
+            vision=vision,
+            initial=_initial(arguments.initial, data),
+            resume=arguments.resume,
+            minutes=arguments.minutes,
+            device=process_group.device,
+            process_group=process_group,
+            computation=_computation(arguments),
+            log_every=arguments.log_every,
+            checkpoint_seconds=arguments.checkpoint_seconds,
+            progress=True,
+        )
+    if arguments.json:
+        found = {
+            name: {
+                "folder": str(folders[name]),
+                "best": result.best,
+                "seconds": result.seconds,
+                "finished": result.finished,
+            }
+            for name, result in results.items()
+        }
+        print(json.dumps(found, indent=1))
+        return 0
     for name, result in results.items():
         state = "done" if result.finished else "time is up, --resume continues"
         print(f"{folders[name]}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")

@@ -11,6 +11,7 @@ seed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from benchmarks import records
@@ -76,6 +77,21 @@ FORMS = {
         grid=RATES,
         trial_seed=0,
     ),
+    "converged": Form(
+        "Flickr8k (with --features), 128 units, until validation has not improved for 3 epochs; "
+        "the rate by row, from trials of 2 epochs",
+        flickr8k,
+        _training(
+            *(128, 24),
+            halved_every=3,
+            captions_per_image=5,
+            validation_images=500,
+            patience=3,
+        ),
+        sizes="converged",
+        grid=RATES,
+        trial={"epochs": 2},
+    ),
     "flickr8k": Form(
         "Flickr8k, 512 units, 30 epochs: for a GPU",
         flickr8k,
@@ -126,8 +142,9 @@ def _measure(run: Run) -> list[Record[ReadOnly] | Record[Losses]]:
     scored = with_beams(scored, result.model, data, beam_size=BEAM)
     losses = {
         f"{name} loss": mean_loss(result.model, data, split)
-        for name, split in (("training", "train"), ("evaluation", "test"))
+        for name, split in (("training", "train"), ("validation", "val"), ("evaluation", "test"))
     }
+    losses["evaluation perplexity"] = math.exp(losses["evaluation loss"])
     lost = records.replace(
         scored, table="losses", values=losses, details=as_kind(Losses, scored.details)
     )

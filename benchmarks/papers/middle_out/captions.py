@@ -121,6 +121,18 @@ FORMS = {
         sizes="128 units, an epoch",
         tokeniser="ptb",
     ),
+    "converged": Form(
+        "Flickr8k (with --features), 128 units, until validation has not improved for 2 epochs",
+        flickr8k,
+        _two(
+            *(128, 128, 30, (2e-3, 15, 60), Schedule(1e-3, 8)),
+            captions_per_image=5,
+            validation_images=500,
+            patience=2,
+        ),
+        sizes="128 units, converged",
+        tokeniser="ptb",
+    ),
     "flickr8k": Form(
         "Flickr8k, the paper's 1,024 units and 15 epochs: for a GPU",
         flickr8k,

@@ -46,7 +46,7 @@ def loss_curves(records: Sequence[Record]) -> list[Figure]:
         lines = {row: _curve(runs[row]) for row in ROWS if row in runs}
         about = (
             f"Figure 7: training loss on {name}, each point the mean of the steps since the one "
-            "before, and of all seeds."
+            "before, and of the seeds that were trained so long."
         )
         drawing = partial(figures.curves, lines, "steps", "training loss, nats a word", log_y=True)
         drawn.append(Figure(slug(PAPER, name, "7"), about, drawing))
@@ -54,7 +54,7 @@ def loss_curves(records: Sequence[Record]) -> list[Figure]:
 
 
 def _curve(runs: Sequence[Record]) -> tuple[list[float], list[float]]:
-    """Steps and losses, the mean over the seeds, which all have the same steps."""
+    """Steps and losses, the mean over the seeds that have the step."""
     at: dict[float, list[float]] = {}
     for record in runs:
         for entry in record.details.losses:
