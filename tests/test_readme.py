@@ -28,7 +28,7 @@ SHORTER = {
     "predict": ["--tiny"],
     "scenes": ["--num-images", "3"],
     "score": ["--metrics", "B4", "CIDEr-D"],
-    "compare": ["--counts-only", "--only", "static-operator"],
+    "compare": ["--counts-only", "--only", "reward"],
 }
 """What is said beside a command so that it is quick."""
 
