@@ -30,7 +30,7 @@ def tiny(monkeypatch):
         lambda stage: stage.but(epochs=2, batch_size=20, warmup=0, patience=1)
     )
     training = replace(training, model={**SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2})
-    form = replace(usual, load=lambda _: made, training=training, grid=GRID)
+    form = replace(usual, load=lambda _: made, training=training, grid=GRID, trial={"epochs": 1})
     experiments = tuple(
         replace(experiment, rows=ROWS, forms={"converged": form})
         for experiment in (ablation.V1_COEFFICIENTS, ablation.V2_COEFFICIENTS)
@@ -96,7 +96,10 @@ def test_every_row_is_trained_by_the_best_of_its_trials_which_are_records(whole)
         ]
         assert len(own) == len(GRID)
         best = max(own, key=lambda t: t.values["validation CIDEr-D"])
-        assert row.details.stages == best.details.stages
+        (stage,), (tried,) = row.details.stages, best.details.stages
+        epochs = stage["optimisation"]["epochs"], tried["optimisation"]["epochs"]
+        assert epochs == (2, 1)
+        assert stage == {**tried, "optimisation": {**tried["optimisation"], "epochs": 2}}
         assert all("trials" in t.what.table for t in own)
     assert "rows done 4, left 0; runs left 0" in whole["said"]
 
