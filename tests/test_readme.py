@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import textwrap
 import zipfile
 from collections import Counter
 from importlib.util import find_spec
@@ -50,6 +51,14 @@ def test_the_readme_is_short_and_what_it_names_is_there():
     assert len(text.splitlines()) <= 150
     for name in re.findall(r"\]\(([^)]+)\)", text):
         assert (records.ROOT / name).exists(), name
+
+
+def test_the_test_in_the_readme_works_as_pasted(monkeypatch):
+    (pasted,) = re.findall(r"^(    from .*?)\n\n\S", README.read_text(), re.DOTALL | re.MULTILINE)
+    found: dict = {}
+    exec(textwrap.dedent(pasted), found)
+    monkeypatch.chdir(records.ROOT)
+    found["test_my_layer"]()
 
 
 @pytest.fixture

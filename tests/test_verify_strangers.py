@@ -11,7 +11,7 @@ import torch
 from benchmarks.cli.main import main
 from benchmarks.verify.candidate import Candidate, load
 from benchmarks.verify.cases import float_arrays, get
-from benchmarks.verify.conformance import Verdict, clearest, resolve
+from benchmarks.verify.conformance import Verdict, clearest, conformance_test, resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, give, take
 from benchmarks.verify.operators import OPERATORS
@@ -239,3 +239,18 @@ def f(X, parameters):
     with pytest.raises(OutOfToleranceError):
         exec(compile(found["large"].code, "<pasted>", "exec"), scope)
     assert scope["X"].shape == (17, 1)
+
+
+def test_a_module_s_case_pastes_in_another_folder(tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "clipping_of_mine.py").write_text(
+        "def f(gradients, threshold):\n    return dict(gradients)\n"
+    )
+    operator = OPERATORS["clip_gradients"]
+    monkeypatch.chdir(tmp_path)
+    with resolve("clipping_of_mine:f", operator, "numpy") as candidate:
+        (found,) = conformance_test(operator, candidate, examples=20, only=("equals_oracle",))
+    monkeypatch.chdir(elsewhere)
+    with pytest.raises(OutOfToleranceError):
+        exec(compile(found.code, "<pasted>", "exec"), {})

@@ -58,10 +58,13 @@ def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Fa
 def _candidate(prop: Property, operator: Operator, candidate: Isolated) -> str:
     if isinstance(candidate.source, str):
         source, _, name = candidate.source.rpartition(":")
-        path = str(Path(source).resolve()) if source.endswith(".py") else source
+        by_path = source.endswith(".py")
+        path = str(Path(source).resolve()) if by_path else source
         framework = "" if candidate.framework == "numpy" else f", {candidate.framework!r}"
         device = "" if candidate.device == "cpu" else f", device={candidate.device!r}"
-        text = f"load({f'{path}:{name}'!r}{framework}{device})"
+        # a module may lie where the command was run
+        folder = "" if by_path else f", folder={str(Path.cwd())!r}"
+        text = f"load({f'{path}:{name}'!r}{framework}{device}{folder})"
     else:
         text = f"Candidate({candidate.name}, {candidate.framework!r}, {candidate.device!r})"
     if "lengths" in prop.needs:

@@ -100,6 +100,7 @@ def _loaded(
     if memory is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     sys.path[:] = path
+    os.chdir(folder)  # the first process may have been started in another one
     try:
         if isinstance(source, str):
             candidate = load(source, framework, device, folder)
