@@ -305,7 +305,7 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
     if not found:
         return _Evidence({}, f"not run: `captionbench reproduce {paper}` trains it", [])
     rows = {row: runs for row, runs in min(found, key=_rank).items() if row in needed}
-    return _Evidence(rows, _weakness(rows), _compare(paper, test, rows))
+    return _Evidence(rows, weakness(rows), _compare(paper, test, rows))
 
 
 def _needed(paper: str, test: Comparing) -> set[str]:
@@ -332,10 +332,10 @@ def _printed(paper: str, test: Comparing) -> dict[str, float]:
 def _rank(rows: Rows) -> tuple[bool, int, int]:
     """Trained to the end first, then the paper's own data, then the most records."""
     made = [r for runs in rows.values() for r in runs]
-    return bool(_weakness(rows)), STATUSES.index(made[0].status), -len(made)
+    return bool(weakness(rows)), STATUSES.index(made[0].status), -len(made)
 
 
-def _weakness(rows: Rows) -> str:
+def weakness(rows: Rows) -> str:
     """Why records settle nothing; empty where they may."""
     made = [r for runs in rows.values() for r in runs]
     if made[0].status == PREDICTED:

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import records
 from benchmarks.files import write_atomically
 from benchmarks.records import Record
-from benchmarks.report import evidence, explorer, html, index, markdown, paper
+from benchmarks.report import claims, evidence, explorer, html, index, markdown, paper
 from benchmarks.report.document import Page, Section
 from benchmarks.report.sections import history, roofline, scaling, speed
 
@@ -38,12 +38,17 @@ def pages(
     """
     made = sorted(records.newest(made), key=_place)
     lead = " This is the short form of the report: `captionbench report` makes the whole one."
-    first = index.page(TITLE, PAPERS, made)
+    found = claims.of_all(made)
+    first = index.page(TITLE, PAPERS, found, made)
     return [
         replace(first, lead=first.lead + lead) if quick else first,
-        *(paper.page(name, title, made, jpegs or {}) for name, title in PAPERS.items()),
+        *(
+            paper.page(name, title, found.get(name, ()), made, jpegs or {})
+            for name, title in PAPERS.items()
+        ),
         Page("speed", "Speed", "", _speed(made)),
         explorer.page(),
+        claims.page(PAPERS, found, made),
         *evidence.pages(made, PAPERS | OTHERS),
     ]
 

@@ -10,10 +10,11 @@ from benchmarks import papers
 from benchmarks.files import slug
 from benchmarks.kinds import DenoisingRatio, Operations, Released, Verification
 from benchmarks.papers.cells import NOT_RUN
+from benchmarks.papers.claims import Verdict
 from benchmarks.perf.targets import judge
 from benchmarks.records import STATUSES, Record, of
+from benchmarks.report import claims, tables
 from benchmarks.report import paper as of_paper
-from benchmarks.report import tables
 from benchmarks.report.document import Box, Cell, Page, Paragraph, Section, Table, Value
 from benchmarks.report.equations import counted
 from reference.equations import PAPERS
@@ -28,12 +29,18 @@ STEP = "training step, batch 16"
 """The speed target among the headlines."""
 
 
-def page(title: str, titles: Mapping[str, str], made: Sequence[Record[Any]]) -> Page:
+def page(
+    title: str,
+    titles: Mapping[str, str],
+    verdicts: Mapping[str, Sequence[Verdict]],
+    made: Sequence[Record[Any]],
+) -> Page:
     """The page, from all records.
 
     Args:
         title: its own.
         titles: of the papers' pages, by paper.
+        verdicts: of the papers' claims.
         made: the records.
     """
     boxes = {paper: list(_boxes(paper, made)) for paper in titles}
@@ -42,7 +49,7 @@ def page(title: str, titles: Mapping[str, str], made: Sequence[Record[Any]]) -> 
         title,
         LEAD,
         [
-            Section("Five papers", [_matrix(titles, boxes, made)]),
+            Section("Five papers", [_matrix(titles, boxes, verdicts, made)]),
             Section("Headline results", [_headlines(made, boxes)]),
             Section("Not run", list(_not_run(titles, boxes, made))),
         ],
@@ -62,23 +69,22 @@ def _boxes(paper: str, made: Sequence[Record[Any]]) -> Iterable[tuple[papers.Tab
 def _matrix(
     titles: Mapping[str, str],
     boxes: Mapping[str, Sequence[tuple[papers.Table, Box, str]]],
+    verdicts: Mapping[str, Sequence[Verdict]],
     made: Sequence[Record[Any]],
 ) -> Table:
     rows: list[list[Cell]] = []
     for paper, title in titles.items():
         statuses = Counter(status for _, _, status in boxes[paper])
-        words = Counter(box.word for _, box, _ in boxes[paper])
-        judged = [word for word in words if word not in (*STATUSES, NOT_RUN)]
         rows.append(
             [
                 f"[{title}]({paper}.html)",
                 f"[{counted(paper)}]({paper}.html#every-equation)",
                 _error(paper, made),
                 ", ".join(f"{statuses[s]} {s}" for s in (*STATUSES, NOT_RUN) if statuses[s]),
-                ", ".join(f"{words[word]} {word}" for word in judged),
+                f"[{claims.counts(verdicts.get(paper, ()))}]({paper}.html#claims)",
             ]
         )
-    columns = ("paper", "equations", "worst error", "tables", "what they show")
+    columns = ("paper", "equations", "worst error", "tables", "claims")
     about = "Equations with an oracle, the worst float64 error of our forms, tables by their data"
     return Table("papers", about, columns, rows)
 

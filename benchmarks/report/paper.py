@@ -8,8 +8,9 @@ from typing import Any
 
 from benchmarks import papers
 from benchmarks.papers.cells import NOT_RUN, beyond
+from benchmarks.papers.claims import Verdict
 from benchmarks.records import STATUSES, Record
-from benchmarks.report import tables
+from benchmarks.report import claims, tables
 from benchmarks.report.document import Block, Box, Page, Paragraph, Section
 from benchmarks.report.drawings import (
     arnet,
@@ -67,8 +68,14 @@ SHOWN_WITH = {
 """Tables of captions that the captions below another serve."""
 
 
-def page(paper: str, title: str, made: Sequence[Record[Any]], jpegs: Jpegs) -> Page:
-    """A paper's page, from all records."""
+def page(
+    paper: str,
+    title: str,
+    verdicts: Sequence[Verdict],
+    made: Sequence[Record[Any]],
+    jpegs: Jpegs,
+) -> Page:
+    """A paper's page, from the verdicts on its claims and all records."""
     content = papers.load(paper)
     about = PAPERS[paper]
     mine = [r for r in made if r.what.paper == paper]
@@ -78,6 +85,7 @@ def page(paper: str, title: str, made: Sequence[Record[Any]], jpegs: Jpegs) -> P
         f"{about.title} ({about.authors}, {about.year}).",
         [
             Section("What it proposes", [Paragraph(" ".join(content.summary))]),
+            Section("Claims", [claims.table(paper, verdicts, made)]),
             *(_table(paper, table, mine, jpegs) for table in content.tables),
             *(_figure(paper, figure, mine, jpegs) for figure in content.figures if figure.data),
             *_more(content, mine),

@@ -18,13 +18,13 @@ from benchmarks.files import slug
 from benchmarks.kinds import Denoising
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
+from benchmarks.papers.claims import weakness
 from benchmarks.papers.paired import CIDER_D, Numbers, by_row, difference, percent, value
 from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report.document import Block, Box, Cell, Figure, Paragraph, Table, Value
 from benchmarks.statistics import Interval, difference_of_seeds, holm
 
 BEST_FORM = "converged"
-SHORT = ("reduced", "scenes")
 COMPARED = ("other data", "embedded")
 """Statuses of which differences between rows compare with the paper's, and values do not."""
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
@@ -386,9 +386,8 @@ def _of_order(
         and (differs := above(column, runs[row], runs.get(base, ())))
     ]
     scale = f"On {source.label} ({source.status})"
-    form = getattr(source.made[0].details, "form", None)
-    short = form in SHORT or "reduced" in source.label or source.status == "embedded"
-    caveat = " Models and trainings are small: this says little of the full ones." if short else ""
+    weak = weakness(runs)
+    caveat = f" {weak[:1].upper()}{weak[1:]}." if weak else ""
     if not found:
         return "not settled", f"no difference that is printed is compared. {scale}.{caveat}"
     alike = sum(same for same, differs in found if differs.settled)
@@ -396,7 +395,8 @@ def _of_order(
     rest = len(found) - alike - other
     together = sum(holm([differs for _, differs in found]))
     part = " in part" if rest else ""
-    word = "not settled" if not alike + other else "mixed" if alike and other else ""
+    none = weak or not alike + other
+    word = "not settled" if none else "mixed" if alike and other else ""
     word = word or ("agrees" if alike else "opposes") + part
     return word, (
         f"of {len(found)} differences from a baseline in {' and '.join(table.judged)}, {alike} "
