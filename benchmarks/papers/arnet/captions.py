@@ -73,7 +73,7 @@ def _lstm(
 
 
 RATES = tuple({"lr": rate} for rate in (1e-3, 2e-3, 4e-3))
-"""What every row of the converged forms tries in its first stage."""
+"""What every row of images' converged form tries in its first stage."""
 IMAGES = {
     "scenes": Form(
         "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
@@ -116,6 +116,15 @@ CODE = {
         "60 tokens of code, 20 words of comment, 64 units, 8 + 2 epochs: on a CPU",
         partial(_code, length=60, words=20, min_count=8),
         _lstm(64, 64, (4e-3, 8), (2e-3, 2), 32, 21, "tokens", metric="B4"),
+    ),
+    "converged": Form(
+        "60 tokens of code, 20 words of comment, 128 units, each stage until validation has not "
+        "improved for 6 epochs; the first's rate by row, from trials of 8 epochs",
+        partial(_code, length=60, words=20, min_count=8),
+        _lstm(128, 128, (1e-3, 40), (2.5e-4, 10), 16, 21, "tokens", patience=6),
+        sizes="converged",
+        grid=tuple({"lr": rate} for rate in (5e-4, 1e-3, 2e-3)),
+        trial={"epochs": 8},
     ),
     "full": Form(
         "300 tokens, 256 units, up to 30 + 20 epochs, chosen by BLEU-4: for a GPU",
