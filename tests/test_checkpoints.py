@@ -10,24 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from tests.support.training import CONFIGURATION
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.checkpoints.checkpoint import CheckpointError
-from torch_impl.models import Captioner, Configuration
-
-CONFIGURATION = Configuration(
-    vocabulary_size=9,
-    d_feature=3,
-    encoder="static:2",
-    decoder="attention",
-    encoder_reduction="linear",
-    decoder_reduction="norm",
-    d_model=4,
-    d_ff=6,
-    num_heads=2,
-    num_encoder_layers=1,
-    num_decoder_layers=1,
-    max_length=7,
-)
+from torch_impl.models import Captioner
 
 dtypes = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
 tensors = st.builds(
@@ -121,9 +107,9 @@ def test_a_checkpoint_of_another_configuration_names_all_that_differs():
     with pytest.raises(CheckpointError) as error:
         checkpoints.load_weights(model(), weights)
     message = str(error.value)
-    assert "missing encoder.layers.0.mixer.selector.weight 4x4" in message
-    assert "extra encoder.layers.0.mixer.out.weight 4x4" in message
-    assert "missing encoder.reduce.weight 4x4" in message
+    assert "missing encoder.layers.0.mixer.selector.weight 8x8" in message
+    assert "extra encoder.layers.0.mixer.out.weight 8x8" in message
+    assert "missing encoder.reduce.weight 8x8" in message
 
 
 @settings(max_examples=40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,10 @@ from tests.support.tables import (
     tables,
     teacher_forced,
 )
+from tests.support.training import CONFIGURATION
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.beams import Hypothesis
-from torch_impl.models import Captioner, Configuration, transformer
+from torch_impl.models import Captioner, transformer
 
 
 @given(tables(), sizes, max_lengths, st.data())
@@ -247,24 +249,10 @@ def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
     torch.manual_seed(draw(st.integers(0, 2**32 - 1)))
     encoder = draw(st.sampled_from(["attention", "aoa", "static:3", "static:1,2", "dynamic:2"]))
     decoder = draw(st.sampled_from(["attention", "aoa", "dynamic:2"]))
-    model = Captioner(
-        Configuration(
-            vocabulary_size=draw(st.integers(3, 6)),
-            d_feature=3,
-            encoder=encoder,
-            decoder=decoder,
-            encoder_reduction="linear",
-            decoder_reduction="norm",
-            d_model=4,
-            d_ff=6,
-            num_heads=2,
-            num_encoder_layers=1,
-            num_decoder_layers=2,
-            max_length=6,
-        )
-    )
+    sizes = {"vocabulary_size": draw(st.integers(3, 6)), "num_decoder_layers": 2, "max_length": 6}
+    model = Captioner(replace(CONFIGURATION, encoder=encoder, decoder=decoder, **sizes))
     lengths = torch.tensor(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
-    features = torch.randn(len(lengths), int(lengths.max()) + draw(st.integers(0, 2)), 3).double()
+    features = torch.randn(len(lengths), int(lengths.max()) + draw(st.integers(0, 2)), 5).double()
     for b, length in enumerate(lengths):
         features[b, length:] = torch.nan
     return model.double().eval(), features, lengths
