@@ -1,0 +1,309 @@
+"""Everything runs on a second device: nothing is mixed, the result is the CPU's, reads are few.
+
+The device has no hardware (`tests.support.second_device`), so that what would fail on a GPU for
+want of a ``device=``, or stall it by reading back, fails here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support.second_device import (
+    SECOND,
+    MixedDevicesError,
+    on_host,
+    on_second,
+    second_device,
+)
+from tests.support.training import CONFIGURATION, RECIPE
+from torch_impl.cider import CiderD
+from torch_impl.decoding import beam_search, greedy, sample
+from torch_impl.decoding.ensemble import Ensemble
+from torch_impl.decoding.grid_beam import grid_beam_search
+from torch_impl.decoding.middle_out import middle_out_beam_search
+from torch_impl.expansion import DynamicExpansion, StaticExpansion
+from torch_impl.layers.swin import SwinConfiguration
+from torch_impl.models import (
+    EndToEndConfiguration,
+    SequenceClassifier,
+    attentive_nic,
+    build,
+    code_captioner,
+    middle_out_captioner,
+    nic,
+    read_only_nic,
+    sequence_to_sequence,
+)
+from torch_impl.models.denoising import Denoiser
+from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
+from torch_impl.training import Batch, CrossEntropyTraining, Images, SelfCriticalTraining
+from torch_impl.training.loop import Step
+from torch_impl.training.optimisation import ALGORITHMS
+
+V, D = CONFIGURATION.vocabulary_size, CONFIGURATION.d_feature
+PLAIN = replace(CONFIGURATION, dropout=0.0)
+SMALL: dict[str, Any] = {"d_embedding": 8, "hidden_size": 8, "max_length": 9}
+MODELS: dict[str, Callable[[], Any]] = {
+    **{
+        f"{encoder} | {decoder}, {reduction}": lambda e=encoder, d=decoder, r=reduction: build(
+            replace(PLAIN, encoder=e, decoder=d, encoder_reduction=r, decoder_reduction=r)
+        )
+        for encoder, decoder, reduction in (
+            ("attention", "attention", "norm"),
+            ("static:3,2", "dynamic:2", "linear"),
+            ("dynamic:2", "dynamic:1", "norm"),
+            ("aoa", "aoa", "norm"),
+        )
+    },
+    "nic": lambda: nic(V, D, **SMALL),
+    "attentive nic": lambda: attentive_nic(V, D, **SMALL),
+    "read-only nic": lambda: read_only_nic(V, D, **SMALL),
+    "code captioner": lambda: code_captioner(V, V, **SMALL),
+    "sequence to sequence": lambda: sequence_to_sequence(V, D, **SMALL),
+    "self-attention": lambda: sequence_to_sequence(V, D, self_attention="dual", **SMALL),
+}
+BY_TOKEN = [name for name in MODELS if name not in ("sequence to sequence", "self-attention")]
+
+
+def features_of(name: str) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    lengths = torch.tensor([4, 1, 3])
+    if name == "code captioner":
+        return torch.randint(V, (3, 4), generator=random), lengths
+    return torch.randn(3, 4, D, generator=random, dtype=torch.float64), lengths
+
+
+def model_of(name: str) -> Any:
+    torch.manual_seed(0)
+    return MODELS[name]().double()
+
+
+class Once:
+    """A step's batch, a few times."""
+
+    def __init__(self, batch: Any, count: int = 2) -> None:
+        self.batch, self.count = batch, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def epoch(self, epoch: int, start: int) -> Any:
+        return iter([self.batch] * (self.count - start))
+
+
+def batch_of(name: str) -> Batch:
+    features, lengths = features_of(name)
+    tokens = torch.tensor([[1, 5, 6, 2], [1, 4, 2, 0], [1, 7, 8, 2], [1, 9, 3, 2]])
+    return Batch(features, lengths, tokens, torch.tensor([0, 0, 1, 2]))
+
+
+def same(there: Any, here: Any) -> None:
+    """To rounding: kernels of attention and of optimisers differ between devices."""
+    torch.testing.assert_close(on_host(there), here, rtol=1e-10, atol=1e-12)
+
+
+def losses(steps: list[Step]) -> list[float]:
+    return [number for step in steps for number in (step.loss, step.gradient_norm)]
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        *((name, RECIPE.algorithm) for name in MODELS),
+        *(("nic", algorithm) for algorithm in ALGORITHMS if algorithm != RECIPE.algorithm),
+    ],
+)
+def test_a_training_step_is_the_cpu_s_and_reads_little(name: str, algorithm: str) -> None:
+    recipe = replace(RECIPE, algorithm=algorithm, dropout=0.0)
+    here, there = model_of(name), model_of(name)
+    expected = list(CrossEntropyTraining(here, Once(batch_of(name)), recipe).run(1))
+    with second_device() as reads:
+        found = list(CrossEntropyTraining(on_second(there), Once(batch_of(name)), recipe).run(1))
+    same(losses(found), losses(expected))
+    same(dict(there.named_parameters()), dict(here.named_parameters()))
+    assert len(reads) <= READS.get(name, READS["training step"]) * len(found), reads.by_place
+
+
+SEARCHES: dict[str, Callable[..., Any]] = {
+    "greedy": lambda m, x, n: greedy(m, x, n, max_length=9),
+    "beam search": lambda m, x, n: beam_search(m, x, n, beam_size=3, max_length=9),
+    "grid beam search": lambda m, x, n: grid_beam_search(
+        m, x, n, words=[5, 6, 7], beam_size=3, max_length=9
+    ),
+}
+
+
+def captions(found: list[Any]) -> list[Any]:
+    """Tokens of hypotheses, of one for each image or of several."""
+    each = [one if isinstance(one, list) else [one] for one in found]
+    return [[hypothesis.tokens for hypothesis in one] for one in each]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("name", BY_TOKEN)
+def test_a_search_finds_the_cpu_s_captions(name: str, search: str) -> None:
+    model = model_of(name).eval()
+    features, lengths = features_of(name)
+    expected = SEARCHES[search](model, features, lengths)
+    there = on_second(copy.deepcopy(model))
+    with second_device() as reads, torch.no_grad():
+        found = SEARCHES[search](there, on_second(features), on_second(lengths))
+    assert captions(found) == captions(expected)
+    assert len(reads) <= READS[search], reads.by_place
+
+
+def test_an_ensemble_and_a_search_from_the_middle_find_the_cpu_s_captions() -> None:
+    features, lengths = features_of("")
+    members = [model_of(name).eval() for name in BY_TOKEN[:2]]
+    expected = beam_search(Ensemble(members), features, lengths, beam_size=2, max_length=9)
+    torch.manual_seed(0)
+    middle = middle_out_captioner(V, D, middle_words=(5, 6), **SMALL).double().eval()
+    from_middle = middle_out_beam_search(middle, features, lengths, beam_size=2, max_length=5)
+    with second_device(), torch.no_grad():
+        data = on_second((features, lengths))
+        ensemble = on_second(Ensemble(copy.deepcopy(members)))
+        found = beam_search(ensemble, *data, beam_size=2, max_length=9)
+        assert captions(found) == captions(expected)
+        found = middle_out_beam_search(on_second(middle), *data, beam_size=2, max_length=5)
+    assert [[(h.left, h.middle, h.right) for h in each] for each in found] == [
+        [(h.left, h.middle, h.right) for h in each] for each in from_middle
+    ]
+
+
+REFERENCES = [[[5, 6, 2], [5, 7, 2]], [[4, 2]], [[7, 8, 2], [7, 9, 2]]]
+
+
+def test_a_self_critical_step_is_the_cpu_s_and_reads_little() -> None:
+    name = next(iter(MODELS))
+    recipe = replace(RECIPE, dropout=0.0)
+
+    def run(model: Any, reward: Any) -> list[Step]:
+        images = Images(*features_of(name), torch.arange(3))
+        training = SelfCriticalTraining(
+            model, Once(images), recipe, reward, num_samples=3, max_length=9
+        )
+        return list(training.run(1))
+
+    here, there = model_of(name), model_of(name)
+    expected = run(here, CiderD(REFERENCES))
+    with second_device() as reads:
+        found = run(on_second(there), on_second(CiderD(REFERENCES)))
+    same([step.reward for step in found], [step.reward for step in expected])
+    same(losses(found), losses(expected))
+    same(dict(there.named_parameters()), dict(here.named_parameters()))
+    assert len(reads) <= READS["self-critical step"] * len(found), reads.by_place
+
+
+@pytest.mark.parametrize("implementation", ["literal", "factored"])
+@pytest.mark.parametrize(
+    "layer", [StaticExpansion(8, (3, 2)).double(), DynamicExpansion(8, 2).double()]
+)
+def test_an_expansion_and_its_gradients_are_the_cpu_s(layer: Any, implementation: str) -> None:
+    layer.double().implementation = implementation
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    here, there = copy.deepcopy(layer), copy.deepcopy(layer)
+    expected = here(x, torch.tensor([5, 2]))
+    expected.square().sum().backward()
+    with second_device():
+        found = on_second(there)(on_second(x), on_second(torch.tensor([5, 2])))
+        found.square().sum().backward()
+    same(found.detach(), expected.detach())
+    same([p.grad for p in there.parameters()], [p.grad for p in here.parameters()])
+
+
+SWIN = SwinConfiguration(image_size=32, embed_dim=8, depths=(1, 1), num_heads=(1, 2), window_size=4)
+OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Tensor, ...]]]] = {
+    "end to end": (
+        lambda: build(
+            EndToEndConfiguration(**{**PLAIN.to_dict(), "d_feature": 16, "backbone": SWIN})
+        ),
+        lambda: (torch.ones(1, 3, 32, 32), torch.tensor([[1, 5, 2]])),
+    ),
+    "sequence classifier": (
+        lambda: SequenceClassifier(3, 8, 4),
+        lambda: (torch.ones(2, 5, 3), torch.tensor([5, 2])),
+    ),
+    "auto-reconstructor": (
+        lambda: AutoReconstructor(8),
+        lambda: (torch.ones(2, 5, 8), torch.tensor([5, 2])),
+    ),
+    **{
+        f"de-noiser, middle out: {middle_out}": (
+            lambda m=middle_out: Denoiser([0, 1], middle_out=m, hidden_size=8),
+            lambda: (torch.ones(2, 3, 5), torch.full((2, 3), 5), torch.ones(2, 3, 5)),
+        )
+        for middle_out in (True, False)
+    },
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models_and_their_gradients_are_the_cpu_s(name: str) -> None:
+    build_model, inputs = OTHERS[name]
+    torch.manual_seed(0)
+    here = build_model().double().eval()
+    there = copy.deepcopy(here)
+    data = [x.double() if x.is_floating_point() else x for x in inputs()]
+    expected = here(*data)
+    expected.square().sum().backward()
+    with second_device():
+        found = on_second(there)(*on_second(data))
+        found.square().sum().backward()
+    same(found.detach(), expected.detach())
+    same([p.grad for p in there.parameters()], [p.grad for p in here.parameters()])
+
+
+def test_samples_are_drawn_on_the_features_device() -> None:
+    model = model_of(BY_TOKEN[0]).eval()
+    with second_device():
+        drawn = sample(on_second(model), *on_second(features_of("")), max_length=9, num_samples=2)
+    assert {part.device for part in drawn} == {SECOND}
+
+
+READS = {
+    "training step": 5,
+    "attentive nic": 6,
+    "code captioner": 10,
+    "sequence to sequence": 11,
+    "self-attention": 11,
+    "self-critical step": 24,
+    "greedy": 20,
+    "beam search": 20,
+    "grid beam search": 20,
+}
+"""Reads back to the host at most, of a model's training step or of a search of nine tokens.
+
+A gate, which only falls. Aimed at: none a training step, two a self-critical step, and one for
+eight tokens of a search.
+"""
+
+
+def test_the_device_refuses_what_a_gpu_would_and_counts_what_stalls_it() -> None:
+    with second_device() as reads:
+        x = torch.ones(3, device=SECOND)
+        with pytest.raises(MixedDevicesError):
+            x + torch.ones(3)
+        assert (x + torch.tensor(1.0)).device == SECOND  # a scalar may be the CPU's
+        assert len(reads) == 0
+        for number, read in enumerate(
+            (
+                lambda: x.sum().item(),
+                lambda: bool((x > 0).all()),
+                lambda: x.tolist(),
+                lambda: x[x > 0],
+                lambda: x.nonzero(),
+                lambda: torch.equal(x, x),
+            ),
+            start=1,
+        ):
+            read()
+            assert len(reads) == number
+        assert (x * 2).cumsum(0).topk(2).values.device == SECOND
+        assert len(reads) == 6
