@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,7 @@ from benchmarks.perf.compare.checkout import (
     order,
     resolve,
 )
-from benchmarks.perf.compare.counts import differences
-from benchmarks.perf.compare.measurement import Settings
+from benchmarks.perf.compare.outcome import Settings
 from benchmarks.perf.compare.worker import ForeignCodeError, Worker
 from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess
 from benchmarks.records import ROOT
@@ -230,17 +230,17 @@ def test_a_clock_that_jumps_settles_nothing(repository, capsys):
         (["HEAD", "--only", "no"], "--only no: no such benchmark"),
         (["HEAD", "--implementation", "no"], "--implementation no: none of these"),
         (["HEAD", "--device", "nowhere"], "--device nowhere: PyTorch cannot use it"),
-        (["HEAD", "--threads", "0"], "--threads 0: expected a number from 1"),
-        (["HEAD", "--seconds", "nan"], "--seconds nan: expected above 0"),
-        (["HEAD", "--processes", "1"], "--processes 1: expected 2 to"),
+        (["HEAD", "--threads", "0"], "--threads: 0, expected at least 1"),
+        (["HEAD", "--seconds", "nan"], "--seconds: nan, expected a finite number above 0"),
+        (["HEAD", "--processes", "1"], "--processes: 1, expected at least 2"),
         (
             ["HEAD", "--smallest", "-1"],
             "--smallest -1.0: expected a percentage from 0 to below 100",
         ),
-        (["HEAD", "--repeat", "0"], "--repeat 0: expected at least 1"),
-        (["HEAD", "--plant", "0.9:reward"], "--plant 0.9:reward: expected a factor above 1"),
+        (["HEAD", "--repeat", "0"], "--repeat: 0, expected at least 1"),
+        (["HEAD", "--plant", "0.9:reward"], "--plant: 0.9:reward, expected a factor above 1"),
         (["HEAD", "--plant", "1.1:reward", "--counts-only"], "--plant: expected without"),
-        (["HEAD", "--plant", "1.1:nothing"], "--plant 1.1:nothing: expected a factor above 1"),
+        (["HEAD", "--plant", "1.1:nothing"], "--plant: 1.1:nothing, expected a factor above 1"),
     ],
 )
 def test_bad_input_is_one_line(repository, capsys, words, said):
@@ -396,7 +396,7 @@ def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, 
     same, more, wrong, lacking = outcome.checked
     assert same.sound
     assert {"flops", "peak bytes", "operators", "graph breaks"} <= set(same.counts)
-    assert differences(same.counts, more.counts)["operators"] == 1
+    assert replace(outcome, checked=[same, more]).grown["operators"] == 1
     assert wrong.wrong
     assert not wrong.counts
     assert (

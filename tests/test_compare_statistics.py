@@ -18,9 +18,8 @@ from benchmarks.perf.compare.counts import (
     CALLS,
     agreed,
     count,
-    differences,
-    unsettled,
 )
+from benchmarks.perf.compare.outcome import Checked, Outcome
 from benchmarks.statistics import Estimate, student_t, verdict
 from benchmarks.verify.tolerances import QUANTILES, TIMES
 
@@ -163,12 +162,13 @@ counts = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9) | st.none())
 
 @given(counts, counts)
 def test_counts_are_compared_exactly_and_only_where_both_are_steady(before, after):
-    found = differences(before, after)
+    outcome = Outcome(BENCHMARKS["reward"], "tensors", [Checked(counts=c) for c in (before, after)])
+    found = outcome.grown
     assert all(before[name] + by == after[name] and by for name, by in found.items())
     steady = [{name for name, n in side.items() if n is not None} for side in (before, after)]
     equal = {name for name in before if before[name] == after.get(name)}
     assert set(found) == (steady[0] & steady[1]) - equal
-    assert set(unsettled(before, after)) == steady[0] & (set(after) - steady[1])
+    assert set(outcome.unsteady) == steady[0] & (set(after) - steady[1])
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.randoms())

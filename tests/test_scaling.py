@@ -296,7 +296,7 @@ def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
     [
         (["--only", "nothing"], "no such ladder, expected the beginning of one of static-length"),
         (["--seconds", "0"], "--seconds"),
-        (["--threads", "none"], "--threads none"),
+        (["--threads", "none"], "--threads: none"),
         (["--device", "nowhere"], "--device nowhere"),
         (["--plot", "."], "--plot .: is a folder, expected a file to draw in"),
     ],

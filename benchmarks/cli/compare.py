@@ -8,27 +8,28 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tqdm import tqdm
+
 from benchmarks import records
+from benchmarks.cli.options import above_0, add_json, at_least
+from benchmarks.devices import check_device
 from benchmarks.errors import InputError
+from benchmarks.perf import threads
 from benchmarks.perf.compare import measurement
 from benchmarks.perf.compare.benchmarks import BENCHMARKS, chosen
-from benchmarks.perf.compare.checkout import (
-    checked_out,
-    resolve,
-)
-from benchmarks.perf.compare.outcome import (
-    configure_measurement,
-    lines,
-    progress,
-    record,
-    refuse_nothing,
-    settings_of,
-)
+from benchmarks.perf.compare.checkout import Revision, checked_out, resolve
+from benchmarks.perf.compare.outcome import Outcome, Settings, record
+from benchmarks.perf.compare.worker import CLOCKS
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.records import ROOT, Record
+
+USUAL = Settings()
+MOST_PROCESSES = 16
+SHOWN = 3
+"""Lines on what one revision does wrong in one benchmark."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repeat",
-        type=int,
+        type=at_least(1),
         default=1,
         metavar="N",
         help="time N times over, by fresh processes, and count the verdicts: of equal revisions, "
@@ -54,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plant",
         nargs="+",
+        type=_plant,
         default=[],
         metavar="FACTOR:NAME",
         help="to test the test: slow B down in a benchmark, as 1.10:dynamic-operator",
@@ -71,9 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.plant and arguments.counts_only:
         raise InputError("--plant: expected without --counts-only, by which nothing is timed")
-    settings = settings_of(arguments, _plants(arguments.plant))
-    if arguments.repeat < 1:
-        raise InputError(f"--repeat {arguments.repeat}: expected at least 1")
+    settings = settings_of(arguments, dict(arguments.plant))
     what = chosen(arguments.only, arguments.implementation)
     revisions = [resolve(ROOT, name) for name in (arguments.a, arguments.b)]
     made: list[Record] = []
@@ -105,18 +105,148 @@ def run(arguments: argparse.Namespace) -> int:
     return int(regressed)
 
 
-def _plants(texts: Sequence[str]) -> dict[str, float]:
-    found = {}
-    for text in texts:
-        factor, _, name = text.partition(":")
-        try:
-            more = float(factor) - 1
-        except ValueError:
-            more = math.nan
-        if not 0 < more <= 9 or name not in BENCHMARKS:
-            raise InputError(
-                f"--plant {text}: expected a factor above 1, up to 10, and a benchmark, as "
-                f"1.10:{next(iter(BENCHMARKS))}"
-            )
-        found[name] = round(more, 6)
-    return found
+def _plant(text: str) -> tuple[str, float]:
+    factor, _, name = text.partition(":")
+    try:
+        more = float(factor) - 1
+    except ValueError:
+        more = math.nan
+    if not 0 < more <= 9 or name not in BENCHMARKS:
+        raise argparse.ArgumentTypeError(
+            f"{text}, expected a factor above 1, up to 10, and a benchmark, as "
+            f"1.10:{next(iter(BENCHMARKS))}"
+        )
+    return name, round(more, 6)
+
+
+def configure_measurement(parser: argparse.ArgumentParser) -> None:
+    """Add the options on what is measured and how, of ``compare`` and ``track``."""
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help=f"the benchmarks whose names begin so: {', '.join(BENCHMARKS)}",
+    )
+    parser.add_argument("--implementation", metavar="NAME", help="other than each one's usual")
+    parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
+    parser.add_argument(
+        "--threads", type=at_least(1, threads.usable()), default=1, help="of the CPU (default: 1)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=above_0,
+        default=USUAL.seconds,
+        help=f"that are computed for each benchmark (default: {USUAL.seconds:g})",
+    )
+    parser.add_argument(
+        "--clock",
+        choices=CLOCKS,
+        help="cpu: the time that a process computed (default, on one thread of a CPU); wall: also "
+        "what it waited, for others too",
+    )
+    parser.add_argument(
+        "--processes",
+        type=at_least(2, MOST_PROCESSES),
+        default=USUAL.processes,
+        metavar="K",
+        help=f"a side, of A, of A again and of B (default: {USUAL.processes})",
+    )
+    parser.add_argument(
+        "--smallest",
+        type=float,
+        default=100 * USUAL.smallest,
+        metavar="PERCENT",
+        help=f"the smallest change that matters (default: {100 * USUAL.smallest:g})",
+    )
+    add_json(parser)
+
+
+def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Settings:
+    """The options as settings; the CPU's clock by default where it times all the work.
+
+    Raises:
+        InputError: a value that cannot be, a device that is not there.
+    """
+    if not 0 <= arguments.smallest < 100:
+        raise InputError(
+            f"--smallest {arguments.smallest}: expected a percentage from 0 to below 100"
+        )
+    check_device(arguments.device)
+    alone = arguments.device == "cpu" and arguments.threads == 1
+    if arguments.clock == "cpu" and not alone:
+        raise InputError("--clock cpu: expected one thread of a CPU, which then does all the work")
+    return Settings(
+        arguments.device,
+        arguments.threads,
+        arguments.seconds,
+        arguments.clock or ("cpu" if alone else "wall"),
+        arguments.processes,
+        arguments.smallest / 100,
+        plant,
+    )
+
+
+class progress(tqdm):  # noqa: N801  (used as a function)
+    """A line on stderr that says what is going on."""
+
+    def __init__(self) -> None:
+        super().__init__(file=sys.stderr, bar_format="{desc} ({elapsed})", disable=None)
+
+    def __call__(self, text: str) -> None:
+        """Say it."""
+        self.set_description_str(text)
+
+
+def refuse_nothing(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> None:
+    """Raises InputError where nothing at all could be run: a mistake, not a result."""
+    if all(outcome.verdict == "not run" for outcome in outcomes):
+        why = next(_reasons(outcomes[0], revisions), "no reason given")
+        raise InputError(f"nothing could be measured: {outcomes[0].benchmark.name}: {why}")
+
+
+def lines(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> Iterator[str]:
+    """What is printed of a session."""
+    sides = zip("AB", revisions, strict=False)
+    yield "; ".join(f"{side}: {r.name} ({r.label})" for side, r in sides)
+    for outcome in outcomes:
+        yield f"{outcome.benchmark.name} ({outcome.implementation}): {outcome.verdict}"
+        for reason in _reasons(outcome, revisions):
+            yield f"  {reason}; not timed"
+        if outcome.verdict == "lost":
+            yield "  A runs it and B does not: a regression"
+        if compared := outcome.comparison:
+            seconds = {s: compared.seconds[s].value for s in "AB" if s in compared.seconds}
+            ms = ", ".join(f"{side} {1000 * value:.4g} ms" for side, value in seconds.items())
+            if r := compared.ratio:
+                ms += f": {r.value:.3f} times as fast [{r.low:.3f}, {r.high:.3f}]"
+            jumped = f"; {compared.thrown} thrown away: the clock jumped" if compared.thrown else ""
+            yield f"  {ms}; A/A floor {compared.floor:.3f}; {compared.rounds} rounds{jumped}"
+        if outcome.sound:
+            yield f"  {'; '.join(_counts(outcome))}"
+
+
+def _reasons(outcome: Outcome, revisions: Sequence[Revision]) -> Iterator[str]:
+    for revision, checked in zip(revisions, outcome.checked, strict=True):
+        if checked.refused:
+            yield f"{revision.name} {checked.refused}"
+        fails = f"{revision.name} ({revision.label}) fails verification"
+        for line in checked.wrong[:SHOWN]:
+            yield f"{fails}: {line}"
+        if (more := len(checked.wrong) - SHOWN) > 0:
+            yield f"{fails}: {more} more"
+    if outcome.refused:
+        yield outcome.refused
+
+
+def _counts(outcome: Outcome) -> Iterator[str]:
+    first, last = outcome.checked[0].counts, outcome.checked[-1].counts
+    for name, value in last.items():
+        by = outcome.grown.get(name)
+        if value is None:
+            was = " (was steady: a regression)" if name in outcome.unsteady else ""
+            yield f"{name} not steady{was}"
+        elif by:
+            yield f"{name} {value:,} ({by:+,}{', more than before' if by > 0 else ''})"
+        else:
+            yield f"{name} {value:,}"
+    yield from (f"{name} not counted" for name in first if name not in last)

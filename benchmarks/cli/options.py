@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import locked
+from benchmarks.perf.threads import usable
 
 LARGEST_BEAM = 1000
 """Hypotheses: beyond it a beam takes the memory of the machine and gives no other captions."""
@@ -30,6 +31,22 @@ def at_least(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
         return found
 
     return number
+
+
+def above_0(text: str) -> float:
+    """A type of options: finite numbers above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}, expected a finite number above 0")
+    return found
+
+
+def thread_count(text: str) -> int:
+    """A type of options: a number of the CPU's threads, or all."""
+    return usable() if text == "all" else at_least(1, usable())(text)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,9 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.cli.options import add_records, own_records
+from benchmarks.cli import case_options
+from benchmarks.cli.options import add_records, own_records, thread_count
 from benchmarks.errors import InputError
-from benchmarks.perf import options, threads
 from benchmarks.perf.cases.case import COMPILED, Case
 from benchmarks.perf.roofline import prediction
 from benchmarks.perf.roofline.devices import (
@@ -35,8 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", help=f"{CPU} (default), as measured here, or {', '.join(described())}"
     )
-    parser.add_argument("--threads", default="1", help="of the CPU: a number or all (default: 1)")
-    options.configure(parser)
+    parser.add_argument(
+        "--threads", type=thread_count, default=1, help="of the CPU: a number or all (default: 1)"
+    )
+    case_options.configure(parser)
     parser.set_defaults(suite=None)  # the device's
     add_records(parser)
     parser.add_argument("--json", action="store_true", help="print the records, not tables")
@@ -58,8 +60,7 @@ def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
         known += records.read(path)
     on_cpu = arguments.device is None or arguments.device.casefold() == CPU
     if on_cpu:
-        (count,) = threads.parse([arguments.threads])
-        device = local_device(torch.device(CPU), count, known)
+        device = local_device(torch.device(CPU), arguments.threads, known)
     else:
         device = named(arguments.device)
     arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
@@ -92,7 +93,7 @@ def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
             device.peak_of(dtype)
         except ValueError as error:
             raise InputError(f"--precision {dtype}: {error}") from None
-    chosen = options.chosen(arguments, torch.device(CPU if device.threads else "cuda"))
+    chosen = case_options.chosen(arguments, torch.device(CPU if device.threads else "cuda"))
     names: dict[Case, dict[str, None]] = {}
     for case in chosen:
         if case.subject.make and case.precision in device.peak:

@@ -7,17 +7,18 @@ import sys
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.cli import time as timing
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import locked
-from benchmarks.perf import case_records, device_record
+from benchmarks.perf import case_records, device_record, threads
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
 """Of each suite."""
-THREADS = {"cpu": ["1", "all"], "gpu": ["1"]}
+THREADS = {"cpu": [1, threads.usable()], "gpu": [1]}
 RECORDS = "records.jsonl"
 
 
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
     records.check_writable(path)
     with locked(path, wait=False):
-        if not session.verify():
+        if not timing.print_verification(session.verify()):
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1
         done = {}
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
             if not session.time_is_up:
                 print(f"\n{stage.name}: {stage.about}")
             before = session.left
-            stage.run(session, arguments.tiny)
+            for found in stage.run(session, arguments.tiny):
+                if found and stage.name != "scaling":
+                    tqdm.write("\n".join(timing.lines(found, session.made)), file=sys.stdout)
             done[stage.name] = session.left == before
         described = case_records.describe(device, session.threads[-1])
         packed = arguments.out / device_record.name(described)

@@ -12,11 +12,10 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.cli.options import add_records, own_records
+from benchmarks.cli.options import above_0, add_records, own_records, thread_count
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
-from benchmarks.perf import threads
 from benchmarks.perf.scaling import curves
 from benchmarks.perf.scaling.ladders import LADDERS, Ladder
 from benchmarks.perf.session import Session
@@ -35,10 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"ladders whose names begin so: {', '.join(LADDERS)}",
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
-    parser.add_argument("--threads", default="1", help="of the CPU: a number or all (default: 1)")
+    parser.add_argument(
+        "--threads", type=thread_count, default=1, help="of the CPU: a number or all (default: 1)"
+    )
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=above_0,
         default=SECONDS,
         help=f"for an implementation's rounds over all sizes (default: {SECONDS:g})",
     )
@@ -54,15 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure the ladders that have no record yet, and print all of them."""
     ladders = _chosen(arguments.only)
     device = torch.device(check_device(arguments.device))
-    (count,) = threads.parse([arguments.threads])
-    try:
-        budget = Budget(seconds=arguments.seconds)
-    except ValueError as error:
-        raise InputError(f"--seconds: {error}") from None
     if arguments.plot and arguments.plot.is_dir():
         raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
     with own_records(arguments, "scaling.jsonl") as path:
-        session = Session(device, path, [count], budget, quiet=arguments.json)
+        session = Session(device, path, [arguments.threads], Budget(seconds=arguments.seconds))
         known = records.load(records.PUBLISHED, records.LOCAL)
         for found in session.scale(ladders, tiny=arguments.tiny, known=known):
             if not arguments.json:

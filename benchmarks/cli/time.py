@@ -4,39 +4,51 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from benchmarks import records
+from benchmarks.cli import case_options
 from benchmarks.cli.candidate_options import add_candidate, claimed
-from benchmarks.cli.options import add_records, own_records
+from benchmarks.cli.options import above_0, add_records, own_records, thread_count
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
-from benchmarks.perf import coefficient_curves, options, threads
+from benchmarks.kinds import Measured
+from benchmarks.perf import coefficient_curves
 from benchmarks.perf.candidates import check_timed, time_candidate
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.session import Session
-from benchmarks.perf.targets import judge
-from benchmarks.perf.terminal import print_outcomes
+from benchmarks.perf.targets import device_name, judge, roofline
 from benchmarks.perf.timing import Budget
+from benchmarks.records import Record, of
+from benchmarks.terminal import grid
 from benchmarks.verify.conformance import FAILED, QUICK, conformance_test, resolve, seed
 
 SECONDS = 3.0
+MORE = {
+    "saved bytes": ("saved {:.4g} MB", 1e6),
+    "peak bytes": ("peak {:.4g} MB", 1e6),
+    "flops a second": ("{:.4g} GFLOP/s", 1e9),
+    "least bytes a second": ("{:.4g} GB/s (least)", 1e9),
+    "moved bytes a second": ("{:.4g} GB/s (moved)", 1e9),
+}
+"""What is printed of a timing beside its time, if it is there: how, and in which unit."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    options.configure(parser)
     add_candidate(
         parser,
         "time a function against ours, and verify it before and after: "
         "package.module:callable or path/file.py:callable",
     )
+    case_options.configure(parser)
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     configure_measuring(parser)
     add_records(parser)
@@ -55,14 +67,18 @@ def configure_measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads",
         nargs="+",
+        type=thread_count,
         metavar="N",
         help="of the CPU: numbers or all, pinned to as many cores where it computes",
     )
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"for a case's rounds (default: {SECONDS:g})"
+        "--seconds",
+        type=above_0,
+        default=SECONDS,
+        help=f"for a case's rounds (default: {SECONDS:g})",
     )
     parser.add_argument(
-        "--minutes", type=float, help="begin no further case after so long; run again to go on"
+        "--minutes", type=above_0, help="begin no further case after so long; run again to go on"
     )
     parser.add_argument(
         "--no-flush",
@@ -77,30 +93,22 @@ def session(
     device: torch.device,
     path: Path | None,
     *,
-    usual_threads: Sequence[str] = ("1",),
-    quiet: bool = False,
+    usual_threads: Sequence[int] = (1,),
 ) -> Session:
     """The run that the options of `configure_measuring` ask for.
 
     Raises:
-        InputError: an option's value.
+        InputError: an option that makes no difference, or ``path`` is no file of records.
     """
-    if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
-        raise InputError(f"--minutes {arguments.minutes}: expected a finite number above 0")
     if arguments.no_flush and device.type != "cuda":
         raise InputError("--no-flush: makes no difference on a CPU, expected --device cuda")
-    try:
-        budget = Budget(seconds=arguments.seconds)
-    except ValueError as error:
-        raise InputError(f"--seconds: {error}") from None
     return Session(
         device,
         path,
-        threads.parse(arguments.threads or usual_threads),
-        budget,
+        list(dict.fromkeys(arguments.threads or usual_threads)),
+        Budget(seconds=arguments.seconds),
         not arguments.no_flush,
         arguments.minutes,
-        quiet,
     )
 
 
@@ -114,13 +122,17 @@ def run(arguments: argparse.Namespace) -> int:
         return _time_candidate(arguments, device)
     if arguments.operator or arguments.framework:
         raise InputError("--operator and --framework are for a --candidate, which is missing")
-    cases = options.chosen(arguments, device)
+    cases = case_options.chosen(arguments, device)
     if arguments.plot:
         coefficient_curves.check(cases)
     with own_records(arguments, "timing.jsonl") as path:
-        measuring = session(arguments, device, path, quiet=arguments.json)
-        right = measuring.verify() if arguments.suite == "gpu" else True
-        measuring.time(cases, strict=arguments.implementation is not None)
+        measuring = session(arguments, device, path)
+        right = arguments.suite != "gpu" or print_verification(
+            measuring.verify(), quiet=arguments.json
+        )
+        for found in measuring.time(cases, strict=arguments.implementation is not None):
+            if found and not arguments.json:
+                tqdm.write("\n".join(lines(found, measuring.made)), file=sys.stdout)
     curves = coefficient_curves.curves(measuring.made) if arguments.plot else []
     if curves:
         with write_atomically(arguments.plot) as file:
@@ -128,7 +140,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(records.to_json(measuring.made), indent=2, sort_keys=True))
         return int(bool(not right or measuring.failed))
-    print_outcomes([o for o in judge(measuring.made) if o.verdict != "not run"])
+    if judged := [one for one in judge(measuring.made) if one.verdict != "not run"]:
+        print("\ntargets")
+        rows = [
+            (j.target.what, j.target.bound_text, j.measured, j.verdict, j.device) for j in judged
+        ]
+        print("\n".join(f"  {line}" for line in grid(rows, left=5)))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
         print(f"{arguments.plot}: {coefficient_curves.about(curves)}")
@@ -156,6 +173,50 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
         print(f"{candidate.name} is not {operator.name}: failed {', '.join(failed)}")
         print(f"captionbench verify --candidate {where} --operator {operator.name} shows the cases")
     return int(not right)
+
+
+def print_verification(record: Record, *, quiet: bool = False) -> bool:
+    """Say how many comparisons with the oracle hold, and which do not; whether all do."""
+    held, rows = record.values["held"], record.values["rows"]
+    if not quiet:
+        print(f"{held} of {rows} comparisons with the oracle hold")
+        for row in record.details.rows:
+            if not row.passed:
+                print(f"FAILED: {row.operator} {row.what} ({row.implementation})")
+    return bool(held == rows)
+
+
+def lines(found: Sequence[Record], made: Sequence[Record]) -> Iterator[str]:
+    """A case's records as lines of a table; ``made`` has the device's ceilings."""
+    first = found[0]
+    yield f"\n{first.details.row}, {device_name(first)}"
+    same_device = [r for r in of(made, Measured) if device_name(r) == device_name(first)]
+    rows = [[r.details.implementation, *_numbers(r, same_device)] for r in found]
+    yield from (f"  {line}" for line in grid(rows, left=len(rows[0])))
+    if "floor" in first.values:
+        jumps = first.details.jumps
+        lost = f", {jumps} more thrown away: the clock jumped" if jumps else ""
+        yield f"  A/A floor {first.values['floor']:.3f}, {first.n} rounds{lost}"
+    for name, why in first.details.unavailable.items():
+        yield f"  {name}: not available ({why})"
+
+
+def _numbers(record: Record, same_device: Sequence[Record]) -> list[str]:
+    """The cells of a record: time, ratio, then what else there is of it."""
+    values, details = record.values, record.details
+    if "seconds" not in values:
+        return ["  ".join(f"{name} {value:.4g}" for name, value in values.items())]
+    low, high = 1000 * values["seconds low"], 1000 * values["seconds high"]
+    ratio = ""
+    if details.verdict != "baseline":
+        interval = f"[{values['ratio low']:.3g}, {values['ratio high']:.3g}]"
+        ratio = f"{values['ratio']:.3g} x {interval} {details.verdict}"
+    more = [
+        text.format(values[name] / unit) for name, (text, unit) in MORE.items() if name in values
+    ]
+    if reached := roofline(record, same_device):
+        more.append(f"{reached.value:.2f} of its roofline")
+    return [f"{1000 * values['seconds']:.4g} ms [{low:.4g}, {high:.4g}]", ratio, "  ".join(more)]
 
 
 def _list(as_json: bool) -> None:

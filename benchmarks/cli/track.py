@@ -12,13 +12,20 @@ from pathlib import Path
 import torch
 
 from benchmarks import records
+from benchmarks.cli.compare import (
+    configure_measurement,
+    lines,
+    progress,
+    refuse_nothing,
+    settings_of,
+)
 from benchmarks.cli.options import add_records, own_records
 from benchmarks.perf.case_records import describe
-from benchmarks.perf.compare import measurement, outcome
+from benchmarks.perf.compare import measurement
 from benchmarks.perf.compare.benchmarks import Benchmark, chosen
 from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
-from benchmarks.perf.compare.measurement import Settings
+from benchmarks.perf.compare.outcome import Settings, record
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.perf.targets import name_of
 from benchmarks.records import ROOT
@@ -26,7 +33,7 @@ from benchmarks.records import ROOT
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    outcome.configure_measurement(parser)
+    configure_measurement(parser)
     add_records(parser)
 
 
@@ -38,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: an option that is none, a file of records that is none; nothing could be run.
     """
-    settings = outcome.settings_of(arguments, {})
+    settings = settings_of(arguments, {})
     what = chosen(arguments.only, arguments.implementation)
     with own_records(arguments, FILE) as path:
         assert path is not None
@@ -56,18 +63,18 @@ def _track(
     described = describe(torch.device(settings.device), settings.threads)
     before = previous(known, now, name_of(described), ROOT)
     revisions = [before, now] if before else [now]
-    with outcome.progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
+    with progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
         began = time.perf_counter()
         outcomes = measurement.time_in_turn(
             trees, measurement.verify_and_count(trees, what, settings, say), settings, say
         )
         wall_s = time.perf_counter() - began
-        outcome.refuse_nothing(outcomes, revisions)
-        made = [outcome.record(one, trees, settings, wall_s) for one in outcomes]
+        refuse_nothing(outcomes, revisions)
+        made = [record(one, trees, settings, wall_s) for one in outcomes]
         records.append(made, path)
     if arguments.json:
         print(json.dumps(records.to_json(made), indent=2))
     else:
-        print("\n".join(outcome.lines(outcomes, revisions)))
+        print("\n".join(lines(outcomes, revisions)))
         print(f"{path}: the records", file=sys.stderr)
     return int(before is not None and any(one.regressed for one in outcomes))

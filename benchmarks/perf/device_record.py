@@ -1,35 +1,21 @@
 """Everything measured of one device by one command, in one file that can be sent.
 
-One file that a stranger can send: a manifest, then the records, as compressed JSON lines.
-
-The manifest, the first line, is an object:
-
-    captionbench   "device record"
-    schema         1
-    suite, device, commit, clean, versions, time
-    stages         {name: true if nothing of it was left}
-    failed         {row: why}: what the device could not do, for lack of memory, say
-    tiny           whether the sizes were the smallest, to try the command
-    records        how many lines follow
-    sha256         of all of them, as they are
-
-Nothing in it says whose machine it is: no names of users, hosts or folders.
+The manifest, then the records, as compressed JSON lines. Nothing in it says whose machine it is: no
+names of users, hosts or folders.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from msgspec import to_builtins
+import msgspec
 
 from benchmarks import records
 from benchmarks.errors import InputError
@@ -43,20 +29,45 @@ from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.session import Session
-from benchmarks.records import Record
+from benchmarks.records import Device, Record
 
-KIND, SCHEMA = "device record", 1
 ENDING = ".captionbench.jsonl.gz"
 MAGIC = b"\x1f\x8b"
 LARGEST = 2**26
 """Bytes of records that are unpacked: beyond it a file is a mistake, or worse."""
 
 
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line.
+
+    Attributes:
+        stages: by name, whether nothing of it was left.
+        failed: what the device could not do, for lack of memory, say, and why, by row.
+        tiny: whether the sizes were the smallest, to try the command.
+        records: how many lines follow.
+        sha256: of all of them, as they are.
+    """
+
+    captionbench: Literal["device record"]
+    schema: Literal[1]
+    suite: str
+    device: Device
+    commit: str | None
+    clean: bool | None
+    versions: dict[str, str]
+    stages: dict[str, bool]
+    failed: dict[str, str]
+    tiny: bool
+    records: int
+    sha256: str
+    time: str
+
+
 def pack(
     made: Sequence[Record],
     *,
     suite: str,
-    device: records.Device,
+    device: Device,
     stages: Mapping[str, bool],
     failed: Mapping[str, str],
     tiny: bool,
@@ -64,25 +75,25 @@ def pack(
     """The records, the newest of each slot, with a manifest; equal for equal arguments but time."""
     lines = b"".join(map(records.line, records.newest(made)))
     environment = records.environment()
-    manifest = {
-        "captionbench": KIND,
-        "schema": SCHEMA,
-        "suite": suite,
-        "device": to_builtins(device),
-        "commit": environment.commit,
-        "clean": environment.clean,
-        "versions": environment.versions,
-        "stages": dict(stages),
-        "failed": dict(failed),
-        "tiny": tiny,
-        "records": lines.count(b"\n"),
-        "sha256": sha256(lines),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return gzip.compress(json.dumps(manifest).encode() + b"\n" + lines, mtime=0)
+    manifest = Manifest(
+        captionbench="device record",
+        schema=1,
+        suite=suite,
+        device=device,
+        commit=environment.commit,
+        clean=environment.clean,
+        versions=environment.versions,
+        stages=dict(stages),
+        failed=dict(failed),
+        tiny=tiny,
+        records=lines.count(b"\n"),
+        sha256=sha256(lines),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return gzip.compress(msgspec.json.encode(manifest) + b"\n" + lines, mtime=0)
 
 
-def name(device: records.Device) -> str:
+def name(device: Device) -> str:
     """The file's name: device, commit and day."""
     commit = (records.environment().commit or "unknown")[:10]
     device_name = slug(device.name) or "device"
@@ -110,12 +121,12 @@ def read(path: Path) -> list[Record]:
     text = _unpacked(data, path)
     first, _, lines = text.partition(b"\n")
     manifest = _manifest(first, path)
-    if sha256(lines) != manifest["sha256"]:
+    if sha256(lines) != manifest.sha256:
         raise InputError(f"{path}: its records are not those that were packed (SHA-256 differs)")
     made = records.parse(lines, str(path), first=2)
-    if len(made) != manifest["records"]:
-        raise InputError(f"{path}: {len(made)} records, its manifest says {manifest['records']}")
-    if manifest["tiny"]:
+    if len(made) != manifest.records:
+        raise InputError(f"{path}: {len(made)} records, its manifest says {manifest.records}")
+    if manifest.tiny:
         raise InputError(f"{path}: made with --tiny, whose times mean nothing; record without it")
     return made
 
@@ -131,17 +142,13 @@ def _unpacked(data: bytes, path: Path) -> bytes:
     return text
 
 
-def _manifest(line: bytes, path: Path) -> dict[str, Any]:
+def _manifest(line: bytes, path: Path) -> Manifest:
     try:
-        manifest = json.loads(line)
-    except (ValueError, RecursionError):
-        manifest = None
-    if not isinstance(manifest, dict) or manifest.get("captionbench") != KIND:
-        raise InputError(f"{path}: no manifest, expected a file from `captionbench record`")
-    if manifest.get("schema") != SCHEMA:
-        raise InputError(f"{path}: schema {manifest.get('schema')!r}, expected {SCHEMA}")
-    if missing := {"records", "sha256", "tiny"} - set(manifest):
-        raise InputError(f"{path}: its manifest does not say {', '.join(sorted(missing))}")
+        manifest = msgspec.json.decode(line, type=Manifest)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: no manifest ({error}), expected a file from `captionbench record`"
+        ) from None
     return manifest
 
 
@@ -152,19 +159,30 @@ class Stage:
     Args:
         name: as in the manifest.
         about: what it measures.
-        run: session, tiny -> measures what has no record there yet, while there is time.
+        run: session, tiny -> records, those that there are not yet measured while there is time.
     """
 
     name: str
     about: str
-    run: Callable[[Session, bool], None]
+    run: Callable[[Session, bool], Iterable[list[Record]]]
 
 
-def _timed(name: str, about: str, suite: str) -> Stage:
-    def run(session: Session, tiny: bool) -> None:
-        session.time(_cases(suite, session, tiny))
+def stages(suite: str) -> list[Stage]:
+    """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
 
-    return Stage(name, about, run)
+    def timed(name: str, about: str, suite: str) -> Stage:
+        return Stage(name, about, lambda session, tiny: session.time(_cases(suite, session, tiny)))
+
+    return [
+        timed("timing", "what the targets need, and more", suite),
+        timed("memory", "what memory grows with", "memory"),
+        Stage(
+            "scaling",
+            "how time and memory grow with every size",
+            lambda session, tiny: session.scale(LADDERS.values(), tiny=tiny),
+        ),
+        timed("grid", "every expansion coefficient of the ablations", "grid"),
+    ]
 
 
 def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
@@ -174,17 +192,3 @@ def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
     if tiny:
         cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
     return list(dict.fromkeys(cases))
-
-
-def _scaled(session: Session, tiny: bool) -> None:
-    deque(session.scale(LADDERS.values(), tiny=tiny), maxlen=0)
-
-
-def stages(suite: str) -> list[Stage]:
-    """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
-    return [
-        _timed("timing", "what the targets need, and more", suite),
-        _timed("memory", "what memory grows with", "memory"),
-        Stage("scaling", "how time and memory grow with every size", _scaled),
-        _timed("grid", "every expansion coefficient of the ablations", "grid"),
-    ]

@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.perf import case_records, terminal
+from benchmarks.perf import case_records
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.roofline.devices import Device, local_device
 from benchmarks.perf.scaling import growth
@@ -34,7 +34,6 @@ class Session:
         budget: of a case's rounds.
         flush: whether a CUDA device's cache is emptied before each call.
         minutes: begin no further case after so long; None is no limit.
-        quiet: print nothing but progress.
 
     Attributes:
         made: all records of this run, found or measured.
@@ -51,7 +50,6 @@ class Session:
     budget: Budget = field(default_factory=Budget)
     flush: bool = True
     minutes: float | None = None
-    quiet: bool = False
     made: list[Record] = field(default_factory=list, init=False)
     left: int = field(default=0, init=False)
     failed: dict[str, str] = field(default_factory=dict, init=False)
@@ -87,24 +85,18 @@ class Session:
             records.append(found, self.path)
         self.made += found
 
-    def verify(self) -> bool:
-        """Whether every implementation is right here, by a record of it, old or new."""
+    def verify(self) -> Record:
+        """The record of every implementation held to the oracle here, old or new."""
         described = case_records.describe(self.device, torch.get_num_threads())
         found = self.known(case_records.verification_key(described, QUICK))
         if not found:
             print("holding every implementation to the oracle ...", file=sys.stderr)
             found = [case_records.verify(self.device, QUICK)]
             self.keep(found)
-        for record in found if not self.quiet else []:
-            values = record.values
-            print(f"{values['held']} of {values['rows']} comparisons with the oracle hold")
-            for row in record.details.rows:
-                if not row.passed:
-                    print(f"FAILED: {row.operator} {row.what} ({row.implementation})")
-        return all(record.values["held"] == record.values["rows"] for record in found)
+        return found[-1]
 
-    def time(self, cases: Sequence[Case], *, strict: bool = False) -> None:
-        """Time the cases that have no record, by every number of threads.
+    def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:
+        """Each case's records, those that there are not yet measured, by every number of threads.
 
         Args:
             cases: in the order of importance.
@@ -126,9 +118,7 @@ class Session:
                 flush=self.flush,
             )
             key = case_records.key(case, self.budget, described[threads], self.flush)
-            found = self.measured(case.row, key, measure, case.implementations)
-            if found and not self.quiet:
-                bar.write("\n".join(terminal.lines(found, self.made)), file=sys.stdout)
+            yield self.measured(case.row, key, measure, case.implementations)
 
     def scale(
         self, ladders: Iterable[Ladder], *, tiny: bool, known: Sequence[Record] = ()

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.errors import InputError
-
 TOPOLOGY = Path("/sys/devices/system/cpu")
 THREADS = Path("/proc/self/task")
 
@@ -16,22 +14,6 @@ THREADS = Path("/proc/self/task")
 def usable() -> int:
     """How many cores this process may run on, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def parse(words: Iterable[str]) -> list[int]:
-    """Numbers of threads, or "all", each once and in their order.
-
-    Raises:
-        InputError: neither, or more than there are cores.
-    """
-    most = usable()
-    found = []
-    for word in words:
-        threads = most if word == "all" else int(word) if word.isdecimal() else 0
-        if not 1 <= threads <= most:
-            raise InputError(f"--threads {word}: expected a number from 1 to {most}, or all")
-        found.append(threads)
-    return list(dict.fromkeys(found))
 
 
 def cores(threads: int) -> list[int]:

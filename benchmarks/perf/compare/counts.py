@@ -75,24 +75,3 @@ def graph_breaks(work: Work) -> int | None:
     finally:
         logger.setLevel(level)
         torch._dynamo.reset()
-
-
-def differences(
-    before: Mapping[str, int | None], after: Mapping[str, int | None]
-) -> dict[str, int]:
-    """What is steady in both and not equal, by how much it grew."""
-    both = ((name, was, after.get(name)) for name, was in before.items())
-    return {
-        name: now - was
-        for name, was, now in both
-        if was is not None and now is not None and now != was
-    }
-
-
-def unsettled(before: Mapping[str, int | None], after: Mapping[str, int | None]) -> list[str]:
-    """What is steady in the first and not in the second."""
-    return [
-        name
-        for name, was in before.items()
-        if was is not None and name in after and after[name] is None
-    ]

@@ -8,7 +8,6 @@ the machine does falls on all of them alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
 
@@ -18,7 +17,7 @@ from benchmarks.perf.clock import agree
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.perf.compare.checkout import Tree
 from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, compare
-from benchmarks.perf.compare.counts import differences, unsettled
+from benchmarks.perf.compare.outcome import Checked, Outcome, Settings
 from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess, start_workers
 
 TURN = 0.003
@@ -31,93 +30,6 @@ LONGEST = 10
 """How many times as long as it computes a benchmark may take, on a machine that others use too."""
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to measure.
-
-    Args:
-        device: where revisions compute.
-        threads: of the CPU.
-        seconds: that are computed in rounds, for each benchmark.
-        clock: "cpu", the time that a process computed, or "wall", which others' work is in too.
-        processes: a side, at least 2.
-        smallest: the smallest change that matters, 0.02 being 2 %.
-        plant: of a benchmark, by what part of itself each of B's calls is made to take longer. It
-            tests the tester.
-    """
-
-    device: str = "cpu"
-    threads: int = 1
-    seconds: float = 10.0
-    clock: str = "cpu"
-    processes: int = 4
-    smallest: float = 0.02
-    plant: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class Checked:
-    """What one revision gave without a clock.
-
-    Args:
-        builds: whether its ``torch_impl`` can be imported at all.
-        refused: why it cannot be run.
-        wrong: how it fails the oracle.
-        counts: what a call takes, None where calls do not agree.
-    """
-
-    builds: bool = True
-    refused: str = ""
-    wrong: Sequence[str] = ()
-    counts: Mapping[str, int | None] = field(default_factory=dict)
-
-    @property
-    def sound(self) -> bool:
-        """Whether it may be timed."""
-        return not self.refused and not self.wrong
-
-
-@dataclass
-class Outcome:
-    """All that a session found out about one benchmark: A and, if there is one, B."""
-
-    benchmark: Benchmark
-    implementation: str
-    checked: Sequence[Checked]
-    comparison: Comparison | None = None
-    refused: str = ""
-
-    @property
-    def grown(self) -> dict[str, int]:
-        """What B takes otherwise than A, by how much more."""
-        if len(self.checked) < 2 or not all(one.sound for one in self.checked):
-            return {}
-        return differences(self.checked[0].counts, self.checked[1].counts)
-
-    @property
-    def unsteady(self) -> list[str]:
-        """What calls of A agree on and calls of B do not."""
-        return unsettled(self.checked[0].counts, self.checked[-1].counts)
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two."""
-        if self.checked[-1].wrong:
-            return "wrong"
-        first, last = self.checked[0], self.checked[-1]
-        if first.sound and last.refused and last.builds:
-            return "lost"
-        if self.refused or not all(one.sound for one in self.checked):
-            return "not run"
-        return self.comparison.verdict if self.comparison else "not timed"
-
-    @property
-    def regressed(self) -> bool:
-        """B is wrong, lost or slower, or anything that is counted grew or is steady no longer."""
-        grown = any(by > 0 for by in self.grown.values())
-        return self.verdict in ("wrong", "lost", "slower") or grown or bool(self.unsteady)
 
 
 def verify_and_count(

@@ -1,21 +1,18 @@
-"""Which cases are timed, by the command line's options."""
+"""The options that say which cases are timed or predicted."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
+from benchmarks.cli.options import at_least
 from benchmarks.errors import InputError
 from benchmarks.perf.cases import random_shapes, suites
-from benchmarks.perf.cases.case import (
-    PRECISIONS,
-    V2,
-    Case,
-    eager,
-)
+from benchmarks.perf.cases.case import PRECISIONS, V2, Case, eager
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.subjects import SUBJECTS, named
 
@@ -23,7 +20,7 @@ LARGEST = 2**16
 """Of images and of features of one: beyond it a case is a slip of the keys."""
 NONE = "none"
 """In place of expansion coefficients: attention."""
-CHANGES = {
+SIZES = {
     "batch_size": "batch",
     "length": "length",
     "groups": "encoder",
@@ -52,63 +49,81 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--groups",
         nargs="+",
+        type=_encoder,
         metavar="G",
         help=f"encoders: {NONE} (attention), 64, 128x5 (five groups), 32,64,128 or v2",
     )
     parser.add_argument(
         "--num-expansions",
         nargs="+",
+        type=_decoder,
         metavar="N_E",
         help=f"decoders: {NONE} (attention) or a number",
     )
     for name, what in (("batch-size", "images"), ("length", "features of an image")):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=what)
+        parser.add_argument(f"--{name}", type=at_least(1, LARGEST), metavar="N", help=what)
     parser.add_argument(
-        "--seed", type=int, help=f"of random shapes (default: {random_shapes.SEED})"
+        "--seed", type=at_least(0), help=f"of random shapes (default: {random_shapes.SEED})"
     )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
+
+
+def _encoder(text: str) -> str:
+    if text in (NONE, "v2"):
+        return V2 if text == "v2" else ATTENTION
+    size, times, count = text.partition("x")
+    try:
+        groups = [int(size)] * int(count) if times else [int(n) for n in text.split(",")]
+    except ValueError:
+        groups = []
+    if not groups or min(groups) < 1:
+        raise argparse.ArgumentTypeError(f"{text}, expected {NONE}, 64, 128x5, 32,64,128 or v2")
+    return f"static:{','.join(map(str, groups))}"
+
+
+def _decoder(text: str) -> str:
+    if text == NONE:
+        return ATTENTION
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}, expected {NONE} or a number from 1 on")
+    return f"dynamic:{int(text)}"
 
 
 def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     """The suite's cases as the options narrow and change them.
 
     Raises:
-        InputError: an option's value that no case can have, or no case is left.
+        InputError: an option that matters to no case, or no case is left.
     """
     seed = random_shapes.SEED if arguments.seed is None else arguments.seed
-    if seed < 0:
-        raise InputError(f"--seed {seed}: expected at least 0")
     cases = suites.SUITES[arguments.suite](seed)
     if arguments.only:
         cases = _only(arguments.only, cases, device)
     if arguments.tiny:
         cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
-    _check_matters(arguments, cases)
-    changes = {}
-    for option in ("batch_size", "length"):
-        if (value := getattr(arguments, option)) is not None:
-            if not 1 <= value <= LARGEST:
-                raise InputError(f"{_typed(option)} {value}: expected 1 to {LARGEST}")
-            changes[CHANGES[option]] = value
-    cases = [replace(case, sizes=replace(case.sizes, **changes)) for case in cases]
+    given = {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
+    for option in given:
+        if not any(SIZES[option] in case.subject.sizes for case in cases):
+            _no_difference(option, cases)
+    if arguments.seed is not None and not any(
+        case.subject in random_shapes.SUBJECTS for case in cases
+    ):
+        raise InputError(f"--seed: no random shapes in any of {_names(cases)}")
+    numbers: dict[str, Any] = {SIZES[name]: n for name, n in given.items() if isinstance(n, int)}
+    cases = [replace(case, sizes=replace(case.sizes, **numbers)) for case in cases]
     if arguments.groups or arguments.num_expansions:
-        cases = _mixed(cases, arguments.groups, arguments.num_expansions)
-    if arguments.precision:
-        if device.type != "cuda" and "tf32" in arguments.precision:
-            raise InputError("--precision tf32: expected a CUDA device, where it is (--device)")
-        for dtype in arguments.precision if cases else []:
-            if not any(dtype in case.subject.precisions for case in cases):
-                raise InputError(
-                    f"--precision {dtype}: makes no difference to any of {_names(cases)}"
-                )
         cases = [
-            replace(case, precision=dtype)
+            mixed
             for case in cases
-            for dtype in arguments.precision
-            if dtype in case.subject.precisions
+            # not the suite's own other mixers; its expansions are among the cases too
+            if case.implementations != (ATTENTION,)
+            for mixed in suites.over(
+                [case],
+                arguments.groups or [case.sizes.encoder],
+                arguments.num_expansions or [case.sizes.decoder],
+            )
         ]
-    elif device.type != "cuda":
-        cases = [case for case in cases if case.precision != "tf32"]
+    cases = _in_precisions(cases, arguments.precision, device)
     if arguments.implementation:
         cases = _implemented(cases, arguments.implementation)
     cases = list(dict.fromkeys(cases))
@@ -136,59 +151,32 @@ def _only(beginnings: Sequence[str], cases: Sequence[Case], device: torch.device
     return chosen
 
 
-def _check_matters(arguments: argparse.Namespace, cases: Sequence[Case]) -> None:
-    """Refuse an option that would change none of the cases."""
-    for option, size in CHANGES.items():
-        given = getattr(arguments, option)
-        if given is not None and not any(size in case.subject.sizes for case in cases):
-            raise InputError(f"{_typed(option)}: makes no difference to any of {_names(cases)}")
-    if arguments.seed is not None and not any(
-        case.subject in random_shapes.SUBJECTS for case in cases
-    ):
-        raise InputError(f"--seed: no random shapes in any of {_names(cases)}")
+def _no_difference(option: str, cases: Iterable[Case]) -> None:
+    typed = f"--{option.replace('_', '-')}"
+    raise InputError(f"{typed}: makes no difference to any of {_names(cases)}")
 
 
-def _typed(option: str) -> str:
-    return f"--{option.replace('_', '-')}"
-
-
-def _names(cases: Sequence[Case]) -> str:
+def _names(cases: Iterable[Case]) -> str:
     return ", ".join(dict.fromkeys(case.subject.name for case in cases)) or "no case"
 
 
-def _mixed(
-    cases: Sequence[Case], groups: Sequence[str] | None, expansions: Sequence[str] | None
+def _in_precisions(
+    cases: Sequence[Case], precisions: Sequence[str] | None, device: torch.device
 ) -> list[Case]:
-    encoders = [_encoder(text) for text in groups or []]
-    decoders = [_decoder(text) for text in expansions or []]
-    found = []
-    for case in cases:
-        if case.implementations == (ATTENTION,):
-            continue  # the suite's own other mixers; its expansions are among the cases too
-        sizes = case.sizes
-        found += suites.over([case], encoders or [sizes.encoder], decoders or [sizes.decoder])
-    return found
-
-
-def _encoder(text: str) -> str:
-    if text in (NONE, "v2"):
-        return V2 if text == "v2" else ATTENTION
-    size, times, count = text.partition("x")
-    try:
-        coefficients = [int(size)] * int(count) if times else [int(n) for n in text.split(",")]
-    except ValueError:
-        coefficients = []
-    if not coefficients or min(coefficients) < 1:
-        raise InputError(f"--groups {text}: expected {NONE}, 64, 128x5, 32,64,128 or v2")
-    return f"static:{','.join(map(str, coefficients))}"
-
-
-def _decoder(text: str) -> str:
-    if text == NONE:
-        return ATTENTION
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--num-expansions {text}: expected {NONE} or a number from 1 on")
-    return f"dynamic:{int(text)}"
+    """The cases in each of the precisions, those of the suite without any."""
+    if not precisions:
+        return [c for c in cases if c.precision != "tf32" or device.type == "cuda"]
+    if device.type != "cuda" and "tf32" in precisions:
+        raise InputError("--precision tf32: expected a CUDA device, where it is (--device)")
+    for precision in precisions if cases else []:
+        if not any(precision in case.subject.precisions for case in cases):
+            _no_difference(f"precision {precision}", cases)
+    return [
+        replace(case, precision=precision)
+        for case in cases
+        for precision in precisions
+        if precision in case.subject.precisions
+    ]
 
 
 def _implemented(cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
