@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+import msgspec
 import numpy.typing as npt
 from filelock import FileLock, Timeout
 
@@ -119,6 +120,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 SCRATCH = "captionbench-"
+T = TypeVar("T")
 
 
 @contextmanager
@@ -197,6 +199,18 @@ def read_json(path: Path, what: str) -> Any:
     except (ValueError, RecursionError) as error:
         # a key that stands twice, a number of thousands of digits, lists nested as deep
         raise InputError(f"{path}: not valid JSON ({error}), expected {what}") from None
+
+
+def read_typed(path: Path, kind: type[T], what: str) -> T:
+    """The file's JSON value as a ``kind`` of msgspec's.
+
+    Raises:
+        InputError: as `read_json`; or a field is missing, unknown or of another type.
+    """
+    try:
+        return msgspec.convert(read_json(path, what), kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: not {what}: {error}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

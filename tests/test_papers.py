@@ -291,8 +291,8 @@ BREAKS = {
         lambda t: t["notes"].append({"row": "x", "column": "B1", "note": ""}),
         "no cell",
     ),
-    "no caption": (lambda t: t.pop("caption"), "not the layout"),
-    "an unknown field": (lambda t: t.update(colour="red"), "not the layout"),
+    "no caption": (lambda t: t.pop("caption"), "missing required field `caption` - at `..tables"),
+    "an unknown field": (lambda t: t.update(colour="red"), "unknown field `colour` - at `..tables"),
 }
 
 

@@ -30,7 +30,7 @@ from benchmarks.verify.tolerances import SCHEDULED, SCHEDULED_TWICE
 from tests.support.pages import report as report_of
 from tests.support.records import filled, record
 
-DATA = training_time.content()["data"]
+DATA = training_time.schedules().data
 PAPERS = training_time.tables()
 counts = st.integers(1, 500)
 
@@ -65,7 +65,7 @@ def by_row(made):
 @given(counts, counts, st.sampled_from(("xe", "sc")), st.none() | st.integers(1, 10**9))
 def test_steps_are_epochs_of_whole_and_one_last_batch(epochs, batch, objective, examples):
     steps = Stage(objective, epochs, batch, examples).steps(DATA)
-    each = examples or DATA["images"] * (DATA["captions_per_image"] if objective == "xe" else 1)
+    each = examples or DATA.images * (DATA.captions_per_image if objective == "xe" else 1)
     assert steps % epochs == 0
     assert 0 <= steps // epochs * batch - each < batch
 
@@ -95,12 +95,12 @@ def test_kernels_at_two_batches_give_those_at_any_other():
 def test_gains_of_steps_that_only_launch_are_those_of_their_numbers(steps):
     steps(launch_bound)
     found = by_row(make_records("expansionnet_v1"))
-    captions = DATA["images"] * DATA["captions_per_image"]
+    captions = DATA.images * DATA.captions_per_image
     ten, many = math.ceil(captions / 10), math.ceil(captions / 48)
     one = found["Cross Entropy, 1 GPU"]
     assert one["gain"] == pytest.approx(30 * ten / (12 * many + ten))
     assert found["Cross Entropy, 4 GPUs"] == one  # a smaller share of a batch launches as much
-    images = DATA["images"]
+    images = DATA.images
     fewer = 30 * math.ceil(images / 10) / (35 * math.ceil(images / 32))
     assert found["SCST Training, 4 GPUs"]["gain"] == pytest.approx(fewer)
 
@@ -117,8 +117,8 @@ def test_an_end_to_end_step_has_its_backbone_beside_it(steps):
     steps(launch_bound)
     (record,) = [r for r in make_records("expansionnet_v2") if r.what.row == "ExpansionNet v2"]
     a, b, c, d = record.details.stages
-    device, backbone = named("A100"), training_time.content()["backbone"]
-    a_image = 2 * backbone["passes"] * backbone["macs"] / device.peak["float32"]
+    device, backbone = named("A100"), training_time.schedules().backbone
+    a_image = 2 * backbone.passes * backbone.macs / device.peak["float32"]
     assert a.step_s == c.step_s == device.launch
     assert b.step_s == pytest.approx(device.launch + 48 * a_image)
     assert d.step_s == pytest.approx(device.launch + 20 * a_image)
@@ -213,11 +213,11 @@ def test_a_step_that_was_timed_on_the_device_is_taken_as_measured(steps):
 
 
 def test_schedules_name_rows_and_columns_of_the_papers():
-    for paper, entry in training_time.content()["papers"].items():
-        table = papers.load(paper).table(entry["table"])
-        for cell in (*entry["times"], *entry["ratios"]):
-            assert table.cell(cell["row"], cell["column"]).value is not None
-        assert len(entry["assumptions"]) >= 4
+    for paper, entry in training_time.schedules().papers.items():
+        table = papers.load(paper).table(entry.table)
+        for cell in (*entry.times, *entry.ratios):
+            assert table.cell(cell.row, cell.column).value is not None
+        assert len(entry.assumptions) >= 4
 
 
 def test_the_command_predicts_a_table_asked_for_by_name(steps, tmp_path, capsys):
@@ -239,5 +239,5 @@ def test_the_report_sets_predictions_apart(steps):
     text = "".join(pages.values())
     assert "**predicted**" in pages["README.md"]
     for paper in PAPERS:
-        for assumption in training_time.content()["papers"][paper]["assumptions"]:
+        for assumption in training_time.schedules().papers[paper].assumptions:
             assert assumption in text

@@ -9,13 +9,15 @@ stages of training; rows of the ablations are named by their mixers, "static:64 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from benchmarks.errors import InputError
-from benchmarks.files import read_json
+from benchmarks.files import read_typed
 
 FOLDER = Path(__file__).parent
 
@@ -23,37 +25,56 @@ Value = float | str | None
 EARLIER = "another paper's model, whose numbers are quoted: nothing here trains it"
 
 
-@dataclass(frozen=True)
-class Column:
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a paper's file; a field that is not of it is an error."""
+
+
+class Column(Part, frozen=True):
     """A column: our name, what is printed above it, and the heading it shares with others.
 
     ``not_run`` says why its cells may have no value of ours, where the table's reason is another.
     """
 
     name: str
-    printed: str
+    printed: str = ""
     group: str | None = None
     not_run: str | None = None
 
+    def __post_init__(self) -> None:
+        """Print the name where nothing else is printed."""
+        force_setattr(self, "printed", self.printed or self.name)
 
-@dataclass(frozen=True)
-class Row:
+
+class Row(Part, frozen=True):
     """A row: our name, its printed label, and the mixers of the model where it is an ablation.
 
     ``earlier`` is another paper's model, whose numbers this one quotes.
     """
 
     name: str
-    printed: str
     values: tuple[Value, ...]
+    printed: str = ""
     group: str | None = None
     encoder: str | None = None
     decoder: str | None = None
     earlier: bool = False
 
+    def __post_init__(self) -> None:
+        """Print the name where nothing else is printed."""
+        force_setattr(self, "printed", self.printed or self.name)
 
-@dataclass(frozen=True)
-class Cell:
+
+class Note(Part, frozen=True):
+    """What is odd about a cell: of a misprint the corrected value, or how it is printed."""
+
+    row: str
+    column: str
+    note: str | None = None
+    corrected: float | None = None
+    printed: str | None = None
+
+
+class Cell(Part, frozen=True):
     """One cell; ``value`` is None where the paper gives none, ``note`` says what is odd."""
 
     row: str
@@ -69,8 +90,7 @@ class Cell:
         return self.value if self.corrected is None else self.corrected
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Part, frozen=True, kw_only=True, dict=True):
     """A table of "numbers" or "captions"; ``not_run`` says why a cell may have no value of ours.
 
     ``times`` is what its numbers are multiplied by to be in the unit of records: 100 for fractions.
@@ -79,19 +99,38 @@ class Table:
     """
 
     name: str
-    kind: str
+    kind: Literal["numbers", "captions"]
     place: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     not_run: str
-    notes: Mapping[tuple[str, str], Mapping[str, Any]]
+    notes: tuple[Note, ...]
     unit: str | None = None
     remark: str | None = None
     times: float = 1
     judged: tuple[str, ...] = ()
     lower: bool = False
-    against: Mapping[str, str] = field(default_factory=dict)
+    against: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Check what types do not say; ValueError names the table and the part."""
+        for what, parts in (("column", self.columns), ("row", self.rows)):
+            named = [part.name for part in parts]
+            if twice := {name for name in named if named.count(name) > 1}:
+                raise ValueError(
+                    f"table {self.name}: {what} {min(twice)!r} stands twice, expected once"
+                )
+        for row in self.rows:
+            if len(row.values) != len(self.columns):
+                raise ValueError(
+                    f"table {self.name}: row {row.name!r} has {len(row.values)} values, expected "
+                    f"{len(self.columns)}"
+                )
+        places = {(cell.row, cell.column) for cell in self.cells}
+        for note in self.notes:
+            if (place := (note.row, note.column)) not in places:
+                raise ValueError(f"table {self.name}: a note about {place}, which is no cell")
 
     def baseline(self, row: str) -> str | None:
         """What the row is compared with."""
@@ -101,11 +140,14 @@ class Table:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All cells, row by row."""
-        return tuple(
-            Cell(row.name, column.name, value, **self.notes.get((row.name, column.name), {}))
-            for row in self.rows
-            for column, value in zip(self.columns, row.values, strict=True)
-        )
+        odd = {(note.row, note.column): note for note in self.notes}
+        found = []
+        for row in self.rows:
+            for column, value in zip(self.columns, row.values, strict=True):
+                note = odd.get((row.name, column.name), Note(row.name, column.name))
+                about = note.corrected, note.note, note.printed
+                found.append(Cell(row.name, column.name, value, *about))
+        return tuple(found)
 
     def reason(self, row: str, column: str) -> str:
         """Why the cell of that row and column may have no value of ours."""
@@ -126,8 +168,7 @@ class Table:
         raise InputError(f"table {self.name}: no cell in row {row!r}, column {column!r}")
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Part, frozen=True):
     """A figure; ``data`` is True where it shows measurements, not only a drawing.
 
     ``table`` is what records call its numbers.
@@ -140,8 +181,7 @@ class Figure:
     table: str | None = None
 
 
-@dataclass(frozen=True)
-class PaperTables:
+class PaperTables(Part, frozen=True):
     """Everything a paper shows in tables and figures; ``summary`` is what it proposes, by us."""
 
     paper: str
@@ -178,44 +218,4 @@ def load(paper: str) -> PaperTables:
     """
     if paper not in names():
         raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(names())}")
-    path = FOLDER / paper / "tables.json"
-    content = read_json(path, "the tables of a paper")
-    try:
-        return PaperTables(
-            paper=content["paper"],
-            title=content["title"],
-            summary=tuple(content["summary"]),
-            tables=tuple(_table(entry, path) for entry in content["tables"]),
-            figures=tuple(Figure(**entry) for entry in content["figures"]),
-        )
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: not the layout of a paper's tables ({error!r})") from error
-
-
-def _table(entry: Mapping[str, Any], path: Path) -> Table:
-    where = f"{path}: table {entry['name']}"
-    columns = tuple(Column(**{"printed": c["name"], **c}) for c in entry["columns"])
-    rows = tuple(
-        Row(**{"printed": r["name"], **r, "values": tuple(map(_value, r["values"]))})
-        for r in entry["rows"]
-    )
-    for what, parts in (("column", columns), ("row", rows)):
-        twice = {part.name for part in parts if [p.name for p in parts].count(part.name) > 1}
-        if twice:
-            raise InputError(f"{where}: {what} {min(twice)!r} stands twice, expected once")
-    for row in rows:
-        if len(row.values) != len(columns):
-            raise InputError(
-                f"{where}: row {row.name!r} has {len(row.values)} values, expected {len(columns)}"
-            )
-    notes = {}
-    for note in entry["notes"]:
-        place = note["row"], note["column"]
-        if place[0] not in {r.name for r in rows} or place[1] not in {c.name for c in columns}:
-            raise InputError(f"{where}: a note about {place}, which is no cell")
-        notes[place] = {key: note[key] for key in note.keys() - {"row", "column"}}
-    return Table(**{**entry, "columns": columns, "rows": rows, "notes": notes})
-
-
-def _value(value: Value) -> Value:
-    return float(value) if isinstance(value, int) else value
+    return read_typed(FOLDER / paper / "tables.json", PaperTables, "the tables of a paper")

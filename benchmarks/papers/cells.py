@@ -79,14 +79,14 @@ def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers
     names = {name for name, _, _ in _measured(paper.paper, records)}
     return tuple(
         papers.Table(
-            name,
-            "numbers",
+            name=name,
+            kind="numbers",
             place=figure.place if (figure := figures.get(name)) else "in no table of the paper",
             caption=f"Figure {figure.name}. {figure.caption}" if figure else "Measured here alone.",
             columns=(),
             rows=(),
             not_run="",
-            notes={},
+            notes=(),
         )
         for name in sorted(names - known)
     )

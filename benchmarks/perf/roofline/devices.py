@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from msgspec import Meta, Struct
 
 from benchmarks.errors import InputError
-from benchmarks.files import read_json
+from benchmarks.files import read_typed
 from benchmarks.kinds import Measured
 from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
@@ -92,26 +93,47 @@ class Device:
         return asdict(self)
 
 
+class _Board(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    year: int
+    source: str
+    torch_name: str
+    gpus: Annotated[int, Meta(ge=1)]
+    peak: dict[str, float]
+    bandwidth: float
+    memory: float
+
+
+class _Launch(Struct, frozen=True, forbid_unknown_fields=True):
+    seconds: float
+    assumption: str
+
+
+class _Sheets(Struct, frozen=True, forbid_unknown_fields=True):
+    about: str
+    launch: _Launch
+    devices: list[_Board]
+
+
 @cache
 def described() -> dict[str, Device]:
     """All devices of `devices.json` by name, oldest first."""
-    content = read_json(FILE, "descriptions of devices")
-    launch = content["launch"]
-    found = {}
-    for entry in sorted(content["devices"], key=lambda entry: entry["year"]):
-        gpus = entry["gpus"]
-        found[entry["name"]] = Device(
-            name=entry["name"],
-            source=entry["source"] + (f"; one of the board's {gpus} GPUs" if gpus > 1 else ""),
-            peak={name: value / gpus for name, value in entry["peak"].items()},
-            bandwidth=entry["bandwidth"] / gpus,
-            launch=launch["seconds"],
-            launch_source=launch["assumption"],
-            torch_name=entry["torch_name"],
-            year=entry["year"],
-            memory=entry["memory"] / gpus,
+    known = read_typed(FILE, _Sheets, "descriptions of devices")
+    return {
+        board.name: Device(
+            name=board.name,
+            source=board.source + (f"; one of the board's {n} GPUs" if n > 1 else ""),
+            peak={name: value / n for name, value in board.peak.items()},
+            bandwidth=board.bandwidth / n,
+            launch=known.launch.seconds,
+            launch_source=known.launch.assumption,
+            torch_name=board.torch_name,
+            year=board.year,
+            memory=board.memory / n,
         )
-    return found
+        for board in sorted(known.devices, key=lambda board: board.year)
+        if (n := board.gpus)
+    }
 
 
 def named(name: str) -> Device:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
 
 from benchmarks import papers, records
-from benchmarks.files import read_json
+from benchmarks.files import read_typed
 from benchmarks.kinds import Timing, TrainingStage, TrainingTime
 from benchmarks.perf.cases import self_critical
 from benchmarks.perf.cases.case import Case, Sizes
@@ -30,15 +32,35 @@ from torch_impl.layers.transformer import Mixer
 
 FILE = Path(__file__).with_name("schedules.json")
 DROPOUT = {"xe": 0.3, "sc": 0.1}
+PRECISIONS = ("float32", "tf32")
 PROBES = (4, 8)
 """Batches whose kernels give those of any other."""
+Place = tuple[str, str]
+"""Row and column."""
+Columns = dict[str, dict[str, float]]
+"""Row to column to number."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class _Part(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Data(_Part, frozen=True):
+    images: int
+    captions_per_image: int
+    source: str
+
+
+class _Backbone(_Part, frozen=True):
+    macs: float
+    passes: int
+    source: str
+
+
+class Stage(_Part, frozen=True):
     """Some epochs of one objective at one batch size.
 
-    Args:
+    Attributes:
         objective: "xe", cross-entropy, or "sc", self-critical.
         epochs: over all examples.
         batch: of a step, on all GPUs together.
@@ -47,37 +69,135 @@ class Stage:
         gpus: that share a batch.
     """
 
-    objective: str
+    objective: Literal["xe", "sc"]
     epochs: int
     batch: int
     examples: int | None = None
     end_to_end: bool = False
     gpus: int = 1
 
-    def steps(self, data: Mapping[str, Any]) -> int:
+    def steps(self, data: _Data) -> int:
         """Of all epochs, the last of each with what is left."""
-        images: int = data["images"]
-        captions = images * data["captions_per_image"]
-        usual = captions if self.objective == "xe" else images
+        usual = data.images * (data.captions_per_image if self.objective == "xe" else 1)
         return self.epochs * math.ceil((self.examples or usual) / self.batch)
 
 
-def content() -> Any:
-    """`schedules.json`."""
-    return read_json(FILE, "training schedules")
+class _Time(_Part, frozen=True):
+    row: str
+    column: str
+    stages: tuple[Stage, ...]
+
+
+class _Ratio(_Part, frozen=True):
+    row: str
+    column: str
+    of: Place
+    over: Place
+
+
+class _Unit(_Part, frozen=True):
+    name: str
+    seconds: float
+
+
+class Schedule(_Part, frozen=True):
+    """A paper's training; ``model`` has the `Sizes` that are not v2's."""
+
+    table: str
+    device: str
+    precision: str
+    unit: _Unit
+    model: dict[str, int | str]
+    assumptions: list[str]
+    times: tuple[_Time, ...]
+    ratios: tuple[_Ratio, ...]
+
+
+class _Schedules(_Part, frozen=True):
+    about: str
+    data: _Data
+    backbone: _Backbone
+    papers: dict[str, Schedule]
+
+
+@cache
+def schedules() -> _Schedules:
+    """`schedules.json`.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    return read_typed(FILE, _Schedules, "training schedules")
 
 
 def tables() -> dict[str, str]:
     """The papers whose training is timed here, and the table that says so."""
-    return {paper: entry["table"] for paper, entry in content()["papers"].items()}
+    return {paper: schedule.table for paper, schedule in schedules().papers.items()}
 
 
 def key(paper: str) -> str:
     """Equal for what need not be predicted again."""
-    schedules = content()
+    known = schedules()
+    about = to_builtins((known.papers[paper], known.data, known.backbone))
     devices = [device.to_dict() for device in described().values()]
-    about = schedules["papers"][paper], schedules["data"], schedules["backbone"]
     return records.key_of(make_records, paper, about, devices)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A paper's times on one device in one precision.
+
+    Args:
+        schedule: what was trained.
+        device: that computes.
+        precision: of products.
+        timings: where one is of a step on that device, its time is taken.
+    """
+
+    schedule: Schedule
+    device: Device
+    precision: str
+    timings: Sequence[Record]
+
+    def numbers(self) -> tuple[Columns, dict[str, list[dict[str, Any]]]]:
+        """The numbers of the table, and the stages that they are sums of."""
+        columns: Columns = {}
+        stages: dict[str, list[dict[str, Any]]] = {}
+        for time in self.schedule.times:
+            total, listed = training_seconds(time.stages, schedules().data, self.step)
+            columns.setdefault(time.row, {})[time.column] = total / self.schedule.unit.seconds
+            named = [{"column": time.column, **stage} for stage in listed]
+            stages.setdefault(time.row, []).extend(named)
+        for ratio in self.schedule.ratios:
+            of, over = (columns[row][column] for row, column in (ratio.of, ratio.over))
+            columns[ratio.row][ratio.column] = of / over
+        return columns, stages
+
+    def step(self, stage: Stage) -> tuple[float, str]:
+        """The seconds of a step, and whether they were "measured" or "predicted"."""
+        batch = math.ceil(stage.batch / stage.gpus)
+        case, implementation = _case(stage.objective, self.schedule.model, batch)
+        what = replace(case, precision=self.precision).row, implementation
+        measured = [
+            record
+            for record in self.timings
+            if (record.details.row, record.details.implementation) == what
+            and self.device.is_of(record)
+        ]
+        if measured:
+            seconds = max(measured, key=lambda record: record.time).values["seconds"]
+            source = "measured"
+        else:
+            model = tuple(sorted(self.schedule.model.items()))
+            kernels = _kernels(stage.objective, model, batch)
+            seconds = predict(kernels, self.device, self.precision).seconds
+            source = "predicted"
+        if stage.end_to_end:
+            backbone = schedules().backbone
+            flops = 2 * backbone.passes * backbone.macs * batch
+            seconds += flops / self.device.peak_of(self.precision)
+            source += ", its backbone predicted"
+        return seconds, source
 
 
 def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
@@ -87,104 +207,73 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
         paper: one of `tables`.
         made: records; where one times a step on a described device, that time is taken.
     """
-    schedules = content()
-    entry = schedules["papers"][paper]
+    schedule = schedules().papers[paper]
     timings = records.of(made, Timing)
-    kinds = [(entry["device"], entry["precision"])]
-    kinds += [
-        (name, precision)
-        for name, device in described().items()
-        for precision in ("float32", "tf32")
-        if precision in device.peak and (name, precision) not in kinds
-    ]
-    columns = {
-        (name, precision): _columns(schedules, entry, described()[name], precision, timings)
-        for name, precision in kinds
+    device = described()[schedule.device]
+    own = device.name, schedule.precision
+    known = described().values()
+    every = [(d.name, precision) for d in known for precision in PRECISIONS if precision in d.peak]
+    found = {
+        (name, precision): _Column(schedule, described()[name], precision, timings).numbers()
+        for name, precision in dict.fromkeys([own, *every])
     }
-    (own, stages), *others = columns.values()
-    device = described()[entry["device"]]
-    on_own = {precision: of for (name, precision), of in columns.items() if name == device.name}
-    compared = [_beside_print(paper, entry, own), *_by_precision(entry, on_own)]
+    columns, stages = found[own]
+    here = {precision: numbers for (name, precision), numbers in found.items() if name == own[0]}
     return [
         records.make(
             TrainingTime(
                 assumptions=[
-                    f"the roofline of one {device.name}, {entry['precision']}: {device.source}",
+                    f"the roofline of one {device.name}, {schedule.precision}: {device.source}",
                     device.launch_source,
-                    *entry["assumptions"],
-                    *compared,
+                    *schedule.assumptions,
+                    _beside_print(paper, schedule, columns),
+                    *_by_precision(schedule, here),
                 ],
                 device=device.to_dict(),
-                unit=entry["unit"]["name"],
+                unit=schedule.unit.name,
                 stages=[TrainingStage(**stage) for stage in stages[row]],
                 on_other_devices=[
-                    {"device": name, "precision": precision, **of_other[row]}
-                    for (name, precision), (of_other, _) in zip(kinds[1:], others, strict=True)
+                    {"device": name, "precision": precision, **numbers[row]}
+                    for (name, precision), (numbers, _) in found.items()
+                    if (name, precision) != own
                 ],
             ),
             paper=paper,
-            table=entry["table"],
+            table=schedule.table,
             row=row,
             values=values,
             status=records.PREDICTED,
             key=key(paper),
             device=device_of_record(device),
         )
-        for row, values in own.items()
+        for row, values in columns.items()
     ]
 
 
-Columns = dict[str, dict[str, float]]
-"""Row to column to number."""
-
-
-def _columns(
-    schedules: Any, entry: Any, device: Device, precision: str, timings: Sequence[Record]
-) -> tuple[Columns, dict[str, list[dict[str, Any]]]]:
-    """The numbers of the table, and the stages that they are sums of."""
-    columns: Columns = {}
-    stages: dict[str, list[dict[str, Any]]] = {}
-
-    def seconds(stage: Stage) -> tuple[float, str]:
-        return _step(schedules, entry, stage, device, precision, timings)
-
-    for time in entry["times"]:
-        parts = [Stage(**stage) for stage in time["stages"]]
-        total, listed = training_seconds(parts, schedules["data"], seconds)
-        columns.setdefault(time["row"], {})[time["column"]] = total / entry["unit"]["seconds"]
-        named = [{"column": time["column"], **stage} for stage in listed]
-        stages.setdefault(time["row"], []).extend(named)
-    for ratio in entry["ratios"]:
-        (row, column), (base, base_column) = ratio["of"], ratio["over"]
-        columns[ratio["row"]][ratio["column"]] = columns[row][column] / columns[base][base_column]
-    return columns, stages
-
-
-def _beside_print(paper: str, entry: Any, predicted: Columns) -> str:
+def _beside_print(paper: str, schedule: Schedule, predicted: Columns) -> str:
     """How the times come out beside the print, and why so."""
-    table = papers.load(paper).table(entry["table"])
-    shares = []
-    for time in entry["times"]:
-        printed = table.cell(time["row"], time["column"]).meant
-        if isinstance(printed, float):
-            shares.append(predicted[time["row"]][time["column"]] / printed)
+    table = papers.load(paper).table(schedule.table)
+    printed = ((time, table.cell(time.row, time.column).meant) for time in schedule.times)
+    shares = [
+        predicted[t.row][t.column] / value for t, value in printed if isinstance(value, float)
+    ]
     return (
         "a roofline bounds the time of a step from below, whatever keeps a device from its peak: "
-        f"{entry['unit']['name']} come to {min(shares):.2f} to {max(shares):.2f} of the print, "
+        f"{schedule.unit.name} come to {min(shares):.2f} to {max(shares):.2f} of the print, "
         "and ratios shift with whichever of their two times is bounded less closely"
     )
 
 
 def _by_precision(
-    entry: Any, found: Mapping[str, tuple[Columns, dict[str, list[dict[str, Any]]]]]
+    schedule: Schedule, found: Mapping[str, tuple[Columns, dict[str, list[dict[str, Any]]]]]
 ) -> list[str]:
     """What ratios depend on: their values in each precision, and the backbone's part in each."""
     said = []
     for precision, (columns, stages) in found.items() if len(found) > 1 else ():
         ratios = (
-            f"{ratio['row']} {columns[ratio['row']][ratio['column']]:.2f}"
-            for ratio in entry["ratios"]
-            if ratio["of"] != ratio["over"]
+            f"{ratio.row} {columns[ratio.row][ratio.column]:.2f}"
+            for ratio in schedule.ratios
+            if ratio.of != ratio.over
         )
         text = f"ratios depend on the precision; in {precision}: {', '.join(ratios)}"
         for row, listed in stages.items():
@@ -197,56 +286,16 @@ def _by_precision(
 
 
 def training_seconds(
-    stages: Sequence[Stage],
-    data: Mapping[str, Any],
-    step: Callable[[Stage], tuple[float, str]],
+    stages: Iterable[Stage], data: _Data, step: Callable[[Stage], tuple[float, str]]
 ) -> tuple[float, list[dict[str, Any]]]:
     """All steps of the stages, each as long as ``step`` says, and the stages one by one."""
-    listed: list[dict[str, Any]] = []
-    total = 0.0
+    listed = []
     for stage in stages:
         seconds, source = step(stage)
-        total += stage.steps(data) * seconds
-        listed.append(
-            {
-                "objective": stage.objective,
-                "epochs": stage.epochs,
-                "batch": stage.batch,
-                "steps": stage.steps(data),
-                "end_to_end": stage.end_to_end,
-                "step_s": seconds,
-                "source": source,
-            }
-        )
-    return total, listed
-
-
-def _step(
-    schedules: Any,
-    entry: Any,
-    stage: Stage,
-    device: Device,
-    precision: str,
-    timings: Sequence[Record],
-) -> tuple[float, str]:
-    """The seconds of a step, and whether they were "measured" or "predicted"."""
-    batch = math.ceil(stage.batch / stage.gpus)
-    case, implementation = _case(stage.objective, entry["model"], batch)
-    case = replace(case, precision=precision)
-    seconds, source = None, "measured"
-    for record in sorted(timings, key=lambda r: r.time):
-        of = record.details
-        if (of.row, of.implementation) == (case.row, implementation) and device.is_of(record):
-            seconds = record.values["seconds"]
-    if seconds is None:
-        kernels = _kernels(stage.objective, tuple(sorted(entry["model"].items())), batch)
-        seconds, source = predict(kernels, device, precision).seconds, "predicted"
-    if stage.end_to_end:
-        backbone = schedules["backbone"]
-        flops = 2 * backbone["passes"] * backbone["macs"] * batch
-        seconds += flops / device.peak_of(precision)
-        source += ", its backbone predicted"
-    return seconds, source
+        names = ("objective", "epochs", "batch", "end_to_end")
+        about = {name: getattr(stage, name) for name in names}
+        listed.append({**about, "steps": stage.steps(data), "step_s": seconds, "source": source})
+    return sum(stage["steps"] * stage["step_s"] for stage in listed), listed
 
 
 def _case(objective: str, model: Mapping[str, Any], batch: int) -> tuple[Case, str]:
