@@ -124,7 +124,10 @@ def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsy
     assert len(whole) > 5
     for measured in ("time_case", "verify"):
         monkeypatch.setattr(case_records, measured, forbidden(getattr(case_records, measured)))
-    assert device_record.read(recorded(tmp_path)) == whole
+    capsys.readouterr()
+    assert device_record.read(recorded(tmp_path, "--json")) == whole
+    said = json.loads(capsys.readouterr().out)
+    assert (said["records"], said["left"], said["failed"]) == (len(whole), 0, {})
 
 
 def test_nothing_is_timed_of_what_is_not_right(device, tmp_path, monkeypatch, capsys):
@@ -295,6 +298,8 @@ def test_of_a_slot_the_newest_is_published(tmp_path, published, capsys):
     assert main(["import", str(path)]) == 0
     assert "1 of 2 records published, 0 were already, 1 are replaced" in capsys.readouterr().out
     assert records.load(published) == [new]
+    assert main(["import", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"published": 1, "already": 1, "replaced": 0}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from benchmarks import records
 from benchmarks.cli.options import above_0, add_json, at_least
 from benchmarks.devices import check_device
@@ -25,6 +23,7 @@ from benchmarks.perf.compare.outcome import Outcome, Settings, record
 from benchmarks.perf.compare.worker import CLOCKS
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.records import ROOT, Record
+from benchmarks.terminal import progress
 
 USUAL = Settings()
 MOST_PROCESSES = 16
@@ -184,17 +183,6 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
         arguments.smallest / 100,
         plant,
     )
-
-
-class progress(tqdm):  # noqa: N801  (used as a function)
-    """A line on stderr that says what is going on."""
-
-    def __init__(self) -> None:
-        super().__init__(file=sys.stderr, bar_format="{desc} ({elapsed})", disable=None)
-
-    def __call__(self, text: str) -> None:
-        """Say it."""
-        self.set_description_str(text)
 
 
 def refuse_nothing(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> None:

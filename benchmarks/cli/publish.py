@@ -6,15 +6,18 @@ Of a run's own records (JSON lines) or of a device record that somebody sent.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import records
+from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.files import locked
 from benchmarks.perf import device_record
 from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build
+from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="records to publish: JSON lines, or the file of `captionbench record`",
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,9 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: a file that is cut, changed or foreign, or whose records lack what the pages
             show; nothing is published then.
     """
-    read = [record for path in arguments.files for record in device_record.read(path)]
-    with locked(PUBLISHED):  # of two at once, the second finds what the first has published
-        new, newest = _publish(read, ", ".join(map(str, arguments.files)))
+    with progress() as say:
+        say("records checked")
+        read = [record for path in arguments.files for record in device_record.read(path)]
+        say("records published and pages written")
+        with locked(PUBLISHED):  # of two at once, the second finds what the first has published
+            new, newest = _publish(read, ", ".join(map(str, arguments.files)))
+    if arguments.json:
+        already, replaced = len(read) - new, new - newest
+        print(json.dumps({"published": newest, "already": already, "replaced": replaced}))
+        return 0
     print(
         f"{newest} of {len(read)} records published, {len(read) - new} were already, "
         f"{new - newest} are replaced by newer ones; reports/ rewritten"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.cli import time as timing
+from benchmarks.cli.options import add_json
 from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import locked
@@ -35,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
     timing.configure_measuring(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,16 +53,16 @@ def run(arguments: argparse.Namespace) -> int:
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
     records.check_writable(path)
     with locked(path, wait=False):
-        if not timing.print_verification(session.verify()):
+        if not timing.print_verification(session.verify(), quiet=arguments.json):
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1
         done = {}
         for stage in device_record.stages(arguments.suite):
-            if not session.time_is_up:
+            if not (session.time_is_up or arguments.json):
                 print(f"\n{stage.name}: {stage.about}")
             before = session.left
             for found in stage.run(session, arguments.tiny):
-                if found and stage.name != "scaling":
+                if found and stage.name != "scaling" and not arguments.json:
                     tqdm.write("\n".join(timing.lines(found, session.made)), file=sys.stdout)
             done[stage.name] = session.left == before
         described = case_records.describe(device, session.threads[-1])
@@ -73,6 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
             tiny=arguments.tiny,
         )
         device_record.write(data, packed)
+    if arguments.json:
+        made = {"file": str(packed), "records": len(session.made), "left": session.left}
+        print(json.dumps({**made, "stages": done, "failed": session.failed}))
+        return 0
     print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:
         left = ", ".join(name for name, whole in done.items() if not whole)

@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.cli.options import add_json
 from benchmarks.data.scenes import REFERENCES, pictures
 from benchmarks.files import locked
+from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write a PNG a scene, and their captions as CSV."""
-    with locked(arguments.out, wait=False):
+    with locked(arguments.out, wait=False), progress() as say:
+        say(f"{arguments.num_images:,} pictures drawn")
         pictures.write(
             arguments.out, arguments.num_images, arguments.num_references, arguments.first
         )

@@ -14,6 +14,7 @@ from benchmarks.scoring.quality import (
     score,
 )
 from benchmarks.scoring.score import as_json, as_text
+from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the scores; 1 if none of them could be computed."""
     references = read_references(arguments.references, arguments.split)
     predictions = read_predictions(arguments.predictions)
-    scores = score(
-        references,
-        predictions,
-        tokeniser=arguments.tokeniser,
-        metrics=arguments.metrics,
-        source=str(arguments.predictions),
-    )
+    with progress() as say:
+        say(f"{len(predictions):,} captions scored by {', '.join(arguments.metrics)}")
+        scores = score(
+            references,
+            predictions,
+            tokeniser=arguments.tokeniser,
+            metrics=arguments.metrics,
+            source=str(arguments.predictions),
+        )
     show = as_json if arguments.json else as_text
     print(show(scores))
     return 0 if scores.values else 1

@@ -15,7 +15,6 @@ from benchmarks import records
 from benchmarks.cli.compare import (
     configure_measurement,
     lines,
-    progress,
     refuse_nothing,
     settings_of,
 )
@@ -29,6 +28,7 @@ from benchmarks.perf.compare.outcome import Settings, record
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.perf.targets import name_of
 from benchmarks.records import ROOT
+from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
