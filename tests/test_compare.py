@@ -254,7 +254,7 @@ def test_bad_input_is_one_line(repository, capsys, words, said):
 def test_no_git_and_no_checkout_are_said(repository, capsys, monkeypatch, tmp_path):
     shutil.move(repository.folder / ".git", tmp_path / "kept")
     assert main(["compare", "HEAD"]) == 2
-    assert "not a git checkout" in capsys.readouterr().err
+    assert "not a git checkout, expected a clone" in capsys.readouterr().err
     shutil.move(tmp_path / "kept", repository.folder / ".git")
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))

@@ -85,7 +85,7 @@ def check_repository(repository: Path) -> None:
             raise
         top = ""
     if not top or Path(top).resolve() != repository.resolve():
-        raise InputError(f"{repository}: not a git checkout, expected one to take revisions from")
+        raise InputError(f"{repository}: not a git checkout, expected a clone with its history")
 
 
 def resolve(repository: Path, name: str | None) -> Revision:
