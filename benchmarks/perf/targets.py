@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from benchmarks import records
 from benchmarks.kinds import Measured
@@ -51,65 +51,59 @@ class Target:
         return f"{side} {self.bound:.3g} {self.quantity}"
 
 
-def _on_cpu() -> list[Target]:
-    static = case("static-layer forward+backward", ())
-    step = case("xe-step", (), batch=16, dropout=RECIPE.dropout)
-    one, eight = (case("beam", (), batch=images) for images in (1, 8))
-    alone = [case("beam-encoded", (), batch=images) for images in (1, 8)]
-    forward = case("dynamic-operator forward", ())
-    both = case("dynamic-operator forward+backward", ())
-    return [
-        Target("static layer, both passes", static, "factored", RATIO, 1.45),
-        Target("static layer, both passes", static, "factored", SAVED, 0.5),
-        Target("static layers of random shapes", Case(random_shapes.STATIC, ()), "auto", SLOWER, 0),
-        Target("dynamic operator, forward", forward, "factored", RATIO, 8),
-        Target("dynamic operator, both passes", both, "factored", RATIO, 5),
-        Target(
-            "dynamic layers of random shapes", Case(random_shapes.DYNAMIC, ()), "auto", SLOWER, 0
+_BOTH = "static-layer forward+backward"
+_STEP = {"dropout": RECIPE.dropout}
+_ON_CPU = [
+    Target(what, case, implementation, quantity, bound)
+    for what, case, implementation, quantity, bound in (
+        ("static layer, both passes", case(_BOTH), "factored", RATIO, 1.45),
+        ("static layer, both passes", case(_BOTH), "factored", SAVED, 0.5),
+        ("static layers of random shapes", Case(random_shapes.STATIC, ()), "auto", SLOWER, 0),
+        ("dynamic operator, forward", case("dynamic-operator forward"), "factored", RATIO, 8),
+        (
+            "dynamic operator, both passes",
+            case("dynamic-operator forward+backward"),
+            *("factored", RATIO, 5),
         ),
+        ("dynamic layers of random shapes", Case(random_shapes.DYNAMIC, ()), "auto", SLOWER, 0),
+        ("what N_E adds to a dynamic layer", case("dynamic-memory"), "factored", GROWTH, 1.05),
+        ("training step, batch 16", case("xe-step", batch=16, **_STEP), "auto", RATIO, 1.5),
+        ("beam search, 8 images", case("beam", batch=8), "incremental", RATIO, 10),
+        ("beam search, 1 image", case("beam", batch=1), "incremental", RATIO, 4),
+        ("beam search alone, 8 images", case("beam-encoded", batch=8), "incremental", RATIO, 10),
+        ("beam search alone, 1 image", case("beam-encoded", batch=1), "incremental", RATIO, 4),
+        ("CIDEr-D of 240 captions", case("reward"), "tensors", RATIO, 8),
+        (DIGITS, case("digits-step", **STEPS), "auto", RATIO, 3),
+    )
+]
+_ZONEOUT = case("zoneout forward+backward", **STEPS)
+_ON_CUDA = [
+    Target(DIGITS, case("digits-step", **STEPS), BEST, RATIO, 20, "cuda"),
+    Target("zoneout along 784 steps, both passes", _ZONEOUT, "scan", RATIO, 5, "cuda"),
+    *(
         Target(
-            "what N_E adds to a dynamic layer", case("dynamic-memory", ()), "factored", GROWTH, 1.05
-        ),
-        Target("training step, batch 16", step, "auto", RATIO, 1.5),
-        Target("beam search, 8 images", eight, "incremental", RATIO, 10),
-        Target("beam search, 1 image", one, "incremental", RATIO, 4),
-        Target("beam search alone, 8 images", alone[1], "incremental", RATIO, 10),
-        Target("beam search alone, 1 image", alone[0], "incremental", RATIO, 4),
-        Target("CIDEr-D of 240 captions", case("reward", ()), "tensors", RATIO, 8),
-        Target(DIGITS, case("digits-step", (), **STEPS), "auto", RATIO, 3),
-    ]
-
-
-def _on_cuda() -> list[Target]:
-    static = case("static-layer forward+backward", ())
-    operator = case("static-operator forward+backward", ())
-    step, beam = case("xe-step", (), dropout=RECIPE.dropout), case("beam", ())
-    digits = case("digits-step", (), **STEPS)
-    zoneout = case("zoneout forward+backward", (), **STEPS)
-    found = [
-        Target(DIGITS, digits, BEST, RATIO, 20, "cuda"),
-        Target("zoneout along 784 steps, both passes", zoneout, "scan", RATIO, 5, "cuda"),
-    ]
-    for precision in PRECISIONS:
-        for what, one, implementation, quantity, bound in (
-            ("static layer, both passes", static, BEST, RATIO, 6.0),
-            ("static layer, both passes", static, BEST, PEAK, 1 / 3),
-            ("static operator, both passes", operator, "fused", ROOFLINE, 0.5),
-            ("training step, batch 48", step, BEST, RATIO, 3.0),
-            ("beam search, 48 images", beam, BEST, RATIO, 20.0),
-        ):
-            at = replace(one, precision=precision)
-            found.append(
-                Target(f"{what}, {precision}", at, implementation, quantity, bound, "cuda")
-            )
-    return found
-
-
-TARGETS = (*_on_cpu(), *_on_cuda())
+            f"{what}, {precision}",
+            case(subject, precision=precision, **sizes),
+            *(implementation, quantity, bound, "cuda"),
+        )
+        for precision in PRECISIONS
+        for what, subject, sizes, implementation, quantity, bound in (
+            ("static layer, both passes", _BOTH, {}, BEST, RATIO, 6.0),
+            ("static layer, both passes", _BOTH, {}, BEST, PEAK, 1 / 3),
+            (
+                *("static operator, both passes", "static-operator forward+backward", {}),
+                *("fused", ROOFLINE, 0.5),
+            ),
+            ("training step, batch 48", "xe-step", _STEP, BEST, RATIO, 3.0),
+            ("beam search, 48 images", "beam", {}, BEST, RATIO, 20.0),
+        )
+    ),
+]
+TARGETS = (*_ON_CPU, *_ON_CUDA)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judged:
     """A target beside what one device gave: met, missed, not settled, or not run."""
 
     target: Target
@@ -119,7 +113,7 @@ class Outcome:
     evidence: tuple[Record, ...] = ()
 
 
-def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[Outcome]:
+def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[Judged]:
     """Each target on each device that it was measured on; the newest record of a slot counts.
 
     "met" and "missed" where the whole interval lies on one side of the bound.
@@ -133,7 +127,7 @@ def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[O
             for device in dict.fromkeys(device_name(r) for r in of)
             if (outcome := _judged(target, [r for r in of if device_name(r) == device]))
         ]
-        outcomes += found or [Outcome(target)]
+        outcomes += found or [Judged(target)]
     return outcomes
 
 
@@ -149,7 +143,7 @@ def name_of(device: records.Device) -> str:
     return f"{device.name}, {device.threads} thread{'' if device.threads == 1 else 's'}"
 
 
-def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
+def _judged(target: Target, made: Sequence[Record]) -> Judged | None:
     """The outcome on one device, None where it was not measured there."""
     if target.quantity == SLOWER:
         return _slower(target, made)
@@ -169,7 +163,7 @@ def _judged(target: Target, made: Sequence[Record]) -> Outcome | None:
         verdict = "missed"
     else:
         verdict = "not settled"
-    return Outcome(target, text, device_name(record), verdict, (record,))
+    return Judged(target, text, device_name(record), verdict, (record,))
 
 
 def _record(target: Target, made: Sequence[Record]) -> Record | None:
@@ -216,7 +210,7 @@ def roofline(record: Record, made: Sequence[Record]) -> Estimate | None:
     return None
 
 
-def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
+def _slower(target: Target, made: Sequence[Record]) -> Judged | None:
     """How many random shapes are slower than the baseline's."""
     of = [
         r
@@ -236,7 +230,7 @@ def _slower(target: Target, made: Sequence[Record]) -> Outcome | None:
     choice = target.case.subject.name == random_shapes.DYNAMIC.name
     wrong = sum(_chosen_wrongly(r, made) for r in of) if choice else 0
     text = f"{slower} of {len(of)}" + (f", {wrong} chosen wrongly" if wrong else "")
-    return Outcome(target, text, device_name(of[0]), verdict, tuple(of))
+    return Judged(target, text, device_name(of[0]), verdict, tuple(of))
 
 
 def _chosen_wrongly(record: Record, made: Sequence[Record]) -> bool:

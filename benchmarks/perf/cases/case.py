@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -155,6 +156,36 @@ class Subject:
     def code(self) -> list[Callable[..., Any]]:
         """The functions that its numbers come from."""
         return [made for made in (self.make, self.count, self.least_bytes) if made is not None]
+
+
+def both_passes(
+    name: str,
+    about: str,
+    sizes: Sequence[str],
+    implementations: Sequence[str],
+    make: Callable[..., Work],
+    *,
+    drops: bool = True,
+    least_bytes: Callable[..., int] | None = None,
+    precisions: tuple[str, ...] = PRECISIONS,
+) -> list[Subject]:
+    """Two subjects: the forward pass alone, as at inference, and both passes of a training.
+
+    ``make`` and ``least_bytes`` are told ``backward``; in training dropout matters where it
+    ``drops``.
+    """
+    return [
+        Subject(
+            f"{name} {passes}",
+            f"{about}, {'both passes' if backward else 'inference'}",
+            (*sizes, "dropout") if backward and drops else tuple(sizes),
+            tuple(implementations),
+            make=partial(make, backward=backward),
+            least_bytes=least_bytes and partial(least_bytes, backward=backward),
+            precisions=precisions,
+        )
+        for passes, backward in (("forward", False), ("forward+backward", True))
+    ]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from benchmarks.perf.cases.case import (
     HALVES,
     UNAVAILABLE,
     Case,
-    Subject,
     Work,
+    both_passes,
     prepared,
 )
 from torch_impl.common.dropout import Dropout
@@ -148,28 +148,19 @@ def _operator(
     return work(forward, [x.clone() for x in (*vectors, *activations)], [], backward)
 
 
-def _subjects() -> list[Subject]:
-    made = []
-    for kind, half, length in (("static", "encoder", "length"), ("dynamic", "decoder", "tokens")):
-        for part, make, what in (
-            ("layer", _layer, "with its projections"),
-            ("operator", _operator, "without its projections"),
-        ):
-            for backward in (False, True):
-                passes = "forward+backward" if backward else "forward"
-                made.append(
-                    Subject(
-                        f"{kind}-{part} {passes}",
-                        f"{kind} expansion {what}, {'both passes' if backward else 'inference'}",
-                        ("batch", length, "d_model", half, *(["dropout"] if backward else [])),
-                        (*EXPANSIONS, *(name + COMPILED for name in EXPANSIONS)),
-                        make=partial(make, half=half, backward=backward),
-                        least_bytes=partial(
-                            least_bytes.least, half=half, part=part, backward=backward
-                        ),
-                    )
-                )
-    return made
-
-
-SUBJECTS = _subjects()
+SUBJECTS = [
+    subject
+    for kind, half, length in (("static", "encoder", "length"), ("dynamic", "decoder", "tokens"))
+    for part, make, what in (
+        ("layer", _layer, "with its projections"),
+        ("operator", _operator, "without its projections"),
+    )
+    for subject in both_passes(
+        f"{kind}-{part}",
+        f"{kind} expansion {what}",
+        ("batch", length, "d_model", half),
+        (*EXPANSIONS, *(name + COMPILED for name in EXPANSIONS)),
+        partial(make, half=half),
+        least_bytes=partial(least_bytes.least, half=half, part=part),
+    )
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
 
@@ -14,6 +14,7 @@ from benchmarks.perf.cases.case import (
     Case,
     Subject,
     Work,
+    both_passes,
     prepared,
 )
 from benchmarks.perf.cases.expansions import (
@@ -127,28 +128,19 @@ def _step(case: Case, implementation: str, device: torch.device) -> Work:
     return training_step(model, features(case, device), captions(case, device))
 
 
-def _passes(
-    name: str, about: str, sizes: tuple[str, ...], make: Callable[..., Work]
-) -> list[Subject]:
-    inference, training = (partial(make, backward=backward) for backward in (False, True))
-    both, about_both = (*sizes, "dropout"), f"{about}, both passes"
-    return [
-        Subject(f"{name} forward", f"{about}, inference", sizes, IMPLEMENTATIONS, make=inference),
-        Subject(f"{name} forward+backward", about_both, both, IMPLEMENTATIONS, make=training),
-    ]
-
-
 SUBJECTS = [
-    *_passes(
+    *both_passes(
         "encoder",
         "features to memory",
         ("batch", "length", *WIDTHS, "d_feature", "encoder"),
+        IMPLEMENTATIONS,
         _encoder,
     ),
-    *_passes(
+    *both_passes(
         "decoder",
         "words, teacher-forced, to log-probabilities",
         ("batch", "length", "tokens", *WIDTHS, "vocabulary", "decoder"),
+        IMPLEMENTATIONS,
         _decoder,
     ),
     Subject(

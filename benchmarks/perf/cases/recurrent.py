@@ -14,6 +14,7 @@ from benchmarks.perf.cases.case import (
     Case,
     Subject,
     Work,
+    both_passes,
     prepared,
 )
 from benchmarks.perf.cases.expansions import random_normal, work
@@ -109,34 +110,26 @@ def _middle_out(case: Case, implementation: str, device: torch.device) -> Work:
     return training_step(model, features(case, device), captions(case, device))
 
 
-def _subjects() -> list[Subject]:
-    sizes = "batch", "tokens", "d_model"
-    kinds: list[tuple[str, str, tuple[str, ...], tuple[str, ...], Any]] = [
-        (kind, about, sizes, implementations, partial(_layer, kind=kind))
-        for kind, (about, implementations, _) in KINDS.items()
-    ]
-    about = "an LSTM that attends to an image at every step"
-    kinds.append(("attentive", about, ("length", *sizes), FORMS, _attentive))
-    return [
-        Subject(
-            f"{kind} {passes}",
-            f"{about}, {'both passes' if backward else 'inference'}",
-            of,
-            implementations,
-            make=partial(make, backward=backward),
-            precisions=PRECISIONS,
-        )
-        for kind, about, of, implementations, make in kinds
-        for backward, passes in ((False, "forward"), (True, "forward+backward"))
-    ]
-
+STEPS = ("batch", "tokens", "d_model")
+_along = partial(both_passes, drops=False, precisions=PRECISIONS)
 
 SUBJECTS = [
-    *_subjects(),
+    *(
+        subject
+        for kind, (about, implementations, _) in KINDS.items()
+        for subject in _along(kind, about, STEPS, implementations, partial(_layer, kind=kind))
+    ),
+    *_along(
+        "attentive",
+        "an LSTM that attends to an image at every step",
+        ("length", *STEPS),
+        FORMS,
+        _attentive,
+    ),
     Subject(
         "digits-step",
         "a step of training of the LSTM that reads permuted digits, with ARNet's reconstructor",
-        ("batch", "tokens", "d_model"),
+        STEPS,
         KINDS["lstm"][1],
         make=_digits,
         precisions=PRECISIONS,

@@ -45,7 +45,7 @@ DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
 
 
 def case(
-    subject: str, implementations: Sequence[str], precision: str = "float32", **sizes: Any
+    subject: str, implementations: Sequence[str] = (), precision: str = "float32", **sizes: Any
 ) -> Case:
     """A case by its subject's name; the sizes that are not given are v2's."""
     return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)

@@ -24,8 +24,8 @@ from benchmarks.statistics import CONFIDENCE as OF_FLOOR
 from benchmarks.statistics import Estimate, student_t, verdict
 
 CONFIDENCE = 99.2
-"""Percent, of ratios and times. A set of six benchmarks has six chances of a false alarm, 0.4 % each:
-of equal revisions at most 2.5 % of comparisons say "slower" anywhere."""
+"""Percent, of ratios and times. Six benchmarks have six chances of a false alarm, of 0.4 % each: of
+equal revisions at most 2.5 % of comparisons say "slower" anywhere."""
 LEAST_ROUNDS = 5
 
 Times = npt.NDArray[np.float64]
