@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("reference", "torch_impl", "benchmarks")
-DATA = (".py", ".json", ".jsonl")
+DATA = (".py", ".json", ".jsonl", ".html", ".css", ".js")
 
 
 @pytest.fixture(scope="module")
