@@ -21,20 +21,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Details(Part, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """Base of all kinds.
-
-    Attributes:
-        assumptions: what a predicted or counted value rests on.
-        interval: 95 % intervals of values, by column.
-        missing: scores that could not be computed, by name, and why.
-    """
+    """Base of all kinds."""
 
     of_a_device: ClassVar[bool] = False
     """Whether the numbers belong to one device: then they replace those of no other."""
 
-    assumptions: list[str] = []
-    interval: dict[str, Interval] = {}
-    missing: dict[str, str] = {}
+    assumptions: list[str] = []  # what a predicted or counted value rests on
+    interval: dict[str, Interval] = {}  # 95 % intervals of values, by column
+    missing: dict[str, str] = {}  # scores that could not be computed, by name, and why
 
     @property
     def slot(self) -> tuple[object, ...]:
@@ -465,17 +459,11 @@ class DenoisingRatio(Details, frozen=True, kw_only=True, tag="denoising-ratio"):
 
 
 class Simulation(Details, frozen=True, kw_only=True, tag="simulation"):
-    """How often equal models are called different, by standard deviations of a ``measured`` table.
+    """How often equal models are called different, by the deviations of a ``measured`` table."""
 
-    Attributes:
-        spread: of differences in CIDEr-D, by their source: seeds, images, the rest.
-        draws: differences drawn.
-        measured: records that the deviations are estimated from.
-    """
-
-    spread: dict[str, float]
-    draws: int
-    measured: int
+    spread: dict[str, float]  # of differences in CIDEr-D, by their source: seeds, images, the rest
+    draws: int  # differences drawn
+    measured: int  # records that the deviations are estimated from
 
 
 AnyDetails = (

@@ -105,39 +105,27 @@ class Environment(Part, frozen=True):
 
 
 class Record(Part, Generic[D], frozen=True, kw_only=True, omit_defaults=True):
-    """A measurement.
-
-    Attributes:
-        what: the line of a table that the values belong to.
-        values: by column.
-        n: how many images (cases, rounds of calls) the values are over.
-        seeds: of training.
-        status: how it compares with the paper; predicted is never measured.
-        details: what else is known, by kind.
-        signature: how captions were scored: tokeniser, metric, references.
-        checkpoint: SHA-256 of the weights that were scored.
-        key: hash of all inputs; what has a record of an equal key is not measured again.
-        code: hash of all source code, in records made before keys were of reachable code.
-    """
+    """A measurement."""
 
     schema: Literal[2]
-    what: What
-    values: dict[str, int | float]
-    status: Status
-    details: D
-    key: str
+    what: What  # the line of a table that the values belong to
+    values: dict[str, int | float]  # by column
+    status: Status  # how it compares with the paper; predicted is never measured
+    details: D  # what else is known, by kind
+    key: str  # hash of all inputs; what has a record of an equal key is not measured again
     command: str
     commit: str | None
     clean: bool | None
     device: Device
     versions: dict[str, str]
     time: str
-    n: int | None = None
-    seeds: list[int] = field(default_factory=list)
+    n: int | None = None  # how many images (cases, rounds of calls) the values are over
+    seeds: list[int] = field(default_factory=list)  # of training
     data: Data = NO_DATA
-    signature: str = ""
-    checkpoint: str | None = None
+    signature: str = ""  # how captions were scored: tokeniser, metric, references
+    checkpoint: str | None = None  # SHA-256 of the weights that were scored
     wall_s: float | None = None
+    # hash of all source code, in records made before keys were of reachable code
     code: str | None = None
 
     def __post_init__(self) -> None:

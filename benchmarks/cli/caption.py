@@ -97,10 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: bad input, by name; a file is written whole or not at all.
     """
     of_split = ("scenes", "moving", "karpathy", "features", "mean_features", "split")
-    of_pictures = (
-        *("num_return", "overlay", "head", "skip_bad", "backbone"),
-        *("words", "groups"),
-    )
+    of_pictures = (*("num_return", "overlay", "head", "skip_bad", "backbone"), *("words", "groups"))
     for name in of_split if arguments.pictures else of_pictures:
         value = getattr(arguments, name)
         # a number may be 0

@@ -17,15 +17,7 @@ from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.papers.claims import OUTCOMES, Finding, Verdict, verdicts
 from benchmarks.papers.equal_models import simulate
-from benchmarks.records import (
-    LOCAL,
-    PUBLISHED,
-    Record,
-    append,
-    check_writable,
-    load,
-    to_json,
-)
+from benchmarks.records import LOCAL, PUBLISHED, Record, append, check_writable, load, to_json
 from benchmarks.terminal import grid
 
 MOST_FALSE = 6.0

@@ -12,12 +12,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import locked, read_json
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.export import DRIVER, FORMATS, write
-from benchmarks.scoring.onnx_captioner import (
-    CONFIG,
-    DECODER,
-    ENCODER,
-    VOCABULARY,
-)
+from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,12 +12,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import slug, write_atomically
 from benchmarks.perf.compare.checkout import order
 from benchmarks.perf.compare.history import COLUMNS, Entry, Name, cells, drawing, series
-from benchmarks.records import (
-    LOCAL,
-    PUBLISHED,
-    ROOT,
-    Record,
-)
+from benchmarks.records import LOCAL, PUBLISHED, ROOT, Record
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -19,13 +19,7 @@ from benchmarks.cli.options import add_records, own_records, thread_count
 from benchmarks.errors import InputError
 from benchmarks.perf.cases.case import COMPILED, Case
 from benchmarks.perf.roofline import prediction
-from benchmarks.perf.roofline.devices import (
-    CPU,
-    Device,
-    described,
-    local_device,
-    named,
-)
+from benchmarks.perf.roofline.devices import CPU, Device, described, local_device, named
 from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.records import Record
 

@@ -28,16 +28,7 @@ from benchmarks.kinds import TrainingTime
 from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, notes, number, whose
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
-from benchmarks.records import (
-    LOCAL,
-    PREDICTED,
-    PUBLISHED,
-    STATUSES,
-    Record,
-    key_of,
-    load,
-    of,
-)
+from benchmarks.records import LOCAL, PREDICTED, PUBLISHED, STATUSES, Record, key_of, load, of
 from benchmarks.terminal import grid
 
 WIDEST, WIDEST_CELL = 132, 40

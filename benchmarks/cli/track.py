@@ -12,12 +12,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import records
-from benchmarks.cli.compare import (
-    configure_measurement,
-    lines,
-    refuse_nothing,
-    settings_of,
-)
+from benchmarks.cli.compare import configure_measurement, lines, refuse_nothing, settings_of
 from benchmarks.cli.options import add_records, own_records
 from benchmarks.perf.case_records import describe
 from benchmarks.perf.compare import measurement

@@ -12,12 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data import (
-    CaptionData,
-    Features,
-    FeatureStore,
-    Split,
-)
+from benchmarks.data import CaptionData, Features, FeatureStore, Split
 from benchmarks.data.pixels import Pixels
 from benchmarks.data.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError

@@ -26,15 +26,10 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Digits:
-    """Digits and what they are.
+    """Digits and what they are."""
 
-    Args:
-        images: (n, side, side).
-        labels: (n,), 0 to 9.
-    """
-
-    images: Images
-    labels: Labels
+    images: Images  # (n, side, side)
+    labels: Labels  # (n,), 0 to 9
 
     def __len__(self) -> int:
         """How many there are."""

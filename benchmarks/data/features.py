@@ -20,12 +20,7 @@ import numpy.typing as npt
 
 from benchmarks.data import Features, FeatureStore
 from benchmarks.errors import InputError
-from benchmarks.files import (
-    read_bytes,
-    read_json,
-    sha256,
-    write_atomically,
-)
+from benchmarks.files import read_bytes, read_json, sha256, write_atomically
 
 INDEX = "index.json"
 FORMAT = "captionbench features 1"

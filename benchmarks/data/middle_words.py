@@ -18,18 +18,8 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks.data import (
-    CaptionData,
-    Features,
-    FeatureStore,
-    Split,
-)
-from benchmarks.data.vocabulary import (
-    END_ID,
-    PAD_ID,
-    UNKNOWN_ID,
-    Vocabulary,
-)
+from benchmarks.data import CaptionData, Features, FeatureStore, Split
+from benchmarks.data.vocabulary import END_ID, PAD_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
 from torch_impl.middle_out import commonest, interleave, split
@@ -42,19 +32,14 @@ CANDIDATES = 40
 
 @dataclass(frozen=True)
 class MiddleWords:
-    """A data set with its middle words.
+    """A data set with its middle words."""
 
-    Args:
-        data: what is left of it; captions without a candidate are gone from "train" alone.
-        of_image: the middle word of each image.
-        candidates: the commonest of them in "train", which a classifier chooses from.
-        left_out: of each split, how many images have no middle word; and how many "captions" to
-            learn have none.
-    """
-
+    # what is left of it; captions without a candidate are gone from "train" alone
     data: CaptionData
-    of_image: Mapping[int, str]
-    candidates: tuple[str, ...]
+    of_image: Mapping[int, str]  # the middle word of each image
+    candidates: tuple[str, ...]  # the commonest of them in "train", which a classifier chooses from
+    # of each split, how many images have no middle word; and how many "captions" to learn
+    # have none
     left_out: Mapping[str, int]
 
     @cached_property

@@ -11,13 +11,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from benchmarks.data import (
-    CaptionData,
-    Features,
-    FeatureStore,
-    pictures,
-    scenes,
-)
+from benchmarks.data import CaptionData, Features, FeatureStore, pictures, scenes
 from benchmarks.data.features import ShardedFeatures, ShardWriter
 from benchmarks.data.karpathy import read_photographs, sources
 from benchmarks.data.photographs import Photographs
@@ -31,15 +25,11 @@ PER_BATCH = 4
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a data set.
+    """The pictures of a data set."""
 
-    Args:
-        read: of an image id and a size, (size, size, 3) uint8 RGB.
-        fingerprint: of which picture each image id stands for.
-    """
-
+    # of an image id and a size, (size, size, 3) uint8 RGB
     read: Callable[[int, int], npt.NDArray[np.uint8]]
-    fingerprint: str
+    fingerprint: str  # of which picture each image id stands for
 
 
 def of_scenes(seed: int = 0) -> Pictures:

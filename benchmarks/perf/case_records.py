@@ -17,14 +17,7 @@ from benchmarks.errors import InputError
 from benchmarks.kinds import Counted, Timing
 from benchmarks.perf import resources
 from benchmarks.perf import threads as cpu_threads
-from benchmarks.perf.cases.case import (
-    COMPILED,
-    UNAVAILABLE,
-    Case,
-    Work,
-    eager,
-    settings,
-)
+from benchmarks.perf.cases.case import COMPILED, UNAVAILABLE, Case, Work, eager, settings
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.records import Device, Record

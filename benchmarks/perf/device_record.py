@@ -19,12 +19,7 @@ import msgspec
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.files import (
-    read_bytes,
-    sha256,
-    slug,
-    write_atomically,
-)
+from benchmarks.files import read_bytes, sha256, slug, write_atomically
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.scaling.ladders import LADDERS
@@ -38,15 +33,7 @@ LARGEST = 2**26
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line.
-
-    Attributes:
-        stages: by name, whether nothing of it was left.
-        failed: what the device could not do, for lack of memory, say, and why, by row.
-        tiny: whether the sizes were the smallest, to try the command.
-        records: how many lines follow.
-        sha256: of all of them, as they are.
-    """
+    """The first line."""
 
     captionbench: Literal["device record"]
     schema: Literal[1]
@@ -55,11 +42,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None
     clean: bool | None
     versions: dict[str, str]
-    stages: dict[str, bool]
-    failed: dict[str, str]
-    tiny: bool
-    records: int
-    sha256: str
+    stages: dict[str, bool]  # by name, whether nothing of it was left
+    failed: dict[str, str]  # what the device could not do, for lack of memory, say, and why, by row
+    tiny: bool  # whether the sizes were the smallest, to try the command
+    records: int  # how many lines follow
+    sha256: str  # of all of them, as they are
     time: str
 
 
@@ -154,16 +141,11 @@ def _manifest(line: bytes, path: Path) -> Manifest:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a device record.
+    """A part of a device record."""
 
-    Args:
-        name: as in the manifest.
-        about: what it measures.
-        run: session, tiny -> records, those that there are not yet measured while there is time.
-    """
-
-    name: str
-    about: str
+    name: str  # as in the manifest
+    about: str  # what it measures
+    # session, tiny -> records, those that there are not yet measured while there is time
     run: Callable[[Session, bool], Iterable[list[Record]]]
 
 

@@ -59,19 +59,12 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch.
+    """One launch."""
 
-    Args:
-        name: the operation's.
-        flops: of products.
-        bytes: read and written.
-        precision: a dtype, that of what is read.
-    """
-
-    name: str
-    flops: float
-    bytes: float
-    precision: str = "float32"
+    name: str  # the operation's
+    flops: float  # of products
+    bytes: float  # read and written
+    precision: str = "float32"  # a dtype, that of what is read
 
 
 def dispatched(

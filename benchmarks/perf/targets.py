@@ -26,23 +26,14 @@ AT_MOST = (SAVED, PEAK, GROWTH, SLOWER)
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on what a record says.
+    """A bound on what a record says."""
 
-    Args:
-        what: in words.
-        case: what is to be measured.
-        implementation: of which.
-        quantity: what of it.
-        bound: at least; at most for `AT_MOST`.
-        device: the kind of device.
-    """
-
-    what: str
-    case: Case
-    implementation: str
-    quantity: str
-    bound: float
-    device: str = "cpu"
+    what: str  # in words
+    case: Case  # what is to be measured
+    implementation: str  # of which
+    quantity: str  # what of it
+    bound: float  # at least; at most for `AT_MOST`
+    device: str = "cpu"  # the kind of device
 
     @property
     def bound_text(self) -> str:

@@ -28,20 +28,14 @@ Function = Callable[[], Any]
 class Budget:
     """How long one measurement may take.
 
-    Args:
-        seconds: begin no further round after so long, once ``least`` rounds are done.
-        least: rounds; below 5 the interval of a median says little.
-        most: rounds.
-        warm_up: calls of each function before the rounds; one, where one takes long.
-
     Raises:
         ValueError: a number below 1, seconds not positive, ``most`` below ``least``.
     """
 
-    seconds: float = 5.0
-    least: int = 5
-    most: int = 100
-    warm_up: int = 2
+    seconds: float = 5.0  # begin no further round after so long, once ``least`` rounds are done
+    least: int = 5  # rounds; below 5 the interval of a median says little
+    most: int = 100  # rounds
+    warm_up: int = 2  # calls of each function before the rounds; one, where one takes long
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf:
@@ -55,21 +49,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The seconds of every call, by function and round.
+    """The seconds of every call, by function and round."""
 
-    Args:
-        samples: of each function, the seconds of its call in each round; the first is the baseline.
-        twin: the function that was timed twice.
-        again: the seconds of its second call in each round.
-        first_calls: seconds of each function's very first call, compilation included.
-        jumps: rounds thrown away because the machine's clocks disagreed.
-    """
-
+    # of each function, the seconds of its call in each round; the first is the baseline
     samples: Mapping[str, Sequence[float]]
-    twin: str
-    again: Sequence[float]
+    twin: str  # the function that was timed twice
+    again: Sequence[float]  # the seconds of its second call in each round
+    # seconds of each function's very first call, compilation included
     first_calls: Mapping[str, float]
-    jumps: int = 0
+    jumps: int = 0  # rounds thrown away because the machine's clocks disagreed
 
     @property
     def baseline(self) -> str:

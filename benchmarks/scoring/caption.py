@@ -50,12 +50,7 @@ def caption(
         for image_ids in chunks(split.image_ids, batch_size):
             features, lengths = padded_features(split.features, image_ids)
             found = captioners.search(
-                model,
-                features,
-                lengths,
-                beam_size=beam_size,
-                max_length=max_length,
-                middle=middle,
+                model, features, lengths, beam_size=beam_size, max_length=max_length, middle=middle
             )
             for image_id, (best,) in zip(image_ids, found, strict=True):
                 captions[image_id] = vocabulary.decode(best.tokens)

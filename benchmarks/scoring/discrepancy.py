@@ -34,17 +34,11 @@ REFERENCES, IMAGES = "d_pw, two references", "d_pw, two images"
 
 @dataclass(frozen=True)
 class LastStates:
-    """The last hidden states of a split's captions, (N, d) each, in float64.
+    """The last hidden states of a split's captions, (N, d) each, in float64."""
 
-    Args:
-        training: of each image's first reference, teacher-forced: U of eq. 11.
-        inference: of the caption that beam search gives it: V.
-        second: of its second reference; None where an image has only one.
-    """
-
-    training: Tensor
-    inference: Tensor
-    second: Tensor | None
+    training: Tensor  # of each image's first reference, teacher-forced: U of eq. 11.
+    inference: Tensor  # of the caption that beam search gives it: V
+    second: Tensor | None  # of its second reference; None where an image has only one
 
     @property
     def values(self) -> dict[str, float]:

@@ -13,13 +13,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.scoring import onnx_captioner
 from benchmarks.scoring.captioners import INSTALL, weights_sha256
-from benchmarks.scoring.onnx_captioner import (
-    CONFIG,
-    DECODER,
-    ENCODER,
-    HASHES,
-    VOCABULARY,
-)
+from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, HASHES, VOCABULARY
 from torch_impl.checkpoints.export import to_onnx
 from torch_impl.models import AnyCaptioner
 

@@ -31,11 +31,7 @@ HASHES = "sha256"
 PAST, PRESENT = "past.", "present."
 """What the names of the decoder's inputs and outputs that carry its state begin with."""
 _SPOKEN = {"words": " ", "characters": ""}
-_TYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(int64)": np.int64,
-}
+_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 
 
 @dataclass(frozen=True)

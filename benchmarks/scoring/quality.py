@@ -35,21 +35,16 @@ paper's."""
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of a set of predictions, as fractions (reports print them times 100).
+    """The scores of a set of predictions, as fractions (reports print them times 100)."""
 
-    Attributes:
-        images: how many images were scored.
-        tokeniser: one of `TOKENISERS`.
-        values: the corpus' score by metric, those that could be computed.
-        per_image: by metric, the score of each image. Those of CIDEr-D, ROUGE-L and SPICE average
-            to the corpus' score; BLEU and METEOR pool counts over the corpus instead.
-        missing: why a metric that was asked for has no value.
-    """
-
-    images: int
-    tokeniser: str
+    images: int  # how many images were scored
+    tokeniser: str  # one of `TOKENISERS`
+    # the corpus' score by metric, those that could be computed
     values: dict[str, float] = field(default_factory=dict)
+    # by metric, the score of each image. Those of CIDEr-D, ROUGE-L and SPICE average to the
+    # corpus' score; BLEU and METEOR pool counts over the corpus instead.
     per_image: dict[str, dict[int, float]] = field(default_factory=dict)
+    # why a metric that was asked for has no value
     missing: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.scoring.quality import (
-    METRICS,
-    Scores,
-)
+from benchmarks.scoring.quality import METRICS, Scores
 
 
 def as_json(scores: Scores) -> str:

@@ -16,19 +16,8 @@ import numpy.typing as npt
 
 from benchmarks.data import CaptionData, Features
 from benchmarks.data.scenes import assemble
-from benchmarks.data.scenes.grammar import (
-    COLOUR_WORDS,
-    NUMBERS,
-    PLACE_WORDS,
-    different,
-    one_word,
-)
-from benchmarks.data.scenes.layout import (
-    CANVAS,
-    COLOURS,
-    PLACES,
-    Draw,
-)
+from benchmarks.data.scenes.grammar import COLOUR_WORDS, NUMBERS, PLACE_WORDS, different, one_word
+from benchmarks.data.scenes.layout import CANVAS, COLOURS, PLACES, Draw
 
 NOUNS = {
     "ball": ("ball", "sphere"),

@@ -28,45 +28,25 @@ PRECISIONS = ("float32", "tf32", *HALVES)
 
 @dataclass(frozen=True)
 class Sizes:
-    """All numbers of a case; a subject says which of them matter to it. The defaults are v2's.
+    """All numbers of a case; a subject says which of them matter to it. The defaults are v2's."""
 
-    Args:
-        batch: images.
-        length: features of an image, L.
-        tokens: of a caption, start and end included, T.
-        d_model: d.
-        d_ff: width of the feed-forward layers.
-        heads: of attention.
-        layers: of each half of a model.
-        vocabulary: words.
-        d_feature: width of an image feature.
-        beam: hypotheses of an image.
-        candidates: captions to reward.
-        references: of each of them.
-        dropout: probability.
-        encoder: the encoder's mixer.
-        decoder: the decoder's mixer.
-        copied: bytes, to measure the bandwidth with.
-        product: rows and columns of the matrices, to measure products with.
-    """
-
-    batch: int = 48
-    length: int = 144
-    tokens: int = 20
-    d_model: int = 512
-    d_ff: int = 2048
-    heads: int = 8
-    layers: int = 3
-    vocabulary: int = 10_000
-    d_feature: int = 1536
-    beam: int = 5
-    candidates: int = 240
-    references: int = 5
-    dropout: float = 0.0
-    encoder: str = V2
-    decoder: str = "dynamic:16"
-    copied: int = 2**26
-    product: int = 1024
+    batch: int = 48  # images
+    length: int = 144  # features of an image, L
+    tokens: int = 20  # of a caption, start and end included, T
+    d_model: int = 512  # d
+    d_ff: int = 2048  # width of the feed-forward layers
+    heads: int = 8  # of attention
+    layers: int = 3  # of each half of a model
+    vocabulary: int = 10_000  # words
+    d_feature: int = 1536  # width of an image feature
+    beam: int = 5  # hypotheses of an image
+    candidates: int = 240  # captions to reward
+    references: int = 5  # of each of them
+    dropout: float = 0.0  # probability
+    encoder: str = V2  # the encoder's mixer
+    decoder: str = "dynamic:16"  # the decoder's mixer
+    copied: int = 2**26  # bytes, to measure the bandwidth with
+    product: int = 1024  # rows and columns of the matrices, to measure products with
 
     def tiny(self) -> Sizes:
         """The same shrunk as far as it goes, to try the machinery out; its times mean nothing."""
@@ -114,43 +94,31 @@ SHORT = {
 
 @dataclass(frozen=True)
 class Work:
-    """What one implementation does in a call.
+    """What one implementation does in a call."""
 
-    Args:
-        call: the whole work, anew each time.
-        given: parameters and inputs: tensors that are there whether it is called or not.
-        trains: whether autograd records the call.
-    """
-
-    call: Callable[[], Any]
+    call: Callable[[], Any]  # the whole work, anew each time
+    # parameters and inputs: tensors that are there whether it is called or not
     given: Sequence[Tensor] = ()
-    trains: bool = False
+    trains: bool = False  # whether autograd records the call
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that can be timed, in several implementations.
+    """Something that can be timed, in several implementations."""
 
-    Args:
-        name: as on the command line and in records.
-        about: one line.
-        sizes: the fields of `Sizes` that matter to it.
-        implementations: those it has; the first is what the others are compared with by default.
-        make: case, implementation, device -> the work to time; raises one of `UNAVAILABLE` where
-            it is unavailable.
-        count: in place of ``make`` where nothing is timed: the numbers themselves.
-        least_bytes: what any implementation must read and write, in closed form.
-        precisions: those that make a difference to it.
-    """
-
-    name: str
-    about: str
-    sizes: tuple[str, ...]
+    name: str  # as on the command line and in records
+    about: str  # one line
+    sizes: tuple[str, ...]  # the fields of `Sizes` that matter to it
+    # those it has; the first is what the others are compared with by default
     implementations: tuple[str, ...]
+    # case, implementation, device -> the work to time; raises one of `UNAVAILABLE` where it
+    # is unavailable
     make: Callable[[Case, str, torch.device], Work] | None = None
+    # in place of ``make`` where nothing is timed: the numbers themselves
     count: Callable[[Case, str, torch.device], dict[str, float]] | None = None
+    # what any implementation must read and write, in closed form
     least_bytes: Callable[[Case], int] | None = None
-    precisions: tuple[str, ...] = PRECISIONS
+    precisions: tuple[str, ...] = PRECISIONS  # those that make a difference to it
 
     @property
     def code(self) -> list[Callable[..., Any]]:

@@ -10,14 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.perf.cases.case import (
-    COMPILED,
-    GRAPHED,
-    HALVES,
-    Case,
-    Subject,
-    Work,
-)
+from benchmarks.perf.cases.case import COMPILED, GRAPHED, HALVES, Case, Subject, Work
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import MODEL, captioner, features
 from torch_impl.common.protocols import DecoderState

@@ -9,21 +9,8 @@ from itertools import repeat
 import torch
 from torch import Tensor
 
-from benchmarks.perf.cases.case import (
-    COMPILED,
-    Case,
-    Subject,
-    Work,
-    both_passes,
-    prepared,
-)
-from benchmarks.perf.cases.expansions import (
-    ATTENTION,
-    EXPANSIONS,
-    implement,
-    random_normal,
-    work,
-)
+from benchmarks.perf.cases.case import COMPILED, Case, Subject, Work, both_passes, prepared
+from benchmarks.perf.cases.expansions import ATTENTION, EXPANSIONS, implement, random_normal, work
 from benchmarks.training.configuration import reduction
 from torch_impl.models import AnyCaptioner, Captioner, Configuration
 from torch_impl.training import Batch, CrossEntropyTraining

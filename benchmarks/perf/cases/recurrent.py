@@ -10,13 +10,7 @@ from torch import Tensor
 
 from benchmarks.data.digits import CLASSES
 from benchmarks.papers.arnet import digits
-from benchmarks.perf.cases.case import (
-    Case,
-    Subject,
-    Work,
-    both_passes,
-    prepared,
-)
+from benchmarks.perf.cases.case import Case, Subject, Work, both_passes, prepared
 from benchmarks.perf.cases.expansions import random_normal, work
 from benchmarks.perf.cases.models import captions, features, training_step
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration, SequenceClassifier

@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.perf.cases.case import Case, Subject, Work
-from benchmarks.perf.cases.models import (
-    IMPLEMENTATIONS,
-    MODEL,
-    RECIPE,
-    captioner,
-    features,
-)
+from benchmarks.perf.cases.models import IMPLEMENTATIONS, MODEL, RECIPE, captioner, features
 from torch_impl.training.self_critical import self_critical
 
 

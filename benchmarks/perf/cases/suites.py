@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.perf.cases import random_shapes, recurrent
-from benchmarks.perf.cases.case import (
-    COMPILED,
-    GRAPHED,
-    V2,
-    Case,
-    Sizes,
-)
+from benchmarks.perf.cases.case import COMPILED, GRAPHED, V2, Case, Sizes
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import RECIPE
 from benchmarks.perf.cases.subjects import SUBJECTS

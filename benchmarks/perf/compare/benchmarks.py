@@ -11,32 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.errors import InputError
-from benchmarks.perf.cases.case import (
-    Case,
-    Sizes,
-    Subject,
-    eager,
-)
+from benchmarks.perf.cases.case import Case, Sizes, Subject, eager
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A subject at fixed sizes.
+    """A subject at fixed sizes."""
 
-    Args:
-        name: as on the command line and in records.
-        module: of `benchmarks.perf.cases`, that has the subject.
-        subject: its name.
-        implementation: the one that is timed unless told otherwise.
-        held_to: the operators of `captionbench verify` that must hold before anything is timed.
-        sizes: those that are not `Sizes`' own.
-    """
-
-    name: str
-    module: str
-    subject: str
-    implementation: str
+    name: str  # as on the command line and in records
+    module: str  # of `benchmarks.perf.cases`, that has the subject
+    subject: str  # its name
+    implementation: str  # the one that is timed unless told otherwise
+    # the operators of `captionbench verify` that must hold before anything is timed
     held_to: tuple[str, ...]
+    # those that are not `Sizes`' own
     sizes: Mapping[str, int | float] = field(default_factory=dict)
 
     def find(self) -> Subject:

@@ -22,19 +22,12 @@ SHOWN = 9
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit, or the working tree on top of it.
+    """A commit, or the working tree on top of it."""
 
-    Args:
-        name: as it was asked for.
-        commit: the whole hash.
-        dirty: whether the measured code is not the commit's.
-        working: whether the working tree is meant, not the commit.
-    """
-
-    name: str
-    commit: str
-    dirty: bool = False
-    working: bool = False
+    name: str  # as it was asked for
+    commit: str  # the whole hash
+    dirty: bool = False  # whether the measured code is not the commit's
+    working: bool = False  # whether the working tree is meant, not the commit
 
     @property
     def label(self) -> str:

@@ -34,23 +34,15 @@ Times = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rounds of one benchmark say.
+    """What the rounds of one benchmark say."""
 
-    Args:
-        seconds: a call, by side; not to be compared with another session's.
-        floor: the A/A floor, at least 1: as far from 1 as A again may be from A.
-        ratio: how many times as fast B is as A, both of A's halves taken together; None without B.
-        verdict: "faster", "slower", "same", "not settled"; without B "first".
-        rounds: that count.
-        thrown: rounds in which a clock jumped.
-    """
-
-    seconds: Mapping[str, Estimate]
-    floor: float
+    seconds: Mapping[str, Estimate]  # a call, by side; not to be compared with another session's
+    floor: float  # the A/A floor, at least 1: as far from 1 as A again may be from A
+    # how many times as fast B is as A, both of A's halves taken together; None without B
     ratio: Estimate | None
-    verdict: str
-    rounds: int
-    thrown: int
+    verdict: str  # "faster", "slower", "same", "not settled"; without B "first"
+    rounds: int  # that count
+    thrown: int  # rounds in which a clock jumped
 
 
 def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:

@@ -23,22 +23,15 @@ from benchmarks.statistics import Estimate
 
 @dataclass(frozen=True)
 class Entry:
-    """One revision's newest record in a series.
+    """One revision's newest record in a series."""
 
-    Args:
-        record: of the comparison.
-        number: its place in the series, from 1.
-        reachable: whether the commit is behind HEAD; None if unknown.
-        level: how many times as fast as the first of its chain, by ratios of one session each;
-            None where it was not timed.
-        since: that first revision's label: levels of two chains do not compare.
-    """
-
-    record: Record
-    number: int
-    reachable: bool | None
+    record: Record  # of the comparison
+    number: int  # its place in the series, from 1
+    reachable: bool | None  # whether the commit is behind HEAD; None if unknown
+    # how many times as fast as the first of its chain, by ratios of one session each; None
+    # where it was not timed
     level: float | None
-    since: str
+    since: str  # that first revision's label: levels of two chains do not compare
 
     @property
     def label(self) -> str:
@@ -141,13 +134,7 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
         return at, reachable, time
 
     return [
-        Entry(
-            record,
-            number,
-            where(record) is not None if place else None,
-            level,
-            since,
-        )
+        Entry(record, number, where(record) is not None if place else None, level, since)
         for number, (_, record, level, since) in enumerate(
             sorted(newest.values(), key=position), start=1
         )

@@ -20,42 +20,28 @@ TABLE = "revisions"
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure.
+    """How to measure."""
 
-    Args:
-        device: where revisions compute.
-        threads: of the CPU.
-        seconds: that are computed in rounds, for each benchmark.
-        clock: "cpu", the time that a process computed, or "wall", which others' work is in too.
-        processes: a side, at least 2.
-        smallest: the smallest change that matters, 0.02 being 2 %.
-        plant: of a benchmark, by what part of itself each of B's calls is made to take longer. It
-            tests the tester.
-    """
-
-    device: str = "cpu"
-    threads: int = 1
-    seconds: float = 10.0
+    device: str = "cpu"  # where revisions compute
+    threads: int = 1  # of the CPU
+    seconds: float = 10.0  # that are computed in rounds, for each benchmark
+    # "cpu", the time that a process computed, or "wall", which others' work is in too
     clock: str = "cpu"
-    processes: int = 4
-    smallest: float = 0.02
+    processes: int = 4  # a side, at least 2
+    smallest: float = 0.02  # the smallest change that matters, 0.02 being 2 %
+    # of a benchmark, by what part of itself each of B's calls is made to take longer. It
+    # tests the tester.
     plant: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Checked:
-    """What one revision gave without a clock.
+    """What one revision gave without a clock."""
 
-    Args:
-        builds: whether its ``torch_impl`` can be imported at all.
-        refused: why it cannot be run.
-        wrong: how it fails the oracle.
-        counts: what a call takes, None where calls do not agree.
-    """
-
-    builds: bool = True
-    refused: str = ""
-    wrong: Sequence[str] = ()
+    builds: bool = True  # whether its ``torch_impl`` can be imported at all
+    refused: str = ""  # why it cannot be run
+    wrong: Sequence[str] = ()  # how it fails the oracle
+    # what a call takes, None where calls do not agree
     counts: Mapping[str, int | None] = field(default_factory=dict)
 
     @property

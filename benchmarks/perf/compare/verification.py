@@ -22,10 +22,7 @@ from benchmarks.verify.conformance import FAILED, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.own import Own, implementations
 
-EXPANSIONS = {
-    "static_expansion": own.static_expansion,
-    "dynamic_expansion": own.dynamic_expansion,
-}
+EXPANSIONS = {"static_expansion": own.static_expansion, "dynamic_expansion": own.dynamic_expansion}
 
 
 def failures(benchmark: Benchmark, implementation: str, device: str, examples: int) -> list[str]:

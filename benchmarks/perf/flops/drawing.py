@@ -10,10 +10,7 @@ from matplotlib.figure import Figure
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf.flops.closed_forms import Length
-from benchmarks.perf.flops.table_vi import (
-    Line,
-    sweep,
-)
+from benchmarks.perf.flops.table_vi import Line, sweep
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Configuration
 

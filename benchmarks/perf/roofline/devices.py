@@ -32,31 +32,18 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class Device:
-    """One accelerator, or some threads of a CPU.
+    """One accelerator, or some threads of a CPU."""
 
-    Args:
-        name: as asked for; of a CPU also its threads.
-        source: where the numbers come from.
-        peak: FLOPs a second of matrix products, by precision.
-        bandwidth: bytes a second, read and written.
-        launch: seconds that an operation takes at least.
-        launch_source: where that number comes from.
-        torch_name: what records of measurements call the device.
-        threads: of a CPU, else 0.
-        year: of its release; of a CPU unknown.
-        memory: bytes; of a CPU unknown.
-    """
-
-    name: str
-    source: str
-    peak: Mapping[str, float]
-    bandwidth: float
-    launch: float
-    launch_source: str
-    torch_name: str
-    threads: int = 0
-    year: int | None = None
-    memory: float | None = None
+    name: str  # as asked for; of a CPU also its threads
+    source: str  # where the numbers come from
+    peak: Mapping[str, float]  # FLOPs a second of matrix products, by precision
+    bandwidth: float  # bytes a second, read and written
+    launch: float  # seconds that an operation takes at least
+    launch_source: str  # where that number comes from
+    torch_name: str  # what records of measurements call the device
+    threads: int = 0  # of a CPU, else 0
+    year: int | None = None  # of its release; of a CPU unknown
+    memory: float | None = None  # bytes; of a CPU unknown
 
     def __post_init__(self) -> None:
         """Check.

@@ -18,23 +18,14 @@ BOUNDS = ("compute", "memory", "launch")
 
 @dataclass(frozen=True)
 class Prediction:
-    """The seconds of a call, by what bounds its kernels.
+    """The seconds of a call, by what bounds its kernels."""
 
-    Args:
-        compute: of the kernels that multiply as fast as they can.
-        memory: of those that read and write as fast as they can.
-        launch: of those too small for either.
-        launches: how many kernels there are.
-        flops: of all of them.
-        bytes: read and written by all of them.
-    """
-
-    compute: float
-    memory: float
-    launch: float
-    launches: int
-    flops: float
-    bytes: float
+    compute: float  # of the kernels that multiply as fast as they can
+    memory: float  # of those that read and write as fast as they can
+    launch: float  # of those too small for either
+    launches: int  # how many kernels there are
+    flops: float  # of all of them
+    bytes: float  # read and written by all of them
 
     @property
     def seconds(self) -> float:

@@ -58,23 +58,14 @@ class _Backbone(_Part, frozen=True):
 
 
 class Stage(_Part, frozen=True):
-    """Some epochs of one objective at one batch size.
+    """Some epochs of one objective at one batch size."""
 
-    Attributes:
-        objective: "xe", cross-entropy, or "sc", self-critical.
-        epochs: over all examples.
-        batch: of a step, on all GPUs together.
-        examples: of an epoch; None for the captions or images of MS-COCO.
-        end_to_end: whether the backbone computes, too, both passes.
-        gpus: that share a batch.
-    """
-
-    objective: Literal["xe", "sc"]
-    epochs: int
-    batch: int
-    examples: int | None = None
-    end_to_end: bool = False
-    gpus: int = 1
+    objective: Literal["xe", "sc"]  # "xe", cross-entropy, or "sc", self-critical
+    epochs: int  # over all examples
+    batch: int  # of a step, on all GPUs together
+    examples: int | None = None  # of an epoch; None for the captions or images of MS-COCO
+    end_to_end: bool = False  # whether the backbone computes, too, both passes
+    gpus: int = 1  # that share a batch
 
     def steps(self, data: _Data) -> int:
         """Of all epochs, the last of each with what is left."""
@@ -145,19 +136,12 @@ def key(paper: str) -> str:
 
 @dataclass(frozen=True)
 class _Column:
-    """A paper's times on one device in one precision.
+    """A paper's times on one device in one precision."""
 
-    Args:
-        schedule: what was trained.
-        device: that computes.
-        precision: of products.
-        timings: where one is of a step on that device, its time is taken.
-    """
-
-    schedule: Schedule
-    device: Device
-    precision: str
-    timings: Sequence[Record]
+    schedule: Schedule  # what was trained
+    device: Device  # that computes
+    precision: str  # of products
+    timings: Sequence[Record]  # where one is of a step on that device, its time is taken
 
     def numbers(self) -> tuple[Columns, dict[str, list[dict[str, Any]]]]:
         """The numbers of the table, and the stages that they are sums of."""

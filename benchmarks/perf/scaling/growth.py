@@ -28,21 +28,13 @@ TABLE = "scaling"
 
 @dataclass(frozen=True)
 class Growth:
-    """What one implementation took at each size of a ladder.
+    """What one implementation took at each size of a ladder."""
 
-    Args:
-        sizes: ascending.
-        rounds: (R, S) seconds.
-        flops: counted.
-        macs: in closed form, or None.
-        predicted: by the roofline of the device's measured ceilings.
-    """
-
-    sizes: tuple[int, ...]
-    rounds: Any
-    flops: list[float]
-    macs: list[float] | None
-    predicted: list[Prediction]
+    sizes: tuple[int, ...]  # ascending
+    rounds: Any  # (R, S) seconds
+    flops: list[float]  # counted
+    macs: list[float] | None  # in closed form, or None
+    predicted: list[Prediction]  # by the roofline of the device's measured ceilings
 
     @property
     def expected(self) -> list[float]:

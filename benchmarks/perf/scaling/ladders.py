@@ -55,27 +55,18 @@ def lstm_macs(sizes: Sizes, implementation: str) -> float:
 
 @dataclass(frozen=True)
 class Ladder:
-    """One thing at several sizes.
+    """One thing at several sizes."""
 
-    Args:
-        name: as on the command line and in records.
-        subject: of `cases.subjects`.
-        symbol: what grows, as the papers call it.
-        sizes: of it, ascending.
-        at: the sizes of a case at each.
-        implementations: that are measured.
-        macs: multiply-accumulates in closed form; None where only a count knows them.
-        saved: saved activations by implementation, a form of `saved_activations`; empty where
-            only a count knows them.
-    """
-
-    name: str
-    subject: str
-    symbol: str
-    sizes: tuple[int, ...]
-    at: Callable[[int], Sizes]
-    implementations: tuple[str, ...] = FORMS
+    name: str  # as on the command line and in records
+    subject: str  # of `cases.subjects`
+    symbol: str  # what grows, as the papers call it
+    sizes: tuple[int, ...]  # of it, ascending
+    at: Callable[[int], Sizes]  # the sizes of a case at each
+    implementations: tuple[str, ...] = FORMS  # that are measured
+    # multiply-accumulates in closed form; None where only a count knows them
     macs: Callable[[Sizes, str], float] | None = None
+    # saved activations by implementation, a form of `saved_activations`; empty where only a
+    # count knows them
     saved: Mapping[str, str] = field(default_factory=dict)
 
     def case(self, size: int, implementation: str, *, tiny: bool = False) -> Case:
