@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from benchmarks.cli.options import add_json, at_least
+from benchmarks.cli.options import add_json, add_lengths, at_least
 from benchmarks.errors import InputError
 from benchmarks.perf.flops.closed_forms import BATCH, Component, Length
 from benchmarks.perf.flops.drawing import MOST_VECTORS, PLOT_FORMATS, draw
@@ -28,7 +28,6 @@ from benchmarks.perf.flops.table_vi import (
     captions,
     configuration,
     count,
-    data_option,
     table_vi,
 )
 from torch_impl.layers.transformer import REDUCTIONS, Mixer
@@ -37,7 +36,7 @@ from torch_impl.models import Configuration
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options; those of the model are named by the fields of `Configuration`."""
-    data_option(parser)
+    add_lengths(parser)
     model = parser.add_argument_group("model (default: ExpansionNet v2)")
     model.add_argument(
         "--encoder", default=ENCODER, help="attention, aoa, static:G,G,.. or dynamic:N"

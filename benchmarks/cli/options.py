@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +62,18 @@ def add_beam_size(parser: argparse.ArgumentParser) -> None:
         type=at_least(1, LARGEST_BEAM),
         default=3,
         help="hypotheses of an image, 1 is greedy (default: 3)",
+    )
+
+
+def add_lengths(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data``, the folder whose captions give T and T^2."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=os.environ.get("CAPTIONBENCH_DATA") or None,
+        help="data folder; its validation captions give T and T^2 (default: $CAPTIONBENCH_DATA, "
+        "else their recorded means)",
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from benchmarks import papers
-from benchmarks.cli.options import add_json
+from benchmarks.cli.options import add_json, add_lengths
 from benchmarks.errors import InputError
 from benchmarks.kinds import TrainingTime
 from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, notes, number, whose
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=STATUSES,
         help="of records of this status alone: embedded say (default: of a cell the best)",
     )
-    table_vi.data_option(parser)
+    add_lengths(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,8 +6,8 @@ import gc
 import os
 import subprocess
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from msgspec import convert, structs
@@ -26,6 +26,7 @@ from benchmarks.verify import table
 TABLE = "speed"
 WARM = "cache warm"
 """Added to the row of what is timed on CUDA with its cache left as it is."""
+T = TypeVar("T")
 Values = dict[str, float]
 
 
@@ -90,7 +91,7 @@ def time_case(
     described = describe(device, threads, pinned=True)
     with settings(case.precision, threads), cpu_threads.pinned(described.pinned):
         if case.subject.count:
-            values, unavailable = _counted(case, device)
+            values, unavailable = _available(case, case.subject.count, device)
             details: dict[str, dict[str, Any]] = {name: {} for name in values}
         else:
             values, details, unavailable = _timed(case, device, budget, flush)
@@ -132,32 +133,26 @@ def _against(case: Case, name: str) -> str:
     return f"{name} (baseline)" if name == baseline else f"{name} against {baseline}"
 
 
-def _counted(case: Case, device: torch.device) -> tuple[dict[str, Values], dict[str, str]]:
-    values, unavailable = {}, {}
-    assert case.subject.count is not None
+def _available(
+    case: Case, make: Callable[[Case, str, torch.device], T], device: torch.device
+) -> tuple[dict[str, T], dict[str, str]]:
+    """What ``make`` gives of each implementation, and why it gives nothing of others."""
+    made, unavailable = {}, {}
     for name in case.implementations:
         try:
-            values[name] = case.subject.count(case, name, device)
+            made[name] = make(case, name, device)
         except Exception as error:
             if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
                 raise
             unavailable[name] = one_line(error)
-    return values, unavailable
+    return made, unavailable
 
 
 def _timed(
     case: Case, device: torch.device, budget: Budget, flush: bool
 ) -> tuple[dict[str, Values], dict[str, dict[str, Any]], dict[str, str]]:
-    works: dict[str, Work] = {}
-    unavailable = {}
     assert case.subject.make is not None
-    for name in case.implementations:
-        try:
-            works[name] = case.subject.make(case, name, device)
-        except Exception as error:
-            if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
-                raise
-            unavailable[name] = one_line(error)
+    works, unavailable = _available(case, case.subject.make, device)
     if case.implementations[0] in unavailable:
         return {}, {}, unavailable
     refused: dict[str, Exception] = {}

@@ -18,8 +18,6 @@ layers and features of 3 d_model, all three of these cost 3 L d^2, so no row can
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -100,18 +98,6 @@ def captions(data: Path | None) -> Captions:
         split="val",
     )
     return Captions(length, "same data", f"computed from {CAPTIONS_FILE}", data_set)
-
-
-def data_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--data``, the folder whose captions give T and T^2."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        default=os.environ.get("CAPTIONBENCH_DATA") or None,
-        help="data folder; its validation captions give T and T^2 (default: $CAPTIONBENCH_DATA, "
-        "else their recorded means)",
-    )
 
 
 @dataclass(frozen=True)
