@@ -22,7 +22,9 @@ def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
     assert ended.value.code == 0
-    assert "usage: captionbench" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "usage: captionbench" in said
+    assert "--json" in said or command == "report"  # whose result is its pages
 
 
 @pytest.mark.parametrize(
