@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks import records
 from benchmarks.kinds import Measured
@@ -43,7 +44,7 @@ class Target:
 
 
 _BOTH = "static-layer forward+backward"
-_STEP = {"dropout": RECIPE.dropout}
+_STEP: dict[str, Any] = {"dropout": RECIPE.dropout}
 _ON_CPU = [
     Target(what, case, implementation, quantity, bound)
     for what, case, implementation, quantity, bound in (
