@@ -1,0 +1,259 @@
+"""Faults at random from a seed over the commands: kills, doubles, damages, a full disk, bad input.
+
+    python -m tests.campaign --seconds 60 --seed 0
+
+A command that ran undisturbed gave the expected result. Each fault then has one of these ends:
+
+* survived: the result is the expected one, at once or after the same command was run again;
+* refused: exit code 2 and one line;
+* wrong: another result, a traceback, or a process left running. The campaign fails by one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.records import ROOT
+from benchmarks.terminal import grid
+
+TRAIN = "--scenes 8,3,3 --d-model 8 --d-ff 8 --num-heads 2 --epochs 2 --out run"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+JUNK = ("", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
+FAULTS = ("killed", "doubled", "damaged", "full disk", "bad input")
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command whose result is files, in a folder of its own.
+
+    Args:
+        words: of the command line.
+        reads: files that are made before it, by which commands.
+        results: files, by which the result is compared.
+        again: words that are added where it is run again.
+    """
+
+    words: str
+    reads: tuple[str, ...]
+    results: tuple[str, ...]
+    again: str = ""
+
+
+COMMANDS = {
+    "scenes": Command("scenes --out pictures --num-images 4", (), ("pictures",)),
+    "dataset": Command(
+        "dataset --images pictures --captions pictures/captions.csv --split-percent 50,25,25 "
+        "--min-count 1 --out own",
+        ("scenes",),
+        ("own/dataset_own.json",),
+    ),
+    "train": Command(f"train {TRAIN}", (), ("run/best.safetensors",), " --resume"),
+    "caption": Command(
+        "caption --scenes 8,3,3 --checkpoint run --split test --out captions.json",
+        ("train",),
+        ("captions.json",),
+    ),
+    "flops": Command("flops --encoder static:8 --plot flops.svg", (), ("flops.svg",)),
+}
+
+
+class Campaign:
+    """Trials in scratch folders, from a seed.
+
+    Args:
+        seed: of all that is random.
+        folder: where the undisturbed results and the trials are.
+    """
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random, self.folder = random.Random(seed), folder
+        self.ends: dict[str, Counter[str]] = {fault: Counter() for fault in FAULTS}
+        self.wrong: list[str] = []
+        self.whole = folder / "whole"
+        self.whole.mkdir()
+        self.seconds: dict[str, float] = {}
+        for name in COMMANDS:
+            began = time.monotonic()
+            done = self.run(name, self.whole)
+            self.seconds[name] = time.monotonic() - began
+            assert done.returncode == 0, done.stderr
+            self.result(name, self.whole)
+
+    def start(
+        self, words: Sequence[str], folder: Path, limit: int | None = None
+    ) -> subprocess.Popen:
+        """The command in a process group of its own, whose files may have ``limit`` bytes."""
+
+        def limited() -> None:
+            os.setsid()
+            if limit is not None:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails instead
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        return subprocess.Popen(
+            [sys.executable, "-m", "benchmarks", *words],
+            cwd=folder,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limited,
+        )
+
+    def finish(self, process: subprocess.Popen) -> subprocess.CompletedProcess[str]:
+        """Wait for it, and for what it started."""
+        out, error = process.communicate(timeout=PATIENCE)
+        end = time.monotonic() + 5
+        while _alive(process.pid):
+            if time.monotonic() > end:
+                os.killpg(process.pid, signal.SIGKILL)
+                error += "\nTraceback: a process was left running"
+            time.sleep(0.05)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+    def run(self, name: str, folder: Path, more: str = "") -> subprocess.CompletedProcess[str]:
+        """The command undisturbed."""
+        return self.finish(self.start((COMMANDS[name].words + more).split(), folder))
+
+    def result(self, name: str, folder: Path) -> dict[str, bytes]:
+        """The content of the result's files."""
+        found = {}
+        for place in COMMANDS[name].results:
+            path = folder / place
+            files = [path] if path.is_file() else sorted(path.rglob("[!.]*"))
+            found |= {str(file.relative_to(folder)): file.read_bytes() for file in files}
+        return found
+
+    def trial(self, fault: str) -> None:
+        """One fault, and how it ended."""
+        name = self.random.choice(list(COMMANDS))
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        needed = [name]
+        while needed := [of for each in needed for of in COMMANDS[each].reads]:
+            for each in needed:
+                for place in {Path(result).parts[0] for result in COMMANDS[each].results}:
+                    shutil.copytree(self.whole / place, folder / place, dirs_exist_ok=True)
+        end = getattr(self, fault.replace(" ", "_"))(name, folder)
+        self.ends[fault][end.partition(":")[0]] += 1
+        if end.startswith("wrong"):
+            self.wrong.append(f"{fault}, {COMMANDS[name].words}: {end}")
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def judged(self, name: str, folder: Path, done: subprocess.CompletedProcess[str]) -> str:
+        """How a command ended that nothing stopped from outside."""
+        if "Traceback" in done.stderr:
+            return f"wrong: {done.stderr.strip().splitlines()[-1]}"
+        if done.returncode == 2:
+            said = [line for line in done.stderr.splitlines() if "error:" in line]
+            return "refused" if len(said) == 1 else f"wrong: {done.stderr}"
+        if self.result(name, folder) != self.result(name, self.whole):
+            return f"wrong: exit code {done.returncode} and another result"
+        return "survived"
+
+    def killed(self, name: str, folder: Path) -> str:
+        """At any time; then run again."""
+        process = self.start(COMMANDS[name].words.split(), folder)
+        time.sleep(self.random.uniform(0, self.seconds[name]))
+        with suppress(ProcessLookupError):
+            os.kill(
+                process.pid, self.random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+            )
+        first = self.finish(process)
+        if "Traceback" in first.stderr:
+            return self.judged(name, folder, first)
+        end = self.judged(name, folder, self.run(name, folder, COMMANDS[name].again))
+        return "wrong: not to be run again" if end == "refused" else end
+
+    def doubled(self, name: str, folder: Path) -> str:
+        """The same twice at once: one may be refused, not both."""
+        words = COMMANDS[name].words.split()
+        both = [self.finish(p) for p in [self.start(words, folder) for _ in range(2)]]
+        ends = [self.judged(name, folder, done) for done in both]
+        if wrong := [end for end in ends if end.startswith("wrong")]:
+            return wrong[0]
+        return "survived" if "survived" in ends else "wrong: both were refused"
+
+    def damaged(self, name: str, folder: Path) -> str:
+        """A file that it reads is cut, or a bit of it flipped: of a command that reads none, its
+        own result of before."""
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        if not files:
+            self.run(name, folder)
+            files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        path = self.random.choice(files)
+        data = bytearray(path.read_bytes())
+        if data:
+            at = self.random.randrange(len(data))
+            data[at] ^= 1 << self.random.randrange(8)
+            path.write_bytes(data[: self.random.choice([at, len(data)])])
+        done = self.run(name, folder, COMMANDS[name].again if name == "train" else "")
+        if done.returncode == 0 and path.suffix in (".csv", ".png"):
+            return "wrong: a traceback" if "Traceback" in done.stderr else "survived"
+        return self.judged(name, folder, done)
+
+    def full_disk(self, name: str, folder: Path) -> str:
+        """No file may grow beyond some bytes; then run again without the limit."""
+        limit = int(2 ** self.random.uniform(3, 14))
+        first = self.finish(self.start(COMMANDS[name].words.split(), folder, limit))
+        if "Traceback" in first.stderr:
+            return self.judged(name, folder, first)
+        return self.judged(name, folder, self.run(name, folder, COMMANDS[name].again))
+
+    def bad_input(self, name: str, folder: Path) -> str:
+        """An option's value, or a word of the command line, is something else."""
+        words = COMMANDS[name].words.split()
+        words[self.random.randrange(1, len(words))] = self.random.choice(JUNK)
+        done = self.finish(self.start(words, folder))
+        if "Traceback" in done.stderr or done.returncode not in (0, 1, 2):
+            return f"wrong: {done.stderr.strip().splitlines()[-1:]}"
+        return "refused" if done.returncode == 2 else "survived"
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run trials while there is time, and print the table; 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=1800.0)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args(argv)
+    end = time.monotonic() + arguments.seconds
+    with tempfile.TemporaryDirectory() as folder:
+        campaign = Campaign(arguments.seed, Path(folder))
+        tried = 0
+        while tried < len(FAULTS) or time.monotonic() < end:
+            campaign.trial(FAULTS[tried % len(FAULTS)])
+            tried += 1
+    columns = ("survived", "refused", "wrong")
+    rows = [
+        (fault, str(ends.total()), *(str(ends[column]) for column in columns))
+        for fault, ends in campaign.ends.items()
+    ]
+    print("\n".join([f"seed {arguments.seed}", *grid([("", "tried", *columns), *rows])]))
+    print("\n".join(campaign.wrong))
+    return int(bool(campaign.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
