@@ -88,7 +88,7 @@ def test_a_speed_that_is_not_above_0_is_refused_by_name(what, value):
         ),
         (["--device", "A100", "--only", "nothing"], "no such case"),
         (["--device", "A100", "--only", "dynamic-memory", "--suite", "cpu"], "no case is left"),
-        (["--threads", "0"], "--threads 0"),
+        (["--threads", "0"], "--threads: 0"),
     ],
 )
 def test_bad_input_is_one_line_that_names_what_was_expected(capsys, words, said):

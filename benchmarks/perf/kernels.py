@@ -54,6 +54,7 @@ _ATTENTION = {
 }
 """A CPU's kernel of attention has no formula of its own, but multiplies what a GPU's does."""
 _SCALAR = torch.ops.aten._local_scalar_dense.default
+_NONZERO = torch.ops.aten.nonzero.default
 _CPU = torch.device("cpu")
 
 
@@ -114,7 +115,10 @@ class _Dispatched(TorchDispatchMode):
             (x,) = args
             self.kernels.append(Kernel(_SCALAR._opname, 0, 2 * x.element_size()))
             return _answer(x)
-        result = operation(*args, **kwargs)
+        if operation is _NONZERO:
+            result = _places(*args)
+        else:
+            result = operation(*_by_places(operation._opname, args), **kwargs)
         if isinstance(result, Tensor) and result.dtype == torch.bool:
             result.truth = _truth(operation._opname, args, kwargs)  # type: ignore[attr-defined]
         if _computes(operation, args, kwargs, result):
@@ -128,6 +132,23 @@ class _Dispatched(TorchDispatchMode):
         dtype = next((x.dtype for x in _tensors((args, kwargs))), torch.float32)
         moved = _moved(operation, args, kwargs, result)
         return Kernel(operation._opname, flops, moved, str(dtype).removeprefix("torch."))
+
+
+def _places(x: Tensor) -> Tensor:
+    """Where ``x`` is not zero, (n, dimensions): everywhere or nowhere."""
+    n = x.numel() if _answer(x) else 0
+    return x.new_empty((n, x.dim()), dtype=torch.long)
+
+
+def _by_places(name: str, args: Any) -> Any:
+    """An indexing operation's arguments with places in place of masks."""
+    if not name.startswith(("index", "_index")) or not isinstance(args[1], list):
+        return args
+    indices: list[Tensor | None] = []
+    for x in args[1]:
+        is_mask = x is not None and x.dtype == torch.bool
+        indices += _places(x).unbind(1) if is_mask else [x]
+    return (args[0], indices, *args[2:])
 
 
 def _answer(x: Tensor) -> float | int | bool:
