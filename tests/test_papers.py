@@ -29,7 +29,7 @@ SHAPES = {
         "IV": (12, 14),
         "V": (8, 3),
         "VI": (12, 1),
-        "VII": (6, 6),
+        "VII": (8, 6),
         "VIII": (2, 2),
         "IX": (2, 1),
     },
@@ -230,6 +230,9 @@ def test_v2_table_vii_ratios_are_the_cut_quotients_of_its_quantities():
         for column in ("parameters", "images", "days"):
             mine, base = (table.cell(r, column).value for r in (row.name, "ExpansionNet v2"))
             ratio = table.cell(row.name, f"{column} ratio").value
+            assert (mine is None) == (ratio is None)
+            if mine is None:  # a cell that two rows share
+                continue
             assert math.floor(100 * mine / base + 1e-9) / 100 == ratio, (row.name, column)
 
 

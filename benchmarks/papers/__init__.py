@@ -48,7 +48,8 @@ class Column(Part, frozen=True):
 class Row(Part, frozen=True):
     """A row: our name, its printed label, and the mixers of the model where it is an ablation.
 
-    ``earlier`` is another paper's model, whose numbers this one quotes.
+    ``earlier`` is another paper's model, whose numbers this one quotes; ``not_run`` says why a row
+    may have no value of ours, where the table's reason is another.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Row(Part, frozen=True):
     encoder: str | None = None
     decoder: str | None = None
     earlier: bool = False
+    not_run: str | None = None
 
     def __post_init__(self) -> None:
         """Print the name where nothing else is printed."""
@@ -151,8 +153,9 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
 
     def reason(self, row: str, column: str) -> str:
         """Why the cell of that row and column may have no value of ours."""
-        if any(r.earlier for r in self.rows if r.name == row):
-            return EARLIER
+        of_row = next((r for r in self.rows if r.name == row), None)
+        if of_row is not None and (of_row.earlier or of_row.not_run):
+            return of_row.not_run or EARLIER
         own = {c.name: c.not_run for c in self.columns}.get(column) or self.not_run
         return f"{own}; the report shows what it captions" if self.kind == "captions" else own
 

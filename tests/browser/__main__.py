@@ -13,9 +13,9 @@ from random import Random
 
 from benchmarks import records
 from benchmarks.report import build
-from tests.browser import chromium, explorer
+from tests.browser import chromium, explorer, site
 
-CHECKS = (*explorer.CHECKS,)
+CHECKS = (*site.CHECKS, *explorer.CHECKS)
 
 
 def main() -> int:
@@ -28,11 +28,11 @@ def main() -> int:
         return 0
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        site = Path(folder)
-        build.write_site(build.pages(records.load(records.PUBLISHED)), site)
+        built = Path(folder)
+        build.write_site(build.pages(records.load(records.PUBLISHED)), built)
         for check in CHECKS:
             try:
-                said = f"ok: {check(site, Random(arguments.seed))}"
+                said = f"ok: {check(built, Random(arguments.seed))}"
             except AssertionError as error:
                 failed, said = failed + 1, f"FAILED: {error}"
             print(f"{check.__name__.replace('_', ' ')}: {said}")

@@ -44,13 +44,13 @@ def load(
     return ran.stdout, [line for line in ran.stderr.splitlines() if ":CONSOLE" in line]
 
 
-def evaluate(page: Path, expression: str) -> str:
+def evaluate(page: Path, expression: str, width: int = 1280) -> str:
     """The text that an expression of JavaScript is on a page: it may use the page's own names."""
     beside = page.with_name(f"evaluated-{page.name}")
     script = f"<script>document.body.textContent = {expression}</script></body>"
     beside.write_text(page.read_text().replace("</body>", script))
     try:
-        document, errors = load(beside)
+        document, errors = load(beside, width=width)
     finally:
         beside.unlink()
     assert not errors, errors

@@ -43,7 +43,7 @@ FIGURES = (
         "benchmarks.statistics:Interval.settled",
         "self.enough and",
         "",
-        "test_report_expansion.py::test_rows_of_few_seeds_settle_no_order_and_spoil_that_of_no_others",
+        "test_report_tables.py::test_a_table_agrees_or_opposes_only_where_enough_seeds_settle_it",
     ),
     Fault(
         "a word for few seeds",
