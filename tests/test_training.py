@@ -1,6 +1,7 @@
 """Training: stopped anywhere and resumed it gives the same numbers; it learns; NaN stops it."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,13 @@ class DoubleBatches(RandomBatches):
         return batch._replace(features=batch.features.double())
 
 
+@cache
+def uninterrupted(algorithm):
+    """The numbers of every step, and the weights."""
+    whole = training(replace(RECIPE, algorithm=algorithm))
+    return [numbers(step) for step in whole.run(3)], whole.model.state_dict()
+
+
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 @settings(max_examples=8)
 @given(kills=st.lists(st.integers(1, 11), min_size=1, max_size=3), disturbed=st.booleans())
@@ -36,8 +44,7 @@ def test_a_training_killed_anywhere_and_resumed_gives_the_same_numbers_bit_for_b
     tmp_path_factory, algorithm, kills, disturbed
 ):
     recipe = replace(RECIPE, algorithm=algorithm)
-    whole = training(recipe)
-    expected = [numbers(step) for step in whole.run(3)]
+    expected, weights = uninterrupted(algorithm)
     assert len(expected) == 12
 
     path = tmp_path_factory.mktemp("run") / "last.safetensors"
@@ -59,7 +66,7 @@ def test_a_training_killed_anywhere_and_resumed_gives_the_same_numbers_bit_for_b
     actual += [numbers(step) for step in current.run(3)]
 
     assert actual == expected
-    for name, tensor in whole.model.state_dict().items():
+    for name, tensor in weights.items():
         assert torch.equal(current.model.state_dict()[name], tensor), name
 
 
