@@ -83,31 +83,9 @@ def test_gradients_are_the_oracle_s_differences(
     assert_gradients(loss, {**parameters, "hs": hs}, found, generator, directions=2)
 
 
-@covers(arnet=[9])
-@given(strategies.generators(), st.integers(0, 5), st.floats(0, 10))
-def test_the_joint_loss_is_the_oracle_s(
-    generator: np.random.Generator, T: int, lambda_: float
-) -> None:
-    nll, errors = generator.random(3), generator.random((3, T))
-    found = numpy(joint_loss(tensor(nll), tensor(errors), lambda_))
-    expected = [oracle.joint_loss(n, e, lambda_) for n, e in zip(nll, errors, strict=True)]
-    assert_close(found, expected)
-
-
 def test_without_lambda_the_loss_is_the_likelihood_s_own() -> None:
     nll = torch.tensor(2.5)
     assert joint_loss(nll, torch.tensor([float("nan")]), 0.0) is nll
-
-
-@covers(arnet=[10, 11, 12])
-@given(strategies.generators(), st.integers(1, 6), st.integers(1, 5))
-def test_distances_are_the_oracle_s(generator: np.random.Generator, N: int, d: int) -> None:
-    U, V = generator.standard_normal((2, N, d))
-    u, v = tensor(U), tensor(V)
-    apart = [oracle.cosine_distance(a, b) for a, b in zip(U, V, strict=True)]
-    assert_close(numpy(cosine_distance(u, v)), apart)
-    assert_close(mean_centroid_distance(u, v).item(), oracle.mean_centroid_distance(U, V))
-    assert_close(point_wise_distance(u, v).item(), oracle.point_wise_distance(U, V))
 
 
 @given(strategies.generators(), st.floats(1e-3, 1e3))

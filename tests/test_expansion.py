@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.cases import numpy_dtype
@@ -32,7 +31,6 @@ from tests.support.expansion import (
 from tests.support.parity import (
     Array,
     Errors,
-    assert_gradients,
     flat,
     gradients,
     load,
@@ -98,17 +96,6 @@ def test_lower_precision_is_as_good_as_the_literal_form(
         errors[name].check(name, [np.mean])
 
 
-@given(EMPTY, st.sampled_from(FORMS))
-def test_empty_sequences_are_finite_and_zero(case: OperatorCase, implementation: str) -> None:
-    out, dX = run(case, implementation=implementation)
-    assert np.isfinite(out).all()
-    assert (out[~case.mask] == 0).all()
-    for name, gradient in dX.items():
-        assert np.isfinite(gradient).all(), name
-        if name not in LEARNED:
-            assert (gradient[~case.mask] == 0).all(), name
-
-
 @covers(expansionnet_v2=[3, 6])
 @given(CASES)
 def test_the_printed_order_of_streams_is_a_relabelling(case: OperatorCase) -> None:
@@ -172,42 +159,6 @@ def test_the_scale_of_keys_does_not_matter(case: OperatorCase) -> None:
     assert_close(operator(case, larger), operator(case, large))
 
 
-@given(EMPTY, strategies.generators())
-def test_a_batch_is_its_sequences_in_any_order_or_split(
-    case: OperatorCase, generator: np.random.Generator
-) -> None:
-    whole, _ = run(case)
-    order = generator.permutation(len(case))
-    for part in np.array_split(order, 2):
-        chosen = {
-            name: x if name in LEARNED else x[part]
-            for name, x in {**case.arrays, "mask": case.mask}.items()
-        }
-        out, _ = run(type(case)(**{**vars(case), **chosen}))
-        assert_close(out, whole[part])
-
-
-@pytest.mark.parametrize("implementation", FORMS)
-@given(case=strategies.dynamic_cases(), generator=strategies.generators())
-def test_the_causal_form_does_not_see_later_tokens(
-    case: DynamicCase, implementation: str, generator: np.random.Generator
-) -> None:
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    t, mask = int(generator.integers(case.K.shape[1])), torch.from_numpy(case.mask)
-    later = {name: x.clone() for name, x in a.items()}
-    for name in ("C", "K", "V_1", "V_2", "S"):
-        later[name][:, t + 1 :] = 10 * torch.randn_like(later[name][:, t + 1 :])
-
-    def causal(a: dict[str, Tensor], mask: Tensor) -> Tensor:
-        args = (a["E_Q"], a["E_B"], a["C"], a["K"], a["V_1"], a["V_2"], a["S"], mask)
-        return dynamic_expansion(*args, causal=True, implementation=implementation)
-
-    whole = causal(a, mask)[:, : t + 1]
-    prefix = {name: x if name in LEARNED else x[:, : t + 1] for name, x in a.items()}
-    assert_close(causal(later, mask)[:, : t + 1], whole, "later tokens changed")
-    assert_close(causal(prefix, mask[:, : t + 1]), whole, "prefix alone")
-
-
 @st.composite
 def layers(draw: st.DrawFn) -> tuple[StaticExpansion | DynamicExpansion, dict[str, Array]]:
     """A layer of each kind with its parameters as the oracle takes them."""
@@ -246,28 +197,6 @@ def test_a_layer_is_the_oracle_s_whatever_padding_holds(
     assert (numpy(out)[~case.mask] == 0).all()
     assert (numpy(x.grad)[~case.mask] == 0).all()
     assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
-
-
-@given(st.data(), layers(), strategies.generators())
-def test_gradients_of_a_layer_are_the_oracle_s_differences(
-    data: st.DataObject,
-    layer_and_parameters: tuple[StaticExpansion | DynamicExpansion, dict[str, Array]],
-    generator: np.random.Generator,
-) -> None:
-    layer, parameters = layer_and_parameters
-    case = data.draw(strategies.tokens(layer.d_model, kinds=("normal",)))
-    x = tensor(case.x, grad=True)
-    torch.autograd.backward(layer(x, torch.from_numpy(case.mask)), tensor(case.dO))
-
-    def loss(arrays: Any) -> float:
-        sequences = zip(arrays["x"], case.mask, case.dO, strict=True)
-        return sum(
-            float((dO[valid] * oracle_layer(layer, x[valid], arrays)).sum())
-            for x, valid, dO in sequences
-        )
-
-    found = {**gradients(layer), "x": numpy(x.grad)}
-    assert_gradients(loss, {**parameters, "x": case.x}, found, generator)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4))

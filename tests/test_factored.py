@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -92,17 +92,6 @@ def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(
         out_recomputed, dX_recomputed = run(case, implementation="factored")
     assert_close(out_recomputed, out)
     assert_close(flat(dX_recomputed), flat(dX), "gradients")
-
-
-@settings(max_examples=50)
-@given(CASES, st.integers(1, 60))
-def test_chunks_of_a_batch_are_the_batch(case: OperatorCase, chunk: int) -> None:
-    """However many images are worked on at a time."""
-    out, dX = run(case, implementation="factored")
-    with mock.patch.object(factored, "CHUNK", chunk):
-        in_chunks, dX_in_chunks = run(case, implementation="factored")
-    assert_close(in_chunks, out)
-    assert_close(flat(dX_in_chunks), flat(dX), "gradients")
 
 
 @given(CASES)

@@ -124,18 +124,3 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
     collect()
     output.check("output")
     gradients.check("gradients")
-
-
-@OPERATORS
-@settings(max_examples=4)
-@given(data=st.data(), tiles=TILES)
-def test_empty_sequences_are_finite_and_zero(data: st.DataObject, tiles: Tiles, kind: str) -> None:
-    case = data.draw(CASES[kind](empty=True))
-    with launch.tiles(tiles):
-        out, dX = run(case)
-    assert np.isfinite(out).all()
-    assert (out[~case.mask] == 0).all()
-    for name, gradient in dX.items():
-        assert np.isfinite(gradient).all(), name
-        if name not in LEARNED:
-            assert (gradient[~case.mask] == 0).all(), name

@@ -21,7 +21,6 @@ from tests.support.covers import covers
 from tests.support.parity import (
     Array,
     Errors,
-    assert_gradients,
     flat,
     gradients,
     in_precision,
@@ -183,36 +182,6 @@ def test_the_library_s_lstm_and_its_gradients_are_the_literal_form_s(case: Case)
     assert_close(flat(by_library), flat(by_autograd), "gradients")
 
 
-@settings(max_examples=10)
-@given(cases(kinds=("normal",)), strategies.generators())
-def test_gradients_are_the_oracle_s_differences(case: Case, generator: np.random.Generator) -> None:
-    case.lstm.implementation = "scan"
-    x, start = tensor(case.batch.x, grad=True), (tensor(case.start[0]), tensor(case.start[1]))
-    hs, _ = case.run(x, start, None if case.read is None else tensor(case.read))
-    torch.autograd.backward(hs, tensor(case.dO))
-
-    def loss(arrays: Any) -> float:
-        total = 0.0
-        for b, valid in enumerate(case.batch.mask):
-            masks = [
-                None
-                if m is None
-                else numpy(m.expand(*m.shape[:2], case.lstm.hidden_size))[valid, b]
-                for m in case.masks
-            ]
-            reads = None if case.read is None else case.read[b][valid]
-            begin = oracle.State(case.start[0][b], case.start[1][b])
-            states = through_the_oracle(
-                case.lstm, arrays, arrays["x"][b][valid], begin, reads, *masks
-            )
-            weights = case.dO[b][valid]
-            total += sum(float(s.h @ w) for s, w in zip(states, weights, strict=True))
-        return total
-
-    found = {**gradients(case.lstm), "x": numpy(x.grad)}
-    assert_gradients(loss, {**case.parameters, "x": case.batch.x}, found, generator, directions=2)
-
-
 @given(cases(), st.sampled_from(IMPLEMENTATIONS[:2]), strategies.generators())
 def test_a_sequence_in_two_parts_is_the_whole_and_steps_are_too(
     case: Case, implementation: str, generator: np.random.Generator
@@ -241,22 +210,6 @@ def test_a_sequence_in_two_parts_is_the_whole_and_steps_are_too(
         parts.append(hs)
     assert_close(numpy(torch.cat(parts, 1)), numpy(whole), "parts")
     assert_close(numpy(state.c), numpy(last.c), "c after the parts")
-
-
-@given(cases(), st.sampled_from(IMPLEMENTATIONS[:2]), strategies.generators())
-def test_sequences_of_a_batch_know_nothing_of_each_other(
-    case: Case, implementation: str, generator: np.random.Generator
-) -> None:
-    case.lstm.implementation = implementation
-    whole = case.graded()[0]["hs"]
-    B = len(case.batch.mask)
-    order = generator.permutation(B)[: int(generator.integers(1, B + 1))]
-    part = strategies.Tokens(case.batch.x[order], case.batch.mask[order], case.batch.dO[order])
-    masks = Masks(*(None if m is None else m[:, order] for m in case.masks))
-    start = case.start[0][order], case.start[1][order]
-    read = None if case.read is None else case.read[order]
-    some = Case(case.lstm, case.parameters, part, start, read, masks)
-    assert_close(some.graded()[0]["hs"], whole[order])
 
 
 @given(cases(plain=True), st.sampled_from(IMPLEMENTATIONS[:2]))

@@ -7,21 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
-from reference import primitives
 from reference import transformer as oracle
-from tests.support.covers import covers
 from tests.support.parity import (
-    assert_gradients,
-    flat,
-    gradients,
     load,
-    numpy,
     tensor,
 )
 from torch_impl.layers.transformer import (
@@ -47,149 +40,6 @@ def test_a_mixer_is_its_text(text: str) -> None:
     assert str(mixer) == text
     assert Mixer.parse(str(mixer)) == mixer
     assert (mixer.kind, mixer.coefficients) == oracle.parse_mixer(text)
-
-
-@covers(expansionnet_v1=[10], expansionnet_v2=[11])
-@given(
-    st.data(),
-    sizes(),
-    strategies.encoder_mixers(),
-    st.sampled_from(strategies.FILLINGS),
-    strategies.generators(),
-)
-def test_an_encoder_layer_is_the_oracle_s_whatever_padding_holds(
-    data: st.DataObject,
-    sizes: dict[str, int],
-    mixer: str,
-    filling: float,
-    generator: np.random.Generator,
-) -> None:
-    """NaN in padded rows reaches neither a valid row nor a gradient."""
-    layer = EncoderLayer(mixer=Mixer.parse(mixer), **sizes)
-    parameters, num_heads = load(layer, generator), sizes["num_heads"]
-    case = data.draw(strategies.tokens(sizes["d_model"], kinds=("normal", "zeros"), empty=True))
-    out = layer(tensor(case.filled(filling)), torch.from_numpy(case.mask))
-    torch.autograd.backward(out.sum())
-    for b, valid in enumerate(case.mask):
-        if valid.any():
-            expected = oracle.encoder_layer(case.x[b][valid], parameters, mixer, num_heads)
-            assert_close(out[b, valid].detach(), expected)
-    assert np.isfinite(numpy(out)).all()
-    assert np.isfinite(flat(gradients(layer))).all()
-
-
-@covers(expansionnet_v1=[11], expansionnet_v2=[12])
-@given(
-    st.data(),
-    sizes(),
-    strategies.decoder_mixers(),
-    st.sampled_from(strategies.FILLINGS),
-    strategies.generators(),
-)
-def test_a_decoder_layer_is_the_oracle_s_whatever_padding_holds(
-    data: st.DataObject,
-    sizes: dict[str, int],
-    mixer: str,
-    filling: float,
-    generator: np.random.Generator,
-) -> None:
-    """Padding in the memory and among the words; NaN there reaches nothing."""
-    layer = DecoderLayer(mixer=Mixer.parse(mixer), **sizes)
-    parameters, num_heads = load(layer, generator), sizes["num_heads"]
-    memory = data.draw(strategies.tokens(sizes["d_model"], kinds=("normal", "zeros"), empty=True))
-    lengths = data.draw(st.lists(st.integers(0, 5), min_size=len(memory.x), max_size=len(memory.x)))
-    Y = generator.standard_normal((len(memory.x), 5, sizes["d_model"]))
-    valid = np.arange(5) < np.array(lengths)[:, None]
-    y = tensor(np.where(valid[..., None], Y, filling))
-    out = layer(y, tensor(memory.filled(filling)), lengths, torch.from_numpy(memory.mask))
-    torch.autograd.backward(out.sum())
-    for b, seen in enumerate(memory.mask):
-        if seen.any() and lengths[b]:
-            words, image = Y[b, : lengths[b]], memory.x[b][seen]
-            expected = oracle.decoder_layer(words, image, parameters, mixer, num_heads)
-            assert_close(out[b, : lengths[b]].detach(), expected)
-    assert np.isfinite(numpy(out)).all()
-    assert np.isfinite(flat(gradients(layer))).all()
-
-
-@covers(expansionnet_v1=[10, 11], expansionnet_v2=[11, 12])
-@given(
-    sizes(),
-    strategies.encoder_mixers(),
-    strategies.decoder_mixers(),
-    strategies.reductions(),
-    st.integers(1, 3),
-    strategies.generators(),
-)
-def test_stacks_reduce_their_layers_as_the_oracle_s(
-    sizes: dict[str, int],
-    encoder_mixer: str,
-    decoder_mixer: str,
-    reduction: str,
-    num_layers: int,
-    generator: np.random.Generator,
-) -> None:
-    options: dict[str, Any] = {**sizes, "num_layers": num_layers, "reduction": reduction}
-    encoder = Encoder(mixer=Mixer.parse(encoder_mixer), **options)
-    decoder = Decoder(mixer=Mixer.parse(decoder_mixer), **options)
-    P_encoder, P_decoder = load(encoder, generator), load(decoder, generator)
-    X, Y = (generator.standard_normal((1, length, sizes["d_model"])) for length in (4, 3))
-    O_enc = encoder(tensor(X))
-    expected = oracle.encoder(X[0], P_encoder, encoder_mixer, sizes["num_heads"], reduction)
-    assert_close(O_enc[0].detach(), expected)
-    expected = oracle.decoder(
-        Y[0], expected, P_decoder, decoder_mixer, sizes["num_heads"], reduction
-    )
-    assert_close(decoder(tensor(Y), O_enc)[0].detach(), expected)
-
-
-@settings(max_examples=15)
-@given(
-    sizes(),
-    strategies.encoder_mixers(),
-    strategies.decoder_mixers(),
-    strategies.reductions(),
-    strategies.generators(),
-)
-def test_gradients_of_stacks_are_the_oracle_s_differences(
-    sizes: dict[str, int],
-    encoder_mixer: str,
-    decoder_mixer: str,
-    reduction: str,
-    generator: np.random.Generator,
-) -> None:
-    """Encoder into decoder, with padding in both."""
-    options: dict[str, Any] = {**sizes, "num_layers": 2, "reduction": reduction}
-    both = nn.ModuleDict(
-        {
-            "encoder": Encoder(mixer=Mixer.parse(encoder_mixer), **options),
-            "decoder": Decoder(mixer=Mixer.parse(decoder_mixer), **options),
-        }
-    )
-    parameters, d, num_heads = load(both, generator), sizes["d_model"], sizes["num_heads"]
-    X, Y, dO = (generator.standard_normal((2, length, d)) for length in (4, 3, 3))
-    regions, words = [4, 2], [1, 3]
-    dO[0, 1:] = 0
-    x, y = tensor(X, grad=True), tensor(Y, grad=True)
-    out = both["decoder"](y, both["encoder"](x, regions), words, regions)
-    torch.autograd.backward(out, tensor(dO))
-
-    def loss(arrays: Any) -> float:
-        total = 0.0
-        for b, (L, T) in enumerate(zip(regions, words, strict=True)):
-            P_encoder = primitives.select(arrays, "encoder.")
-            P_decoder = primitives.select(arrays, "decoder.")
-            O_enc = oracle.encoder(
-                arrays["X"][b, :L], P_encoder, encoder_mixer, num_heads, reduction
-            )
-            O_dec = oracle.decoder(
-                arrays["Y"][b, :T], O_enc, P_decoder, decoder_mixer, num_heads, reduction
-            )
-            total += float((dO[b, :T] * O_dec).sum())
-        return total
-
-    found = {**gradients(both), "X": numpy(x.grad), "Y": numpy(y.grad)}
-    assert_gradients(loss, {**parameters, "X": X, "Y": Y}, found, generator)
 
 
 @given(sizes(), strategies.decoder_mixers(), strategies.reductions(), strategies.generators())

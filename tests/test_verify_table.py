@@ -13,7 +13,6 @@ from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.own import Own, implementations
 from benchmarks.verify.precision import literal_limit
-from reference.equations import PAPERS
 
 
 def test_twice_the_literal_form_s_roundings_and_2_are_the_limit_of_a_precision():
@@ -96,20 +95,6 @@ def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
     slopes = properties.derivatives(first, lambda x, y: x, case, (0, 1))
     assert slopes[0] != 0
     assert slopes[1] == 0
-
-
-def test_every_implementation_of_ours_passes_and_every_oracled_equation_has_a_row():
-    rows = list(table.rows(examples=2))
-    assert [row for row in rows if not row.passed] == []
-    assert all(row.cases for row in rows)
-    covered = {(paper, n) for row in rows for paper, ns in row.equations.items() for n in ns}
-    # v2's equation 10 is the image network, which is a parameter of the oracle
-    assert covered >= {
-        (paper, n)
-        for paper in ("expansionnet_v1", "expansionnet_v2")
-        for n in PAPERS[paper].numbers
-    } - {("expansionnet_v2", 10)}
-    assert {row.dtype for row in rows} == {"float64", "float32", "bfloat16", "float16"}
 
 
 def off(X, parameters):

@@ -230,11 +230,13 @@ CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays. They "
     "must not be changed, nor any global setting; nothing may be kept from one call to the next.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
-    "axis in front, and by that name the number of valid rows of the last of them. What it gives "
-    "for padded rows does not matter; padding may hold NaN and Inf. Of an empty sequence it must "
-    "give finite numbers.",
-    "In float64 an output may be off by what a relative change of 1e-10 of its inputs makes of it; "
-    "in lower precision by twice the roundings of the literal form, and 2 more.",
+    "axis in front, and by that name the number of valid rows of the last of them. Named mask it "
+    "gets booleans (B, L), True for valid rows, which may then stand anywhere. What it gives for "
+    "padded rows does not matter; padding may hold NaN and Inf. Of an empty sequence it must give "
+    "finite numbers, and finite derivatives.",
+    "In float64 an output may be off by what a relative change of 1e-10 of its inputs, and of what "
+    "is computed from them, makes of it; in lower precision by twice the roundings of the literal "
+    "form, and 2 more.",
 )
 
 

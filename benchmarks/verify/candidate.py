@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -22,6 +22,9 @@ import numpy as np
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place
 from benchmarks.verify.frameworks import FRAMEWORKS, NotAnArrayError, give, take
+
+PADDING = ("mask", "lengths")
+"""Arguments that tell the valid rows of a padded batch: (B, L) booleans, or their number (B,)."""
 
 
 class CandidateError(Exception):
@@ -34,7 +37,24 @@ class CandidateError(Exception):
 
 
 class Calls:
-    """How a candidate is called, in this process or another; ``_call`` and ``_gradient`` differ."""
+    """How a candidate is called, in this process or another; ``_call`` and ``_gradient`` differ.
+
+    Attributes:
+        framework: one of ``frameworks.FRAMEWORKS``.
+        device: where PyTorch computes.
+        source: the function, or where it is.
+        name: how it is called in messages.
+        padding: the one of ``PADDING`` that it takes, or nothing.
+    """
+
+    framework: str
+    device: str
+    source: Any
+    name: str
+    padding: str
+
+    def restart(self) -> None:
+        """Begin again with a process that has called nothing yet, where it has one of its own."""
 
     def __call__(self, *arguments: Any, layout: str = "plain", **named: Any) -> Any:
         """The function's result for copies of the arguments, as NumPy arrays.
@@ -126,10 +146,18 @@ class Candidate(Calls):
         framework: str = "numpy",
         device: str = "cpu",
         folder: str | None = None,
+        contract: Sequence[str] | None = None,
     ) -> None:
-        """Modules in ``folder`` can be imported while the function runs."""
-        self.function, self.framework, self.folder = function, framework, folder
-        self.device = device
+        """Modules in ``folder`` can be imported while the function runs.
+
+        Raises:
+            TypeError: it cannot be called with the arguments of ``contract``.
+        """
+        self.function, self.framework, self.device = function, framework, device
+        self.source, self.folder = function, folder
+        self.name = getattr(function, "__name__", "candidate")
+        self.padding = "" if contract is None else padding_argument(function, contract)
+        self._within = getattr(function, "within", nullcontext)
         self._arrays = FRAMEWORKS[framework](device)
 
     def _call(
@@ -199,7 +227,7 @@ class Candidate(Calls):
     def _run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
             # what overflows shows in the result, and would be said again for every case
-            with _importable(self.folder), np.errstate(all="ignore"):
+            with _importable(self.folder), self._within(), np.errstate(all="ignore"):
                 return function(*arguments, **named)
         except NotAnArrayError as error:
             raise CandidateError(f"returned {error}, expected an array", "not an array") from error
@@ -233,7 +261,7 @@ class Candidate(Calls):
             elif isinstance(value, (list, tuple)):
                 self._poison(list(value))
             elif hasattr(value, "dtype"):
-                with suppress(Exception):
+                with suppress(Exception), np.errstate(all="ignore"):
                     self._arrays.refill(value, np.full(tuple(value.shape), np.nan))
 
 
@@ -328,8 +356,8 @@ class _Source(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def takes_lengths(function: Callable[..., Any], contract: Sequence[str]) -> bool:
-    """Whether a function takes a padded batch, which it says by an argument named ``lengths``.
+def padding_argument(function: Callable[..., Any], contract: Sequence[str]) -> str:
+    """``mask`` or ``lengths``, by which a function says that it takes padded batches; else nothing.
 
     The contract's other arguments are passed by position: their names are the candidate's business.
 
@@ -339,10 +367,11 @@ def takes_lengths(function: Callable[..., Any], contract: Sequence[str]) -> bool
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin without a signature: taken at its word
-        return False
-    batched = "lengths" in signature.parameters
+        return ""
+    own = signature.parameters.keys() - {*contract}
+    name = next((name for name in PADDING if name in own), "")
     try:
-        signature.bind(*contract, **({"lengths": None} if batched else {}))
+        signature.bind(*contract, **({name: None} if name else {}))
     except TypeError:
         raise TypeError(f"takes {signature}, expected ({', '.join(contract)})") from None
-    return batched
+    return name

@@ -11,7 +11,7 @@ from functools import cache
 from benchmarks.verify.candidate import Calls, CandidateError
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator, Property
-from benchmarks.verify.operators.operator import GRADIENT, LENGTHS, OURS, TORCH, WRITABLE
+from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, OURS, TORCH, WRITABLE
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import STUCK, Isolated, Limits
 from benchmarks.verify.properties import Batched, OneOfBatch
@@ -22,7 +22,7 @@ from benchmarks.verify.tolerances import Errors
 EXAMPLES, QUICK = 100, 20
 """Cases of each property: usually, and in a hurry."""
 
-MEASURED = 100
+MEASURED = 20
 """Cases that the literal form's errors in a lower precision are measured on."""
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
@@ -111,7 +111,7 @@ def seed() -> int:
 
 def conformance_test(
     operator: Operator,
-    candidate: Isolated,
+    candidate: Calls,
     *,
     examples: int = EXAMPLES,
     seed: int = 0,
@@ -122,7 +122,7 @@ def conformance_test(
 
     Args:
         operator: what the candidate claims to be.
-        candidate: from ``resolve``.
+        candidate: from ``resolve``; or in this process.
         examples: small cases of each property; the large ones are always the same number.
         seed: of all cases.
         ours: whether it is an implementation of this project's.
@@ -143,12 +143,14 @@ def conformance_test(
             stuck = "the candidate has not answered within its time limit before"
 
 
-def _not_run(prop: Property, candidate: Isolated, ours: bool) -> str:
+def _not_run(prop: Property, candidate: Calls, ours: bool) -> str:
     """Why a property is not one of this candidate; nothing if it is."""
     if OURS in prop.needs and not ours:
         return "Psi's epsilon is 0 there, so there is no literal form of it"
-    if LENGTHS in prop.needs and not candidate.batched:
-        return "it has no argument named lengths"
+    if BATCHES in prop.needs and not candidate.padding:
+        return "it has no argument named lengths or mask"
+    if HOLES in prop.needs and candidate.padding != "mask":
+        return "it has no argument named mask"
     if GRADIENT in prop.needs and candidate.framework == "numpy":
         return "NumPy has no gradients"
     if WRITABLE in prop.needs and candidate.framework == "jax":
@@ -159,17 +161,19 @@ def _not_run(prop: Property, candidate: Isolated, ours: bool) -> str:
     return "" if available(dtype) else "the package ml_dtypes is missing"
 
 
-def _alone(candidate: Isolated, operator: Operator) -> Calls:
-    return OneOfBatch(candidate, operator.sequences) if candidate.batched else candidate
+def _alone(candidate: Calls, operator: Operator) -> Calls:
+    name = candidate.padding
+    return OneOfBatch(candidate, operator.sequences, name) if name else candidate
 
 
 def _verdict(
-    prop: Property, operator: Operator, candidate: Isolated, examples: int, seed: int
+    prop: Property, operator: Operator, candidate: Calls, examples: int, seed: int
 ) -> tuple[Verdict, str]:
     """The verdict, and the kind of the failure."""
     calls, of = _alone(candidate, operator), operator
-    if LENGTHS in prop.needs:
-        calls, of = Batched(candidate, operator.rows), operator.of_batch()
+    if {BATCHES, HOLES} & {*prop.needs}:
+        calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
+        of = operator.of_batch(candidate.padding)
     if "dtype" in prop.settings:
         limit = _limit(operator, str(prop.settings["dtype"]))
         prop = replace(prop, settings={**prop.settings, "limit": limit})

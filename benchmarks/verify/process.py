@@ -106,7 +106,6 @@ class Isolated(Calls):
     """A candidate in a worker process, which is started anew where it has ended.
 
     Attributes:
-        batched: whether it takes padded batches.
         mentions_torch: whether its module does.
     """
 
@@ -142,7 +141,7 @@ class Isolated(Calls):
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._number = 0
         about = self._start()
-        self.batched: bool = about["lengths"]
+        self.padding = about["padding"]
         self.mentions_torch: bool = about["torch"]
 
     def like(self, framework: str) -> Isolated:
@@ -157,7 +156,6 @@ class Isolated(Calls):
         )
 
     def restart(self) -> None:
-        """Begin again with a process that has called nothing yet."""
         self.close()
         self._start()
 

@@ -34,7 +34,7 @@ from benchmarks.verify.tolerances import (
     scale,
 )
 from reference.metrics import bleu, ngrams
-from reference.primitives import Array
+from reference.primitives import Array, Mask
 
 Function = Callable[..., Any]
 
@@ -65,9 +65,17 @@ def broadcast(candidate: Calls, oracle: Function, case: Case) -> None:
     assert_conforms(candidate(*case, layout="broadcast"), oracle, case)
 
 
+def turned(case: Case) -> Case:
+    """The case with every array turned round."""
+    turn = mapped(case, lambda array: array[::-1].copy())
+    return tuple(
+        x[::-1].copy() if isinstance(x, np.ndarray) and x.dtype.kind != "f" else x for x in turn
+    )
+
+
 def no_state(candidate: Calls, oracle: Function, case: Case) -> None:
-    """Other numbers of the same shapes in between change nothing; nor does a call before."""
-    other = mapped(case, lambda array: array[::-1].copy())
+    """A call with other arguments of the same shapes changes nothing; the same give the same."""
+    other = turned(case)
     for one, result in zip(
         (case, other, case), candidate.in_turn([case, other, case]), strict=True
     ):
@@ -76,7 +84,7 @@ def no_state(candidate: Calls, oracle: Function, case: Case) -> None:
 
 def same_objects(candidate: Calls, oracle: Function, case: Case) -> None:
     """Other numbers in the same arrays give their result: nothing is cached by identity."""
-    other = mapped(case, lambda array: array[::-1].copy())
+    other = turned(case)
     results = candidate.in_turn([case, other], same_objects=True)
     for one, result in zip((case, other), results, strict=True):
         assert_conforms(result, oracle, one)
@@ -146,8 +154,8 @@ def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
 
 def finite(candidate: Batched, oracle: Function, case: Case) -> None:
     """An empty sequence gives finite numbers, and leaves the others of its batch alone."""
-    *alone, lengths = case
-    everything = candidate.candidate(*alone, lengths=lengths)
+    *alone, padding = case
+    everything = candidate.candidate(*alone, **{candidate.padding: padding})
     assert np.isfinite(everything).all(), "not finite"
     assert_conforms(candidate(*case), oracle, case)
 
@@ -202,20 +210,30 @@ def matches(candidate: list[str], references: list[list[str]], n: int) -> bool:
 # padded batches: the same properties, of an oracle and a candidate of batches
 
 
-class Batched(Calls):
-    """A candidate of padded batches as a function of ``(*arguments, lengths)``.
+def valid_rows(padding: Array, rows: int) -> Mask:
+    """(B, L) booleans, of these or of the numbers of valid rows (B,)."""
+    padding = np.asarray(padding)
+    mask: Mask = padding if padding.ndim == 2 else np.arange(rows) < padding[:, None]
+    return mask
 
-    What it gives for padded rows is set to zero, as in ``of_batch``.
+
+class Batched(Calls):
+    """A candidate of padded batches as a function of ``(*arguments, lengths or mask)``.
+
+    What it gives for padded rows, or for a sequence of which nothing is defined, is set to zero, as
+    in ``of_batch``.
     """
 
-    def __init__(self, candidate: Calls, rows: bool) -> None:
-        """``rows``: whether the output has a row for each row that ``lengths`` counts."""
-        self.candidate, self.rows = candidate, rows
+    def __init__(
+        self, candidate: Calls, rows: bool, empty: bool = True, padding: str = "lengths"
+    ) -> None:
+        """See ``of_batch``; ``padding`` is the name of the last argument."""
+        self.candidate, self.rows, self.empty, self.padding = candidate, rows, empty, padding
 
     def _call(self, cases: Any, layout: str, named: Any, same_objects: bool) -> Any:
         split = [case[:-1] for case in cases]
-        lengths = [{"lengths": case[-1]} for case in cases]
-        found = self.candidate._call(split, layout, lengths, same_objects)
+        by_name = [{self.padding: case[-1]} for case in cases]
+        found = self.candidate._call(split, layout, by_name, same_objects)
         return [
             (self._valid(result, case[-1]), [*after, *after_named], [], changed)
             for case, (result, after, after_named, changed) in zip(cases, found, strict=True)
@@ -224,41 +242,43 @@ class Batched(Calls):
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, named: Any
     ) -> list[Any]:
-        lengths = arguments[-1]
-        return self.candidate._gradient(
-            arguments[:-1], self._valid(weights, lengths), places, uses, {"lengths": lengths}
-        )
+        *rest, padding = arguments
+        by_name = {self.padding: padding}
+        return self.candidate._gradient(rest, self._valid(weights, padding), places, uses, by_name)
 
-    def _valid(self, result: Any, lengths: Array) -> Any:
+    def _valid(self, result: Any, padding: Array) -> Any:
         result = np.asarray(result)
-        if not self.rows or result.ndim < 2 or len(result) != len(lengths):
+        if len(np.shape(result)) < 1 + self.rows or len(result) != len(padding):
             return result
-        mask = np.arange(result.shape[1]) < lengths[:, None]
-        return np.where(mask.reshape(*mask.shape, *[1] * (result.ndim - 2)), result, 0.0)
+        mask = valid_rows(padding, result.shape[1] if self.rows else 1)
+        if not self.rows:
+            mask = mask.any(-1) | self.empty
+        return np.where(mask.reshape(*mask.shape, *[1] * (result.ndim - mask.ndim)), result, 0.0)
 
 
-def of_batch(oracle: Function, sequences: int, rows: bool) -> Function:
+def of_batch(oracle: Function, sequences: int, rows: bool, empty: bool = True) -> Function:
     """The oracle of each sequence of a padded batch, without its padding; padded rows are zero.
 
     Args:
         oracle: of one element.
-        sequences: how many of its first arguments have a batch axis; ``lengths`` counts the rows of
-            the last of these.
-        rows: whether the output has a row for each row that ``lengths`` counts.
+        sequences: how many of its first arguments have a batch axis; the last one of all tells the
+            valid rows of the last of these.
+        rows: whether the output has a row for each of these rows.
+        empty: whether the oracle is defined without a valid row; else it is zero.
     """
 
     def batch(*arguments: Any) -> Array:
-        *alone, lengths = arguments
-        of, rest = alone[:sequences], alone[sequences:]
+        of, rest = arguments[:sequences], arguments[sequences:-1]
         outputs = []
-        for i, length in enumerate(lengths):
-            one = [*(array[i] for array in of[:-1]), of[-1][i][:length]]
-            if length or not rows:
-                output = oracle(*one, *rest)
-            else:  # of an empty sequence there is no row
-                output = oracle(*(array[i] for array in of), *rest)[:0]
-            padding = [(0, len(of[-1][i]) - length if rows else 0)]
-            outputs.append(np.pad(output, padding + [(0, 0)] * (np.ndim(output) - 1)))
+        for i, valid in enumerate(valid_rows(arguments[-1], of[-1].shape[1])):
+            *others, sequence = (array[i] for array in of)
+            defined = valid.any() or (empty and not rows)
+            output = oracle(*others, sequence[valid] if defined else 0 * sequence, *rest)
+            if rows:
+                padded = np.zeros((len(valid), *output.shape[1:]), output.dtype)
+                padded[valid] = output[: valid.sum()]
+                output = padded
+            outputs.append(output if defined else np.zeros_like(output))
         return np.stack(outputs)
 
     return batch
@@ -267,13 +287,15 @@ def of_batch(oracle: Function, sequences: int, rows: bool) -> Function:
 class OneOfBatch(Calls):
     """A candidate of padded batches as one of single elements: a batch of one, all of it valid."""
 
-    def __init__(self, candidate: Calls, sequences: int) -> None:
+    def __init__(self, candidate: Calls, sequences: int, padding: str = "lengths") -> None:
         """``sequences`` is how many of its first arguments have a batch axis."""
-        self.candidate, self.sequences = candidate, sequences
+        self.candidate, self.sequences, self.padding = candidate, sequences, padding
 
     def _batch(self, case: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         batch = [array[None] for array in case[: self.sequences]]
-        return [*batch, *case[self.sequences :]], {"lengths": np.array([batch[-1].shape[1]])}
+        mask = np.ones((1, batch[-1].shape[1]), np.bool_)
+        padding = mask if self.padding == "mask" else mask.sum(1)
+        return [*batch, *case[self.sequences :]], {self.padding: padding}
 
     def _alone(self, values: list[Any]) -> list[Any]:
         return [v[0] if i < self.sequences else v for i, v in enumerate(values)]
@@ -283,7 +305,7 @@ class OneOfBatch(Calls):
         found = self.candidate._call(
             [case for case, _ in batches],
             layout,
-            [lengths for _, lengths in batches],
+            [by_name for _, by_name in batches],
             same_objects,
         )
         return [
@@ -293,8 +315,8 @@ class OneOfBatch(Calls):
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, named: Any
     ) -> list[Any]:
-        batch, lengths = self._batch(arguments)
-        found = self.candidate._gradient(batch, weights[None], places, uses, lengths)
+        batch, by_name = self._batch(arguments)
+        found = self.candidate._gradient(batch, weights[None], places, uses, by_name)
         return [
             array[0] if i < self.sequences else array
             for (i, _), array in zip(places, found, strict=True)

@@ -17,10 +17,10 @@ import numpy as np
 
 # a failing case may be written with these
 from benchmarks.verify import own  # noqa: F401
-from benchmarks.verify.candidate import Candidate, load  # noqa: F401
+from benchmarks.verify.candidate import Calls, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
-from benchmarks.verify.process import Isolated
+from benchmarks.verify.operators.operator import BATCHES, HOLES
 from benchmarks.verify.properties import Batched, OneOfBatch, of_batch  # noqa: F401
 from benchmarks.verify.search import REPEATS, Failure
 from torch_impl.training import objectives  # noqa: F401
@@ -29,7 +29,7 @@ LONGEST = 3000
 """Characters of arguments that are printed; larger ones are regenerated from their seed."""
 
 
-def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Failure) -> str:
+def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failure) -> str:
     """The lines: imports, the candidate, the case's arguments, the property's own.
 
     Args:
@@ -42,9 +42,11 @@ def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Fa
         f"candidate = {_candidate(prop, operator, candidate)}",
         f"oracle = {_oracle(operator)}",
     ]
-    if "lengths" in prop.needs:
-        lines.append(f"oracle = of_batch(oracle, {operator.sequences}, {operator.rows})")
-    lines += [*_case(prop, operator, failure)]
+    if _batches(prop):
+        lines.append(
+            f"oracle = of_batch(oracle, {operator.sequences}, {operator.rows}, {operator.empty})"
+        )
+    lines += [*_case(operator, failure, candidate.padding if _batches(prop) else "")]
     lines += [f"{name} = {value!r}" for name, value in prop.settings.items()]
     body = _body(prop)
     calls = failure.calls or 10 * REPEATS
@@ -55,7 +57,7 @@ def snippet(prop: Property, operator: Operator, candidate: Isolated, failure: Fa
     return "\n".join([*_imports(prop, text, candidate.source), "", text])
 
 
-def _candidate(prop: Property, operator: Operator, candidate: Isolated) -> str:
+def _candidate(prop: Property, operator: Operator, candidate: Calls) -> str:
     if isinstance(candidate.source, str):
         source, _, name = candidate.source.rpartition(":")
         by_path = source.endswith(".py")
@@ -67,9 +69,15 @@ def _candidate(prop: Property, operator: Operator, candidate: Isolated) -> str:
         text = f"load({f'{path}:{name}'!r}{framework}{device}{folder})"
     else:
         text = f"Candidate({candidate.name}, {candidate.framework!r}, {candidate.device!r})"
-    if "lengths" in prop.needs:
-        return f"Batched({text}, {operator.rows})"
-    return f"OneOfBatch({text}, {operator.sequences})" if candidate.batched else text
+    if _batches(prop):
+        return f"Batched({text}, {operator.rows}, {operator.empty}, {candidate.padding!r})"
+    if candidate.padding:
+        return f"OneOfBatch({text}, {operator.sequences}, {candidate.padding!r})"
+    return text
+
+
+def _batches(prop: Property) -> bool:
+    return bool({BATCHES, HOLES} & {*prop.needs})
 
 
 def _oracle(operator: Operator) -> str:
@@ -78,16 +86,14 @@ def _oracle(operator: Operator) -> str:
     return "exported.oracle"
 
 
-def _case(prop: Property, operator: Operator, failure: Failure) -> list[str]:
-    names = list(operator.arguments)
-    if "lengths" in prop.needs:
-        names.append("lengths")
+def _case(operator: Operator, failure: Failure, padding: str) -> list[str]:
+    names = [*operator.arguments, *([padding] if padding else [])]
     values = [literal(value) for value in failure.case]
     draw = failure.draw
     if sum(map(len, values)) > LONGEST and draw is not None:
         choices = "".join(f", {name}={value!r}" for name, value in draw.chosen.items())
         regime = "" if draw.regime == "plain" else f", numbers={draw.regime!r}"
-        of = ".of_batch()" if "lengths" in prop.needs else ""
+        of = f".of_batch({padding!r})" if padding else ""
         return [
             f"operator = OPERATORS[{operator.name!r}]{of}",
             f"case = operator.case(Draw({draw.seed}{regime}{choices}))",

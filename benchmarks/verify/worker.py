@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
-from benchmarks.verify.candidate import Candidate, CandidateError, load, takes_lengths
+from benchmarks.verify.candidate import Candidate, CandidateError, load, padding_argument
 
 LARGEST_FILE = 2**30
 """Bytes that a worker may write to any one file, what it prints included."""
@@ -94,7 +94,7 @@ def _loaded(
     folder: str,
     memory: int | None,
 ) -> tuple[Candidate, dict[str, Any]]:
-    """The candidate, and whether it takes ``lengths``."""
+    """The candidate, and what is known of it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory is not None:
@@ -109,10 +109,10 @@ def _loaded(
     except ImportError as error:  # the framework is missing
         raise InputError(f"framework {framework}: {error}") from error
     try:
-        batched = takes_lengths(candidate.function, contract)
+        padding = padding_argument(candidate.function, contract)
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
-    return candidate, {"lengths": batched, "torch": "torch" in _modules(candidate.function)}
+    return candidate, {"padding": padding, "torch": "torch" in _modules(candidate.function)}
 
 
 def _unpickled(source: bytes) -> Callable[..., Any]:

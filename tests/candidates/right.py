@@ -68,6 +68,6 @@ def multi_head_attention(X, Y, parameters, num_heads, causal, lengths):
     hidden = padding[:, None, None, :]
     if causal:
         hidden = hidden | torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
     heads = torch.einsum("bhmn,bnhk->bmhk", weights, V).flatten(-2)
     return heads @ parameters["out.weight"].T + parameters["out.bias"]

@@ -14,7 +14,9 @@ def part(p, name):
 
 
 def valid(x, lengths):
-    """(B, L, 1): which rows are no padding."""
+    """(B, L, 1): which rows are no padding, of their numbers (B,) or of a mask (B, L)."""
+    if lengths.dtype == torch.bool:
+        return lengths[..., None]
     return (torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None]
 
 
@@ -120,7 +122,7 @@ def encoder_layer(X, parameters, mixer, num_heads, lengths):
 def decoder_layer(X, memory, parameters, mixer, num_heads, lengths):
     p = parameters
     attention = attention_on_attention if mixer == "aoa" else multi_head_attention
-    whole = torch.full_like(lengths, X.shape[1])
+    whole = torch.full((len(X),), X.shape[1])
     normed = layer_norm(X, part(p, "norm_1"))
     X = X + mix(normed, part(p, "mixer"), mixer, num_heads, True, whole)
     normed = layer_norm(X, part(p, "norm_2"))

@@ -6,15 +6,15 @@ from tests.faults.expansion import EXPANSION
 from tests.faults.export import EXPORT
 from tests.faults.figures import FIGURES
 from tests.faults.middle_out import MIDDLE_OUT
-from tests.faults.plant import Fault
+from tests.faults.plant import CONFORMANCE, Fault
 from tests.faults.recurrent import RECURRENT
 from tests.faults.released import RELEASED
 from tests.faults.training import TRAINING_LOOP
 
 BEAM = "test_decoding.py::test_beam_search_is_the_readable_beam_search_ties_included"
 XE = "test_objectives.py::test_smoothed_cross_entropy_is_the_oracles"
-ENCODER = "test_transformer.py::test_an_encoder_layer_is_the_oracle_s_whatever_padding_holds"
-DECODER = "test_transformer.py::test_a_decoder_layer_is_the_oracle_s_whatever_padding_holds"
+ENCODER = f"{CONFORMANCE}[encoder_layer-torch]"
+DECODER = f"{CONFORMANCE}[decoder_layer-torch]"
 
 TRANSFORMER = (
     Fault(
@@ -31,7 +31,7 @@ TRANSFORMER = (
         "torch_impl.layers.attention:multi_head",
         "attn_mask=visible | blind",
         "attn_mask=(visible | blind).to(Q)",
-        "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",
+        f"{CONFORMANCE}[multi_head_attention-torch]",
     ),
     Fault(
         "attention gate from the query alone",
@@ -39,7 +39,7 @@ TRANSFORMER = (
         "torch_impl.layers.attention:AttentionOnAttention.output",
         "self.information(both) * self.gate(both).sigmoid()",
         "self.information(both)",
-        "test_attention.py::test_padded_cross_attention_is_each_sequence_through_the_oracle",
+        f"{CONFORMANCE}[attention_on_attention-torch]",
     ),
     Fault(
         "attention weights of no head",
@@ -79,7 +79,7 @@ TRANSFORMER = (
         "torch_impl.layers.transformer:Stack.combine",
         "x = x + self.dropout(",
         "x = self.dropout(",
-        "test_transformer.py::test_stacks_reduce_their_layers_as_the_oracle_s",
+        f"{CONFORMANCE}[captioner-torch]",
     ),
     Fault(
         "embedding without sqrt(d)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.plant import Fault
+from tests.faults.plant import CONFORMANCE, Fault
 
 LITERAL, FACTORED = "torch_impl.expansion.literal", "torch_impl.expansion.factored"
 STREAM, ORACLE = "torch_impl.expansion.stream", "reference.expansion"
@@ -10,7 +10,8 @@ DROPOUT = "test_dropout.py::test_dropout_falls_on_m_and_on_forward_and_backward_
 GRADIENTS = "test_dropout.py::test_gradients_under_dropout_are_the_literal_form_s"
 BLOCK = "test_expansion.py::test_a_block_is_the_mean_of_its_groups"
 PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
-CAUSAL = "test_expansion.py::test_the_causal_form_does_not_see_later_tokens"
+CAUSAL = f"{CONFORMANCE}[dynamic_expansion-literal]"
+LITERALLY = f"{CONFORMANCE}[static_expansion-literal]"
 RECOMPUTED = "test_factored.py::test_m_is_recomputed_where_it_is_larger_than_what_it_is_for"
 LAYER = "test_expansion.py::test_a_layer_is_the_oracle_s_whatever_padding_holds"
 STEP = "test_incremental.py::test_incremental_steps_equal_the_prefix_under_any_reordering"
@@ -58,7 +59,7 @@ EXPANSION = (
         f"{LITERAL}:normalise",
         " + EPSILON",
         "",
-        "test_expansion.py::test_empty_sequences_are_finite_and_zero",
+        LITERALLY,
     ),
     Fault(
         "epsilon in the numerator",
@@ -82,7 +83,7 @@ EXPANSION = (
         f"{STREAM}:Rows.masks",
         ".tril()",
         ".tril(1)",
-        CAUSAL,
+        f"{CONFORMANCE}[dynamic_expansion-factored]",
     ),
     Fault(
         "factored: no mean over groups",
@@ -155,6 +156,22 @@ EXPANSION = (
         "found += one.W, two.W",
         "found += one.W, one.W",
         RECOMPUTED,
+    ),
+    Fault(
+        "factored: the first part for every part",
+        "every part of a batch is given the sequences of the first",
+        f"{FACTORED}:_Saved.chunks",
+        "x[i : i + size]",
+        "x[:size][: len(x[i:])]",
+        f"{CONFORMANCE}[static_expansion-factored-parts]",
+    ),
+    Fault(
+        "fused: the first tiles alone",
+        "of tokens and of channels only the first tile is written",
+        "torch_impl.kernels.launch:blocks",
+        "-(-size // block)",
+        "1",
+        f"{CONFORMANCE}[static_expansion-fused-parts]",
     ),
     Fault(
         "factored: dropout scaled once",

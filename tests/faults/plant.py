@@ -28,6 +28,10 @@ class Fault:
     test: str
 
 
+CONFORMANCE = "test_conformance.py::test_an_implementation_of_ours_is_its_operator"
+"""The kit's specifications: of one implementation with its name in brackets."""
+
+
 @contextmanager
 def planted(fault: Fault) -> Iterator[None]:
     """The fault's function is wrong inside the block.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.plant import Fault
+from tests.faults.plant import CONFORMANCE, Fault
 
 CELL, LOOP = "torch_impl.recurrent.cell", "torch_impl.recurrent.loop"
 PARITY = "test_recurrent.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
@@ -235,7 +235,7 @@ RECURRENT = (
         "torch_impl.recurrent.auto_reconstructor:joint_loss",
         "errors.sum(-1)",
         "errors.mean(-1)",
-        "test_auto_reconstructor.py::test_the_joint_loss_is_the_oracle_s",
+        f"{CONFORMANCE}[arnet_joint_loss-torch]",
     ),
     Fault(
         "errors of padding",
@@ -251,7 +251,7 @@ RECURRENT = (
         "torch_impl.recurrent.auto_reconstructor:mean_centroid_distance",
         "cosine_distance(U.mean(0), V.mean(0))",
         "cosine_distance(U, V).mean()",
-        "test_auto_reconstructor.py::test_distances_are_the_oracle_s",
+        f"{CONFORMANCE}[mean_centroid_distance-torch]",
     ),
     Fault(
         "last state one late",

@@ -76,6 +76,7 @@ OPERATORS = (
         by=("H", "parameters"),
         sequences=1,
         rows=False,
+        holes=None,
         dtypes=FLOATS,
     ),
     Operator(

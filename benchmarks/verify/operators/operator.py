@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,14 @@ NORMAL_RANGE = ("float64", "float32", "bfloat16")
 WORDS = ("float64",)
 """Of operators whose numbers are words, or log-probabilities of words to choose from."""
 
+STATE = "a padded batch, too, leaves nothing behind for the next of the same shape"
+
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """What padded rows may hold."""
 
-TORCH, GRADIENT, LENGTHS, OURS, WRITABLE = "torch", "gradient", "lengths", "ours", "writable"
+TORCH, GRADIENT, BATCHES, HOLES, OURS, WRITABLE = (
+    *("torch", "gradient", "batches", "holes", "ours", "writable"),
+)
 """What a property may need of a candidate."""
 
 
@@ -39,7 +43,7 @@ class Property:
         says: what it means, for ``--list`` and the verdict.
         check: of ``properties``: ``check(candidate, oracle, case)``.
         pins: sizes and choices that its cases have, by name, see ``Draw``.
-        needs: of a candidate or its framework: TORCH, GRADIENT, LENGTHS, OURS and WRITABLE.
+        needs: of a candidate or its framework: TORCH, GRADIENT, BATCHES, HOLES, OURS and WRITABLE.
         settings: the check's other arguments, by name.
         large: whether its cases are the large ones.
     """
@@ -74,7 +78,8 @@ class Operator:
         by: the arguments that the output is differentiated by; none for no gradient.
         sequences: how many of the first arguments have a batch axis in a padded batch; 0 for none.
         rows: whether the output has a row for each row of the last of these.
-        empty: whether a sequence of a batch may be empty.
+        empty: whether the oracle is defined for an empty sequence; else any finite numbers will do.
+        holes: pins of cases whose mask has holes; None where it may have none.
         gates: whether a sigmoid gates its output.
         dtypes: those that it is defined in, float64 first.
         ours: those that our own implementations alone are tested in.
@@ -97,6 +102,7 @@ class Operator:
     sequences: int = 0
     rows: bool = True
     empty: bool = True
+    holes: Pins | None = field(default_factory=dict)
     gates: bool = False
     dtypes: tuple[str, ...] = ALL
     ours: tuple[str, ...] = ()
@@ -105,7 +111,7 @@ class Operator:
     @property
     def signature(self) -> str:
         """As a candidate is called."""
-        lengths = "[, lengths]" if self.sequences else ""
+        lengths = "[, lengths or mask]" if self.sequences else ""
         return f"{self.name}({', '.join(self.arguments)}{lengths}) -> {self.result}"
 
     @cached_property
@@ -146,54 +152,59 @@ class Operator:
     def _batched(self, by: Mapping[str, Any]) -> Iterator[Property]:
         alone = "every sequence of a padded batch comes out as it does alone"
         full = {"empty": False, "padding": 0.0}
-        needs = (LENGTHS,)
+        needs = (BATCHES,)
         yield Property("padded_batch", alone, self.compare, full, needs)
+        if self.holes is not None:
+            pins = {**full, **self.holes, "holes": True}
+            yield Property("holes", f"{alone}: valid rows anywhere", self.compare, pins, (HOLES,))
         content = "whatever is in the padding, NaN and Inf too, is ignored"
         pins = {"empty": False, "padding": PADDING[1:]}
         yield Property("padding_content", content, self.compare, pins, needs)
         yield Property(
             "large_batch", f"{alone}: large batches", self.compare, full, needs, {}, True
         )
-        if self.empty:
-            yield described("empty_sequence", properties.finite, {"empty": True}, needs)
+        yield described("empty_sequence", properties.finite, {"empty": True}, needs)
+        yield replace(described("padded_no_state", properties.no_state, full, needs), says=STATE)
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
-            both = (GRADIENT, LENGTHS)
-            pins = {"empty": False}
-            yield Property("padded_gradient", words, properties.gradient, pins, both, by)
+            both = (GRADIENT, BATCHES)
+            yield Property("padded_gradient", words, properties.gradient, {}, both, by)
 
-    def of_batch(self) -> Operator:
-        """The operator of padded batches: its last argument is ``lengths``."""
+    def of_batch(self, padding: str = "lengths") -> Operator:
+        """The operator of padded batches: its last argument is ``lengths`` or ``mask``."""
         return Operator(
             self.name,
-            (*self.arguments, "lengths"),
+            (*self.arguments, padding),
             self.result,
             self.about,
-            of_batch(self.oracle, self.sequences, self.rows),
-            self._padded,
+            of_batch(self.oracle, self.sequences, self.rows, self.empty),
+            partial(self._padded, padding),
             compare=self.compare,
             dtypes=self.dtypes,
         )
 
-    def _padded(self, draw: Draw) -> Case:
-        """A ragged batch: the last sequence padded, ``lengths`` at the end.
+    def _padded(self, name: str, draw: Draw) -> Case:
+        """A ragged batch: the last sequence padded, ``lengths`` or ``mask`` at the end.
 
         The neighbours in the batch are made of the case's own tokens, in another order.
         """
         case = self.case(draw)
         B = draw.size("B", 3, large=(9, 48))
         padding = draw.choose("padding", PADDING)
-        empty = draw.flag("empty")
+        empty, holes = draw.flag("empty"), draw.choose("holes", (False,))
         batch = [
             np.stack([np.roll(array, i, axis=0) * (-1) ** i for i in range(B)])
             for array in case[: self.sequences]
         ]
-        lengths = draw.random.integers(1, batch[-1].shape[1] + 1, B)
+        L = batch[-1].shape[1]
+        lengths = draw.random.integers(1, L + 1, B)
         if empty:
             lengths[draw.random.integers(B)] = 0
-        for i, length in enumerate(lengths):
-            batch[-1][i, length:] = padding
-        return *batch, *case[self.sequences :], lengths
+        mask = np.arange(L) < lengths[:, None]
+        if holes:
+            mask = draw.random.permuted(mask, axis=1)
+        batch[-1][~mask] = padding
+        return *batch, *case[self.sequences :], mask if name == "mask" else lengths
 
 
 def described(

@@ -316,6 +316,7 @@ OPERATORS = (
         regimes=("zeros",),
         by=("X", "parameters"),
         sequences=1,
+        holes=None,
         dtypes=FLOATS,
     ),
     Operator(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -45,8 +46,10 @@ from benchmarks.verify.own.optimisation import (
     linear_warmup,
     radam,
 )
+from benchmarks.verify.own.parts import Within, small_parts
 from benchmarks.verify.own.recurrent import (
     attentive_lstm,
+    library_lstm,
     lstm,
     lstm_cell,
     read_only_captioner,
@@ -56,7 +59,7 @@ from benchmarks.verify.own.recurrent import (
     zoneout,
 )
 from torch_impl.cider import CiderD, padded
-from torch_impl.expansion import DynamicExpansion, StaticExpansion, functional
+from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
 from torch_impl.layers.transformer import (
     DecoderLayer,
@@ -71,37 +74,37 @@ Parameters = Mapping[str, Tensor]
 
 
 def static_expansion(
-    X: Tensor, parameters: Parameters, groups: Any, lengths: Tensor, *, implementation: str
+    X: Tensor, parameters: Parameters, groups: Any, mask: Tensor, *, implementation: str
 ) -> Tensor:
     """``torch_impl.expansion.StaticExpansion``."""
     d = X.shape[-1]
     module = partial(StaticExpansion, d, groups, implementation=implementation)
-    return call(module, parameters, X, lengths)
+    return call(module, parameters, X, mask)
 
 
 def dynamic_expansion(
-    X: Tensor, parameters: Parameters, causal: bool, lengths: Tensor, *, implementation: str
+    X: Tensor, parameters: Parameters, causal: bool, mask: Tensor, *, implementation: str
 ) -> Tensor:
     """``torch_impl.expansion.DynamicExpansion``."""
     N_E, d = parameters["query_vectors"].shape
     module = partial(DynamicExpansion, d, N_E, causal=causal, implementation=implementation)
-    return call(module, parameters, X, lengths)
+    return call(module, parameters, X, mask)
 
 
 def multi_head_attention(
-    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, lengths: Tensor
+    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, mask: Tensor
 ) -> Tensor:
     """``torch_impl.layers.attention.MultiHeadAttention``."""
     module = partial(MultiHeadAttention, X.shape[-1], num_heads)
-    return call(module, parameters, X, Y, lengths, causal)
+    return call(module, parameters, X, Y, mask, causal)
 
 
 def attention_on_attention(
-    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, lengths: Tensor
+    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, mask: Tensor
 ) -> Tensor:
     """``torch_impl.layers.attention.AttentionOnAttention``."""
     module = partial(AttentionOnAttention, X.shape[-1], num_heads)
-    return call(module, parameters, X, Y, lengths, causal)
+    return call(module, parameters, X, Y, mask, causal)
 
 
 def layer_norm(X: Tensor, parameters: Parameters) -> Tensor:
@@ -122,21 +125,21 @@ def _d_ff(parameters: Parameters) -> int:
 
 
 def encoder_layer(
-    X: Tensor, parameters: Parameters, mixer: str, num_heads: int, lengths: Tensor
+    X: Tensor, parameters: Parameters, mixer: str, num_heads: int, mask: Tensor
 ) -> Tensor:
     """``torch_impl.layers.transformer.EncoderLayer``."""
     sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
     module = partial(EncoderLayer, X.shape[-1], Mixer.parse(mixer), **sizes)
-    return call(module, parameters, X, lengths)
+    return call(module, parameters, X, mask)
 
 
 def decoder_layer(
-    X: Tensor, memory: Tensor, parameters: Parameters, mixer: str, num_heads: int, lengths: Tensor
+    X: Tensor, memory: Tensor, parameters: Parameters, mixer: str, num_heads: int, mask: Tensor
 ) -> Tensor:
     """``torch_impl.layers.transformer.DecoderLayer``."""
     sizes = {"d_ff": _d_ff(parameters), "num_heads": num_heads}
     module = partial(DecoderLayer, X.shape[-1], Mixer.parse(mixer, causal=True), **sizes)
-    return call(module, parameters, X, memory, None, lengths)
+    return call(module, parameters, X, memory, None, mask)
 
 
 def captioner(
@@ -232,16 +235,6 @@ def cider_d_reward(
     return scorer(rows, torch.tensor(images, device=device))
 
 
-def _runs(module: type[nn.Module], implementation: str, device: str) -> bool:
-    """Whether the device can have that implementation at all."""
-    expansion = module(16, 2, implementation=implementation).to(device)
-    try:
-        expansion(torch.zeros(1, 1, 16, device=device))
-    except ValueError:
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class Own:
     """An implementation of this project's: of an operator, by name, as a candidate's function."""
@@ -250,10 +243,15 @@ class Own:
     implementation: str
     function: Callable[..., Any]
     framework: str = "torch"
+    share: int = 1
+    """One case in so many is enough: Triton's interpreter is slow."""
 
     @property
     def name(self) -> str:
         """The function as Python source, for a test."""
+        if isinstance(self.function, Within):
+            of, within = replace(self, function=self.function.function), self.function.within
+            return f"own.Within({of.name}, own.{within.__name__})"
         function = self.function
         if isinstance(function, partial):
             given = "".join(f", {name}={value!r}" for name, value in function.keywords.items())
@@ -261,18 +259,29 @@ class Own:
         where = "objectives" if function.__module__ == objectives.__name__ else "own"
         return f"{where}.{function.__name__}"
 
+    def in_small_parts(self) -> Own:
+        """The same with its chunks and tiles lowered."""
+        function = Within(self.function, small_parts)
+        return replace(self, implementation=f"{self.implementation}, parts", function=function)
+
+
+def of_expansion(function: Callable[..., Any], implementation: str, device: str) -> list[Own]:
+    """An implementation of an expansion as it is, and in small parts; kernels interpreted."""
+    own = Own(function.__name__, implementation, partial(function, implementation=implementation))
+    if implementation == "literal":
+        return [own]
+    if implementation == "fused" and device == "cpu":
+        return [replace(own, share=5).in_small_parts()]
+    return [own, own.in_small_parts()]
+
 
 def implementations(device: str = "cpu") -> list[Own]:
     """Everything that this project has and the device can run."""
-    found = [
-        Own(function.__name__, name, partial(function, implementation=name))
-        for function, module in (
-            (static_expansion, StaticExpansion),
-            (dynamic_expansion, DynamicExpansion),
-        )
-        for name in functional.IMPLEMENTATIONS
-        if name != "auto" and _runs(module, name, device)
-    ]
+    names = ["literal", "factored"]
+    if importlib.util.find_spec("triton") is not None:
+        names.append("fused")
+    expansions = static_expansion, dynamic_expansion
+    found = [own for f in expansions for name in names for own in of_expansion(f, name, device)]
     modules = (
         multi_head_attention,
         attention_on_attention,
@@ -306,12 +315,13 @@ def implementations(device: str = "cpu") -> list[Own]:
         objectives.self_critical,
     )
     found += [Own(function.__name__, "torch", function) for function in modules]
-    loops = (lstm, attentive_lstm, zoneout, recurrent_dropout, read_only_lstm)
-    found += [
-        Own(function.__name__, name, partial(function, implementation=name))
-        for function in loops
-        for name in ("literal", "scan", *(["library"] if function is lstm else []))
-    ]
+    for function in (lstm, attentive_lstm, zoneout, recurrent_dropout, read_only_lstm):
+        literal, scan = (
+            Own(function.__name__, name, partial(function, implementation=name))
+            for name in ("literal", "scan")
+        )
+        found += [literal, scan, scan.in_small_parts()]
+    found.append(Own("lstm", "library", library_lstm))
     searches = (
         greedy,
         sample,

@@ -14,9 +14,8 @@ from torch_impl.models import denoising
 Parameters = Mapping[str, Tensor]
 
 
-def general_attention(h: Tensor, rows: Tensor, W: Tensor, lengths: Tensor) -> Tensor:
+def general_attention(h: Tensor, rows: Tensor, W: Tensor, mask: Tensor) -> Tensor:
     """``torch_impl.middle_out.attend``."""
-    mask = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
     return attend(h @ W, rows.masked_fill(~mask[..., None], 0), mask)
 
 

@@ -47,9 +47,14 @@ def _lstm(
     return cast(Tensor, call(module, weights, X, None, lengths, masks=masks)[0])
 
 
-def lstm(X: Tensor, parameters: Parameters, lengths: Tensor, *, implementation: str) -> Tensor:
+def lstm(X: Tensor, parameters: Parameters, mask: Tensor, *, implementation: str) -> Tensor:
     """``torch_impl.recurrent.LSTM``."""
-    return _lstm(X, parameters, None, implementation, lengths)
+    return _lstm(X, parameters, None, implementation, mask)
+
+
+def library_lstm(X: Tensor, parameters: Parameters, lengths: Tensor) -> Tensor:
+    """``torch_impl.recurrent.LSTM`` by the library, which pads at the end only."""
+    return _lstm(X, parameters, None, "library", lengths)
 
 
 def _alone(X: Tensor, parameters: Parameters, masks: Masks, implementation: str) -> Tensor:
@@ -81,7 +86,7 @@ def recurrent_dropout(
 
 
 def attentive_lstm(
-    X: Tensor, s: Tensor, parameters: Parameters, lengths: Tensor, *, implementation: str
+    X: Tensor, s: Tensor, parameters: Parameters, mask: Tensor, *, implementation: str
 ) -> Tensor:
     """``torch_impl.recurrent.AttentiveLSTM``."""
     d_x, (d_a, d_s) = X.shape[-1], parameters["score.W_s"].shape
@@ -94,7 +99,7 @@ def attentive_lstm(
     }
     d = len(T["bias"]) // 4
     module = partial(AttentiveLSTM, d_x, d, d_s, d_a, implementation=implementation)
-    return cast(Tensor, call(module, weights, X, s, lengths)[0])
+    return cast(Tensor, call(module, weights, X, s, mask)[0])
 
 
 def read_only_lstm_cell(

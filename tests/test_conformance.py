@@ -1,0 +1,36 @@
+"""The conformance kit's specifications on every implementation of ours."""
+
+import pytest
+
+from benchmarks.verify import search, table
+from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.conformance import FAILED
+from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.own import implementations
+from tests.support.covers import covers
+
+OURS = {f"{own.operator}-{own.implementation.replace(', ', '-')}": own for own in implementations()}
+EXAMPLES = 5
+
+
+def failures(own):
+    """What fails of an implementation, called in this process, with the case; one at a time."""
+    contract = OPERATORS[own.operator].arguments
+    candidate = Candidate(own.function, own.framework, contract=contract)
+    candidate.name = own.name
+    for verdict in table.verdicts(own, candidate, EXAMPLES):
+        if verdict.status == FAILED:
+            yield f"{verdict.name}: {verdict.message}\n\n{verdict.code}"
+
+
+@covers(
+    expansionnet_v1=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+    expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12],
+    arnet=[2, 3, 4, 5, 6, 7, 9, 10, 11, 12],
+    lstm_readonly=[3, 4, 6, 7, 8, 9, 10, 11, 16, 17],
+    middle_out=[1, 2, 3, 4, 5, 6, 7],
+)
+@pytest.mark.parametrize("name", OURS)
+def test_an_implementation_of_ours_is_its_operator(name, monkeypatch):
+    monkeypatch.setattr(search, "SECONDS", 1.0)
+    assert next(failures(OURS[name]), None) is None
