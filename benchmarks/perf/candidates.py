@@ -33,7 +33,7 @@ from benchmarks.perf.roofline import devices
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.statistics import Estimate, median
 from benchmarks.verify import conformance
-from benchmarks.verify.candidate import Candidate, CandidateError
+from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
 from benchmarks.verify.cases import Case, Place, float_arrays, get, rounded
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator
@@ -227,7 +227,7 @@ def compare(
     """
     check_timed(operator)
     sizes = {"batch": BATCH} | SIZES[operator.name] if sizes is None else dict(sizes)
-    if not candidate.batched:
+    if not candidate.padding:
         sizes["batch"] = 1
     device = torch.device(candidate.device)
     cores = cpu_threads.cores(threads) if device.type == "cpu" else []
@@ -239,7 +239,7 @@ def compare(
                 )
             )
             for own in implementations(candidate.device)
-            if own.operator == operator.name
+            if own.operator == operator.name and not own.in_parts
         }
         ours = next(iter(workers.values()))
         turns = {name: _Turn(worker, operator, sizes, seed) for name, worker in workers.items()}
@@ -344,13 +344,13 @@ class _Turn:
             case = rounded(self.operator.case(draw), "float32")
         named = {}
         arguments, sequences = case, self.operator.sequences
-        if worker.batched:
+        if worker.padding:
             batch = [
                 np.stack([np.roll(array, i, axis=0) * (-1) ** i for i in range(self.batch)])
                 for array in case[:sequences]
             ]
             arguments = *batch, *case[sequences:]
-            named = {"lengths": np.full(self.batch, batch[-1].shape[1])}
+            named = all_valid(worker.padding, self.batch, batch[-1].shape[1])
         worker.apply(Candidate.prepare, list(arguments), named)
         return case
 
@@ -360,7 +360,7 @@ class _Turn:
         if len(found) != len(wanted):
             return f"call {self.calls} gave {len(found)} outputs, expected {len(wanted)}"
         for array, of in zip(found, wanted, strict=True):
-            if self.ours and self.ours.batched and not self.worker.batched:
+            if self.ours and self.ours.padding and not self.worker.padding:
                 of = of[0]
             if not error(array, of) <= SAME_WORK * scale(of):
                 off = f"error {error(array, of):.3g} exceeds {SAME_WORK * scale(of):.3g}"

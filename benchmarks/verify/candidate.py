@@ -356,6 +356,12 @@ class _Source(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+def all_valid(name: str, batch: int, rows: int) -> dict[str, Any]:
+    """The argument of ``PADDING`` that says that nothing is padded."""
+    mask = np.ones((batch, rows), np.bool_)
+    return {name: mask if name == "mask" else mask.sum(1)}
+
+
 def padding_argument(function: Callable[..., Any], contract: Sequence[str]) -> str:
     """``mask`` or ``lengths``, by which a function says that it takes padded batches; else nothing.
 

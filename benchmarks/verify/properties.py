@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import Calls
+from benchmarks.verify.candidate import Calls, all_valid
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -293,9 +293,8 @@ class OneOfBatch(Calls):
 
     def _batch(self, case: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         batch = [array[None] for array in case[: self.sequences]]
-        mask = np.ones((1, batch[-1].shape[1]), np.bool_)
-        padding = mask if self.padding == "mask" else mask.sum(1)
-        return [*batch, *case[self.sequences :]], {self.padding: padding}
+        by_name = all_valid(self.padding, 1, batch[-1].shape[1])
+        return [*batch, *case[self.sequences :]], by_name
 
     def _alone(self, values: list[Any]) -> list[Any]:
         return [v[0] if i < self.sequences else v for i, v in enumerate(values)]

@@ -13,7 +13,7 @@ from benchmarks.kinds import Verification, Verified
 from benchmarks.verify.candidate import Calls
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS, Operator
-from benchmarks.verify.own import Own, Within, implementations
+from benchmarks.verify.own import Own, implementations
 from benchmarks.verify.process import Limits
 from reference.equations import Number
 
@@ -118,7 +118,7 @@ def rows(
 
 def verdicts(own: Own, candidate: Calls, examples: int, seed: int = 0) -> Iterator[Verdict]:
     """Those on an implementation, called by ``candidate``; in small parts none on large cases."""
-    of, small = OPERATORS[own.operator], isinstance(own.function, Within)
+    of, small = OPERATORS[own.operator], own.in_parts
     only = [prop.name for prop in of.properties if not (small and prop.large)]
     examples = -(-examples // own.share)
     return conformance_test(of, candidate, examples=examples, seed=seed, ours=True, only=only)

@@ -259,6 +259,11 @@ class Own:
         where = "objectives" if function.__module__ == objectives.__name__ else "own"
         return f"{where}.{function.__name__}"
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether its chunks and tiles are lowered."""
+        return isinstance(self.function, Within)
+
     def in_small_parts(self) -> Own:
         """The same with its chunks and tiles lowered."""
         function = Within(self.function, small_parts)
