@@ -212,9 +212,9 @@ def matches(candidate: list[str], references: list[list[str]], n: int) -> bool:
 
 def valid_rows(padding: Array, rows: int) -> Mask:
     """(B, L) booleans, of these or of the numbers of valid rows (B,)."""
-    padding = np.asarray(padding)
-    mask: Mask = padding if padding.ndim == 2 else np.arange(rows) < padding[:, None]
-    return mask
+    if padding.ndim == 2:
+        return padding.astype(np.bool_)
+    return np.arange(rows) < padding[:, None]
 
 
 class Batched(Calls):
@@ -252,7 +252,7 @@ class Batched(Calls):
             return result
         mask = valid_rows(padding, result.shape[1] if self.rows else 1)
         if not self.rows:
-            mask = mask.any(-1) | self.empty
+            mask = np.logical_or(mask.any(-1), self.empty)
         return np.where(mask.reshape(*mask.shape, *[1] * (result.ndim - mask.ndim)), result, 0.0)
 
 
