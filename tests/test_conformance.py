@@ -6,10 +6,13 @@ from benchmarks.verify import search, table
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import implementations
+from benchmarks.verify.own import implementations, interpreted_kernels
 from tests.support.covers import covers
 
-OURS = {f"{own.operator}-{own.implementation.replace(', ', '-')}": own for own in implementations()}
+OURS = {
+    f"{own.operator}-{own.implementation.replace(', ', '-')}": own
+    for own in (*implementations(), *interpreted_kernels())
+}
 EXAMPLES = 5
 
 

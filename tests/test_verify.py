@@ -16,6 +16,7 @@ from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.conformance import resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.operators.operator import BATCHES
 from benchmarks.verify.search import OracleError, Trial, draws, search
 from benchmarks.verify.snippet import literal
 from tests.support.strangers import failed, verdicts, written
@@ -75,7 +76,8 @@ def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(cap
     found = json.loads(capsys.readouterr().out)
     assert not found["passed"]
     wrong = {v["name"]: v["code"] for v in found["properties"] if v["status"] == "failed"}
-    assert set(wrong) == {"padded_batch", "padding_content", "large_batch", "padded_gradient"}
+    of_values = {"padded_batch", "padding_content", "large_batch", "padded_no_state"}
+    assert set(wrong) == {*of_values, "empty_sequence", "padded_gradient"}
     assert "lengths = np.array([1])" in wrong["padded_batch"]
     assert "output: error" in str(pasted(wrong["padded_batch"]))
 
@@ -345,13 +347,15 @@ def test_every_operators_oracle_passes_as_a_candidate_on_small_cases(name):
     """The oracle equals itself, and a case is as many arguments as the operator has."""
     operator = OPERATORS[name]
     for prop in operator.properties:
-        batched = "lengths" in prop.needs
-        if prop.large or prop.needs not in ((), ("lengths",)) or prop.settings:
+        batched = BATCHES in prop.needs
+        if prop.large or prop.needs not in ((), (BATCHES,)) or prop.settings:
             continue
         of = operator.of_batch() if batched else operator
         calls = Candidate(of.oracle if batched else operator.oracle)
         if batched:
-            calls = properties.Batched(Candidate(_by_lengths(of.oracle)), operator.rows)
+            calls = properties.Batched(
+                Candidate(_by_lengths(of.oracle)), operator.rows, operator.empty
+            )
         for draw in draws(prop, of, 3, seed=1):
             case = of.case(draw)
             assert len(case) == len(of.arguments)

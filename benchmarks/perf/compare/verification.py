@@ -22,8 +22,6 @@ from benchmarks.verify.conformance import FAILED, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.own import Own, implementations
 
-EXPANSIONS = {"static_expansion": own.static_expansion, "dynamic_expansion": own.dynamic_expansion}
-
 
 def failures(benchmark: Benchmark, implementation: str, device: str, examples: int) -> list[str]:
     """What of a benchmark is wrong, a line each: nothing if all that it is held to holds.
@@ -57,9 +55,9 @@ def _implementations(operator: str, implementation: str, device: str) -> Iterato
     if operator == "cider_d":
         yield Own(operator, "torch", partial(_rewards, device=device), "numpy")
         return
-    if operator in EXPANSIONS:
-        function = partial(EXPANSIONS[operator], implementation=implementation)
-        yield Own(operator, implementation, function)
+    if operator in own.EXPANSIONS:
+        chosen = own.of_expansion(operator, implementation)
+        yield from [chosen, chosen.in_small_parts()] if implementation == "factored" else [chosen]
         if implementation != "auto":
             return
     yield from (each for each in implementations(device) if each.operator == operator)

@@ -270,23 +270,30 @@ class Own:
         return replace(self, implementation=f"{self.implementation}, parts", function=function)
 
 
-def of_expansion(function: Callable[..., Any], implementation: str, device: str) -> list[Own]:
-    """An implementation of an expansion as it is, and in small parts; kernels interpreted."""
-    own = Own(function.__name__, implementation, partial(function, implementation=implementation))
-    if implementation == "literal":
-        return [own]
-    if implementation == "fused" and device == "cpu":
-        return [replace(own, share=5).in_small_parts()]
-    return [own, own.in_small_parts()]
+EXPANSIONS = {f.__name__: f for f in (static_expansion, dynamic_expansion)}
+
+
+def of_expansion(operator: str, implementation: str) -> Own:
+    """An implementation of an expansion."""
+    function = partial(EXPANSIONS[operator], implementation=implementation)
+    return Own(operator, implementation, function)
+
+
+def interpreted_kernels() -> list[Own]:
+    """The fused expansions on Triton's interpreter, in small parts; none without Triton."""
+    if importlib.util.find_spec("triton") is None:
+        return []
+    return [replace(of_expansion(name, "fused"), share=5).in_small_parts() for name in EXPANSIONS]
 
 
 def implementations(device: str = "cpu") -> list[Own]:
-    """Everything that this project has and the device can run."""
-    names = ["literal", "factored"]
-    if importlib.util.find_spec("triton") is not None:
-        names.append("fused")
-    expansions = static_expansion, dynamic_expansion
-    found = [own for f in expansions for name in names for own in of_expansion(f, name, device)]
+    """Everything that this project has and the device can run; in small parts what has parts."""
+    found = []
+    for operator in EXPANSIONS:
+        factored = of_expansion(operator, "factored")
+        found += [of_expansion(operator, "literal"), factored, factored.in_small_parts()]
+        if device.startswith("cuda") and torch.version.cuda and importlib.util.find_spec("triton"):
+            found.append(of_expansion(operator, "fused"))
     modules = (
         multi_head_attention,
         attention_on_attention,

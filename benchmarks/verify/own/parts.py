@@ -22,28 +22,19 @@ TILES = launch.Tiles(16, 4, 4, 4)
 
 @contextmanager
 def small_parts() -> Iterator[None]:
-    """Lower every threshold of this process."""
+    """Lower every threshold of this process; what is allocated and not written is NaN."""
     before = [module.CHUNK for module, _ in CHUNKS]
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
     for module, size in CHUNKS:
         module.CHUNK = size
     try:
-        with launch.tiles(TILES), interpreted():
+        with launch.tiles(TILES), kernels.interpreted():
             yield
     finally:
+        torch.use_deterministic_algorithms(deterministic)
         for (module, _), size in zip(CHUNKS, before, strict=True):
             module.CHUNK = size
-
-
-@contextmanager
-def interpreted() -> Iterator[None]:
-    """Run kernels on CPU tensors too; what is allocated and not written is NaN."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        with kernels.interpreted():
-            yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 class Within:
