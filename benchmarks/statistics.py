@@ -251,30 +251,3 @@ def geometric_mean(values: npt.ArrayLike, over: npt.ArrayLike | None = None) -> 
     y = np.zeros_like(x) if over is None else np.log(np.asarray(over, dtype=np.float64))
     found = difference_of_seeds(x, y)
     return Estimate(*(float(np.exp(end)) for end in (found.mean, found.low, found.high)))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two models by name, what the first should be above the second, and what it is."""
-
-    first: str
-    second: str
-    expected: float
-    found: Interval
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the mean difference has the expected sign."""
-        return self.found.mean * self.expected > 0
-
-
-def kendall_tau(pairs: Sequence[Pair]) -> float:
-    """Kendall's tau over the pairs that are expected to differ: 1 the same order, -1 the reverse.
-
-    Raises:
-        ValueError: there is no pair.
-    """
-    if not pairs:
-        raise ValueError("no pairs, expected models that are expected to differ")
-    signs = [np.sign(pair.found.mean) * np.sign(pair.expected) for pair in pairs]
-    return float(np.mean(signs))

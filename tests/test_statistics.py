@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from benchmarks.statistics import (
     SEEDS,
     Interval,
-    Pair,
     difference_of_seeds,
     geometric_mean,
     holm,
-    kendall_tau,
     paired_difference,
     student_t,
 )
@@ -105,34 +103,6 @@ def test_a_sign_is_settled_by_an_interval_without_zero_over_enough_seeds(pair, s
     assert interval.settled == (seeds not in range(SEEDS) and not low <= 0 <= high)
     turned = Interval(-interval.mean, -high, -low, 0.0, seeds)
     assert turned.settled == interval.settled and turned.enough == interval.enough
-
-
-def pairs_of(values, expected):
-    """Every pair of models that is expected to differ, as intervals of no width."""
-    return [
-        Pair(str(i), str(j), expected[i] - expected[j], Interval(gap, gap, gap, 0.0, SEEDS))
-        for i in range(len(values))
-        for j in range(i + 1, len(values))
-        if expected[i] != expected[j]
-        for gap in [values[i] - values[j]]
-    ]
-
-
-@given(st.lists(st.floats(-9, 9), min_size=2, max_size=6, unique=True), st.data())
-def test_tau_is_one_for_the_same_order_and_turns_with_it(values, data):
-    values = np.array(values)
-    other = np.array(data.draw(st.permutations(range(len(values)))))
-    assert kendall_tau(pairs_of(values, values)) == 1
-    assert kendall_tau(pairs_of(values, -values)) == -1
-    there, back = (kendall_tau(pairs_of(values, sign * other)) for sign in (1, -1))
-    assert there == -back and -1 <= there <= 1
-    agreeing = sum(pair.agrees for pair in pairs_of(values, other))
-    tolerances.assert_close(there, 2 * agreeing / len(pairs_of(values, other)) - 1)
-
-
-def test_without_pairs_there_is_no_tau():
-    with pytest.raises(ValueError, match="no pairs"):
-        kendall_tau([])
 
 
 @pytest.mark.parametrize(

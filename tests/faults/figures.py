@@ -46,12 +46,12 @@ FIGURES = (
         "test_report_tables.py::test_a_table_agrees_or_opposes_only_where_enough_seeds_settle_it",
     ),
     Fault(
-        "a word for few seeds",
-        "few seeds are not said to be why nothing is settled",
-        "benchmarks.papers.paired:verdict",
-        "not found.enough",
-        "found.seeds == 0",
-        "test_paired.py::test_a_word_is_said_only_of_enough_seeds_and_without_zero",
+        "a claim of few seeds",
+        "a claim is supported by two seeds",
+        "benchmarks.papers.claims:_Raw.outcome",
+        "not self.from_bound.enough",
+        "False",
+        "test_claims.py::test_what_says_too_little_settles_nothing",
     ),
     Fault(
         "unpaired seeds",
