@@ -130,6 +130,8 @@ class Worker:
             return lambda: None
         import torch
 
+        if self.device.index is not None:
+            torch.cuda.set_device(self.device)
         return torch.cuda.synchronize
 
     def check_origin(self) -> None:
