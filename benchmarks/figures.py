@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
@@ -23,6 +23,7 @@ matplotlib.rcParams.update(
 )
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen)
+from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 from benchmarks.treemap import treemap  # noqa: E402
 
@@ -30,6 +31,18 @@ Point = tuple[float, float]
 
 # who drew it when says nothing, and would make equal drawings differ
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+
+FOREST = {
+    "met": "#176b40",
+    "missed": "#b3261e",
+    "not settled": "#8a6d00",
+    "target": "#1c2330",
+    "ours": "#176b40",
+    "our roofline": "#176b40",
+    "plain form": "#2457a6",
+    "its roofline": "#2457a6",
+}
 
 
 def _svg(figure: Any) -> str:
@@ -52,6 +65,44 @@ def dots(rows: Mapping[str, Sequence[float]], label: str, reference: float | Non
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(label)
+    return _svg(figure)
+
+
+def forest(rows: Mapping[str, Mapping[str, Any]], label: str, bars: Sequence[str] = ()) -> str:
+    """A line a row on a logarithmic axis: numbers, or estimates with their intervals, by name.
+
+    Args:
+        rows: what stands above a line, and what is on it.
+        label: of the axis.
+        bars: names that are drawn as bars across a line, others as dots.
+    """
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    figure, axes = plt.subplots(figsize=(5.2, 0.42 * len(rows) + 1))
+    for name in names:
+        found = [(place, row[name]) for place, row in enumerate(rows.values()) if name in row]
+        values = [getattr(of, "value", of) for _, of in found]
+        ends = [
+            [abs(getattr(of, end, n) - n) for (_, of), n in zip(found, values, strict=True)]
+            for end in ("low", "high")
+        ]
+        style: dict[str, Any] = (
+            {"fmt": "|", "ms": 11, "mew": 2} if name in bars else {"fmt": "o", "ms": 5}
+        )
+        places = [place + 0.2 for place, _ in found]
+        axes.errorbar(values, places, xerr=ends, label=name, color=FOREST.get(name), **style)
+    above: dict[str, Any] = {"fontsize": 8, "va": "center", "transform": axes.get_yaxis_transform()}
+    for place, name in enumerate(rows):
+        axes.text(0.01, place - 0.2, name, **above)
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_yticks([place + 0.5 for place in range(len(rows))], [""] * len(rows))
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel(label)
+    legend = axes.legend(frameon=False, fontsize=8, ncols=len(names), loc="lower left")
+    legend.set_bbox_to_anchor((0, 1))
     return _svg(figure)
 
 
@@ -187,6 +238,8 @@ class Panel:
         levels: name -> y.
         xlabel: below it.
         ylabel: beside it.
+        labels: name -> its line in the legend, where that is not the name.
+        dotted: name -> y, at the line's x.
     """
 
     title: str
@@ -194,6 +247,8 @@ class Panel:
     levels: Mapping[str, float]
     xlabel: str
     ylabel: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    dotted: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def panels(rows: Sequence[Sequence[Panel]]) -> str:
@@ -210,7 +265,10 @@ def panels(rows: Sequence[Sequence[Panel]]) -> str:
             axes.set_visible(False)
         for panel, axes in zip(row, drawn, strict=False):
             for name, (x, y, low, high) in panel.lines.items():
-                axes.plot(x, y, marker=".", label=name, color=colours[name])
+                label = panel.labels.get(name, name)
+                axes.plot(x, y, marker=".", label=label, color=colours[name])
+                if name in panel.dotted:
+                    axes.plot(x, panel.dotted[name], ":", linewidth=1, color=colours[name])
                 axes.fill_between(x, low, high, alpha=0.2, color=colours[name], linewidth=0)
             for name, level in panel.levels.items():
                 axes.axhline(level, linestyle="--", linewidth=1, label=name, color=colours[name])

@@ -33,7 +33,7 @@ from benchmarks.perf.scaling.ladders import (
     lstm_macs,
     static_macs,
 )
-from benchmarks.report.sections import scaling as section
+from benchmarks.report.sections import speed
 from benchmarks.statistics import exponent, measured_exponent
 from benchmarks.verify.tolerances import EXPONENTS
 from tests.support.pages import files as files_of
@@ -269,7 +269,7 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
         assert f"; saved bytes are {record.details.saved_form}\n" in said
     assert f"{drawing}: time over size" in said
     assert "dynamic-vectors: literal over N_E = 2, 4, 8, 16, 32" in said
-    page = files_of(section.scaling(made))
+    page = files_of(speed.scaling(made))
     (figure,) = (text for name, text in page.items() if name.endswith(".svg"))
     assert figure == drawing.read_text()  # the section draws what the command does
     assert all(form in figure for form in ("dynamic-vectors", *FORMS))

@@ -96,10 +96,16 @@ def curves(made: Sequence[Record]) -> list[Curve]:
                 groups[place, str(sorted(others.items()))].append(record)
     best: dict[Place, Curve] = {}
     for (place, _), group in groups.items():
-        curve = Curve(place, tuple(group))
+        curve = Curve(place, tuple(sorted(group, key=_form)))
         if place not in best or _weight(curve) > _weight(best[place]):
             best[place] = curve
     return [best[place] for place in sorted(best) if _weight(best[place])[1] > 1]
+
+
+def _form(record: Record) -> tuple[bool, str]:
+    """The baseline first: a drawing does not depend on the order of records."""
+    details = record.details
+    return details.implementation != details.baseline, details.implementation
 
 
 def about(curves: Sequence[Curve]) -> str:

@@ -37,6 +37,11 @@ class Target:
     device: str = "cpu"  # the kind of device
 
     @property
+    def since(self) -> str:
+        """The day that it was set."""
+        return "2026-11-22" if "784 steps" in self.what else "2026-11-21"
+
+    @property
     def bound_text(self) -> str:
         """The bound in words."""
         side = "at most" if self.quantity in AT_MOST else "at least"
@@ -103,6 +108,7 @@ class Judged:
     device: str = ""
     verdict: str = "not run"
     evidence: tuple[Record, ...] = ()
+    estimate: Estimate | None = None
 
 
 def judge(made: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[Judged]:
@@ -155,7 +161,7 @@ def _judged(target: Target, made: Sequence[Record]) -> Judged | None:
         verdict = "missed"
     else:
         verdict = "not settled"
-    return Judged(target, text, device_name(record), verdict, (record,))
+    return Judged(target, text, device_name(record), verdict, (record,), found)
 
 
 def _record(target: Target, made: Sequence[Record]) -> Record | None:

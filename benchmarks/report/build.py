@@ -11,8 +11,8 @@ from benchmarks import records
 from benchmarks.files import write_atomically
 from benchmarks.records import Record
 from benchmarks.report import claims, evidence, explorer, html, index, markdown, paper
-from benchmarks.report.document import Page, Section
-from benchmarks.report.sections import history, roofline, scaling, speed
+from benchmarks.report.document import Page
+from benchmarks.report.sections import history, speed
 
 TITLE = "What held up"
 PAPERS = {
@@ -46,7 +46,7 @@ def pages(
             paper.page(name, title, found.get(name, ()), made, jpegs or {})
             for name, title in PAPERS.items()
         ),
-        Page("speed", "Speed", "", _speed(made)),
+        Page("speed", "Speed", "", [*speed.sections(made), *history.history(made)]),
         explorer.page(),
         claims.page(PAPERS, found, made),
         *evidence.pages(made, PAPERS | OTHERS),
@@ -57,15 +57,6 @@ def _place(record: Record) -> tuple[Any, ...]:
     """By time; of one moment, by what they are of."""
     what = record.what
     return record.time, what.paper, what.table, what.row, record.seeds, records.line(record)
-
-
-def _speed(made: Sequence[Record]) -> list[Section]:
-    return [
-        speed.speed(made),
-        scaling.scaling(made),
-        roofline.roofline(made),
-        *history.history(made),
-    ]
 
 
 def write_site(shown: Sequence[Page], folder: Path) -> Path:

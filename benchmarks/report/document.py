@@ -35,7 +35,20 @@ class Value:
     note: str = ""
 
 
-Cell = str | float | int | None | Value
+@dataclass(frozen=True)
+class Folded:
+    """Words of a table's row that are shown when asked for.
+
+    Args:
+        word: always shown.
+        text: what it opens.
+    """
+
+    word: str
+    text: str
+
+
+Cell = str | float | int | None | Value | Folded
 
 
 @dataclass(frozen=True)
@@ -166,6 +179,8 @@ def text_of(cell: Cell) -> str:
             return ""
         case Value():
             return cell.text
+        case Folded():
+            return f"{cell.word}: {cell.text}"
         case float():
             return f"{cell:.4g}"
     return str(cell)

@@ -20,14 +20,19 @@ def draw(made: Sequence[Record]) -> str:
 
 def _panel(ladder: str, made: Sequence[Record]) -> Panel:
     lines: dict[str, tuple[Sequence[float], ...]] = {}
+    labels, dotted = {}, {}
     for record in made:
         details = record.details
         rounds = zip(*details.samples, strict=True)
         found = [median([1000 * seconds for seconds in of_size]) for of_size in rounds]
+        expected = details.macs or details.flops
+        dotted[details.implementation] = [found[-1].value * n / expected[-1] for n in expected]
+        exponents = f"{record.values['exponent']:.2f}, expected {record.values['expected']:.2f}"
+        labels[details.implementation] = f"{details.implementation}: {exponents}"
         lines[details.implementation] = (
             details.sizes,
             [e.value for e in found],
             [e.low for e in found],
             [e.high for e in found],
         )
-    return Panel(ladder, lines, {}, made[0].details.symbol, "ms")
+    return Panel(ladder, lines, {}, made[0].details.symbol, "ms", labels, dotted)

@@ -43,11 +43,12 @@ def history(records: Sequence[Record]) -> list[Section]:
         )
     ]
     found = series(made)
+    rows = [[*name, *cells(entry)] for name, entries in found.items() for entry in entries]
+    blocks.append(Table("history", "Every revision tracked", ("of", "on", *COLUMNS), rows))
     for name, entries in found.items():
-        about, page = f"{name[0]} on {name[1]}", slug("history", *name)
-        blocks.append(Table(page, about, COLUMNS, [cells(e) for e in entries], folded=True))
         if sum(entry.level is not None for entry in entries) > 1:
-            blocks.append(Figure(page, about, partial(drawing, entries)))
+            about = f"{name[0]} on {name[1]}"
+            blocks.append(Figure(slug("history", *name), about, partial(drawing, entries)))
     if tests := [record for record in made if is_test(record)]:
         about = "The comparison itself tested: a revision against itself, as it is and slowed down"
         blocks.append(Table("history-tests", about, TESTED, _tested(tests)))

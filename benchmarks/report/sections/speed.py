@@ -1,104 +1,265 @@
-"""The section on speed: what was asked, what was measured, and where."""
+"""The page on speed: targets, our forms beside the literal ones and the roofline, growth."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
+from statistics import median
+from typing import Any
 
-from benchmarks.kinds import Measured
+from benchmarks import figures
+from benchmarks.files import slug
+from benchmarks.kinds import Measured, Prediction, Scaling
 from benchmarks.perf import coefficient_curves
-from benchmarks.perf.targets import device_name, judge, roofline
+from benchmarks.perf.roofline.devices import described
+from benchmarks.perf.roofline.prediction import beside
+from benchmarks.perf.roofline.roofline import BOUNDS
+from benchmarks.perf.scaling import curves
+from benchmarks.perf.targets import RATIO, Judged, device_name, judge, roofline
 from benchmarks.records import Record, of
 from benchmarks.report.document import (
     Block,
+    Box,
     Cell,
     Figure,
+    Folded,
     Paragraph,
     Section,
     Table,
+    Value,
 )
-from benchmarks.report.sections.evidence import not_run, provenance
+from benchmarks.report.sections.evidence import not_run
 
-TIMED = (
-    "of",
-    "implementation",
-    "on",
-    "ms",
-    "times as fast",
-    "",
-    "A/A floor",
-    "saved MB",
-    "peak MB",
-    "GFLOP/s",
-    "GB/s",
-    "of its roofline",
+LITERAL = (
+    "A ratio is against a plain form, timed in turn in one process: expansions and LSTMs against "
+    "the papers' order of operations in plain PyTorch (**literal**), decoding a token at a time "
+    "against reading the whole prefix again by literal expansions, CIDEr-D on tensors against "
+    "`pycocoevalcap`. Literal is no slower than the authors' released code: compared once by hand "
+    "on an Intel core, one thread, the same weights, it was as fast; that comparison has no record "
+    "here. A verdict is of the processor beside it, and may differ on another: on that Intel core "
+    "the beam search of one image fell short of its target."
 )
-COUNTED = ("of", "implementation", "on", "what", "value")
+METHOD = (
+    "A target is **met** or **missed** where the whole 95 % bootstrap interval of the paired "
+    "ratios is on one side of it. A target's date is of the first commit that has it; every "
+    "measurement was made with a later one. One function of each comparison is timed twice: what "
+    "those two differ by (the A/A floor) is noise. Bytes and operations are counted."
+)
+WHERE = {"cpu": "CPU", "cuda": "GPU"}
+USUAL = (", L=144", ", T=20", ", d=512", ", ff=2048", ", float32")
+"""Sizes that a drawing does not repeat: v2's."""
+MEASURES = "`captionbench time` does, on a GPU with `--suite gpu --device cuda`"
 
 
-def speed(records: Sequence[Record]) -> Section:
-    """Every target beside what records show, then all that was timed."""
+def sections(records: Sequence[Record]) -> list[Section]:
+    """The page's sections, each from records of its kind."""
     made = of(records, Measured)
-    targets: list[list[Cell]] = [
-        [
-            outcome.target.what,
-            outcome.target.bound_text,
-            outcome.measured,
-            outcome.device or {"cpu": "a CPU", "cuda": "a GPU"}[outcome.target.device],
-            outcome.verdict,
-        ]
-        for outcome in judge(made)
-    ]
+    return [targets(made), against_roofline(records), scaling(records), timed(made), devices()]
+
+
+def targets(made: Sequence[Record]) -> Section:
+    """Every target beside what records show."""
+    outcomes = judge(made)
+    known = [outcome for outcome in outcomes if outcome.evidence]
+    blocks: list[Block] = [_verdicts(outcomes), Paragraph(LITERAL), Paragraph(METHOD)]
+    ratios = [outcome for outcome in known if outcome.target.quantity == RATIO]
+    if ratios:
+        about = "How many times as fast as the plain form, with 95 % intervals, against each target"
+        blocks.append(Figure("speed-targets", about, partial(_forest, ratios)))
+    columns = ("target", "asked", "measured", "on", "verdict")
+    rows = [_target(outcome) for outcome in known]
+    if rows:
+        blocks.append(Table("speed-targets", "Targets, measured", columns, rows))
+    else:
+        blocks.append(not_run("Nothing was timed:", f"{MEASURES}; the report times nothing."))
+    left = [_target(outcome) for outcome in outcomes if not outcome.evidence]
+    if left:
+        blocks.append(Table("speed-not-run", "Targets, not run", columns, left, folded=True))
+    return Section("Speed targets", blocks)
+
+
+def _verdicts(outcomes: Sequence[Judged]) -> Box:
+    """The answer in a sentence."""
+    found = Counter(outcome.verdict for outcome in outcomes)
+    left = Counter(o.target.device for o in outcomes if o.verdict == "not run")
+    known = sum(found.values()) - found["not run"]
+    said = [f"{found['met']} of {known} verdicts on the processors measured are met"]
+    missed = dict.fromkeys(o.target.what for o in outcomes if o.verdict == "missed")
+    said += [f"missed: {' and '.join(missed)}"] if missed else []
+    said += [f"not settled: {found['not settled']}"] if found["not settled"] else []
+    said += [f"{n} targets of a {WHERE[of]} are not run" for of, n in left.items()]
+    return Box("speed" if known else "not run", "; ".join(said) + ".")
+
+
+def _forest(outcomes: Sequence[Judged]) -> str:
+    rows: dict[str, dict[str, Any]] = {}
+    for outcome in outcomes:
+        row = rows.setdefault(f"{outcome.target.what} ({outcome.device})", {})
+        row[outcome.verdict] = outcome.estimate
+        row["target"] = outcome.target.bound
+    return figures.forest(rows, "times as fast", ["target"])
+
+
+def _target(outcome: Judged) -> list[Cell]:
+    made, target = outcome.evidence, outcome.target
+    asked = Value(printed=target.bound_text, detail=f"since {target.since}")
+    device = outcome.device or f"a {WHERE[target.device]}"
+    found = None
+    if made:
+        found = Value(outcome.measured, made, made[0].status, detail=made[0].time[:10])
+    return [target.what, asked, found, device, outcome.verdict]
+
+
+def against_roofline(records: Sequence[Record]) -> Section:
+    """Predictions, and what was measured of the same beside them."""
+    made = of(records, Prediction)
     blocks: list[Block] = [
         Paragraph(
-            "Our forms against a plain one, timed in turn in one process: expansions and LSTMs "
-            "against the papers' order of operations (**literal**); decoding a token at a time "
-            "against reading the whole prefix again, by literal expansions; CIDEr-D on tensors "
-            "against a "
-            "call of `pycocoevalcap`, which counts document frequencies each time, where ours has "
-            "them from the start. Times are medians of many rounds, ratios are paired by round, "
-            "both with a 95 % bootstrap interval. One function of each comparison is timed twice; "
-            "what those two differ by (the A/A floor) is noise. A target is **met** or **missed** "
-            "where the whole interval is on one side of it. Bytes and operations are counted."
-        ),
-        Table(
-            "speed-targets",
-            "What is asked of speed and memory",
-            ("of", "asked", "measured", "on", ""),
-            targets,
-        ),
+            "A call is **predicted** to take, kernel by kernel, the longest of its FLOPs at the "
+            "device's peak, its bytes at its bandwidth, and a launch; kernels are those that the "
+            "call dispatches. It bounds their time from below as far as the ceilings measured of "
+            "the device are its ceilings. The site's cost explorer has rooflines of any size."
+        )
     ]
     if not made:
-        how = "`captionbench time` does, and on a GPU `captionbench time --suite gpu --device cuda`"
-        blocks.append(not_run("Nothing was timed:", f"{how}; the report itself times nothing."))
-        return Section("Speed", blocks)
-    timed = sorted((r for r in made if "seconds" in r.values), key=_place)
-    rows = [_row(record, made) for record in timed]
-    about = (
-        "All that was timed; GB/s of an expansion are of the bytes that no implementation can do "
-        "without, of all else of those that its operations read and write; a roofline is by the "
-        "copies and products measured on the same device"
-    )
-    blocks.append(Table("speed", about, TIMED, rows, folded=True))
-    counted = sorted((r for r in made if "seconds" not in r.values), key=_place)
-    if counted:
-        rows = [
-            [r.details.row, r.details.implementation, device_name(r), name, value]
-            for r in counted
-            for name, value in r.values.items()
+        how = "`captionbench predict` does, with `--device A100` for a GPU."
+        return Section("Beside the roofline", [*blocks, not_run("Nothing was predicted:", how)])
+    pairs = [(record, beside(record, records)) for record in made]
+    known = [pair for _, pair in pairs if pair]
+    if known:
+        errors = [pair.error_percent for pair in known]
+        slower = f"{-median(errors):.0f} % below what was measured (median of {len(known)})"
+        blocks.insert(0, Box("predicted", f"Rooflines of one core lie {slower}."))
+        about = "Measured, and the roofline of the same kernels; sizes that are not said are v2's"
+        blocks.append(Figure("speed-roofline", about, partial(_times, made, records)))
+    rows: list[list[Cell]] = [
+        [
+            r.details.row,
+            r.details.implementation,
+            r.details.device["name"],
+            _ms(r, "seconds"),
+            _ms(pair.measured, "seconds") if pair else "not run",
+            f"{pair.error_percent:+.0f} %" if pair else None,
+            Folded("bound by", _kernels(r)),
         ]
-        blocks.append(Table("speed-counted", "Ceilings and growth", COUNTED, rows, folded=True))
-    for n, curve in enumerate(coefficient_curves.curves(made)):
-        name = f"speed-coefficients-{n + 1}"
-        blocks.append(
-            Figure(
-                name,
-                f"Over expansion coefficients: {curve.about}",
-                partial(coefficient_curves.draw, [curve]),
-            )
+        for r, pair in pairs
+    ]
+    columns = ("of", "implementation", "on", "predicted ms", "measured ms", "error", "kernels")
+    blocks.append(Table("roofline", "Predicted, and measured where it was", columns, rows, True))
+    return Section("Beside the roofline", blocks)
+
+
+def _times(predicted: Sequence[Record], records: Sequence[Record]) -> str:
+    rows: dict[str, dict[str, Any]] = {}
+    for record in predicted:
+        pair, details = beside(record, records), record.details
+        if pair:
+            is_plain = pair.measured.details.verdict == "baseline"
+            row = rows.setdefault(reduce(lambda of, w: of.replace(w, ""), USUAL, details.row), {})
+            row["plain form" if is_plain else "ours"] = 1000 * pair.measured.values["seconds"]
+            row[f"{'its' if is_plain else 'our'} roofline"] = 1000 * record.values["seconds"]
+    return figures.forest(rows, "ms", ["its roofline", "our roofline"])
+
+
+def _kernels(record: Record) -> str:
+    values = record.values
+    shares = ", ".join(f"{bound} {100 * values[f'{bound} share']:.0f} %" for bound in BOUNDS)
+    amounts = f"{values['flops'] / 1e9:.4g} GFLOP, {values['bytes'] / 1e9:.4g} GB"
+    return f"{shares}; {values['launches']:.0f} launches, {amounts}"
+
+
+def _ms(record: Record, name: str) -> Value:
+    values = record.values
+    ends = [values[f"{name} {end}"] for end in ("low", "high") if f"{name} {end}" in values]
+    interval = f"[{', '.join(f'{1000 * end:.4g}' for end in ends)}]" if ends else ""
+    return Value(f"{1000 * values[name]:.4g}", [record], record.status, detail=interval)
+
+
+def scaling(records: Sequence[Record]) -> Section:
+    """Every ladder's times drawn, with its exponents."""
+    made = of(records, Scaling)
+    blocks: list[Block] = [
+        Paragraph(
+            "An exponent is the slope of log time on log size over sizes that double, measured in "
+            "turn in one process, with a 95 % bootstrap interval over rounds; **expected** is that "
+            "of the closed form's multiply-accumulates (of counted FLOPs, for decoding), a sum of "
+            "powers and so no whole number. Bytes are counted exactly."
         )
-    blocks.append(provenance(made))
-    return Section("Speed", blocks)
+    ]
+    if not made:
+        how = "`captionbench scale` does; the report itself times nothing."
+        return Section("Growth", [*blocks, not_run("Nothing was measured at several sizes:", how)])
+    sides = Counter(map(_side, made))
+    said = ", ".join(f"{n} {side}" for side, n in sides.items())
+    blocks.insert(0, Box("growth", f"Of {len(made)} exponents of time: {said} the closed form's."))
+    for device in dict.fromkeys(map(device_name, made)):
+        drawn = [r for r in made if device_name(r) == device]
+        about = f"Time over size on {device}; dotted: as the closed form grows"
+        blocks.append(Figure(slug("scaling", device), about, partial(curves.draw, drawn)))
+    columns = ("of", "over", "on", "exponent", *GROWTH, "why")
+    rows = [_growth(record) for record in made]
+    blocks.append(Table("scaling", "Exponents of time and of counted bytes", columns, rows))
+    return Section("Growth", blocks)
+
+
+GROWTH = ("expected", "roofline", "saved bytes", "peak bytes")
+
+
+def _side(record: Record) -> str:
+    values = record.values
+    if values["exponent high"] < values["expected"]:
+        return "below"
+    return (
+        "above" if values["exponent low"] > values["expected"] else "equal within the interval to"
+    )
+
+
+def _growth(record: Record) -> list[Cell]:
+    values, details = record.values, record.details
+    found = {name: f"{value:.2f}" for name, value in values.items()}
+    interval = f"[{found['exponent low']}, {found['exponent high']}]"
+    saved = f"; saved bytes: {details.saved_form}" if details.saved_form else ""
+    last = f"; last doubling {found['last']}, expected {found['expected last']}"
+    return [
+        record.what.row,
+        f"{details.symbol} = {', '.join(map(str, details.sizes))}",
+        device_name(record),
+        Value(found["exponent"], [record], record.status, detail=interval),
+        *map(found.get, GROWTH),
+        Folded("why", details.why + last + saved),
+    ]
+
+
+def timed(made: Sequence[Record]) -> Section:
+    """All that was timed, what was counted instead, and curves over expansion coefficients."""
+    if not made:
+        return Section("All that was timed", [not_run("Nothing was timed:", f"{MEASURES}.")])
+    ordered = sorted(made, key=_place)
+    blocks: list[Block] = [
+        Table(
+            "speed",
+            "Medians of many rounds with 95 % intervals; a roofline is by the copies and products "
+            "measured on the same device",
+            ("of", "implementation", "on", "ms", "times as fast", "", "of its roofline", "counted"),
+            [_row(record, made) for record in ordered if "seconds" in record.values],
+            folded=True,
+        )
+    ]
+    counted: list[list[Cell]] = [
+        [r.details.row, r.details.implementation, device_name(r), name, Value(f"{n:.4g}", [r])]
+        for r in ordered
+        if "seconds" not in r.values
+        for name, n in r.values.items()
+    ]
+    if counted:
+        columns = ("of", "implementation", "on", "what", "value")
+        blocks.append(Table("speed-counted", "Ceilings and growth", columns, counted, folded=True))
+    for n, curve in enumerate(coefficient_curves.curves(made)):
+        about = f"Over expansion coefficients: {curve.about}"
+        drawing = partial(coefficient_curves.draw, [curve])
+        blocks.append(Figure(f"speed-coefficients-{n + 1}", about, drawing))
+    return Section("All that was timed", blocks)
 
 
 def _place(record: Record) -> tuple[str, ...]:
@@ -108,30 +269,56 @@ def _place(record: Record) -> tuple[str, ...]:
     return device_name(record), details.row, str(first), details.implementation
 
 
+COUNTED = {
+    "saved bytes": ("MB saved", 1e6),
+    "peak bytes": ("MB at the peak", 1e6),
+    "flops a second": ("GFLOP/s", 1e9),
+    "least bytes a second": ("GB/s of the least bytes", 1e9),
+    "moved bytes a second": ("GB/s moved", 1e9),
+}
+
+
 def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
     values, details = record.values, record.details
-
-    def scaled(name: str, unit: float) -> str | None:
-        return f"{values[name] / unit:.4g}" if values.get(name) else None
-
-    def interval(name: str, unit: float = 1.0) -> str:
-        low, high = values[f"{name} low"] / unit, values[f"{name} high"] / unit
-        return f"{values[name] / unit:.3g} [{low:.3g}, {high:.3g}]"
-
-    same_device = [r for r in made if device_name(r) == device_name(record)]
-    reached = roofline(record, same_device)
-    is_baseline = details.verdict == "baseline"
+    ratio: Cell = None
+    if details.verdict != "baseline":
+        text, low, high = (f"{values[f'ratio{end}']:.3g}" for end in ("", " low", " high"))
+        ratio = Value(text, [record], record.status, detail=f"[{low}, {high}]")
+    reached = roofline(record, [r for r in made if device_name(r) == device_name(record)])
+    amounts = [
+        f"{values[name] / unit:.4g} {words}"
+        for name, (words, unit) in COUNTED.items()
+        if values.get(name)
+    ]
     return [
         details.row,
         details.implementation,
         device_name(record),
-        interval("seconds", 1e-3),
-        None if is_baseline else interval("ratio"),
+        _ms(record, "seconds"),
+        ratio,
         details.verdict,
-        f"{values['floor']:.3f}",
-        scaled("saved bytes", 1e6),
-        scaled("peak bytes", 1e6),
-        scaled("flops a second", 1e9),
-        scaled("least bytes a second", 1e9) or scaled("moved bytes a second", 1e9),
-        None if reached is None else f"{reached.value:.2f}",
+        f"{reached.value:.2f}" if reached else None,
+        Folded("counted", "; ".join([f"A/A floor {values['floor']:.3f}", *amounts])),
     ]
+
+
+def devices() -> Section:
+    """The devices' descriptions: what rooflines are of."""
+    rows: list[list[Cell]] = [
+        [
+            device.name,
+            device.year,
+            ", ".join(f"{name} {peak / 1e12:.4g}" for name, peak in device.peak.items()),
+            f"{device.bandwidth / 1e9:.4g}",
+            f"{(device.memory or 0) / 1e9:.4g}",
+            Folded("source", device.source),
+        ]
+        for device in described().values()
+    ]
+    launch = next(iter(described().values())).launch_source
+    about = (
+        f"GPUs by their vendors' data sheets, dense; assumed: {launch}. A CPU is described by its "
+        "measured ceilings"
+    )
+    columns = ("device", "year", "peak TFLOP/s", "GB/s", "GB", "source")
+    return Section("Devices described", [Table("devices", about, columns, rows)])
