@@ -46,7 +46,13 @@ def sources(made: Sequence[Record[Any]]) -> list[Source]:
         groups.setdefault((form, record.status, record.data.name), []).append(record)
     ordered = sorted(
         groups.items(),
-        key=lambda of: (of[0][0] != BEST_FORM, STATUSES.index(of[0][1]), -len(of[1]), of[0][2]),
+        key=lambda of: (
+            of[0][0] != BEST_FORM,
+            STATUSES.index(of[0][1]),
+            -len(of[1]),
+            -max(r.n or 0 for r in of[1]),
+            of[0][2],
+        ),
     )
     return [Source(_label(found), status, found) for (_, status, _), found in ordered]
 
@@ -72,6 +78,8 @@ def quantity(number: float, decimals: int | None = None) -> str:
     for unit, letter in UNITS:
         if abs(number) >= unit:
             return f"{number / unit:.4g} {letter}"
+    if abs(number) >= 1e4:
+        return f"{number:,.0f}"
     if decimals is None or 0 < abs(number) < 10.0**-decimals:
         return f"{number:.4g}"
     return f"{number:,.{decimals}f}"
@@ -116,8 +124,9 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
 def _notes(
     table: papers.Table, kept: Sequence[of_cells.Cell], source: Source
 ) -> Iterator[Paragraph]:
-    for text in filter(None, (table.unit, table.remark)):
-        yield Paragraph(f"The paper's table: {text}")
+    for name, text in (("Unit", table.unit), ("The paper's table", table.remark)):
+        if text:
+            yield Paragraph(f"{name}: {text}")
     said = [note for note in of_cells.notes(kept) if not note.startswith("ours: ")]
     signatures = sorted({r.signature for r in source.made if r.signature})
     said += [f"Signature: `{signature}`." for signature in signatures]
