@@ -4,12 +4,13 @@ import json
 import re
 
 import pytest
+import torch
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.perf import candidates
 from benchmarks.perf.candidates import check_timed, compare
-from benchmarks.perf.timing import Budget
+from benchmarks.perf.timing import Budget, Measurement
 from benchmarks.verify.conformance import resolve
 from benchmarks.verify.operators import OPERATORS
 from tests.support.strangers import written
@@ -40,7 +41,14 @@ def f(X, parameters):
 """
 
 
-def test_a_right_candidate_has_times_and_counts_of_all(tmp_path):
+def test_a_right_candidate_has_times_and_counts_of_all(tmp_path, monkeypatch):
+    roofs = []
+
+    def roofline(flops, bytes_, device, threads):
+        roofs.append((flops, bytes_, device.type, threads))
+        return 0.0
+
+    monkeypatch.setattr(candidates, "_roofline", roofline)
     found = compared(f"{written(tmp_path, FEED_FORWARD)}:f", "feed_forward")
     assert not found.failed
     assert found.answers > found.measured.rounds >= 5
@@ -52,7 +60,8 @@ def test_a_right_candidate_has_times_and_counts_of_all(tmp_path):
     # what ReLU gave is saved once, for its own derivative and for the second product's
     assert theirs["saved bytes"] >= 4 * 144 * 2048
     assert theirs["peak bytes"] >= 4 * 144 * (2048 + 512)
-    assert 0 < found.roofline < theirs["seconds"]["value"]
+    # the arguments and the answer, once each
+    assert roofs == [(ours["flops"], 4 * (2 * 144 * 512 + 2 * 512 * 2048 + 2048 + 512), "cpu", 1)]
 
 
 def test_padded_batches_and_every_form_of_ours_are_timed(no_ceilings):
@@ -131,6 +140,16 @@ def test_an_answer_that_was_computed_before_the_call_is_impossibly_quick(tmp_pat
     assert found.failed.startswith("it takes less than half the time of the roofline")
     monkeypatch.setattr(candidates, "_roofline", lambda *_: 0.0)
     assert not compared(where, "feed_forward").failed
+
+
+def test_the_roofline_is_the_slower_of_operations_and_bytes_at_the_best_seen(monkeypatch):
+    seen = {"product": [3.0, 2.0, 4.0], "copy": [0.5, 0.25]}
+    measured = Measurement(seen, "copy", [0.5, 0.25], {})
+    monkeypatch.setattr(candidates, "measure", lambda *_: measured)
+    cpu, product = torch.device("cpu"), 2 * candidates.PRODUCT**3
+    assert candidates._roofline(5 * product, 0, cpu, 1) == 5 * 2.0
+    assert candidates._roofline(product, 100 * 2**20, cpu, 1) == 2.0  # copied at once
+    assert candidates._roofline(0, 8 * 2**10, cpu, 1) == 0.25
 
 
 def test_only_what_the_papers_have_sizes_of_is_timed():

@@ -25,11 +25,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.errors import InputError
-from benchmarks.perf import case_records, resources
+from benchmarks.perf import resources
 from benchmarks.perf import threads as cpu_threads
-from benchmarks.perf.cases import suites
-from benchmarks.perf.cases.case import Work
-from benchmarks.perf.roofline import devices
+from benchmarks.perf.cases.case import Work, settings
+from benchmarks.perf.cases.ceilings import BUDGET as CEILINGS
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.statistics import Estimate, median
 from benchmarks.verify import conformance
@@ -72,10 +71,10 @@ SIZES: dict[str, dict[str, Any]] = {
 IMPOSSIBLE = 0.5
 """Of the roofline's time: ceilings are measured, and a product may be a little above its own."""
 
-_M_PERTURB = -6
+PRODUCT = 1024
+"""Rows and columns of the matrices whose product is a ceiling."""
 
-TRANSFERS = 7
-"""Answers that are handed over without computing, to see how long that takes."""
+_M_PERTURB = -6
 
 
 @dataclass(frozen=True)
@@ -248,11 +247,10 @@ def compare(
             each.worker.apply(settle, threads, cores)
         measured = measure(turns, device, budget, stopwatch=lambda function: function())
         counts = {name: each.count() for name, each in turns.items()}
-        transfer = median([_timed(ours, Candidate.answer_again)[0] for _ in range(TRANSFERS)])
         flops = [counts[name]["flops"] for name in workers if "flops" in counts[name]]
         roofline = _roofline(min(flops, default=0), turn.bytes, device, threads)
     failed = turn.wrong
-    if measured.seconds(candidate.name).high - transfer.low < IMPOSSIBLE * roofline:
+    if median(turn.computing).high < IMPOSSIBLE * roofline:
         failed = failed or (
             "it takes less than half the time of the roofline: it computes before it is told to, "
             "or the clock is wrong"
@@ -264,7 +262,7 @@ def compare(
         candidate.name,
         measured,
         counts,
-        transfer,
+        median(turn.transfers),
         roofline,
         turn.calls,
         failed or _verified_again(operator, candidate, seed),
@@ -316,11 +314,16 @@ class _Turn:
         self.pins = {name: value for name, value in sizes.items() if name != "batch"}
         self.batch, self.seeds = sizes["batch"], itertools.count(1000 * seed)
         self.wrong, self.calls, self.bytes = "", 0, 0
+        # the same answer is handed over again after each call: what remains is the computation
+        self.transfers: list[float] = []
+        self.computing: list[float] = []
 
     def __call__(self) -> float:
         case = self._prepare(self.worker)
         seconds, answer = _timed(self.worker, Candidate.run_prepared)
         self.calls += 1
+        self.transfers.append(_timed(self.worker, Candidate.answer_again)[0])
+        self.computing.append(seconds - self.transfers[-1])
         if self.ours is not None and not self.wrong:
             self._prepare(self.ours, case)
             expected = _timed(self.ours, Candidate.run_prepared)[1]
@@ -375,13 +378,21 @@ def _timed(worker: Isolated, function: Callable[[Candidate], Any]) -> tuple[floa
 
 
 def _roofline(flops: int, bytes_: int, device: torch.device, threads: int) -> float:
-    """The seconds of so many operations and bytes at the ceilings of the device, measured now."""
-    case = suites.case("ceilings", ("device",), copied=max(bytes_ // 2, 2**12))
-    made = case_records.time_case(case, device, threads, Budget(), strict=True)
-    used = threads if device.type == "cpu" else 0
-    best = devices.measured(made, case_records.describe(device, threads).name, used)
-    assert best is not None
-    return max(flops / best.peak_of("float32"), bytes_ / best.bandwidth)
+    """The seconds of so many operations and bytes at the ceilings of the device, measured now.
+
+    The best of many products and copies: what else the machine does makes no ceiling lower.
+    """
+    cores = cpu_threads.cores(threads) if device.type == "cpu" else []
+    a, b, out = torch.randn(3, PRODUCT, PRODUCT, device=device)
+    source, target = torch.randn(2, max(bytes_ // 8, 2**10), device=device)
+    with settings("float32", threads), cpu_threads.pinned(cores):
+        ceilings = measure(
+            {"product": lambda: torch.mm(a, b, out=out), "copy": lambda: target.copy_(source)},
+            device,
+            CEILINGS,
+        )
+    product, copy = (min(samples) for samples in ceilings.samples.values())
+    return max(flops / (2 * PRODUCT**3) * product, bytes_ / (2 * source.nbytes) * copy)
 
 
 def _verified_again(operator: Operator, candidate: Isolated, seed: int) -> str:
