@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: report test browser faults mutants lint quick-report timings clean
+.PHONY: report test browser faults mutants campaign lint quick-report timings clean
 
 report: $(VENV)/installed
 	$(BIN)/captionbench report
@@ -21,6 +21,10 @@ faults: $(VENV)/installed
 # every wrong candidate must be caught by the property named for it
 mutants: $(VENV)/installed
 	$(BIN)/python -m tests.mutants
+
+# kills, doubles, damages, a full disk and bad input at random, for half an hour
+campaign: $(VENV)/installed
+	$(BIN)/python -m tests.campaign --seed $(or $(SEED),0)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.errors import InputError
+from benchmarks.figures import NO_METADATA
 from benchmarks.files import write_atomically
 from benchmarks.perf.flops.closed_forms import Length
 from benchmarks.perf.flops.table_vi import Line, sweep
@@ -52,4 +53,4 @@ def draw(
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=9)
     with write_atomically(path, "wb") as file:
-        figure.savefig(file, format=suffix)
+        figure.savefig(file, format=suffix, metadata=NO_METADATA if suffix == "svg" else None)
