@@ -116,6 +116,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
+        # while it is held: whoever waits finds its file unlinked, and locks a new one
+        place.unlink(missing_ok=True)
         lock.release()
 
 

@@ -238,8 +238,8 @@ def changed(**changes) -> bytes:
         (lambda: changed(seeds=1), "Expected `array`, got `int` - at `$.seeds`"),
         (lambda: changed(colour="red"), "unknown field `colour`"),
         (
-            lambda: records.line(a_record(Equations, paper="nobody's")),
-            "no report can be made of these records",
+            lambda: records.line(a_record(Equations, paper="resnet")),
+            "no paper 'resnet', expected one of arnet, ",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import records
+from benchmarks import papers, records
 from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
 from benchmarks.files import locked
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     with progress() as say:
         say("records checked")
-        read = [record for path in arguments.files for record in device_record.read(path)]
+        read = [record for path in arguments.files for record in _read(path)]
         say("records published and pages written")
         with locked(PUBLISHED):  # of two at once, the second finds what the first has published
             new, newest = _publish(read, ", ".join(map(str, arguments.files)))
@@ -56,6 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
         f"{new - newest} are replaced by newer ones; reports/ rewritten"
     )
     return 0
+
+
+def _read(path: Path) -> list[Record]:
+    found = device_record.read(path)
+    known = (*papers.names(), "all")
+    for record in found:
+        if record.what.paper not in known:
+            expected = ", ".join(known)
+            raise InputError(f"{path}: no paper {record.what.paper!r}, expected one of {expected}")
+    return found
 
 
 def _publish(read: Sequence[Record], names: str) -> tuple[int, int]:
