@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from benchmarks.verify import strategies
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.rounding import moved
+from benchmarks.verify.tolerances import CHANGES, UNITS, assert_close, on_a_jump
 from reference import transformer as oracle
 from tests.support.covers import covers
 from tests.support.parity import (
@@ -25,7 +26,6 @@ from tests.support.parity import (
     gradients,
     in_precision,
     load,
-    nudge,
     numpy,
     tensor,
 )
@@ -111,7 +111,8 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision):
     """In float16, where the literal form divides by an epsilon that is zero, attention only."""
     errors, dtype = Errors(precision), getattr(torch, precision)
 
-    @settings(max_examples=40)
+    # most cases in bfloat16 are on a jump
+    @settings(max_examples=100 if precision == "bfloat16" else 40)
     @given(strategies.configurations(), strategies.generators())
     def collect(fields, generator):
         if precision == "float16":
@@ -121,18 +122,18 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision):
         features = generator.standard_normal((4, fields["d_feature"]))
         words = generator.integers(0, fields["vocabulary_size"], 5)
         exact, low = in_precision({**parameters, "features": features}, precision)
-        # several: a word alone is read by an expanded row, or not, by the sign of its key
-        nudged = (
-            {name: nudge(x, precision, generator) for name, x in exact.items()} for _ in range(6)
-        )
+
+        def evaluated(arrays):
+            return through_the_oracle(fields, arrays, arrays["features"], words)
+
+        # every operation is moved, not the inputs alone: layers cancel what the inputs are made of
+        if on_a_jump(evaluated, (exact,), precision):
+            return
+        nearby = [moved(evaluated, (exact,), UNITS[precision], n)[0] for n in range(CHANGES)]
         model.load_state_dict({name: tensor(exact[name]) for name in parameters})
         image = tensor(exact["features"], dtype)[None]
         out = model.to(dtype)(image, torch.from_numpy(words)[None])[0]
-        literally, exactly, *nearby = (
-            through_the_oracle(fields, arrays, arrays["features"], words)
-            for arrays in (low, exact, *nudged)
-        )
-        errors.add(numpy(out), literally, exactly, nearby)
+        errors.add(numpy(out), evaluated(low), evaluated(exact), nearby)
 
     collect()
     errors.check("log-probabilities")

@@ -390,7 +390,7 @@ def test_captions_of_a_split_are_written_as_coco_results_and_are_the_models(
     [
         ({"--checkpoint": "nowhere"}, "nowhere: no such file"),
         ({"--split": "restval"}, "no split 'restval', expected train, val, test"),
-        ({"--beam-size": 0}, "--beam-size is 0"),
+        ({"--beam-size": 0}, "--beam-size: 0, expected at least 1"),
         ({"--batch-size": 0}, "batch size is 0"),
         ({"--max-length": 1}, "--max-length is 1"),
         ({"--max-length": 99}, "--max-length is 99"),
