@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -157,3 +159,70 @@ def test_bad_input_is_named(module: Attention) -> None:
         module(x, torch.zeros(5, 4))
     with pytest.raises(ValueError, match=r"lengths \[6, 1\] must lie between 0 and 5"):
         module(x, x, [6, 1])
+
+
+def oracle_attention(
+    module: Attention, X: Array, Y: Array, parameters: Any, causal: bool = False
+) -> Array:
+    gated = isinstance(module, AttentionOnAttention)
+    attend = oracle.attention_on_attention if gated else oracle.multi_head_attention
+    mask = oracle.causal_mask(len(X)) if causal else None
+    return attend(X, Y, parameters, module.num_heads, mask)
+
+
+@covers(expansionnet_v1=[2])
+@settings(max_examples=60)
+@given(st.data(), attentions(), st.sampled_from(strategies.FILLINGS), strategies.lengths())
+def test_padded_cross_attention_is_each_sequence_through_the_oracle(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], filling: float, queries: int
+) -> None:
+    """Whatever padded rows hold; a query without a valid key is finite and blind to its keys."""
+    module, parameters = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
+    X = data.draw(strategies.arrays(len(case.x), queries, module.d_model, kinds=KINDS))
+    x, y = tensor(X, grad=True), tensor(case.filled(filling), grad=True)
+    out = module(x, y, torch.from_numpy(case.mask))
+    torch.autograd.backward(out.sum())
+    for b, valid in enumerate(case.mask):
+        if valid.any():
+            expected = oracle_attention(module, X[b], case.x[b][valid], parameters)
+            assert_close(out[b].detach(), expected)
+    blind = ~case.mask.any(axis=1)
+    if isinstance(module, MultiHeadAttention):
+        assert_close(out[blind].detach(), np.zeros_like(X[blind]) + parameters["out.bias"])
+    assert (numpy(y.grad)[~case.mask] == 0).all()
+    assert np.isfinite(flat(gradients(module))).all()
+    assert np.isfinite(numpy(out)).all() and np.isfinite(numpy(x.grad)).all()
+
+
+@covers(expansionnet_v1=[2])
+@given(st.data(), attentions(), st.booleans())
+def test_padded_self_attention_is_each_sequence_through_the_oracle(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], causal: bool
+) -> None:
+    module, parameters = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS))
+    x = tensor(case.filled(1.0))
+    out = module(x, x, torch.from_numpy(case.mask), causal)
+    for b, valid in enumerate(case.mask):
+        X = case.x[b][valid]
+        expected = oracle_attention(module, X, X, parameters, causal)
+        assert_close(out[b, valid].detach(), expected)
+    unpadded = module(x, x, causal=causal)
+    everything = module(x, x, torch.ones(case.mask.shape, dtype=torch.bool), causal)
+    assert_close(unpadded.detach(), everything.detach(), "no mask")
+
+
+@given(st.data(), attentions(), strategies.generators())
+def test_causal_attention_does_not_see_later_tokens(
+    data: st.DataObject, pair: tuple[Attention, dict[str, Array]], generator: np.random.Generator
+) -> None:
+    module, _ = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
+    x, mask, t = tensor(case.x), torch.from_numpy(case.mask), generator.integers(case.x.shape[1])
+    later = x.clone()
+    later[:, t + 1 :] = torch.randn_like(later[:, t + 1 :])
+    whole = module(x, x, mask, causal=True)[:, : t + 1].detach()
+    prefix, seen = x[:, : t + 1], mask[:, : t + 1]
+    assert_close(module(later, later, mask, causal=True)[:, : t + 1].detach(), whole)
+    assert_close(module(prefix, prefix, seen, causal=True).detach(), whole)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.cases import numpy_dtype
@@ -321,3 +322,24 @@ def test_the_operators_broadcast_nothing(
         operator = partial(operator, groups=(3,))
     with pytest.raises(ValueError, match=message):
         operator(**(inputs | {wrong: torch.zeros(shape)}), implementation=implementation)
+
+
+@pytest.mark.parametrize("implementation", FORMS)
+@given(case=strategies.dynamic_cases(), generator=strategies.generators())
+def test_the_causal_form_does_not_see_later_tokens(
+    case: DynamicCase, implementation: str, generator: np.random.Generator
+) -> None:
+    a = {name: tensor(x) for name, x in case.arrays.items()}
+    t, mask = int(generator.integers(case.K.shape[1])), torch.from_numpy(case.mask)
+    later = {name: x.clone() for name, x in a.items()}
+    for name in ("C", "K", "V_1", "V_2", "S"):
+        later[name][:, t + 1 :] = 10 * torch.randn_like(later[name][:, t + 1 :])
+
+    def causal(a: dict[str, Tensor], mask: Tensor) -> Tensor:
+        args = (a["E_Q"], a["E_B"], a["C"], a["K"], a["V_1"], a["V_2"], a["S"], mask)
+        return dynamic_expansion(*args, causal=True, implementation=implementation)
+
+    whole = causal(a, mask)[:, : t + 1]
+    prefix = {name: x if name in LEARNED else x[:, : t + 1] for name, x in a.items()}
+    assert_close(causal(later, mask)[:, : t + 1], whole, "later tokens changed")
+    assert_close(causal(prefix, mask[:, : t + 1]), whole, "prefix alone")
