@@ -32,7 +32,7 @@ from benchmarks.papers.claims import (
     Within,
 )
 from benchmarks.records import Record
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import CLAIMED, EFFECTS, assert_close
 from tests.support.records import record
 
 PAPER, IMAGES = "expansionnet_v2", 40
@@ -110,7 +110,7 @@ def test_a_settled_difference_supports_or_contradicts(noise, gap, lower) -> None
         found = judged(patch, above(lower=lower), made)
         turned = judged(patch, above(lower=not lower), made)
     assert found.interval is not None and found.effect is not None
-    assert found.effect == pytest.approx(gap + np.mean(noise), abs=1e-9)
+    assert found.effect == pytest.approx(gap + np.mean(noise), **EFFECTS)
     low, high = found.interval
     rises, falls = low > 0, high < 0
     assert (found.verdict == SUPPORTED) == (falls if lower else rises)
@@ -229,7 +229,7 @@ def test_every_published_verdict_is_recomputed_from_the_records_it_names(publish
                 if all(row in values for row in pair):
                     seeds = set.intersection(*(set(values[row]) for row in pair))
                     gaps = [values[pair[0]][s] - values[pair[1]][s] for s in seeds]
-                    assert finding.effect == pytest.approx(np.mean(gaps), rel=1e-4, abs=1e-4)
+                    assert finding.effect == pytest.approx(np.mean(gaps), **CLAIMED)
         alone = [f.outcome for f in one.findings]
         if one.verdict == SUPPORTED:
             assert set(alone) == {SUPPORTED}

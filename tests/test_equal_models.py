@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.cli import claims as command
 from benchmarks.papers.equal_models import Spread, false_verdicts, simulate, spread, tables
+from benchmarks.verify.tolerances import BETWEEN, RESIDUAL
 
 deviations = st.floats(0.1, 9)
 
@@ -23,10 +24,10 @@ def test_deviations_are_found_again_in_what_was_drawn_with_them(of, seed):
     scores = scores + half[1] * generator.normal(size=(rows, 1, images))
     scores = scores + half[2] * generator.normal(size=(rows, seeds, images))
     found = spread(scores)
-    assert found.rest == pytest.approx(of[2], rel=0.1)
+    assert found.rest == pytest.approx(of[2], **RESIDUAL)
     noise = of[2] / 60**0.5
-    assert found.seeds == pytest.approx(of[0], rel=0.5, abs=noise)
-    assert found.images == pytest.approx(of[1], rel=0.5, abs=noise)
+    assert found.seeds == pytest.approx(of[0], **BETWEEN, abs=noise)
+    assert found.images == pytest.approx(of[1], **BETWEEN, abs=noise)
 
 
 @pytest.mark.parametrize("seeds", [3, 5])

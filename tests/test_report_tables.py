@@ -15,6 +15,7 @@ from benchmarks.kinds import Captions
 from benchmarks.report import build, evidence, paper, tables
 from benchmarks.report.document import Box, Equation, Figure, Page, Table, Value
 from benchmarks.statistics import SEEDS
+from benchmarks.verify.tolerances import SHOWN, SHOWN_ERROR, SHOWN_MEAN
 from reference.equations import PAPERS
 from tests.support.records import record
 
@@ -55,7 +56,7 @@ def test_every_number_of_ours_is_that_of_its_records_and_has_a_place_among_the_e
                     if table.name.startswith("table-") and " above " not in head and cell.records:
                         mean = fmean(r.values[column] for r in cell.records)
                         shown = [x * number(cell.text) for x in (1, 100)]
-                        assert any(v == pytest.approx(mean, rel=6e-3, abs=6e-4) for v in shown)
+                        assert any(v == pytest.approx(mean, **SHOWN_MEAN) for v in shown)
                         walked += 1
     assert walked > 1000
 
@@ -82,7 +83,7 @@ def test_every_number_that_is_called_printed_stands_in_the_paper_s_file() -> Non
             assert len(found) == len(printed)
             for value, text in zip(printed.values(), found.values(), strict=True):
                 if isinstance(value, float):
-                    assert number(text.rstrip("*")) == pytest.approx(value, rel=1e-3)
+                    assert number(text.rstrip("*")) == pytest.approx(value, **SHOWN_ERROR)
                 else:
                     assert text.rstrip("*") == value
 
@@ -161,4 +162,4 @@ def test_rows_of_other_seeds_or_data_are_not_compared() -> None:
 def test_a_number_keeps_its_digits(value, decimals) -> None:
     shown = number(tables.quantity(value, decimals))
     close = 0.5 * 10.0 ** -(decimals if decimals is not None else 99)
-    assert shown == pytest.approx(value, rel=6e-4, abs=close if decimals is not None else 0)
+    assert shown == pytest.approx(value, **SHOWN, abs=close if decimals is not None else 0)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.verify.tolerances import ANOTHER_DEVICE
 from tests.support.second_device import (
     SECOND,
     MixedDevicesError,
@@ -106,7 +107,7 @@ def batch_of(name: str) -> Batch:
 
 def same(there: Any, here: Any) -> None:
     """To rounding: kernels of attention and of optimisers differ between devices."""
-    torch.testing.assert_close(on_host(there), here, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(on_host(there), here, **ANOTHER_DEVICE)
 
 
 def losses(steps: list[Step]) -> list[float]:

@@ -5,7 +5,7 @@ process's: it starts when a worker is told to compute with arguments that it was
 stops when the whole answer is here. So an answer that is computed when it is looked at, by another
 thread or stream, is computed within that time, and no clock of the candidate's is read. Every call
 has new arguments, and its answer is compared with our first form's. What this cannot see, work done
-when the arguments are sent, shows below the roofline: nobody computes in half the time that the
+when the arguments are sent, shows below the roofline: no honest time is below half of what the
 leanest of our forms takes at the ceilings of the device, which are measured in the same run.
 """
 

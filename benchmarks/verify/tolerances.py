@@ -85,6 +85,30 @@ SCHEDULED = {"rel": 1e-4}
 SCHEDULED_TWICE = {"rel": 1e-3}
 """Of `pytest.approx`: the same of two stages."""
 
+SHOWN = {"rel": 6e-4}
+"""Of `pytest.approx`: a number as reports show it, to three digits."""
+
+SHOWN_MEAN = {"rel": 6e-3, "abs": 6e-4}
+"""Of `pytest.approx`: the same of a mean, in a unit of 1 or of 100."""
+
+SHOWN_ERROR = {"rel": 1e-3}
+"""Of `pytest.approx`: errors and operations, as pages show them."""
+
+CLAIMED = {"rel": 1e-4, "abs": 1e-4}
+"""Of `pytest.approx`: effects of claims against those of records, which keep so many digits."""
+
+EFFECTS = {"abs": 1e-9}
+"""Of `pytest.approx`: differences of means, in another order."""
+
+RESIDUAL = {"rel": 0.1}
+"""Of `pytest.approx`: the standard deviation of 3,600 draws."""
+
+BETWEEN = {"rel": 0.5}
+"""Of `pytest.approx`: the standard deviation of 60 draws, beside their noise."""
+
+ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}
+"""Of `torch.testing.assert_close`: float64 on another device."""
+
 DEVIATIONS = 6
 """Standard deviations: what is drawn against its expectation."""
 

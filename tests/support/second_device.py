@@ -249,7 +249,7 @@ FUSED = {
 _MODULE = types.ModuleType("torch.second")
 for _name, _value in {
     "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
-    # outside of `second_device` nobody finds it
+    # found only inside `second_device`
     "is_available": lambda: bool(_counting),
     "is_initialized": lambda: bool(_counting),
     "device_count": lambda: int(bool(_counting)),

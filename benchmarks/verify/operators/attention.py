@@ -84,7 +84,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         sequences=2,
         rows=False,
         empty=False,
-        holes={"causal": False},  # which rows a query sees there is nobody's convention
+        holes={"causal": False},  # there, no convention says which rows a query sees
         gates=aoa,
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
