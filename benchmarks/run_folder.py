@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -11,11 +12,12 @@ from typing import Any
 
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.files import read_bytes, read_json, write_atomically
+from benchmarks.files import read_bytes, read_json, sha256, write_atomically
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.checkpoints.checkpoint import Checkpoint, CheckpointError
 from torch_impl.models import AnyCaptioner
 
+_HASH = "sha256"
 # more epochs of the same training is the same training, and so is one computed otherwise
 _FREE = {"stage.optimisation.epochs", "computation.accumulate", "computation.compile"}
 
@@ -25,11 +27,11 @@ class RunFolder:
 
     A folder that a run was killed in, at any time, is one that it can be resumed in: every file is
     replaced whole, and the log, which is appended to, is cut back to the checkpoint on resuming.
-    Until a step from the last checkpoint has given a finite loss, the one before is kept too.
+    Until a step from the last checkpoint has given a finite loss, the one before is kept too. The
+    configuration and each line of the log hold a hash of themselves: an edited one is refused.
     """
 
     def __init__(self, path: Path) -> None:
-        """Touch nothing yet."""
         self.path = Path(path)
         self.config = self.path / "config.json"
         self.vocabulary = self.path / "vocabulary.json"
@@ -66,14 +68,14 @@ class RunFolder:
             with write_atomically(self.vocabulary) as file:
                 json.dump(asdict(vocabulary), file, indent=1)
             with write_atomically(self.config) as file:
-                json.dump(config, file, indent=1)
+                json.dump(_hashed(config), file, indent=1)
         except InputError:
             if not self.last.exists():
                 self.discard()
             raise
 
     def _check_same(self, config: Mapping[str, Any]) -> None:
-        old = _leaves(read_json(self.config, "the configuration of a training run"))
+        old = _leaves(self.read_config())
         new = _leaves(json.loads(json.dumps(config)))
         differing = [
             f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
@@ -85,6 +87,21 @@ class RunFolder:
                 f"{self.config}: another configuration: {'; '.join(differing)}; expected the same "
                 f"to resume, or --initial {self.path} and another --out"
             )
+
+    def read_config(self) -> dict[str, Any]:
+        """What was asked of the run.
+
+        Raises:
+            InputError: the file is missing, damaged or edited.
+        """
+        config = read_json(self.config, "the configuration of a training run")
+        if not isinstance(config, dict) or _hashed(config) != config:
+            raise InputError(
+                f"{self.config}: damaged or edited: it does not match its own hash; expected the "
+                "file as the run wrote it"
+            )
+        del config[_HASH]
+        return config
 
     def read_vocabulary(self) -> Vocabulary:
         """The words of the run.
@@ -107,7 +124,7 @@ class RunFolder:
             self.path.rmdir()
 
     def save(self, path: Path, model: AnyCaptioner, state: Mapping[str, Any]) -> None:
-        """Replace ``path``, the best or the last, and keep the one before for `withdraw`.
+        """Replace ``path``, the best or the last; the one before stays for `restore_previous`.
 
         By a second name of its file: a file system that has none keeps the new one alone.
 
@@ -125,12 +142,12 @@ class RunFolder:
                 _previous(path).unlink(missing_ok=True)
             raise
 
-    def prove(self) -> None:
-        """A finite loss has come of the checkpoints: those before them need not be kept."""
+    def drop_previous(self) -> None:
+        """Remove the checkpoints before the present ones, from which came a finite loss."""
         for path in (self.best, self.last):
             _previous(path).unlink(missing_ok=True)
 
-    def withdraw(self, step: int, *, only: bool) -> None:
+    def restore_previous(self, step: int, *, only: bool) -> None:
         """Put the checkpoints before those of ``step`` in their places.
 
         Args:
@@ -154,7 +171,7 @@ class RunFolder:
         """The log's lines, oldest first, without one that was cut off while being written.
 
         Raises:
-            InputError: the file is missing, or no log.
+            InputError: the file is missing, no log, or a line of it is damaged or edited.
         """
         data = read_bytes(self.log, "the log of a training run")
         try:
@@ -164,17 +181,26 @@ class RunFolder:
             _ = [(entry["kind"], entry["step"]) for entry in log]
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.log}: not the log of a training run ({error})") from None
+        for number, entry in enumerate(log, 1):
+            if _hashed(entry) != entry:
+                raise InputError(
+                    f"{self.log}: line {number} is damaged or edited: it does not match its own "
+                    "hash; expected the file as the run wrote it"
+                )
+            del entry[_HASH]
         return log
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """One more line in the log.
+        """One more line in the log, on the disk before the checkpoint that comes after it.
 
         Raises:
             InputError: the disk is full.
         """
         try:
             with self.log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(json.dumps(_hashed(record)) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise InputError(f"{self.log}: cannot be written ({error.strerror})") from error
 
@@ -186,8 +212,14 @@ class RunFolder:
         """
         kept = [record for record in self.read_log() if record["step"] <= step]
         with write_atomically(self.log) as file:
-            file.writelines(json.dumps(record) + "\n" for record in kept)
+            file.writelines(json.dumps(_hashed(record)) + "\n" for record in kept)
         return kept
+
+
+def _hashed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """``record`` with the hash of its other fields."""
+    content = {name: value for name, value in record.items() if name != _HASH}
+    return {**content, _HASH: sha256(json.dumps(content, sort_keys=True).encode())}
 
 
 def _previous(path: Path) -> Path:
@@ -246,6 +278,8 @@ def load_captioner(path: Path) -> tuple[AnyCaptioner, Vocabulary]:
             f"{folder.best}: missing, though the run was validated; expected the file, or "
             f"{folder.last} by name"
         )
+    if folder.config.exists():
+        folder.read_config()
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from benchmarks import run_folder
 from benchmarks.data import karpathy, pictures
 from benchmarks.data.vocabulary import Vocabulary, tokenise
 from benchmarks.run_folder import load_captioner
@@ -206,7 +207,7 @@ def changed_run(place, folder, change):
     """A copy of the run with another configuration."""
     shutil.copytree(place / "run", folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(change(config)))
+    (folder / "config.json").write_text(json.dumps(run_folder._hashed(change(config))))
     return folder
 
 
@@ -219,7 +220,6 @@ def changed_run(place, folder, change):
             [],
             "of a Swin that is no part of it, expected a check",
         ),
-        ({"backbone": 3}, [], "the backbone is 3, expected its signature"),
         ({"backbone": {"backbone": "eye"}}, [], "backbone is 'eye', expected one of efficientnet"),
         (
             {"backbone": {"backbone": "eye"}},

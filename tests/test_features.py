@@ -38,7 +38,7 @@ def write(folder, arrays, shard_images=2, dtype="float16", signature=SIGNATURE):
 
 
 def assert_holds(store, arrays):
-    assert sorted(store.image_ids) == sorted(arrays) and len(store) == len(arrays)
+    assert sorted(store.image_ids) == sorted(arrays)
     for image_id, array in arrays.items():
         features = store.features(image_id)
         assert features.dtype == np.float32 and features.shape == array.shape
@@ -125,8 +125,8 @@ def test_killed_at_any_point_then_resumed_is_as_if_never_killed(tmp_path, monkey
         resumed = write(folder, arrays)
         assert not resumed.dropped
         assert snapshot(folder) == expected
-    # three shards and three indices of three steps each
-    assert survived == 18
+    # three shards, and an index before and after them, of three steps each
+    assert survived == 21
 
 
 def test_resuming_keeps_whole_shards_and_adds_only_what_is_missing(folder):
@@ -136,8 +136,16 @@ def test_resuming_keeps_whole_shards_and_adds_only_what_is_missing(folder):
     writer.add(36, np.ones((2, 3), np.float16))
     writer.flush()
     writer.flush()
-    assert len(ShardedFeatures(folder)) == 6
+    assert len(ShardedFeatures(folder).image_ids) == 6
     assert {n: (folder / n).stat().st_mtime_ns for n in before} == before
+
+
+def test_shards_that_lost_their_index_are_left_as_they_are(folder):
+    (folder / "index.json").unlink()
+    before = snapshot(folder)
+    with pytest.raises(InputError, match=r"index\.json: no such file, expected the index .*folder"):
+        ShardWriter(folder, SIGNATURE, 3)
+    assert snapshot(folder) == before
 
 
 def test_resuming_makes_a_damaged_shard_again(folder):
@@ -217,7 +225,7 @@ def test_a_missing_shard_and_a_missing_index_are_named(folder, tmp_path):
 @pytest.mark.parametrize("content", ["[]", "{}", '{"format": "other"}', "null", "3"])
 def test_an_index_of_another_layout_is_named(folder, content):
     (folder / "index.json").write_text(content)
-    with pytest.raises(InputError, match=r"index\.json: expected the format"):
+    with pytest.raises(InputError, match=r"index\.json: not of the format"):
         ShardedFeatures(folder)
 
 
@@ -305,7 +313,7 @@ def test_a_full_disk_leaves_the_old_features_whole(folder, monkeypatch, place):
     assert not list(folder.glob(".*")), "no temporary file is left"
     assert_holds(ShardedFeatures(folder), arrays_of([1, 4, 2, 3, 5]))
     writer.flush()
-    assert len(ShardedFeatures(folder)) == 6, "when there is room again, nothing was lost"
+    assert len(ShardedFeatures(folder).image_ids) == 6, "when there is room again, nothing was lost"
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -112,6 +112,6 @@ def test_a_store_with_words_has_them_in_its_last_column():
     rows = given.features(0)
     assert rows.shape == (2, 4) and rows.dtype == np.float32
     assert (rows[:, :3] == store.features(0)).all() and (rows[:, 3] == ids[0]).all()
-    assert (given.d_feature, len(given)) == (store.d_feature + 1, len(store))
+    assert (given.d_feature, given.image_ids) == (store.d_feature + 1, store.image_ids)
     assert given.fingerprint != WithWord(store, {0: words.id_of("dog")}).fingerprint
     assert replace(words, of_image={}).data is words.data

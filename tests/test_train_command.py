@@ -1,5 +1,6 @@
 """``captionbench train`` and ``caption``: killed runs resume to the same numbers."""
 
+import io
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,6 @@ from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring import quality
 from benchmarks.scoring.caption import caption
-from benchmarks.training.configuration import PRESETS
-from benchmarks.training.fit import fit
 from tests.support.runs import (
     SIZES,
     CtrlC,
@@ -174,6 +174,24 @@ def test_bad_input_found_while_training_leaves_no_run_behind(tmp_path, monkeypat
         assert main(*TRAIN, "--out", folder) == 2
     assert not folder.exists()
     assert main(*TRAIN, "--out", folder, "--epochs", 1) == 0
+
+
+@settings(max_examples=12)
+@given(st.data())
+def test_an_edited_configuration_or_log_is_refused_by_name(whole, tmp_path_factory, data):
+    folder = RunFolder(tmp_path_factory.mktemp("edited") / "run")
+    shutil.copytree(whole, folder.path)
+    path = data.draw(st.sampled_from([folder.config, folder.log]))
+    text = path.read_text()
+    digits = [i for i, c in enumerate(text) if c.isdigit()]
+    at = data.draw(st.sampled_from(digits))
+    path.write_text(f"{text[:at]}{(int(text[at]) + 1) % 10}{text[at + 1 :]}")
+    kept = {file: file.read_bytes() for file in folder.path.iterdir()}
+    for words in ([*TRAIN, "--resume", "--out"], ["evaluate", *DATA, "--checkpoint"]):
+        with redirect_stderr(io.StringIO()) as said:
+            assert main(*words, folder.path) == 2
+        assert f"error: {path}: " in said.getvalue()
+    assert {file: file.read_bytes() for file in folder.path.iterdir()} == kept
 
 
 def test_a_log_that_is_none_is_named(whole, tmp_path, capsys):
@@ -431,49 +449,6 @@ def test_without_images_a_model_learns_one_caption_for_all(tmp_path):
     assert len(set(read_predictions(out).values())) == 1
 
 
-def test_fit_learns_keeps_its_best_weights_and_disturbs_no_random_numbers(tmp_path):
-    data = scenes.make(train=40, val=10, test=1)
-    preset = PRESETS["scenes"]
-    chosen = preset.last.but(
-        lr=3e-3, epochs=10, batch_size=20, warmup=10, anneal=1, validate_every=2
-    )
-    torch.manual_seed(3)
-    expected = torch.rand(2)
-    torch.manual_seed(3)
-    result = fit(data, preset.but(d_model=32).configuration(data), chosen, 0)
-    assert torch.equal(torch.rand(2), expected)
-    losses = [record["loss"] for record in result.history if record["kind"] == "steps"]
-    assert losses[-1] < 0.7 * losses[0]
-    validations = [record for record in result.history if record["kind"] == "validation"]
-    assert [record["epoch"] for record in validations] == [1, 3, 5, 7, 9]
-    assert result.best == max(validations, key=lambda record: record["CIDEr-D"])
-    assert result.finished
-    val = data.splits["val"]
-    captions = caption(result.model, data.vocabulary, val, beam_size=chosen.validation_beam)
-    scores = quality.score(val.references, captions, tokeniser="words", metrics=["CIDEr-D"])
-    assert scores.values["CIDEr-D"] == result.best["CIDEr-D"]
-
-
-def test_captions_that_are_cut_are_counted_in_the_log(tmp_path, capsys):
-    data = scenes.make(train=12, val=4, test=1)
-    preset = PRESETS["scenes"]
-    chosen = preset.last.but(epochs=1, batch_size=20, max_length=6)
-    model = preset.but(max_length=6).configuration(data)
-    lengths = [
-        len(data.vocabulary.tokenise(text))
-        for texts in data.splits["train"].references.values()
-        for text in texts
-    ]
-    longer = sum(length > 5 for length in lengths)
-    assert 0 < longer < len(lengths)
-    fit(data, model, chosen, 0, tmp_path / "run", progress=True)
-    assert log_of(tmp_path / "run")[0] == {"kind": "cut", "step": 0, "captions": longer}
-    assert f"{longer} captions are longer than the limit: cut" in capsys.readouterr().err
-    # a run that is resumed says it once
-    fit(data, model, chosen, 0, tmp_path / "run", resume=True)
-    assert [r["kind"] for r in log_of(tmp_path / "run")].count("cut") == 1
-
-
 def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used_in_silence(
     whole, tmp_path, capsys
 ):
@@ -493,21 +468,3 @@ def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used
     assert f"{folder.best}: missing, though the run was validated" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()
     assert main(*words, folder.last) == 0
-
-
-def test_training_ends_where_validation_has_not_improved_for_the_patience(tmp_path):
-    """At a rate that changes nothing, the first validation stays the best."""
-    data = scenes.make(train=12, val=4, test=1)
-    preset = PRESETS["scenes"].but(d_model=8, d_ff=8, num_heads=2)
-    chosen = preset.last.but(
-        lr=1e-12, warmup=0, epochs=9, batch_size=20, validate_every=1, patience=2
-    )
-    run = [data, preset.configuration(data), chosen, 0, tmp_path / "run"]
-    result = fit(*run)
-    validations = [entry for entry in result.history if entry["kind"] == "validation"]
-    assert [entry["epoch"] for entry in validations] == [0, 1, 2]
-    assert result.finished and result.best["epoch"] == 0
-    again = fit(*run, resume=True)
-    assert again.finished and again.history == result.history
-    longer = fit(data, preset.configuration(data), chosen.but(patience=None), 0)
-    assert longer.history[-1]["epoch"] == 8

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
-from benchmarks.files import locked, read_json
+from benchmarks.files import locked
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.export import DRIVER, FORMATS, write
 from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY
@@ -47,11 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{out}: holds other files, expected a new folder")
     model, vocabulary = load_captioner(place)
     folder = RunFolder(place if place.is_dir() else place.parent)
-    config = read_json(folder.config, "the configuration of a run")
+    config = folder.read_config()
     if sys.stderr.isatty():
         print(f"{place}: exporting its encoder and decoder ...", file=sys.stderr)
     with locked(out, wait=False):
-        write(out, model, vocabulary, config if isinstance(config, dict) else None)
+        write(out, model, vocabulary, config)
     files = {name: (out / name).stat().st_size for name in (ENCODER, DECODER)}
     if arguments.json:
         print(json.dumps({"folder": str(out), "bytes": files, "driver": str(out / DRIVER)}))

@@ -59,12 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
             batch_size=arguments.batch_size,
             dtype=arguments.dtype,
         )
-    seconds = time.perf_counter() - start
+    seconds, images = time.perf_counter() - start, len(store.image_ids)
     if arguments.json:
-        found = {"folder": str(arguments.out), "images": len(store), "extracted": extracted}
+        found = {"folder": str(arguments.out), "images": images, "extracted": extracted}
         print(json.dumps({**found, "fingerprint": store.fingerprint, "seconds": seconds}))
         return 0
-    print(f"{arguments.out}: features of {len(store)} images, fingerprint {store.fingerprint}")
+    print(f"{arguments.out}: features of {images} images, fingerprint {store.fingerprint}")
     if extracted:
         rate = extracted / seconds
         print(f"{extracted} extracted in {seconds:.1f} s, {rate:.1f} images a second")

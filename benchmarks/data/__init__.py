@@ -35,9 +35,6 @@ class FeatureStore(Protocol):
     def image_ids(self) -> Sequence[int]:
         """The images that the store holds, in its order."""
 
-    def __len__(self) -> int:
-        """How many images the store holds."""
-
     def features(self, image_id: int) -> Features | Ids:
         """One image's features.
 

@@ -281,10 +281,6 @@ class MeanFeatures:
         self.image_ids = store.image_ids
         self.fingerprint = sha256(self._mean.tobytes())
 
-    def __len__(self) -> int:
-        """How many images the store stands for."""
-        return len(self.image_ids)
-
     def features(self, image_id: int) -> Features:
         """The mean row, (1, d_feature), whichever the image."""
         return self._mean

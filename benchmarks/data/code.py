@@ -35,10 +35,6 @@ class CodeTokens:
         self.image_ids: Sequence[int] = list(sequences)
         self.fingerprint = sha256(b"".join(ids.tobytes() + b"\n" for ids in sequences.values()))
 
-    def __len__(self) -> int:
-        """How many files the store holds."""
-        return len(self._sequences)
-
     def features(self, image_id: int) -> Ids:
         """One file's ids, (L,).
 

@@ -24,6 +24,7 @@ from benchmarks.files import read_bytes, read_json, sha256, write_atomically
 
 INDEX = "index.json"
 FORMAT = "captionbench features 1"
+WHAT = "the index as `captionbench features` wrote it"
 DTYPES = ("float16", "float32")
 
 
@@ -47,10 +48,6 @@ class ArrayFeatures:
             for image_id, array in arrays.items()
         }
         self.image_ids = list(self._arrays)
-
-    def __len__(self) -> int:
-        """How many images there are."""
-        return len(self._arrays)
 
     @property
     def fingerprint(self) -> str:
@@ -112,9 +109,9 @@ class Index:
             InputError: it is missing, of another layout, or not as it was written.
         """
         path = folder / INDEX
-        content = read_json(path, "the index of a folder of features (captionbench features)")
+        content = read_json(path, f"{WHAT}, or another folder")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise InputError(f"{path}: expected the format {FORMAT!r}")
+            raise InputError(f"{path}: not of the format {FORMAT!r}, expected {WHAT}")
         try:
             index = cls(
                 signature=dict(content["signature"]),
@@ -124,9 +121,13 @@ class Index:
             )
             whole = index.fingerprint == content["fingerprint"]
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: a field is missing or wrong ({error})") from None
+            reason = f"a field is missing or wrong ({error})"
+            raise InputError(f"{path}: {reason}, expected {WHAT}, or another folder") from None
         if not whole:
-            raise InputError(f"{path}: the index does not match its own fingerprint")
+            raise InputError(
+                f"{path}: damaged or edited: it does not match its own fingerprint; expected {WHAT}"
+                ", or another folder"
+            )
         return index
 
 
@@ -153,10 +154,6 @@ class ShardedFeatures:
             for image_id, length, stop in zip(shard.image_ids, shard.lengths, stops, strict=True):
                 self._places[image_id] = shard, stop - length, stop
         self.image_ids = list(self._places)
-
-    def __len__(self) -> int:
-        """How many images there are."""
-        return len(self._places)
 
     @property
     def fingerprint(self) -> str:
@@ -226,7 +223,8 @@ class ShardWriter:
     """Write features shard by shard; after a kill at any point, the next writer continues.
 
     A shard and then the index are replaced atomically, so the index never lists a shard that is
-    not whole. A listed shard that was damaged since is dropped, to be written again.
+    not whole; the index comes before the first shard. A listed shard that was damaged since is
+    dropped, to be written again.
 
     Args:
         folder: made if need be.
@@ -240,7 +238,8 @@ class ShardWriter:
         dropped: why each damaged shard was dropped.
 
     Raises:
-        InputError: the folder holds other features, or cannot be written.
+        InputError: the folder holds other features, or shards without an index, or cannot be
+            written.
     """
 
     def __init__(
@@ -260,7 +259,7 @@ class ShardWriter:
         self._shard_images = shard_images
         self._pending: dict[int, npt.NDArray[Any]] = {}
         self._index = Index(dict(signature), dtype, d_feature, [])
-        if (self.folder / INDEX).exists():
+        if (self.folder / INDEX).exists() or any(self.folder.glob("*.npy")):
             self._resume()
         self.done = {i for shard in self._index.shards for i in shard.image_ids}
 
@@ -313,6 +312,8 @@ class ShardWriter:
         buffer = io.BytesIO()
         np.save(buffer, np.concatenate(list(self._pending.values())))
         data = buffer.getvalue()
+        if not taken:
+            self._index.write(self.folder)
         with write_atomically(self.folder / file, "wb") as output:
             output.write(data)
         lengths = [len(features) for features in self._pending.values()]

@@ -141,10 +141,6 @@ class WithWord:
         self.image_ids = store.image_ids
         self.fingerprint = sha256(f"{store.fingerprint} {sorted(ids.items())}".encode())
 
-    def __len__(self) -> int:
-        """How many images the store holds."""
-        return len(self._store)
-
     def features(self, image_id: int) -> Features:
         """One image's features, (L, d_feature) float32.
 

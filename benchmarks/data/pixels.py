@@ -68,10 +68,6 @@ class Pixels:
         self._size = backbone.configuration.image_size
         self._pictures = pictures
 
-    def __len__(self) -> int:
-        """How many images there are."""
-        return len(self.image_ids)
-
     def features(self, image_id: int) -> Features:
         """(3, size, size) float32, normalised as the backbone's weights expect.
 

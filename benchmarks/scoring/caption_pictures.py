@@ -21,7 +21,7 @@ from benchmarks.data.batches import chunks
 from benchmarks.data.extract_features import PER_THREAD, in_parallel
 from benchmarks.data.pictures import Header
 from benchmarks.errors import InputError
-from benchmarks.files import read_json, write_atomically
+from benchmarks.files import write_atomically
 from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import captioners, overlay, released
 from benchmarks.scoring.captioners import AnyDecoder, Found, Single
@@ -183,10 +183,7 @@ def backbone_of(
             raise InputError(f"{checkpoint}: has a backbone of its own, not {chosen}")
         return Swin(model.backbone), model.captioner
     folder = RunFolder(checkpoint if checkpoint.is_dir() else checkpoint.parent)
-    config = read_json(folder.config, "the configuration of a training run")
-    then = config.get("backbone", {}) if isinstance(config, dict) else {}
-    if not isinstance(then, dict):
-        raise InputError(f"{folder.config}: the backbone is {then!r}, expected its signature")
+    then = folder.read_config().get("backbone", {})
     name = then.get("backbone", chosen)
     if name is None:
         raise InputError(

@@ -11,7 +11,6 @@ from benchmarks import records
 from benchmarks.data import CaptionData
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
-from benchmarks.files import read_json
 from benchmarks.kinds import Evaluation, Example, Scored, Scores
 from benchmarks.records import Record
 from benchmarks.run_folder import RunFolder
@@ -196,9 +195,7 @@ def evaluate_runs(
 def _training(place: Path) -> dict[str, Any]:
     """How the run of a checkpoint was trained."""
     folder = RunFolder(place if place.is_dir() else place.parent)
-    log, config = folder.read_log(), read_json(folder.config, "the configuration of a run")
-    if not isinstance(config, dict) or not isinstance(config.get("seed"), int):
-        raise InputError(f"{folder.config}: not the configuration of a run, it names no seed")
+    log, config = folder.read_log(), folder.read_config()
     validations = [entry for entry in log if entry["kind"] == "validation"]
     steps = [entry for entry in log if entry["kind"] == "steps"]
     return {

@@ -191,7 +191,7 @@ class _Fit:
         """Of a loss that is not finite: what to begin with again, a clause of its message."""
         if self.folder is None:
             return "; expected a lower learning rate"
-        self.folder.withdraw(self.training.step, only=not self.earlier)
+        self.folder.restore_previous(self.training.step, only=not self.earlier)
         path = self.folder.to_begin_with
         if path is None:
             return "; no checkpoint of a finite loss came before; expected a lower --learning-rate"
@@ -328,7 +328,7 @@ def fit(
         if folder and folder.to_begin_with is None:
             folder.discard()
     if folder and finished:
-        folder.prove()
+        folder.drop_previous()
     found = run.history, run.best, run.seconds
     history, best, seconds = process_group.broadcast(found)
     model.load_state_dict(
@@ -372,7 +372,7 @@ def _train(
         for step in steps:
             run.interval.append(step)
             if run.folder:
-                run.folder.prove()
+                run.folder.drop_previous()
             bar.update()
             ends_epoch = step.position == per_epoch
             spent, epoch = run.seconds, step.epoch + 1
