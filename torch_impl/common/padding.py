@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -11,11 +13,30 @@ Lengths = Tensor | Sequence[int]
 """(B,) numbers of valid tokens, or (B, L) booleans where True means valid."""
 
 
-def can_check_values() -> bool:
-    """Whether tensors' values may be checked, which synchronises: not in a compiled graph."""
+_checking = ContextVar("_checking", default=False)
+
+
+@contextmanager
+def checking_values() -> Iterator[None]:
+    """Within it, values are checked on every device; by default on a CPU, where it costs little."""
+    before = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(before)
+
+
+def can_check_values(x: Tensor) -> bool:
+    """Whether the values of ``x`` may be read to check them: not in a compiled graph.
+
+    Elsewhere than on a CPU it would wait for the device: only within ``checking_values``.
+    """
     if torch.compiler.is_compiling():
         return False
-    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    if x.device.type == "cpu":
+        return True
+    capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return _checking.get() and not capturing
 
 
 def padding_mask(lengths: Lengths | None, x: Tensor) -> Tensor | None:
@@ -27,21 +48,21 @@ def padding_mask(lengths: Lengths | None, x: Tensor) -> Tensor | None:
     """
     if lengths is None:
         return None
-    lengths = torch.as_tensor(lengths, device=x.device)
+    lengths = torch.as_tensor(lengths)
     batch, length = x.shape[:2]
     if lengths.dtype == torch.bool:
         if lengths.shape != (batch, length):
             raise ValueError(
                 f"the mask has shape {tuple(lengths.shape)}, expected {(batch, length)}"
             )
-        return lengths
+        return lengths.to(x.device)
     if lengths.is_floating_point() or lengths.is_complex():
         raise TypeError(f"lengths must be integers or booleans, not {lengths.dtype}")
     if lengths.shape != (batch,):
         raise ValueError(f"lengths has shape {tuple(lengths.shape)}, expected {(batch,)}")
-    if can_check_values() and ((lengths < 0) | (lengths > length)).any():
+    if can_check_values(lengths) and ((lengths < 0) | (lengths > length)).any():
         raise ValueError(f"lengths {lengths.tolist()} must lie between 0 and {length}")
-    return torch.arange(length, device=x.device) < lengths[:, None]
+    return torch.arange(length, device=x.device) < lengths.to(x.device)[:, None]
 
 
 def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:

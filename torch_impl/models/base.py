@@ -118,7 +118,7 @@ class BaseCaptioner(nn.Module):
         """Words so far (B, T) to the decoder's state after each, (B, T, d).
 
         ``images`` (B,) is the row of the memory that each caption describes, where captions share
-        it; each its own if None. Token ids are checked outside compiled graphs.
+        it; each its own if None. Token ids are checked where ``can_check_values``.
 
         Raises:
             ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
@@ -176,13 +176,13 @@ class BaseCaptioner(nn.Module):
 def check_words(tokens: Tensor, batch: int, vocabulary_size: int, max_length: int) -> None:
     """Raise ValueError unless tokens are (batch, T), T at most max_length, in the vocabulary.
 
-    Token ids are checked outside compiled graphs.
+    Token ids are checked where ``can_check_values``.
     """
     if tokens.dim() != 2 or len(tokens) != batch:
         raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected ({batch}, T)")
     if tokens.shape[1] > max_length:
         raise ValueError(f"{tokens.shape[1]} tokens are more than max_length {max_length}")
-    if can_check_values() and ((tokens < 0) | (tokens >= vocabulary_size)).any():
+    if can_check_values(tokens) and ((tokens < 0) | (tokens >= vocabulary_size)).any():
         raise ValueError(f"token ids must lie between 0 and {vocabulary_size - 1}")
 
 
@@ -201,10 +201,10 @@ def of_captions(
 def check_rows(source: Tensor, mask: Tensor | None) -> None:
     """Raise ValueError unless each source (B, L, ...) has a row that the mask (B, L) leaves.
 
-    Masks are checked outside compiled graphs.
+    Masks are checked where ``can_check_values``.
     """
     empty = not source.shape[1]
-    if mask is not None and can_check_values():
+    if mask is not None and can_check_values(mask):
         empty = empty or not bool(mask.any(1).all())
     if empty:
         raise ValueError("a source is empty, expected at least 1 row")

@@ -195,7 +195,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         h, final = self.encoder(self.dropout(source[..., : c.d_source]), mask)
         if c.reads_middle_word:
             words = _first_row(source, mask)[:, -1].long()  # (B,)
-            if can_check_values() and ((words < 0) | (words >= c.vocabulary_size)).any():
+            if can_check_values(words) and ((words < 0) | (words >= c.vocabulary_size)).any():
                 raise ValueError(f"middle words must lie between 0 and {c.vocabulary_size - 1}")
             final = (*final, self.dropout(self.embedding(words)))
         rows = [x.unsqueeze(1).expand(-1, h.shape[1], -1) for x in final]  # (B, L, .) each
@@ -365,7 +365,9 @@ class MiddleOutState:
 
 def _first_row(x: Tensor, mask: Tensor | None) -> Tensor:
     """The first valid row of each source of x (B, L, d), (B, d)."""
-    return x[:, 0] if mask is None else x[range(len(x)), mask.long().argmax(1)]
+    return (
+        x[:, 0] if mask is None else x[torch.arange(len(x), device=x.device), mask.long().argmax(1)]
+    )
 
 
 def _with_given(words: Tensor, given: Tensor) -> Tensor:

@@ -175,7 +175,7 @@ class RecurrentCaptioner(BaseCaptioner):
             )
         mask = padding_mask(lengths, features)
         ids = features if mask is None else features.masked_fill(~mask, 0)
-        if can_check_values() and ((ids < 0) | (ids >= c.d_feature)).any():
+        if can_check_values(ids) and ((ids < 0) | (ids >= c.d_feature)).any():
             raise ValueError(f"ids of the source must lie between 0 and {c.d_feature - 1}")
         check_rows(features, mask)
         memory: Tensor = self.source(self.source_embedding(ids), lengths=mask)[0]

@@ -212,8 +212,8 @@ class LSTM(nn.Module):
         masked = any(x is not None for x in masks)
         changed = masked or self.read_only or not self.squash
         if self.implementation == "auto":
-            # the library's cannot be compiled, nor packed where a mask's values cannot be checked
-            packable = mask is None or (can_check_values() and _is_prefix(mask))
+            # the library's cannot be compiled, nor packed where a mask may not be read on the host
+            packable = mask is None or (can_check_values(mask) and _is_prefix(mask))
             # under autocast on a CPU it needs 16-bit instructions that not every CPU has
             autocast = self.weight_h.device.type == "cpu" and torch.is_autocast_enabled("cpu")
             possible = packable and not (changed or autocast or torch.compiler.is_compiling())
