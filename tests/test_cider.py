@@ -101,18 +101,16 @@ def test_a_long_training_holds_no_more_than_a_short_one():
 
 
 def test_as_many_words_as_fit_and_not_one_more():
-    """Exact with the highest numbers; refused, not wrong, beyond them."""
+    """Exact with the highest digits, of words that no reference has too; refused beyond them."""
     vocabulary = list(range(0, 10 * MOST_WORDS, 10))
     references = [[vocabulary[k : k + 7]] for k in range(0, len(vocabulary), 7)]
     reward = CiderD(references)
     last = torch.tensor([len(references) - 1])
-    some = references[-1][0][2:]
     named = [[[str(w) for w in caption] for caption in refs] for refs in references]
-    expected = oracle.cider_d([named[-1][0][2:]], named[-1:], corpus=named)
-    assert error(reward(torch.tensor([some]), last), expected) <= METRIC
+    for some in (references[-1][0][2:], [1, *references[-1][0], 3, 1], [3, 1]):
+        expected = oracle.cider_d([[str(w) for w in some]], named[-1:], corpus=named)
+        assert error(reward(torch.tensor([some]), last), expected) <= METRIC
     with pytest.raises(ValueError, match="32768 different words, expected at most 32767"):
-        reward(torch.tensor([[1]]), last)
-    with pytest.raises(ValueError, match="32768 different words"):
         CiderD([*references, [[1]]])
 
 
@@ -138,3 +136,5 @@ def test_what_cannot_be_is_named():
         reward(torch.tensor([[1]]), torch.tensor([1]))
     with pytest.raises(ValueError, match=r"expected \(C, T\) and \(C,\)"):
         reward(torch.tensor([[1]]), torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match="32768 tokens, expected at most 32767"):
+        reward(torch.ones(1, MOST_WORDS + 1, dtype=torch.int64), torch.tensor([0]))

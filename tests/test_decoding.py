@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
@@ -160,6 +159,33 @@ def test_the_search_continues_while_an_unfinished_caption_may_still_win():
         assert found[0].tokens == best
 
 
+@given(tables(), sizes, max_lengths, st.data())
+def test_steps_after_the_end_change_nothing(model, beam_size, max_length, data):
+    """Where reading is dear, a search does not ask at each step whether it has ended."""
+    seed, num_return = data.draw(st.integers(0, 99)), data.draw(st.integers(1, beam_size))
+    length: Options = {"max_length": max_length}
+
+    def search() -> tuple[Any, ...]:
+        generator = torch.Generator().manual_seed(seed)
+        drawn = decoding.sample(Table(), *model, **length, num_samples=2, generator=generator)
+        found = decoding.beam_search(
+            Table(), *model, **length, beam_size=beam_size, num_return=num_return
+        )
+        greedy = decoding.greedy(Table(), *model, **length)
+        return [plain(h) for h in found], plain(greedy), drawn
+
+    *expected, asking = search()
+    with patch.object(decoding, "asks_for_end", return_value=False):
+        *found, drawn = search()
+    assert found == expected
+    T = asking.tokens.shape[-1]
+    for name, padding in (("tokens", PAD), ("log_probs", 0), ("mask", False)):
+        cut = T if name == "tokens" else T - 1
+        part = getattr(drawn, name)
+        assert torch.equal(part[..., :cut], getattr(asking, name))
+        assert part[..., cut:].eq(padding).all()
+
+
 def test_a_caption_that_does_not_end_is_cut_at_max_length():
     model = one_row(-3.0, -3.0, -torch.inf, -0.5)
     (found,) = decoding.beam_search(Table(), *model, beam_size=2, max_length=5)
@@ -285,24 +311,6 @@ def test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time(case, bea
             assert_close(sum(given_back) / len(hypothesis.tokens), hypothesis.score)
 
 
-class Synchronisations(TorchDispatchMode):
-    """Counts the operations for whose results the host must wait for a device."""
-
-    names = ("_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "masked_select")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.counts[func.name().removeprefix("aten::")] += 1
-        return func(*args, **(kwargs or {}))
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts[name] for name in self.names)
-
-
 @given(captioners(), st.booleans())
 def test_no_images_have_no_captions(case, training):
     model, features, lengths = case
@@ -311,19 +319,6 @@ def test_no_images_have_no_captions(case, training):
     assert decoding.greedy(model, *none, max_length=4) == []
     assert decoding.beam_search(model, *none, beam_size=2, max_length=4) == []
     assert decoding.sample(model, *none, num_samples=2, max_length=4).hypotheses() == []
-
-
-@given(captioners(), st.integers(1, 3))
-def test_the_host_waits_for_the_device_once_a_step(case, beam_size):
-    """To see whether all is settled; before the steps to check lengths, after them for NaN."""
-    model, features, lengths = case
-    with Synchronisations() as encoding:
-        model.encode(features, lengths)
-    with Synchronisations() as search:
-        decoding.beam_search(model, features, lengths, beam_size=beam_size, max_length=6)
-    steps = search.counts["_log_softmax"]
-    assert 1 <= steps <= 5
-    assert search.total - encoding.total <= steps + 2
 
 
 def captioner_oracle(model: Captioner, features: Tensor) -> oracle.NextLogProbs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -83,6 +84,19 @@ def test_it_is_the_readable_search(case: Captions, beam_size: int, max_length: i
             oracle_model(case, b), middle, end=end, max_length=max_length, **options
         )
         assert_same(found[b], expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(EITHER, st.integers(1, 4), st.integers(2, 9), st.sampled_from([0.0, 3.0]))
+def test_steps_after_the_end_change_nothing(
+    case: Captions, beam_size: int, max_length: int, bias: float
+) -> None:
+    with torch.no_grad():
+        case.model.vocabulary_b[..., case.model.end_id] += bias
+    options = {"max_length": max_length, "beam_size": beam_size, "num_return": beam_size}
+    expected = search(case, **options)
+    with patch("torch_impl.decoding.middle_out.asks_for_end", return_value=False):
+        assert search(case, **options) == expected
 
 
 @settings(max_examples=25, deadline=None)

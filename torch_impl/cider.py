@@ -1,7 +1,8 @@
 """CIDEr-D on tensors, in float64: the reward of self-critical training, on its device.
 
-An n-gram is one int64, 15 bits a token: two sorts count those of all captions, without a
-dictionary. The table of document frequencies is made once and never grows.
+An n-gram is one int64, a word a digit to the base 2^16: below 0 the words of the references, above
+0 others, 0 none. No digits but those give its number, so that sorts and searches count n-grams in
+shapes that no value decides, and nothing is read back to the host.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-BITS = 15
-MOST_WORDS = 2**BITS - 1
-"""Different words of the references and a call's candidates: numbers start at 1, 0 is no word."""
+from torch_impl.common.padding import can_check_values
+
+BASE = 2**16
+MOST_WORDS = BASE // 2 - 1
+"""Different words of the references, and tokens of a candidate, at most."""
 PAD = -1
 """Padding of captions."""
 
@@ -54,10 +57,21 @@ class CiderD(nn.Module):
     """
 
     words: Tensor
+    """Token ids of the references' words, ascending."""
     keys: Tensor
+    """(G,) the references' n-grams, ascending."""
     idf: Tensor
-    references: Tensor
-    first: Tensor
+    """(G + 1,) log(images / document frequency), last that of an unknown n-gram, which counts 1."""
+    entries: Tensor
+    """(E,) image (G + 1) + n-gram of each n-gram of an image's references, ascending."""
+    times: Tensor
+    """(E + 1, M) occurrences in each of an image's M references at most; 0 in the last row."""
+    norms: Tensor
+    """(images, n, M)."""
+    lengths: Tensor
+    """(images, M) tokens."""
+    counts: Tensor
+    """(images,) references."""
 
     def __init__(self, references: Sequence[Captions], *, n: int = 4, sigma: float = 6.0) -> None:
         super().__init__()
@@ -70,22 +84,40 @@ class CiderD(nn.Module):
         if not all(references):
             image = next(i for i, captions in enumerate(references) if not captions)
             raise ValueError(f"image {image} has no references")
-        self.n, self.sigma, self.log_images = n, sigma, math.log(len(references))
-        tokens = padded([caption for captions in references for caption in captions])
+        self.n, self.sigma = n, sigma
+        tokens = padded([caption for captions in references for caption in captions])  # (R, T)
         self.register_buffer("words", tokens[tokens != PAD].unique())
-        tokens = self._numbered(tokens)
+        if len(self.words) > MOST_WORDS:
+            found = f"{len(self.words)} different words"
+            raise ValueError(f"the references have {found}, expected at most {MOST_WORDS}")
         counts = torch.tensor([len(captions) for captions in references])
-        images = torch.arange(len(references)).repeat_interleave(counts)
-        grams = _ngrams(tokens, n)  # (C, T, n)
-        where = grams.nonzero(as_tuple=True)
-        keys, ids = grams[where].unique(return_inverse=True)
+        images = torch.arange(len(references)).repeat_interleave(counts)  # (R,)
+        nth = torch.arange(len(tokens)) - (counts.cumsum(0) - counts)[images]  # (R,)
+        grams = _ngrams(self._numbered(tokens), n)  # (R, n, T)
+        row, order, _ = where = grams.nonzero(as_tuple=True)
+        keys, gram = grams[where].unique(return_inverse=True)
         # an image counts once however many of its references have the n-gram
-        once = (ids * len(references) + images[where[0]]).unique() // len(references)
-        frequencies = torch.bincount(once, minlength=len(keys))
+        entries, place = (images[row] * (len(keys) + 1) + gram).unique(return_inverse=True)
+        frequencies = torch.bincount(entries % (len(keys) + 1), minlength=len(keys))
+        unknown = torch.tensor([math.log(len(references))], dtype=torch.float64)
+        idf = torch.cat([unknown - frequencies.double().log(), unknown])
+        M = int(counts.max())
+        times = torch.zeros(len(entries) + 1, M, dtype=torch.int16)
+        one = torch.ones(len(row), dtype=torch.int16)
+        times.index_put_((place, nth[row]), one, accumulate=True)
+        weight = times[:-1] * idf[entries % (len(keys) + 1), None]  # (E, M)
+        group = torch.empty_like(entries).scatter_(0, place, images[row] * n + order)
+        squares = torch.zeros(len(references) * n, M, dtype=torch.float64)
+        squares.scatter_add_(0, group[:, None].expand_as(weight), weight**2)
+        lengths = torch.zeros(len(references), M, dtype=torch.int64)
+        lengths[images, nth] = (tokens != PAD).sum(-1)
         self.register_buffer("keys", keys)
-        self.register_buffer("idf", self.log_images - frequencies.double().log())
-        self.register_buffer("references", tokens)
-        self.register_buffer("first", F.pad(counts.cumsum(0), (1, 0)))
+        self.register_buffer("idf", idf)
+        self.register_buffer("entries", entries)
+        self.register_buffer("times", times)
+        self.register_buffer("norms", squares.view(-1, n, M).sqrt())
+        self.register_buffer("lengths", lengths)
+        self.register_buffer("counts", counts)
 
     @torch.no_grad()
     def forward(self, candidates: Tensor, images: Tensor) -> Tensor:
@@ -95,57 +127,39 @@ class CiderD(nn.Module):
             candidates: (C, T) token ids, right-padded with ``PAD`` or any other below 0.
             images: (C,) indices of the corpus' images.
 
-        On a GPU only sizes and the check of ``images`` are copied to the host.
-
         Raises:
-            ValueError: shapes that do not fit, an image out of range, more than ``MOST_WORDS``
-                different words in the corpus and these candidates.
+            ValueError: shapes that do not fit, more than ``MOST_WORDS`` tokens, or an image out of
+                range.
         """
         if candidates.dim() != 2 or images.shape != candidates.shape[:1]:
             raise ValueError(
                 f"candidates and images have shapes {tuple(candidates.shape)} and "
                 f"{tuple(images.shape)}, expected (C, T) and (C,)"
             )
-        if ((images < 0) | (images >= len(self.first) - 1)).any():
-            raise ValueError(f"images must lie between 0 and {len(self.first) - 2}")
-        candidates = self._numbered(candidates)
-        # all P pairs of a candidate and a reference of its image
-        counts = self.first[images + 1] - self.first[images]
-        candidate, nth = _ragged(counts)  # (P,)
-        reference, of_pair = (self.first[images][candidate] + nth).unique(return_inverse=True)
-        of_pair = of_pair + len(candidates)
-        rows = torch.cat(_equally_wide(candidates, self.references[reference]))  # (R, T)
+        if candidates.shape[1] > MOST_WORDS:
+            raise ValueError(f"{candidates.shape[1]} tokens, expected at most {MOST_WORDS}")
+        if can_check_values(images) and ((images < 0) | (images >= len(self.counts))).any():
+            raise ValueError(f"images must lie between 0 and {len(self.counts) - 1}")
+        if not candidates.shape[1]:
+            candidates = F.pad(candidates, (0, 1), value=PAD)
+        grams = _ngrams(self._numbered(candidates), self.n).sort(-1).values  # (C, n, T)
+        # the count of each different n-gram, where the first of its equals stands
+        position = torch.arange(grams.shape[-1], device=grams.device)
+        is_first = (torch.searchsorted(grams, grams) == position) & (grams != 0)
+        times = (torch.searchsorted(grams, grams, right=True) - position) * is_first
+        gram = _find(self.keys, grams)
+        weight = times * self.idf[gram]  # (C, n, T)
+        entry = _find(self.entries, images[:, None, None] * len(self.idf) + gram)
+        of_references = self.times[entry] * self.idf[gram, None]  # (C, n, T, M)
+        shared = torch.minimum(weight[..., None], of_references) * of_references
 
-        # the E different n-grams of each row, by rows, and their counts
-        grams = _ngrams(rows, self.n)
-        where = grams.nonzero(as_tuple=True)
-        keys, ids = grams[where].unique(return_inverse=True)
-        entries, times = (where[0] * len(keys) + ids).unique(return_counts=True)
-        row, gram = entries // max(len(keys), 1), entries % max(len(keys), 1)
-        weight = times * self._idf(keys)[gram]  # (E,)
-        bits = BITS * torch.arange(1, self.n, device=keys.device)
-        order = (keys[:, None] >> bits > 0).sum(-1)[gram]
-        squares = weight.new_zeros(len(rows) * self.n)
-        squares.index_add_(0, row * self.n + order, weight**2)
-        norms = squares.view(-1, self.n).sqrt()  # (R, n)
-
-        # each n-gram of a candidate, looked up in each of its references
-        per_row = torch.bincount(row, minlength=len(rows))
-        pair, nth = _ragged(per_row[candidate])
-        entry = (per_row.cumsum(0) - per_row)[candidate[pair]] + nth
-        place, found = _find(entries, of_pair[pair] * len(keys) + gram[entry])
-        shared = torch.minimum(weight[entry], weight[place]) * weight[place] * found
-        dot = weight.new_zeros(len(candidate) * self.n)
-        dot.index_add_(0, pair * self.n + order[entry], shared)
-
-        norm = norms[candidate] * norms[of_pair]
-        cosine = torch.where(norm > 0, dot.view_as(norm) / norm.where(norm > 0, 1), 0)  # (P, n)
+        norm = _sum(weight**2, 2).sqrt()[..., None] * self.norms[images]  # (C, n, M)
+        cosine = torch.where(norm > 0, _sum(shared, 2) / norm.where(norm > 0, 1), 0)
         # COCO counts bigrams, one less than words
-        length = ((rows != PAD).sum(-1) - 1).clamp(min=0)
-        gap = (length[candidate] - length[of_pair]).double()
-        similarity = 10 * cosine.mean(-1) * torch.exp(-(gap**2) / (2 * self.sigma**2))
-        total = weight.new_zeros(len(candidates)).index_add_(0, candidate, similarity)
-        return total / counts
+        length = ((candidates >= 0).sum(-1) - 1).clamp(min=0)
+        gap = (length[:, None] - (self.lengths[images] - 1).clamp(min=0)).double()  # (C, M)
+        similarity = 10 * cosine.mean(1) * torch.exp(-(gap**2) / (2 * self.sigma**2))
+        return _sum(similarity, 1) / self.counts[images]
 
     def score(self, candidates: Sequence[Captions]) -> list[list[float]]:
         """The CIDEr-D of every candidate, nested like ``candidates``.
@@ -156,69 +170,48 @@ class CiderD(nn.Module):
         Raises:
             ValueError: not one list of captions for each image of the corpus; as in ``forward``.
         """
-        if len(candidates) != len(self.first) - 1:
-            raise ValueError(
-                f"captions of {len(candidates)} images, expected {len(self.first) - 1}"
-            )
+        if len(candidates) != len(self.counts):
+            raise ValueError(f"captions of {len(candidates)} images, expected {len(self.counts)}")
         flat = [caption for captions in candidates for caption in captions]
         if any(isinstance(caption, int) for caption in flat):
             raise ValueError("expected a list of captions for each image, got a list of token ids")
         counts = [len(captions) for captions in candidates]
         images = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-        device = self.first.device
+        device = self.counts.device
         scores = self(padded(flat).to(device), images.to(device))
         return [of_image.tolist() for of_image in scores.split(counts)]
 
     def _numbered(self, tokens: Tensor) -> Tensor:
-        """Token ids to numbers of ``BITS`` bits, ids below 0 to ``PAD``.
+        """Token ids (C, T) to digits: of ids below 0, which are padding, 0.
 
-        Words of the references have fixed numbers; others get theirs for this call, as they count
-        in a candidate's length and norm.
+        A word that no reference has counts in a candidate's length and norm alone; its digit is its
+        rank among the caption's tokens.
         """
-        numbers, known = _find(self.words, tokens)
-        others = (tokens >= 0) & ~known
-        different, ranks = tokens[others].unique(return_inverse=True)
-        count = len(self.words) + len(different)
-        if count > MOST_WORDS:
-            raise ValueError(f"{count} different words, expected at most {MOST_WORDS}")
-        return numbers.where(known, PAD).masked_scatter(others, len(self.words) + ranks)
-
-    def _idf(self, keys: Tensor) -> Tensor:
-        """log(images / document frequency); 1 is the document frequency of an unknown n-gram."""
-        place, found = _find(self.keys, keys)
-        if not len(self.keys):
-            return torch.full_like(keys, self.log_images, dtype=torch.float64)
-        return torch.where(found, self.idf[place], self.log_images)
+        digits = _find(self.words, tokens) - len(self.words)
+        rank = torch.searchsorted(tokens.sort(-1).values, tokens)
+        return digits.where((digits < 0) | (tokens < 0), 1 + rank)
 
 
-def _ngrams(tokens: Tensor, n: int) -> Tensor:
-    """The key of the k-gram that starts at each token, (C, T, n) for k = 1..n; 0 if none."""
-    shifted, valid = tokens + 1, tokens != PAD
-    key = torch.zeros_like(tokens)
+def _ngrams(digits: Tensor, n: int) -> Tensor:
+    """The k-gram that starts at each of digits (C, T), for k = 1..n; 0 if none, (C, n, T)."""
+    key, valid = torch.zeros_like(digits), digits != 0
     keys = []
     for k in range(n):
-        later = F.pad(shifted[:, k:], (0, min(k, tokens.shape[1])))
-        valid = valid & (later > 0)
-        key = (key << BITS) | later
+        later = F.pad(digits[:, k:], (0, min(k, digits.shape[1])))
+        valid = valid & (later != 0)
+        key = key * BASE + later
         keys.append(key.where(valid, 0))
-    return torch.stack(keys, -1)
+    return torch.stack(keys, 1)
 
 
-def _ragged(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The group of each item, and its index in the group, for groups of ``counts`` items."""
-    group = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-    starts = counts.cumsum(0) - counts
-    return group, torch.arange(len(group), device=counts.device) - starts[group]
-
-
-def _find(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """The indices in the sorted ``values`` of those ``wanted``, and whether they are there."""
+def _find(values: Tensor, wanted: Tensor) -> Tensor:
+    """The indices in the sorted ``values`` of those ``wanted``; ``len(values)`` of the missing."""
     if not len(values):
-        return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
-    place = torch.searchsorted(values, wanted).clamp(max=len(values) - 1)
-    return place, values[place] == wanted
+        return torch.zeros_like(wanted)
+    place = torch.searchsorted(values, wanted)
+    return place.where(values[place.clamp(max=len(values) - 1)] == wanted, len(values))
 
 
-def _equally_wide(*tokens: Tensor) -> list[Tensor]:
-    width = max(x.shape[1] for x in tokens)
-    return [F.pad(x, (0, width - x.shape[1]), value=PAD) for x in tokens]
+def _sum(x: Tensor, dim: int) -> Tensor:
+    """The sum over ``dim`` in order, so that zeros among its terms change no bit of it."""
+    return x.cumsum(dim).select(dim, -1)

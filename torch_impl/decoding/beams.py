@@ -11,6 +11,10 @@ from torch import Tensor
 from torch_impl.common.protocols import CaptionModel
 
 
+READ_EVERY = 8
+"""Tokens between two reads of whether a search has ended, each of which stalls an accelerator."""
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """A caption and its log-probabilities under the model."""
@@ -116,6 +120,14 @@ class Beams(NamedTuple):
         return [sorted(kept, key=lambda one: -one.score)[:num_return] for kept in found]
 
 
+def asks_for_end(step: int, num_steps: int, device: torch.device) -> bool:
+    """Whether to read after ``step``, from 1, if a search has ended; on a CPU reads are free.
+
+    The steps after the end append padding alone.
+    """
+    return step < num_steps and (device.type == "cpu" or step % READ_EVERY == 0)
+
+
 def check_beam(model: CaptionModel, beam_size: int, num_return: int, max_length: int) -> None:
     """Raise ValueError unless the options of a beam search are in range."""
     if beam_size < 1:
@@ -172,16 +184,22 @@ def to_hypotheses(
 ) -> list[list[Hypothesis]]:
     """Each image's hypotheses where ``used`` (B, K), cut to their ``sizes`` (B, K).
 
+    All is read back to the host at once.
+
     Raises:
         ValueError: a log-probability is NaN.
     """
-    if bool(log_probs.isnan().any()):
+    columns = tokens, log_probs, sizes.unsqueeze(-1), used.unsqueeze(-1)
+    packed = torch.cat([part.double() for part in columns], -1).cpu()  # (B, K, 2 T + 1)
+    T = tokens.shape[-1]
+    values, last = packed[..., T:-2], packed[..., -2:].long()
+    if bool(values.isnan().any()):
         raise ValueError("the model's log-probabilities are NaN")
-    images = zip(tokens.tolist(), log_probs.tolist(), sizes.tolist(), used.tolist(), strict=True)
+    images = zip(packed[..., :T].long().tolist(), values.tolist(), last.tolist(), strict=True)
     return [
         [
-            Hypothesis(words[:size], values[: size - 1])
-            for words, values, size, keep in zip(*image, strict=True)
+            Hypothesis(words[:size], numbers[: size - 1])
+            for words, numbers, (size, keep) in zip(*image, strict=True)
             if keep
         ]
         for image in images

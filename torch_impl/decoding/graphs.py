@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torch_impl.common.padding import padding_mask
 from torch_impl.common.protocols import IncrementalModel
-from torch_impl.decoding.beams import Beams, Hypothesis
+from torch_impl.decoding.beams import Beams, Hypothesis, asks_for_end
 from torch_impl.decoding.search import NextToken, beam_search, next_token_fn
 
 T = TypeVar("T")
@@ -121,10 +121,10 @@ class GraphedBeamSearch:
         captured.features.copy_(features)
         if captured.valid is not None and valid is not None:
             captured.valid.copy_(valid)
-        for graph, beams, is_done in captured.steps:
+        for step, (graph, beams, is_done) in enumerate(captured.steps, start=1):
             graph.replay()
             found = beams
-            if bool(is_done):
+            if asks_for_end(step, len(captured.steps), features.device) and bool(is_done):
                 break
         return found.best(self.num_return)
 

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from torch_impl.common.padding import Lengths
-from torch_impl.decoding.beams import append, check_beam, freeze, gather_beams, stable_topk
+from torch_impl.decoding.beams import (
+    Hypothesis,
+    append,
+    asks_for_end,
+    check_beam,
+    freeze,
+    gather_beams,
+    stable_topk,
+    to_hypotheses,
+)
 from torch_impl.middle_out import interleave
 from torch_impl.models.middle_out import MiddleOutCaptioner, check_middle_word
 
@@ -157,27 +166,22 @@ def middle_out_beam_search(
         finished[side] |= token == model.end_id
         tokens = append(gather_beams(tokens, beams), token)
         log_probs = append(gather_beams(log_probs, beams), chosen)
-        if bool((finished.all(0) | (totals == -torch.inf)).all()):
+        ended = finished.all(0) | (totals == -torch.inf)  # (B, K)
+        if asks_for_end(t + 1, num_steps, device) and bool(ended.all()):
             break
-    if bool(log_probs.isnan().any()):
-        raise ValueError("the model's log-probabilities are NaN")
-    return [
-        [
-            _halves(words, values, turns, model.end_id)
-            for words, values, total in zip(*image, strict=True)
-            if total > -torch.inf
-        ][:num_return]
-        for image in zip(tokens.tolist(), log_probs.tolist(), totals.tolist(), strict=True)
-    ]
+    sizes = torch.full_like(totals, tokens.shape[-1])
+    found = to_hypotheses(tokens, log_probs, sizes, totals > -torch.inf)
+    return [[_halves(one, turns, model.end_id) for one in of[:num_return]] for of in found]
 
 
-def _halves(tokens: list[int], log_probs: list[float], turns: Sequence[int], end_id: int) -> Halves:
+def _halves(generated: Hypothesis, turns: Sequence[int], end_id: int) -> Halves:
     """A hypothesis from its tokens in the generated order."""
     halves: tuple[list[int], list[int]] = ([], [])
     written = []
-    for t, (token, value) in enumerate(zip(tokens[1:], log_probs, strict=True)):
+    middle, *tokens = generated.tokens
+    for t, (token, value) in enumerate(zip(tokens, generated.log_probs, strict=True)):
         half = halves[turns[t % len(turns)]]
         if half[-1:] != [end_id]:
             half.append(token)
             written.append(value)
-    return Halves(tokens[0], *halves, written)
+    return Halves(middle, *halves, written)

@@ -18,6 +18,7 @@ from torch_impl.decoding.beams import (
     Beams,
     Hypothesis,
     append,
+    asks_for_end,
     check_beam,
     check_length,
     to_hypotheses,
@@ -146,9 +147,10 @@ def beam_search(
     check_beam(model, beam_size, num_return, max_length)
     next_token = next_token_fn(model, features, lengths, beam_size, max_length)
     beams = Beams.begin(model, features, beam_size)
-    for _ in range(max_length - 1):
+    for step in range(1, max_length):
         beams = beams.advance(next_token(beams.tokens, beams.order), model)
-        if bool(beams.is_done(num_return, max_length)):
+        asks = asks_for_end(step, max_length - 1, features.device)
+        if asks and bool(beams.is_done(num_return, max_length)):
             break
     return beams.best(num_return)
 
@@ -204,7 +206,7 @@ def _generate(
         tokens = append(tokens, token.where(unfinished, model.pad_id))
         mask = append(mask, unfinished)
         unfinished = unfinished & (token != model.end_id)
-        if not bool(unfinished.any()):
+        if asks_for_end(step + 1, max_length - 1, device) and not bool(unfinished.any()):
             break
     return Samples(tokens, log_probs, mask)
 
