@@ -10,7 +10,6 @@ from torch import Tensor
 
 from torch_impl.common.protocols import CaptionModel
 
-
 READ_EVERY = 8
 """Tokens between two reads of whether a search has ended, each of which stalls an accelerator."""
 
