@@ -87,7 +87,7 @@ def test_it_is_the_readable_search(case: Captions, beam_size: int, max_length: i
 
 
 @settings(max_examples=25, deadline=None)
-@given(EITHER, st.integers(1, 4), st.integers(2, 9), st.sampled_from([0.0, 3.0]))
+@given(EITHER, st.integers(1, 4), st.integers(2, 5), st.sampled_from([0.0, 3.0]))
 def test_steps_after_the_end_change_nothing(
     case: Captions, beam_size: int, max_length: int, bias: float
 ) -> None:
