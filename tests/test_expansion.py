@@ -266,6 +266,24 @@ def test_bad_settings_are_named(build: Any, message: str) -> None:
         build()
 
 
+DTYPES = st.sampled_from([torch.float64, torch.float32, torch.bfloat16])
+
+
+@pytest.mark.parametrize("implementation", FORMS)
+@given(case=MODERATE, dtypes=st.tuples(DTYPES, DTYPES, DTYPES))
+def test_values_and_selectors_of_several_dtypes_are_promoted(
+    case: OperatorCase, implementation: str, dtypes: tuple[torch.dtype, ...]
+) -> None:
+    names = "V_1", "V_2", "S"
+    arrays = {name: tensor(x, torch.float32) for name, x in case.arrays.items()}
+    mixed = {name: arrays[name].to(dtype) for name, dtype in zip(names, dtypes, strict=True)}
+    widest = max(dtypes, key=lambda dtype: torch.finfo(dtype).bits)
+    alike = {name: x.to(widest) for name, x in mixed.items()}
+    found = operator(case, arrays | mixed, implementation=implementation)
+    assert found.dtype == widest
+    assert torch.equal(found, operator(case, arrays | alike, implementation=implementation))
+
+
 @pytest.mark.parametrize("layer", [StaticExpansion(4, 3), DynamicExpansion(4, 3)])
 @pytest.mark.parametrize(
     ("x", "lengths", "message"),

@@ -139,7 +139,7 @@ class _Fit:
                 max_length=self.stage.max_length,
             )
         except InputError as error:
-            left = self.what_is_left() if "NaN" in str(error) else ""
+            left = self.what_is_left(self.training.step) if "NaN" in str(error) else ""
             where = f"validation after step {self.training.step}"
             raise InputError(f"{where}: {error}{left}") from error
         scores = quality.score(
@@ -181,17 +181,17 @@ class _Fit:
             state = {
                 **self._identity(),
                 "training": self.training.state_dict(),
-                "interval": [asdict(step) for step in self.interval],
+                "interval": [step.to_dict() for step in self.interval],
                 "best": self.best,
                 "seconds": self.seconds,
             }
             self.folder.save(self.folder.last, self.training.model, state)
 
-    def what_is_left(self) -> str:
-        """Of a loss that is not finite: what to begin with again, a clause of its message."""
+    def what_is_left(self, step: int) -> str:
+        """Of a loss that is not finite after ``step``: what to begin with again, a clause."""
         if self.folder is None:
             return "; expected a lower learning rate"
-        self.folder.restore_previous(self.training.step, only=not self.earlier)
+        self.folder.restore_previous(step, only=not self.earlier)
         path = self.folder.to_begin_with
         if path is None:
             return "; no checkpoint of a finite loss came before; expected a lower --learning-rate"
@@ -219,7 +219,7 @@ class _Fit:
             except ValueError as error:
                 raise InputError(str(error)) from error
             self.earlier, self.best = last.state["seconds"], last.state["best"]
-            self.interval = [Step(**step) for step in last.state["interval"]]
+            self.interval = [Step.from_dict(step) for step in last.state["interval"]]
         if not self.folder:
             return
         if self.best:
@@ -323,7 +323,7 @@ def fit(
     except NonFiniteError as error:
         images = list(map(str, run.batches.image_ids(error.epoch, error.position)))
         named = ", ".join(images[:NAMED]) + (", ..." if len(images) > NAMED else "")
-        raise InputError(f"{error}, images {named}{run.what_is_left()}") from error
+        raise InputError(f"{error}, images {named}{run.what_is_left(error.step - 1)}") from error
     finally:
         if folder and folder.to_begin_with is None:
             folder.discard()

@@ -3,7 +3,8 @@
 They say that they are on ``second:0``, and everything runs that a GPU could: an operation that
 mixes them with tensors of the CPU is refused, as CUDA refuses it (scalars, index tensors and the
 lengths of packed sequences aside), and each read back to the host, for which a GPU would have to
-finish its work first, is counted by its place in our code.
+finish its work first, is counted by its place in our code. A copy that does not block is no read:
+it holds nothing until an event after it is waited for, which is one unless data of later work came.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _setup_privateuseone_for_python_backend("second")
 SECOND = torch.device("second", 0)
 
 _aten = torch.ops.aten
+_autocast = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+_autocast.fallback(torch.library.fallthrough_kernel)  # autocast leaves its dtypes as they are
 COPIES = ("aten::_to_copy", "aten::copy_")
 SIZED_BY_VALUES = {
     *(_aten.nonzero.default, _aten.masked_select.default, _aten.equal.default),
@@ -90,6 +93,10 @@ class Reads:
 
 
 _counting: list[Reads] = []
+_copying: list[tuple[Tensor, Tensor]] = []
+"""Copies to the host that no event was waited for after: their targets and values."""
+_arrived: Counter[str] = Counter()
+"""Tensors copied from the host."""
 
 
 class _Creating(TorchDispatchMode):
@@ -167,10 +174,13 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     wanted = kwargs.get("device")
     target = torch.device(wanted).type if wanted is not None else "second" if held else "cpu"
     copies = op._schema.name in COPIES
+    if copies and target == "second" and not held:
+        _arrived["tensors"] += 1
     if held:
         _refuse_mixed(op, args, kwargs, copies)
         to_host = target == "cpu" if op is not _aten.copy_.default else args[0].device.type == "cpu"
-        if to_host or op in SIZED_BY_VALUES or _indexes_by_mask(op, args):
+        queued = to_host and kwargs.get("non_blocking")
+        if (to_host and not queued) or op in SIZED_BY_VALUES or _indexes_by_mask(op, args):
             _read()
     if op in FUSED and held:
         op = FUSED[op]
@@ -183,6 +193,9 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     args, kwargs = tree_unflatten([lent(x) for x in flat], spec)
     out = op(*args, **{**kwargs, **({"pin_memory": False} if kwargs.get("pin_memory") else {})})
     if target == "cpu":
+        if held and queued:
+            _copying.append((out, out.clone()))
+            out.zero_()
         return out
 
     def back(x: Tensor) -> Tensor:
@@ -191,6 +204,18 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if op in PACKING:  # the sizes of packed batches stay on the host
         return back(out[0]), out[1]
     return tree_map_only(Tensor, back, out)
+
+
+class _Event:
+    def record(self) -> None:
+        self._arrived = _arrived.total()
+
+    def synchronize(self) -> None:
+        if _arrived.total() == self._arrived:
+            _read()
+        for target, value in _copying:
+            target.copy_(value)
+        _copying.clear()
 
 
 def _refuse_mixed(op: Any, args: Any, kwargs: dict[str, Any], copies: bool) -> None:
@@ -256,6 +281,7 @@ for _name, _value in {
     "get_rng_state": lambda _=None: torch.get_rng_state(),
     "set_rng_state": lambda state, _=None: torch.set_rng_state(state),
     "current_device": lambda: 0,
+    "Event": _Event,
     "synchronize": lambda *_: None,
     "_is_in_bad_fork": lambda: False,
     "manual_seed_all": lambda _: None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -69,6 +70,7 @@ def static_expansion(
     _check_alike(keys, {"values_1": values_1, "values_2": values_2, "selectors": selectors})
     _check_mask(mask, keys)
     check_dropout(dropout, dropout_of)
+    values_1, values_2, selectors = _promoted(values_1, values_2, selectors)
     form = choose(implementation)
     key_bias = None
     if key_projection is not None:
@@ -133,6 +135,7 @@ def dynamic_expansion(
     _check_alike(keys, {**others, "selectors": selectors})
     _check_mask(mask, keys)
     check_dropout(dropout, dropout_of)
+    values_1, values_2, selectors = _promoted(values_1, values_2, selectors)
     L, N_E = keys.shape[1], len(query_vectors)
     products_literal, products_factored = L * N_E, L + N_E  # of a token's M
     form = choose(implementation, products_factored <= products_literal)
@@ -161,6 +164,12 @@ def _check_alike(first: Tensor, others: Mapping[str, Tensor]) -> None:
             raise ValueError(
                 f"{name} has shape {tuple(tensor.shape)}, expected {tuple(first.shape)}"
             )
+
+
+def _promoted(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in the dtype that their sum would have."""
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    return [tensor.to(dtype) for tensor in tensors]
 
 
 def _check_mask(mask: Tensor | None, keys: Tensor) -> None:

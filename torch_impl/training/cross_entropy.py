@@ -31,7 +31,8 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> Batch:
         """All tensors on ``device``."""
-        return Batch(*(tensor.to(device) for tensor in self))
+        queued = device.type != "cpu"  # behind the device's work, for which the host does not wait
+        return Batch(*(tensor.to(device, non_blocking=queued) for tensor in self))
 
     def micro_batches(self, count: int) -> list[Batch]:
         """``count`` micro-batches of nearly equal numbers of images, each with its captions."""

@@ -1,8 +1,8 @@
 """A process group that trains one model, each rank on its shard of every batch.
 
-A step has two collectives: before it every rank learns how many words the whole batch has, after it
-the gradients are summed, once, however many micro-batches a shard was computed in. Every rank then
-makes the same update of the same weights.
+Before a step every rank learns how many words the whole batch has, after it the loss and, once,
+however many micro-batches a shard was computed in, the gradients are summed. Every rank then makes
+the same update of the same weights. Counts are gathered on the host: no rank waits for its GPU.
 
 ``DistributedDataParallel`` does not fit. It averages over ranks, but a loss is a mean over words,
 which shards have different numbers of. It wraps ``forward``, but objectives call ``encode`` and
@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import reduce
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -77,11 +78,18 @@ class ProcessGroup:
         """The ``numbers`` of every rank, by rank; integers up to 2^53 are exact."""
         if self.world_size == 1:
             return [numbers]
-        own = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        gathered = self._gather(torch.tensor(numbers, dtype=torch.float64))
+        return [tuple(row.tolist()) for row in gathered]
+
+    def all_reduce(self, own: Tensor) -> Tensor:
+        """The sum of all ranks' ``own``, in rank order and on their device; bitwise the same."""
+        return own if self.world_size == 1 else reduce(torch.add, self._gather(own))
+
+    def _gather(self, own: Tensor) -> list[Tensor]:
         gathered = [torch.empty_like(own) for _ in range(self.world_size)]
         with self._collective():
             dist.all_gather(gathered, own)
-        return [tuple(row.tolist()) for row in gathered]
+        return gathered
 
     def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its sum over the ranks, bitwise the same on each.
@@ -91,14 +99,16 @@ class ProcessGroup:
         if self.world_size == 1:
             return
         parameters = list(parameters)
+        present = self.all_gather(*(p.grad is not None for p in parameters))
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        present = gradients[0].new_tensor([float(p.grad is not None) for p in parameters])
-        flat = torch.cat([present, *(gradient.flatten() for gradient in gradients)])
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         with self._collective():
             dist.all_reduce(flat)
-        present, *sums = flat.split([len(parameters), *(p.numel() for p in parameters)])
-        for parameter, ranks, total in zip(parameters, present.tolist(), sums, strict=True):
-            parameter.grad = total.view_as(parameter).to(parameter.dtype) if ranks else None
+        sums = flat.split([p.numel() for p in parameters])
+        for parameter, ranks, total in zip(
+            parameters, zip(*present, strict=True), sums, strict=True
+        ):
+            parameter.grad = total.view_as(parameter).to(parameter.dtype) if any(ranks) else None
 
     def broadcast(self, value: T) -> T:
         """Rank 0's ``value``, on every rank; tensors in it must be on the CPU."""
@@ -172,13 +182,13 @@ def _reason(error: Exception) -> str:
 def join_process_group(
     store: dist.Store, rank: int, world_size: int, device: str = "cpu"
 ) -> Iterator[ProcessGroup]:
-    """Join the ranks that meet at ``store``; the backend is NCCL on GPUs, otherwise Gloo.
+    """Join the ranks that meet at ``store``: by NCCL on GPUs, by Gloo on the host.
 
     Raises:
         ProcessGroupError: the ranks cannot meet.
     """
     group = ProcessGroup(rank, world_size, device, store)
-    backend = "nccl" if torch.device(device).type == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if torch.device(device).type == "cuda" else "gloo"
     with group._collective():
         dist.init_process_group(
             backend, store=store, rank=rank, world_size=world_size, timeout=_TIMEOUT

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -70,41 +71,70 @@ class Terms(NamedTuple):
     """The mean reward, of an objective that has one."""
 
 
+class Numbers(NamedTuple):
+    """What a step computed, of the whole batch."""
+
+    loss: float
+    reward: float | None
+    gradient_norm: float
+
+
 @dataclass(frozen=True)
 class Step:
-    """The log of one step."""
+    """The log of one step.
+
+    On an accelerator the loss, reward and gradient norm are copied to the host while it computes
+    on; reading one waits for the copy, and raises ``NonFiniteError`` as ``Training.run`` would.
+    """
 
     step: int
     """Steps done, this one included."""
     epoch: int
     position: int
     """Batches of the epoch done, this one included."""
-    loss: float
-    reward: float | None
-    gradient_norm: float
     learning_rate: float
     captions: int
     seconds: float
     waited: float
     """Seconds of ``seconds`` spent waiting for the batch."""
+    read: Callable[[], Numbers] = field(repr=False, compare=False)
 
+    @property
+    def loss(self) -> float:
+        return self.read().loss
 
-class _Gradient(NamedTuple):
-    """Sums over all ranks' shards of a batch."""
+    @property
+    def reward(self) -> float | None:
+        return self.read().reward
 
-    loss: float
-    reward: float | None
-    norm: float
-    captions: int
+    @property
+    def gradient_norm(self) -> float:
+        return self.read().gradient_norm
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number by name."""
+        return {k: v for k, v in vars(self).items() if k != "read"} | self.read()._asdict()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Step:
+        """The inverse of ``to_dict``."""
+        numbers = Numbers(*(values[name] for name in Numbers._fields))
+        rest = {name: value for name, value in values.items() if name not in Numbers._fields}
+        return cls(**rest, read=lambda: numbers)
 
 
 class NonFiniteError(ArithmeticError):
-    """The loss or its gradient is NaN or infinite; the model is as it was before the step."""
+    """The loss or its gradient is NaN or infinite.
+
+    The model is as it was before the step; on an accelerator, which has computed on before the
+    numbers were read, in float16 alone.
+    """
 
     def __init__(self, what: str, value: float, step: int, epoch: int, position: int) -> None:
         """``step`` counts from 1; ``epoch`` and ``position`` from 0, and are printed from 1."""
         where = f"epoch {epoch + 1}, batch {position + 1}"
         super().__init__(f"{what} is {value} at step {step} ({where})")
+        self.step = step
         self.epoch = epoch
         self.position = position
 
@@ -157,6 +187,8 @@ class Training(ABC, Generic[BatchT]):
         self.optimiser = optimisation.optimiser(self._parameters().values())
         self.scaler = computation.scaler(self.device)
         self.step = self.epoch = self.position = 0
+        self._read: Callable[[], object] = lambda: None
+        """Waits for the last step's numbers and checks them."""
 
     @abstractmethod
     def terms(self, batch: BatchT) -> Terms:
@@ -194,43 +226,70 @@ class Training(ABC, Generic[BatchT]):
                 began = time.perf_counter()
                 batch = next(batches)
                 waited = time.perf_counter() - began
-                gradient, rate = self._step(batch)
-                seconds = time.perf_counter() - began
+                read, captions, rate = self._step(batch)
+                self._read()  # the numbers of the step before, while this one is computed
+                self._read = read
                 self.step += 1
                 self.position += 1
+                if self.position == len(self.batches):
+                    read()
                 yield Step(
                     step=self.step,
                     epoch=self.epoch,
                     position=self.position,
-                    loss=gradient.loss,
-                    reward=gradient.reward,
-                    gradient_norm=gradient.norm,
                     learning_rate=rate,
-                    captions=gradient.captions,
-                    seconds=seconds,
+                    captions=captions,
+                    seconds=time.perf_counter() - began,
                     waited=waited,
+                    read=read,
                 )
             self.epoch, self.position = self.epoch + 1, 0
 
-    def _step(self, batch: BatchT) -> tuple[_Gradient, float]:
+    def _step(self, batch: BatchT) -> tuple[Callable[[], Numbers], int, float]:
         rate = self.optimisation.learning_rate(self.step, len(self.batches))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.model.train()
-        gradient = self._gradient(batch)
+        numbers, captions = self._gradient(batch)
         # on overflow the step is retried at half the loss scale
-        while not math.isfinite(gradient.norm) and self.scaler.get_scale() > 1:
+        while self.scaler.get_scale() > 1 and not math.isfinite(numbers[-1]):
             self.scaler.update()
-            gradient = self._gradient(batch)
-        self._check("gradient", gradient.norm)
+            numbers, captions = self._gradient(batch)
+        read = cache(self._reader(numbers))
+        # the scaler reads whether to make the update, so that nothing is gained by waiting
+        if self.device.type == "cpu" or self.scaler.is_enabled():
+            read()
         self.scaler.step(self.optimiser)
         self.scaler.update()
-        return gradient, rate
+        return read, captions, rate
 
-    def _gradient(self, batch: BatchT) -> _Gradient:
+    def _reader(self, numbers: Tensor) -> Callable[[], Numbers]:
+        """Begin to copy the numbers of ``_gradient`` to the host; what waits and checks them."""
+        where = self.step + 1, self.epoch, self.position
+        host, copied = numbers.to("cpu", non_blocking=True), None
+        if numbers.device.type != "cpu":
+            copied = torch.get_device_module(numbers.device).Event()
+            copied.record()
+
+        def read() -> Numbers:
+            if copied is not None:
+                copied.synchronize()
+            loss, reward, rewarded, norm = host.tolist()
+            for what, value in (("loss", loss), ("gradient", norm)):
+                if not math.isfinite(value):
+                    raise NonFiniteError(what, value, *where)
+            return Numbers(loss, reward if rewarded else None, norm)
+
+        return read
+
+    def _gradient(self, batch: BatchT) -> tuple[Tensor, int]:
         """Set the parameters' ``grad`` to the clipped gradient of the whole batch's mean loss.
 
         Micro-batches and ranks are weighted here, and nowhere else, by their numbers of targets.
+
+        Returns:
+            (4,) on the device, in float64: the loss, the reward, above 0 if there is one, and the
+            gradient's norm; and the number of captions.
         """
         self.optimiser.zero_grad()
         parts = self._micro_batches(batch)
@@ -239,8 +298,7 @@ class Training(ABC, Generic[BatchT]):
         total, _, captions = (int(sum(numbers)) for numbers in zip(*ranks, strict=True))
         # the index in the whole batch of the next micro-batch's first image
         image = int(sum(images for _, images, _ in ranks[: self.process_group.rank]))
-        loss = reward = 0.0
-        rewarded = False
+        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
         with self._random_numbers(image):
             for part, count in zip(parts, counts, strict=True):
                 torch.manual_seed(self._seed_of(_DROPOUT, image))
@@ -250,20 +308,18 @@ class Training(ABC, Generic[BatchT]):
                 weight = count / total
                 scaled = self.scaler.scale(terms.loss)
                 torch.autograd.backward(scaled, torch.full_like(scaled, weight))
-                loss += weight * terms.loss.item()
+                sums[0] += weight * terms.loss.detach().double()
                 if terms.reward is not None:
-                    rewarded = True
-                    reward += weight * terms.reward.item()
-        sums = zip(*self.process_group.all_gather(loss, reward, rewarded), strict=True)
-        loss, reward, rewards = (sum(numbers) for numbers in sums)
-        self._check("loss", loss)
+                    sums[1] += weight * terms.reward.detach().double()
+                    sums[2] += 1
+        sums = self.process_group.all_reduce(sums)
         parameters = self._parameters().values()
         # before unscaling, so that an overflow on one rank is one on all
         self.process_group.all_reduce_gradients(parameters)
         self.scaler.unscale_(self.optimiser)
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = clip_gradients(gradients, self.optimisation.clip)
-        return _Gradient(loss, reward if rewards else None, norm, captions)
+        return torch.cat([sums, norm.double()[None]]), captions
 
     def _micro_batches(self, batch: BatchT) -> Sequence[BatchT]:
         """What is computed one after the other; nothing of a shard without images."""
@@ -297,12 +353,13 @@ class Training(ABC, Generic[BatchT]):
         seeds = np.random.SeedSequence((self.seed, purpose, self.step, image))
         return int(seeds.generate_state(1, np.uint64)[0])
 
-    def _check(self, what: str, value: float) -> None:
-        if not math.isfinite(value):
-            raise NonFiniteError(what, value, self.step + 1, self.epoch, self.position)
-
     def state_dict(self) -> dict[str, Any]:
-        """What resuming needs beside the weights: the ``state`` of `checkpoints.save`."""
+        """What resuming needs beside the weights: the ``state`` of `checkpoints.save`.
+
+        Raises:
+            NonFiniteError: the last step's loss or gradient was NaN or infinite.
+        """
+        self._read()
         return {
             "step": self.step,
             "epoch": self.epoch,
@@ -357,3 +414,4 @@ class Training(ABC, Generic[BatchT]):
                 for key, value in moments.items()
             }
         self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
+        self._read = lambda: None

@@ -163,7 +163,7 @@ SCHEDULES: dict[str, Callable[..., float]] = {
 
 
 @torch.no_grad()
-def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> float:
+def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> Tensor:
     """Scale all gradients, in place, to the norm ``threshold`` if theirs is larger.
 
     The listing "gradient clipping" of the read-only LSTM's paper. PyTorch's own adds 1e-6 to the
@@ -174,16 +174,18 @@ def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> floa
         threshold: above 0; None for no limit.
 
     Returns:
-        Their total norm before clipping. If it is not finite, nothing is scaled.
+        Their total norm before clipping, on their device. If it is not finite, nothing is scaled.
 
     Raises:
         ValueError: a threshold that is not above 0.
     """
     if threshold is not None and not threshold > 0:
         raise ValueError(f"threshold is {threshold}, expected above 0")
-    norm = torch.nn.utils.get_total_norm(gradients).item()
-    if threshold is not None and threshold <= norm < math.inf:
-        torch._foreach_mul_(list(gradients), threshold / norm)
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if threshold is not None and gradients:
+        larger = (threshold <= norm) & norm.isfinite()
+        factor = torch.where(larger, threshold / norm.double(), 1.0)
+        torch._foreach_mul_(list(gradients), factor)
     return norm
 
 
