@@ -40,8 +40,8 @@ class RunFolder:
         self.best = self.path / "best.safetensors"
 
     @property
-    def to_begin_with(self) -> Path | None:
-        """The checkpoint that speaks for the run: its best, or its last before a validation."""
+    def best_or_last(self) -> Path | None:
+        """The best checkpoint; the last before any validation."""
         return next((path for path in (self.best, self.last) if path.exists()), None)
 
     def prepare(self, config: Mapping[str, Any], vocabulary: Vocabulary, resume: bool) -> None:
@@ -124,9 +124,9 @@ class RunFolder:
             self.path.rmdir()
 
     def save(self, path: Path, model: AnyCaptioner, state: Mapping[str, Any]) -> None:
-        """Replace ``path``, the best or the last; the one before stays for `restore_previous`.
+        """Replace ``path``, the best or the last, and keep the one before for `restore_previous`.
 
-        By a second name of its file: a file system that has none keeps the new one alone.
+        By a hard link; a file system that has none keeps the new one alone.
 
         Raises:
             InputError: the folder cannot be written, or the disk is full.
@@ -143,16 +143,16 @@ class RunFolder:
             raise
 
     def drop_previous(self) -> None:
-        """Remove the checkpoints before the present ones, from which came a finite loss."""
+        """Remove the previous checkpoints: a step from the new ones gave a finite loss."""
         for path in (self.best, self.last):
             _previous(path).unlink(missing_ok=True)
 
-    def restore_previous(self, step: int, *, only: bool) -> None:
+    def restore_previous(self, step: int, *, remove_first: bool) -> None:
         """Put the checkpoints before those of ``step`` in their places.
 
         Args:
             step: after which the loss was not finite.
-            only: whether to remove those that nothing came before.
+            remove_first: whether to remove those that nothing came before.
 
         Raises:
             InputError: the folder cannot be written.
@@ -162,10 +162,10 @@ class RunFolder:
                 continue
             if _previous(path).exists():
                 _previous(path).replace(path)
-            elif only:
+            elif remove_first:
                 path.unlink()
         if self.last.exists():
-            self.cut_log(load(self.last).state["step"])
+            self.truncate_log(load(self.last).state["step"])
 
     def read_log(self) -> list[dict[str, Any]]:
         """The log's lines, oldest first, without one that was cut off while being written.
@@ -204,7 +204,7 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"{self.log}: cannot be written ({error.strerror})") from error
 
-    def cut_log(self, step: int) -> list[dict[str, Any]]:
+    def truncate_log(self, step: int) -> list[dict[str, Any]]:
         """Drop what was logged after ``step``, an unfinished line included; the lines kept.
 
         Raises:
@@ -272,7 +272,7 @@ def load_captioner(path: Path) -> tuple[AnyCaptioner, Vocabulary]:
     """
     path = Path(path)
     folder = RunFolder(path if path.is_dir() else path.parent)
-    checkpoint = load((folder.to_begin_with or folder.best) if path.is_dir() else path)
+    checkpoint = load((folder.best_or_last or folder.best) if path.is_dir() else path)
     if path.is_dir() and checkpoint.state.get("best") and not folder.best.exists():
         raise InputError(
             f"{folder.best}: missing, though the run was validated; expected the file, or "

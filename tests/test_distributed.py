@@ -405,7 +405,7 @@ def test_the_command_trains_as_one_process_and_prints_once(together, port, alone
 
 
 def test_a_recipe_of_several_steps_trains_them_in_turn(together, port, tmp_path):
-    recipe = [*TRAIN, "--recipe", "expansionnet_v2", "--steps", "A", "C", "--epochs", "1"]
+    recipe = [*TRAIN, "--recipe", "expansionnet_v2", "--stages", "A", "C", "--epochs", "1"]
     ends = together(2, commanded, port(), [*recipe, "--out", str(tmp_path / "two")])
     assert [code for code, _, _ in ends] == [0, 0], ends
     assert cli.main([*recipe, "--out", str(tmp_path / "one")]) == 0

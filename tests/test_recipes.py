@@ -179,7 +179,7 @@ def interrupted(patch: pytest.MonkeyPatch, after: int) -> None:
 
     for owner, name in (
         (training_loop.Training, "_step"),
-        (fit._Fit, "validate"),
+        (fit.FitState, "validate"),
         (run_folder, "save"),
         (stages, "encoded"),
         (run_folder.RunFolder, "prepare"),
@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole_and_the_run_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
-        assert main(*SEEING, "--out", folder, "--steps", "A") == 2
+        assert main(*SEEING, "--out", folder, "--stages", "A") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "cannot be written (No space left on device)" in error
     last = run_folder.load(folder / "A" / "last.safetensors")
@@ -231,7 +231,7 @@ def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint
     tmp_path, monkeypatch, capsys
 ):
     folder = tmp_path / "run"
-    assert main(*TRAIN, "--out", folder, "--steps", "A") == 0
+    assert main(*TRAIN, "--out", folder, "--stages", "A") == 0
     terms, calls = training_loop.Terms, iter(range(100))
 
     def spoiled(loss, reward):
@@ -239,14 +239,14 @@ def test_a_reward_s_loss_that_is_nan_stops_at_its_batch_and_keeps_the_checkpoint
 
     with monkeypatch.context() as patch:
         patch.setattr("torch_impl.training.self_critical.Terms", spoiled)
-        assert main(*TRAIN, "--out", folder, "--steps", "C") == 2
+        assert main(*TRAIN, "--out", folder, "--stages", "C") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "loss is nan at step 3 (epoch 2, batch 1), images " in error
-    kept = RunFolder(folder / "C").to_begin_with
+    kept = RunFolder(folder / "C").best_or_last
     assert kept is not None
     said = rf"{kept} of step {run_folder.load(kept).state['step']}(, loss \S+,)? is kept"
     assert re.search(said, error)
-    assert main(*TRAIN, "--out", folder, "--steps", "C", "--resume") == 0
+    assert main(*TRAIN, "--out", folder, "--stages", "C", "--resume") == 0
 
 
 def test_steps_that_need_pictures_are_left_out_by_choice_alone(tmp_path, capsys):
@@ -254,12 +254,12 @@ def test_steps_that_need_pictures_are_left_out_by_choice_alone(tmp_path, capsys)
     assert main(*TRAIN, "--out", folder) == 2
     assert "B and D train the backbone too" in capsys.readouterr().err
     assert not folder.exists()
-    assert main(*TRAIN, "--out", folder, "--steps", "C", "A") == 0
+    assert main(*TRAIN, "--out", folder, "--stages", "C", "A") == 0
     assert sorted(file.name for file in folder.iterdir()) == ["A", "C"]
     # in two commands, which are one in two parts
     again = tmp_path / "again"
-    assert main(*TRAIN, "--out", again, "--steps", "A") == 0
-    assert main(*TRAIN, "--out", again, "--steps", "C") == 0
+    assert main(*TRAIN, "--out", again, "--stages", "A") == 0
+    assert main(*TRAIN, "--out", again, "--stages", "C") == 0
     for name in ("A", "C"):
         assert_same(again / name, folder / name)
 
@@ -284,16 +284,16 @@ def test_v1_s_steps_are_its_own(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([*TRAIN, "--steps", "E"], "--steps E: expected some of A, B, C, D"),
-        ([*TRAIN, "--steps", "C"], "C begins with the weights of the step before"),
-        ([*TRAIN, "--steps", "A", "--preset", "few"], "--preset few: expected one of paper"),
-        ([*TRAIN, "--steps", "A", "--initial", "nowhere"], "nowhere: no such file"),
-        ([*TRAIN, "--steps", "A", "--images", "."], "--images goes with --backbone"),
+        ([*TRAIN, "--stages", "E"], "--stages E: expected some of A, B, C, D"),
+        ([*TRAIN, "--stages", "C"], "C begins with the weights of the stage before"),
+        ([*TRAIN, "--stages", "A", "--preset", "few"], "--preset few: expected one of paper"),
+        ([*TRAIN, "--stages", "A", "--initial", "nowhere"], "nowhere: no such file"),
+        ([*TRAIN, "--stages", "A", "--images", "."], "--images goes with --backbone"),
         ([*TRAIN, "--backbone", "nowhere"], "nowhere: no such file"),
         ([*SEEING, "--mean-features"], "--mean-features do not go"),
         ([*SEEING, "--images", "."], "--images goes with --karpathy"),
-        ([*TRAIN, "--steps", "A", "--accumulate", 0], "--accumulate is 0, expected at least 1"),
-        (["train", *DATA, "--steps", "A"], "--steps goes with --recipe"),
+        ([*TRAIN, "--stages", "A", "--accumulate", 0], "--accumulate is 0, expected at least 1"),
+        (["train", *DATA, "--stages", "A"], "--stages goes with --recipe"),
         (["train", *DATA, "--preset", "paper"], "--preset paper: expected one of scenes, few"),
         (["train", *DATA, "--backbone", "tiny"], "--backbone goes with --recipe"),
     ],
@@ -318,11 +318,11 @@ def test_a_checkpoint_of_other_words_or_sizes_is_refused(whole, tmp_path, capsys
     assert "which is not that of scenes (" in error
     assert f"expected --vocabulary-of {whole / 'A'}" in error
     assert (
-        main(*TRAIN, "--steps", "A", "--d-ff", 9, "--out", tmp_path, "--initial", whole / "A") == 2
+        main(*TRAIN, "--stages", "A", "--d-ff", 9, "--out", tmp_path, "--initial", whole / "A") == 2
     )
     assert "does not fit the model: misshapen" in capsys.readouterr().err
     # a backbone that made none of the features
-    assert main(*TRAIN, "--steps", "C", "--out", tmp_path, "--initial", whole / "B") == 2
+    assert main(*TRAIN, "--stages", "C", "--out", tmp_path, "--initial", whole / "B") == 2
     assert "made none of the cached features" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

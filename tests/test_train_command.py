@@ -262,7 +262,7 @@ def test_a_loss_that_is_not_finite_is_named_and_leaves_a_checkpoint_to_begin_wit
         assert "no checkpoint of a finite loss came before" in message
         assert not folder.path.exists()
         return
-    kept = rf"{folder.to_begin_with} of step {step}, loss \d\S*, is kept; expected --initial"
+    kept = rf"{folder.best_or_last} of step {step}, loss \d\S*, is kept; expected --initial"
     assert re.search(kept, message)
     assert not list(folder.path.glob("previous-*"))
     assert all(record["step"] <= step for record in folder.read_log())

@@ -20,7 +20,7 @@ from benchmarks.files import locked
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import stages
 from benchmarks.training.configuration import PAPERS, PRESETS, Stage, TrainingConfig, preset
-from benchmarks.training.fit import chosen_by, verdict
+from benchmarks.training.fit import validation_line, validation_split
 from benchmarks.training.stages import Vision
 from torch_impl.expansion.functional import DROPOUTS
 from torch_impl.models import AnyCaptioner
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="keep the words of another run in place of the data's own",
     )
-    pictures = parser.add_argument_group("pictures, for the steps that train the backbone too")
+    pictures = parser.add_argument_group("pictures, for the stages that train the backbone too")
     pictures.add_argument(
         "--backbone",
         metavar="FILE",
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--recipe",
         choices=list(PAPERS),
-        help="a paper's steps in turn, a folder of DIR each (default: cross-entropy alone)",
+        help="a paper's stages in turn, a folder of DIR each (default: cross-entropy alone)",
     )
     training.add_argument(
         "--preset",
@@ -91,9 +91,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         for name, presets in PAPERS.items()
     )
     training.add_argument(
-        "--steps",
+        "--stages",
         nargs="+",
-        metavar="STEP",
+        metavar="STAGE",
         help=f"those of the recipe to take (default: all; {known})",
     )
     training.add_argument(
@@ -104,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kept of a run whose loss was not finite",
     )
     training.add_argument(
-        "--warm-up", type=int, metavar="STEPS", help="of the recipe's steps that have one"
+        "--warm-up", type=int, metavar="STEPS", help="of the recipe's stages that have one"
     )
     training.add_argument("--epochs", type=int, metavar="N")
     training.add_argument("--batch-size", type=int, metavar="CAPTIONS")
@@ -186,23 +186,23 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     if not arguments.checkpoint_seconds >= 0:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
     check_device(process_group.device)
-    for name in ("steps", "backbone", "images"):
+    for name in ("stages", "backbone", "images"):
         if getattr(arguments, name) and not arguments.recipe:
             raise InputError(f"--{name} goes with --recipe")
     of_scenes = arguments.scenes is not None
-    training = _with_options(
+    config = _with_options(
         preset(arguments.recipe, arguments.preset, of_scenes=of_scenes), arguments
     )
-    stages.check(training, arguments.steps, pictures=arguments.backbone is not None)
+    stages.check(config, arguments.stages, pictures=arguments.backbone is not None)
     data, vision = _data(arguments)
     out = arguments.out
-    folders = {name: out / name if arguments.recipe else out for name in training.stages}
+    folders = {name: out / name if arguments.recipe else out for name in config.stages}
     with locked(out, wait=False) if process_group.is_main else nullcontext():
         results = stages.train(
-            training,
+            config,
             data,
             folders,
-            names=arguments.steps,
+            names=arguments.stages,
             seed=arguments.seed,
             vision=vision,
             initial=_initial(arguments.initial, data),
@@ -229,12 +229,14 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
         return 0
     for name, result in results.items():
         state = "done" if result.finished else "time is up, --resume continues"
-        print(f"{folders[name]}: best {verdict(result.best)}; {result.seconds:.0f} s, {state}")
+        print(
+            f"{folders[name]}: best {validation_line(result.best)}; {result.seconds:.0f} s, {state}"
+        )
     return 0
 
 
-def _with_options(training: TrainingConfig, arguments: argparse.Namespace) -> TrainingConfig:
-    """``training`` with the options that were given; a stage without warm-up gets none."""
+def _with_options(config: TrainingConfig, arguments: argparse.Namespace) -> TrainingConfig:
+    """``config`` with the options that were given; a stage without warm-up gets none."""
     given = {field: getattr(arguments, option) for option, field in OF_STAGE.items()}
     given = {field: value for field, value in given.items() if value is not None}
     sizes = {name: getattr(arguments, name) for name in OF_MODEL}
@@ -244,7 +246,7 @@ def _with_options(training: TrainingConfig, arguments: argparse.Namespace) -> Tr
         return stage.but(**{k: v for k, v in given.items() if k not in without})
 
     sizes = {name: size for name, size in sizes.items() if size is not None}
-    return training.each(changed).but(**sizes)
+    return config.each(changed).but(**sizes)
 
 
 def _data(arguments: argparse.Namespace) -> tuple[CaptionData, Vision | None]:
@@ -272,7 +274,7 @@ def _data(arguments: argparse.Namespace) -> tuple[CaptionData, Vision | None]:
     if arguments.vocabulary_of:
         _, vocabulary = load_captioner(arguments.vocabulary_of)
         data = data.with_words_of(vocabulary, arguments.vocabulary_of)
-    if chosen_by(data) == "train":
+    if validation_split(data) == "train":
         print(
             f"captionbench: {data.name} has no split 'val': validated on the images that are "
             "trained on, which says nothing of others",

@@ -21,7 +21,7 @@ from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import quality
 from benchmarks.scoring.caption import caption
 from benchmarks.training.configuration import Stage
-from benchmarks.training.objective import objective, seeded
+from benchmarks.training.objective import make_loop, seeded
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
 from torch_impl.models import (
     AnyCaptioner,
@@ -53,8 +53,8 @@ class Result:
     not, the time was up."""
 
 
-class _Fit:
-    """One training under way: what `fit` keeps from one validation to the next."""
+class FitState:
+    """What `fit` keeps from one validation to the next."""
 
     def __init__(
         self,
@@ -68,10 +68,8 @@ class _Fit:
     ) -> None:
         self.data, self.stage, self.folder = data, stage, folder
         self.process_group, self.compiled = process_group, computation.compile
-        self.training, self.batches = objective(
-            data, model, stage, seed, computation, process_group
-        )
-        self.validation = data.splits[chosen_by(data)].first(stage.validation_images)
+        self.loop, self.batches = make_loop(data, model, stage, seed, computation, process_group)
+        self.validation = data.splits[validation_split(data)].first(stage.validation_images)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.best_weights: dict[str, Tensor] = {}
@@ -88,20 +86,20 @@ class _Fit:
     def converged(self) -> bool:
         """Whether the best validation lies as many epochs back as the stage has patience for."""
         patience, per_epoch = self.stage.patience, len(self.batches)
-        if patience is None or not self.best or self.training.step % per_epoch:
+        if patience is None or not self.best or self.loop.step % per_epoch:
             return False
-        return bool(self.training.step - self.best["step"] >= patience * per_epoch)
+        return bool(self.loop.step - self.best["step"] >= patience * per_epoch)
 
     def log(self, record: dict[str, Any]) -> None:
         self.history.append(record)
         if self.folder:
             self.folder.append(record)
 
-    def log_cut(self, said: bool) -> None:
+    def log_truncated_captions(self, shown: bool) -> None:
         """How many captions and sources are longer than what is learned of them, if any are."""
         if cut := {what: count for what, count in self.batches.cut.items() if count}:
             self.log({"kind": "cut", "step": 0, **cut})
-            if said:
+            if shown:
                 counts = " and ".join(f"{count:,} {what}" for what, count in cut.items())
                 print(f"captionbench: {counts} are longer than the limit: cut", file=sys.stderr)
 
@@ -129,7 +127,7 @@ class _Fit:
         """The first process alone."""
         if not self.process_group.is_main:
             return
-        model, metric, began = self.training.model, self.stage.metric, time.perf_counter()
+        model, metric, began = self.loop.model, self.stage.metric, time.perf_counter()
         try:
             captions = caption(
                 model,
@@ -139,9 +137,12 @@ class _Fit:
                 max_length=self.stage.max_length,
             )
         except InputError as error:
-            left = self.what_is_left(self.training.step) if "NaN" in str(error) else ""
-            where = f"validation after step {self.training.step}"
-            raise InputError(f"{where}: {error}{left}") from error
+            hint = ""
+            if "NaN" in str(error):
+                self.roll_back(self.loop.step)
+                hint = self.restart_hint()
+            where = f"validation after step {self.loop.step}"
+            raise InputError(f"{where}: {error}{hint}") from error
         scores = quality.score(
             self.validation.references,
             captions,
@@ -150,13 +151,13 @@ class _Fit:
         )
         record = {
             "kind": "validation",
-            "step": self.training.step,
+            "step": self.loop.step,
             # before the first step, the epoch before the first
-            "epoch": self.training.epoch if self.training.step else -1,
+            "epoch": self.loop.epoch if self.loop.step else -1,
             metric: scores.values[metric],
             "metric": metric,
             "images": len(captions),
-            "split": chosen_by(self.data),
+            "split": validation_split(self.data),
             "beam_size": self.stage.validation_beam,
             "signature": scores.signature,
             "validation_seconds": time.perf_counter() - began,
@@ -173,26 +174,30 @@ class _Fit:
         return {
             "vocabulary": self.data.vocabulary.fingerprint,
             "data": self.data.fingerprint,
-            "step": self.training.step,
+            "step": self.loop.step,
         }
 
     def save(self) -> None:
         if self.folder:
             state = {
                 **self._identity(),
-                "training": self.training.state_dict(),
+                "training": self.loop.state_dict(),
                 "interval": [step.to_dict() for step in self.interval],
                 "best": self.best,
                 "seconds": self.seconds,
             }
-            self.folder.save(self.folder.last, self.training.model, state)
+            self.folder.save(self.folder.last, self.loop.model, state)
 
-    def what_is_left(self, step: int) -> str:
-        """Of a loss that is not finite after ``step``: what to begin with again, a clause."""
+    def roll_back(self, step: int) -> None:
+        """Put back the checkpoints from before ``step``, after which a loss is not finite."""
+        if self.folder:
+            self.folder.restore_previous(step, remove_first=not self.earlier)
+
+    def restart_hint(self) -> str:
+        """What to begin with after a loss that is not finite: a clause of its message."""
         if self.folder is None:
             return "; expected a lower learning rate"
-        self.folder.restore_previous(step, only=not self.earlier)
-        path = self.folder.to_begin_with
+        path = self.folder.best_or_last
         if path is None:
             return "; no checkpoint of a finite loss came before; expected a lower --learning-rate"
         step = run_folder.load(path).state["step"]
@@ -205,7 +210,7 @@ class _Fit:
         )
 
     def resume(self) -> None:
-        """Go on from the folder's last checkpoint, or start where a kill left none.
+        """Resume from the folder's last checkpoint, or start where a kill left none.
 
         The first process reads it for all, which need not see the folder.
         """
@@ -215,7 +220,7 @@ class _Fit:
         last = self.process_group.broadcast(last)
         if last:
             try:
-                self.training.load_state_dict(last.weights, last.state["training"], str(last.path))
+                self.loop.load_state_dict(last.weights, last.state["training"], str(last.path))
             except ValueError as error:
                 raise InputError(str(error)) from error
             self.earlier, self.best = last.state["seconds"], last.state["best"]
@@ -224,7 +229,7 @@ class _Fit:
             return
         if self.best:
             self.best_weights = run_folder.load(self.folder.best).weights
-        self.history = self.folder.cut_log(self.training.step if last else -1)
+        self.history = self.folder.truncate_log(self.loop.step if last else -1)
         if last is None:
             print(
                 f"captionbench: {self.folder.path}: no checkpoint to resume from: starts anew",
@@ -250,7 +255,7 @@ def fit(
     progress: bool = False,
     process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
 ) -> Result:
-    """Train a captioner on the "train" split of ``data``, choosing by a metric on `chosen_by`'s.
+    """Train a captioner on the split "train", choosing by a metric on `validation_split`.
 
     The numbers are a function of the data, the configuration, the stage, the seed, the device,
     its number of threads, the computation and the number of processes: not of kills and
@@ -280,7 +285,7 @@ def fit(
         InputError: data, sizes or a folder that do not fit; a loss that is not finite.
         ProcessGroupError: a process has ended, or has other weights.
     """
-    for name in ("train", chosen_by(data)):
+    for name in ("train", validation_split(data)):
         data.split(name)
     optimisation = stage.optimisation
     configuration = replace(configuration, dropout=optimisation.dropout)
@@ -294,7 +299,7 @@ def fit(
             raise InputError(str(error)) from error
     model.to(device)
     folder = RunFolder(out) if out and process_group.is_main else None
-    run = _Fit(data, model, stage, seed, folder, computation, process_group)
+    state = FitState(data, model, stage, seed, folder, computation, process_group)
     if folder:
         folder.prepare(
             {
@@ -311,42 +316,45 @@ def fit(
             resume,
         )
     if process_group.broadcast(resume):
-        run.resume()
+        state.resume()
     shown = progress and process_group.is_main
     try:
-        if not run.training.step and not run.history:
-            run.log_cut(shown)
+        if not state.loop.step and not state.history:
+            state.log_truncated_captions(shown)
             if improve:
-                run.validate()
-                run.save()
-        finished = _train(run, minutes, log_every, checkpoint_seconds, shown)
+                state.validate()
+                state.save()
+        finished = _train(state, minutes, log_every, checkpoint_seconds, shown)
     except NonFiniteError as error:
-        images = list(map(str, run.batches.image_ids(error.epoch, error.position)))
+        images = list(map(str, state.batches.image_ids(error.epoch, error.position)))
         named = ", ".join(images[:NAMED]) + (", ..." if len(images) > NAMED else "")
-        raise InputError(f"{error}, images {named}{run.what_is_left(error.step - 1)}") from error
+        state.roll_back(error.step - 1)
+        raise InputError(f"{error}, images {named}{state.restart_hint()}") from error
     finally:
-        if folder and folder.to_begin_with is None:
+        if folder and folder.best_or_last is None:
             folder.discard()
     if folder and finished:
         folder.drop_previous()
-    found = run.history, run.best, run.seconds
-    history, best, seconds = process_group.broadcast(found)
-    model.load_state_dict(
-        process_group.broadcast({name: weight.cpu() for name, weight in run.best_weights.items()})
-    )
+    history, best, seconds = process_group.broadcast((state.history, state.best, state.seconds))
+    best_weights = {name: weight.cpu() for name, weight in state.best_weights.items()}
+    model.load_state_dict(process_group.broadcast(best_weights))
     return Result(model.eval(), history, best, seconds, finished)
 
 
 def _train(
-    run: _Fit, minutes: float | None, log_every: int, checkpoint_seconds: float, progress: bool
+    state: FitState,
+    minutes: float | None,
+    log_every: int,
+    checkpoint_seconds: float,
+    progress: bool,
 ) -> bool:
     """Train to the end, to convergence, or until the time is up: whether it was not the time."""
-    training, stage, process_group = run.training, run.stage, run.process_group
-    epochs, per_epoch = stage.optimisation.epochs, len(run.batches)
+    loop, stage, process_group = state.loop, state.stage, state.process_group
+    epochs, per_epoch = stage.optimisation.epochs, len(state.batches)
     budget = math.inf if minutes is None else 60 * minutes
-    if process_group.broadcast(run.seconds >= budget and bool(run.best)):
-        return training.epoch >= epochs
-    if run.converged:
+    if process_group.broadcast(state.seconds >= budget and bool(state.best)):
+        return loop.epoch >= epochs
+    if state.converged:
         return True
     idle = stage.optimisation.idle_updates
     if progress and epochs * per_epoch <= idle:
@@ -355,48 +363,48 @@ def _train(
             "change no weight: expected more epochs or smaller batches",
             file=sys.stderr,
         )
-    if progress and run.compiled:
+    if progress and state.compiled:
         print(
             "captionbench: the first step waits for torch.compile, which takes minutes",
             file=sys.stderr,
         )
-    saved = epoch_began = run.seconds
+    saved = epoch_began = state.seconds
     bar = tqdm(
         total=epochs * per_epoch,
-        initial=training.step,
+        initial=loop.step,
         unit="batch",
         mininterval=0.5 if sys.stderr.isatty() else 20,
         disable=not progress,
     )
-    with bar, closing(training.run(epochs)) as steps:
+    with bar, closing(loop.run(epochs)) as steps:
         for step in steps:
-            run.interval.append(step)
-            if run.folder:
-                run.folder.drop_previous()
+            state.interval.append(step)
+            if state.folder:
+                state.folder.drop_previous()
             bar.update()
             ends_epoch = step.position == per_epoch
-            spent, epoch = run.seconds, step.epoch + 1
+            spent, epoch = state.seconds, step.epoch + 1
             # no time left, or at an epoch's end not enough for another
             time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
             if minutes is not None:
                 time_is_up = process_group.broadcast(time_is_up)
             if step.position % log_every == 0 or ends_epoch or time_is_up:
-                run.log_steps()
-                bar.set_postfix(epoch=epoch, loss=run.history[-1]["loss"], refresh=False)
+                state.log_steps()
+                bar.set_postfix(epoch=epoch, loss=state.history[-1]["loss"], refresh=False)
             due = ends_epoch and (epoch == epochs or epoch % stage.validate_every == 0)
             if due or time_is_up:
-                run.validate()
+                state.validate()
                 if progress:
-                    bar.write(verdict(run.history[-1]), file=sys.stderr)
-            if ends_epoch or time_is_up or run.seconds - saved >= checkpoint_seconds:
-                run.save()
-                saved = run.seconds
+                    bar.write(validation_line(state.history[-1]), file=sys.stderr)
+            if ends_epoch or time_is_up or state.seconds - saved >= checkpoint_seconds:
+                state.save()
+                saved = state.seconds
             if time_is_up:
                 return ends_epoch and epoch == epochs
-            if run.converged:
+            if state.converged:
                 return True
             if ends_epoch:
-                epoch_began = run.seconds
+                epoch_began = state.seconds
     return True
 
 
@@ -412,12 +420,12 @@ def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
             raise InputError(f"a model of these sizes cannot be made ({reason})") from error
 
 
-def chosen_by(data: CaptionData) -> str:
+def validation_split(data: CaptionData) -> str:
     """The split that validates: "val", or "train" where there is none, to overfit."""
     return "val" if "val" in data.splits else "train"
 
 
-def verdict(validation: Mapping[str, Any]) -> str:
+def validation_line(validation: Mapping[str, Any]) -> str:
     """A validation's record in a line."""
     metric = validation["metric"]
     return (

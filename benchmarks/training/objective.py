@@ -22,18 +22,18 @@ from torch_impl.training import CrossEntropyTraining, SelfCriticalTraining
 from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup
 
-AnyTraining = CrossEntropyTraining | SelfCriticalTraining
+AnyLoop = CrossEntropyTraining | SelfCriticalTraining
 
 
-def objective(
+def make_loop(
     data: CaptionData,
     model: AnyCaptioner,
     stage: Stage,
     seed: int,
     computation: Computation,
     process_group: ProcessGroup,
-) -> tuple[AnyTraining, CaptionBatches | ImageBatches]:
-    """The training of ``model`` on the split "train", and its batches.
+) -> tuple[AnyLoop, CaptionBatches | ImageBatches]:
+    """The training loop of ``model`` on the split "train", and its batches.
 
     Raises:
         InputError: the split has no captions, or sizes that do not fit the model.
@@ -42,12 +42,12 @@ def objective(
     options: dict[str, Any] = {"seed": seed, "process_group": process_group}
     on_model = {**options, "computation": computation}
     if stage.objective == "self_critical":
-        images = ImageBatches(split, optimisation.batch_size, **options)
+        image_batches = ImageBatches(split, optimisation.batch_size, **options)
         try:
             reward = cider_d(split, data.vocabulary).to(next(model.parameters()).device)
-            of_samples = SelfCriticalTraining(
+            loop: AnyLoop = SelfCriticalTraining(
                 model,
-                images,
+                image_batches,
                 optimisation,
                 reward,
                 num_samples=stage.num_samples,
@@ -57,7 +57,7 @@ def objective(
             )
         except ValueError as error:
             raise InputError(str(error)) from error
-        return of_samples, images
+        return loop, image_batches
     batches = CaptionBatches(
         split,
         data.vocabulary,
@@ -74,7 +74,7 @@ def objective(
         with seeded(seed):
             reconstructor = AutoReconstructor(vocabulary.in_features)
         reconstructor.to(vocabulary.weight.device)
-    of_words = CrossEntropyTraining(
+    loop = CrossEntropyTraining(
         model,
         batches,
         optimisation,
@@ -83,7 +83,7 @@ def objective(
         sampling=lambda step: stage.sampling_rate(step // len(batches)),
         **on_model,
     )
-    return of_words, batches
+    return loop, batches
 
 
 def cider_d(split: Split, vocabulary: Vocabulary) -> CiderD:

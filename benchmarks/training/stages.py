@@ -76,27 +76,27 @@ def load_backbone(name: str, seed: int) -> SwinTransformer:
         raise InputError(str(error)) from error
 
 
-def check(training: TrainingConfig, names: Collection[str] | None, *, pictures: bool) -> None:
+def check(config: TrainingConfig, names: Collection[str] | None, *, pictures: bool) -> None:
     """Check the names of the stages to train; all if None.
 
     Raises:
         InputError: an unknown stage, or one that needs pictures where there are none.
     """
     for name in names or ():
-        if name not in training.stages:
-            raise InputError(f"--steps {name}: expected some of {', '.join(training.stages)}")
-    wanted = training.stages if names is None else names
-    blind = [n for n, stage in training.stages.items() if n in wanted and stage.end_to_end]
+        if name not in config.stages:
+            raise InputError(f"--stages {name}: expected some of {', '.join(config.stages)}")
+    wanted = config.stages if names is None else names
+    blind = [n for n, stage in config.stages.items() if n in wanted and stage.end_to_end]
     if blind and not pictures:
-        others = " ".join(n for n, stage in training.stages.items() if not stage.end_to_end)
+        others = " ".join(n for n, stage in config.stages.items() if not stage.end_to_end)
         raise InputError(
             f"{' and '.join(blind)} train the backbone too, of which there are cached features "
-            f"only: expected --backbone and pictures, or --steps {others}"
+            f"only: expected --backbone and pictures, or --stages {others}"
         )
 
 
 def train(
-    training: TrainingConfig,
+    config: TrainingConfig,
     data: CaptionData,
     folders: Mapping[str, Path],
     *,
@@ -116,7 +116,7 @@ def train(
     one, and gives them back where it does not improve on them.
 
     Args:
-        training: the model and its stages.
+        config: the model and its stages.
         data: captions; and features, where there is no ``vision``.
         folders: of each stage.
         names: of the stages to train; all if None.
@@ -136,15 +136,15 @@ def train(
     Raises:
         InputError: as ``fit``; a stage has nothing to begin with.
     """
-    check(training, names, pictures=vision is not None)
-    wanted = [name for name in training.stages if names is None or name in names]
+    check(config, names, pictures=vision is not None)
+    wanted = [name for name in config.stages if names is None or name in names]
     weights = _Weights(backbone=vision.backbone if vision else None)
     if initial is not None:
         weights.take(initial)
-    first = next(iter(training.stages))
+    first = next(iter(config.stages))
     results: dict[str, Result] = {}
     seconds = 0.0
-    for name, stage in training.stages.items():
+    for name, stage in config.stages.items():
         folder = RunFolder(folders[name])
         if wanted[-1] in results or (minutes is not None and results and seconds >= 60 * minutes):
             break
@@ -159,8 +159,8 @@ def train(
             )
         if name != first and weights.captioner is None:
             raise InputError(
-                f"{name} begins with the weights of the step before, of which there are none in "
-                f"{folder.path.parent}, expected --initial or --steps {first} {name}"
+                f"{name} begins with the weights of the stage before, of which there are none in "
+                f"{folder.path.parent}, expected --initial or --stages {first} {name}"
             )
         seen = data
         if vision is not None:
@@ -171,7 +171,7 @@ def train(
                 features = folder.path.parent / "features"
                 with process_group.main_first():
                     seen = encoded(data, vision.pictures, weights.backbone, features, device)
-        configuration = training.configuration(seen)
+        configuration = config.configuration(seen)
         results[name] = fit(
             seen,
             _with_backbone(configuration, weights) if stage.end_to_end else configuration,
