@@ -12,7 +12,7 @@ from benchmarks import records
 from benchmarks.cli.main import main
 from benchmarks.data import code, scenes
 from benchmarks.errors import InputError
-from benchmarks.papers import stages as captions
+from benchmarks.papers import caption_experiments as captions
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import hidden_states, reconstruction_weight
 from benchmarks.papers.experiment import Form, Place

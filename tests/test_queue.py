@@ -108,7 +108,7 @@ def test_killed_again_and_again_it_resumes_to_the_same_records(
     whole, tmp_path, monkeypatch, capsys
 ):
     """In a trial, between a row's trials and its seeds, and in a later row."""
-    make = queue.Run.make
+    make = queue.RowRun.make
     for more, done in ((1, 1), (4, 5), (4, 9)):
         calls = iter(range(more))
 
@@ -118,7 +118,7 @@ def test_killed_again_and_again_it_resumes_to_the_same_records(
             return make(run)
 
         with monkeypatch.context() as patch:
-            patch.setattr(queue.Run, "make", interrupted)
+            patch.setattr(queue.RowRun, "make", interrupted)
             status, made = reproduce(tmp_path)
         assert status == 130 and len(made) == done
     status, made = reproduce(tmp_path)

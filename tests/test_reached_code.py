@@ -12,10 +12,10 @@ from benchmarks.data import scenes
 from benchmarks.data.middle_words import choose
 from benchmarks.data.scenes import motion
 from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.caption_experiments import in_stages
 from benchmarks.papers.expansionnet_v2 import ablation, rewards
 from benchmarks.papers.experiment import Place, not_run
 from benchmarks.papers.middle_out import captions as middle_out
-from benchmarks.papers.stages import in_stages
 from benchmarks.reachable import Target
 from benchmarks.scoring import quality
 

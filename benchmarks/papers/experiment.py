@@ -1,9 +1,9 @@
 """The one form of an experiment: rows of some tables, in forms of different size, a run a seed.
 
 An `Experiment` says what is trained for a row (`training`) and what is measured of it (`measure`);
-a `Form` is a size that it is run in: its data, and the training that the rows vary. A `Run` is one
-row with its seeds. Its key, by which records and work are found again, is a hash of the code that
-it reaches, its training, its seeds, the content of its data, and of what can score here.
+a `Form` is a size that it is run in: its data, and the training that the rows vary. A `RowRun` is
+one row with its seeds. Its key, by which records and work are found again, is a hash of the code
+that it reaches, its training, its seeds, the content of its data, and of what can score here.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _loaded(load: Callable[[Place], Any], place: Place) -> Any:
 
 
 @dataclass(frozen=True)
-class Run:
+class RowRun:
     """One row of a form, with its seeds.
 
     Args:
@@ -118,7 +118,7 @@ class Run:
     form: Form
     training: Any
     place: Place
-    measure: Callable[[Run], list[Record[Any]]]
+    measure: Callable[[RowRun], list[Record[Any]]]
     key: str = field(default="", compare=False)
     trial: str | None = None
 
@@ -191,15 +191,15 @@ class Experiment:
     rows: tuple[str, ...]
     forms: Mapping[str, Form]
     training: Callable[[Form, str], Any]
-    measure: Callable[[Run], list[Record[Any]]]
+    measure: Callable[[RowRun], list[Record[Any]]]
     seeds: int = 3
     seeding: Callable[[Iterable[str], Sequence[int]], list[tuple[str, tuple[int, ...]]]] = by_seed
     scored: bool = True
     places: Callable[[str], tuple[tuple[str, str], ...]] | None = None
-    trial: Callable[[Run], list[Record[Any]]] | None = None
+    trial: Callable[[RowRun], list[Record[Any]]] | None = None
     later: bool = False
 
-    def runs(self, name: str, place: Place, seeds: Sequence[int]) -> list[Run]:
+    def runs(self, name: str, place: Place, seeds: Sequence[int]) -> list[RowRun]:
         """The runs of a form, those that are tried before those that are reported.
 
         Raises:
@@ -226,13 +226,13 @@ class Experiment:
         row: str,
         seeds: tuple[int, ...],
         training: Any,
-        measure: Callable[[Run], list[Record[Any]]],
+        measure: Callable[[RowRun], list[Record[Any]]],
         trial: str | None = None,
-    ) -> Run:
+    ) -> RowRun:
         form = self.forms[name]
         here = tuple((self.paper, table) for table in self.tables)
         places = self.places(row) if self.places else here
-        run = Run(places, row, seeds, name, form, training, place, measure, trial=trial)
+        run = RowRun(places, row, seeds, name, form, training, place, measure, trial=trial)
         key = records.key_of(
             [measure, form.load],
             *(places, row, seeds, trial, training),
@@ -255,15 +255,15 @@ def not_run(training: Any, device: str) -> tuple[str, ...]:
 
 
 def trials(
-    form: Form, training: TrainingConfig
+    form: Form, config: TrainingConfig
 ) -> list[tuple[Mapping[str, Any], TrainingConfig, TrainingConfig]]:
     """Each point of the form's grid, a row's training with it in the first stage, and its trial."""
     if not form.grid:
         return []
-    (name, first), *_ = training.stages.items()
+    (name, first), *_ = config.stages.items()
 
     def having(**fields: Any) -> TrainingConfig:
-        return replace(training, stages={**training.stages, name: first.but(**fields)})
+        return replace(config, stages={**config.stages, name: first.but(**fields)})
 
     return [(each, having(**each), having(**each, **form.trial)) for each in form.grid]
 

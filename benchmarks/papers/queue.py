@@ -18,7 +18,7 @@ from benchmarks.errors import InputError
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import digits, discrepancy, hidden_states, reconstruction_weight
 from benchmarks.papers.expansionnet_v2 import ablation, rewards
-from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.papers.experiment import Experiment, Place, RowRun
 from benchmarks.papers.lstm_readonly import read_only, words
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.papers.middle_out import denoising
@@ -90,7 +90,7 @@ def plan(
     seeds: int | None = None,
     only: Sequence[str] | None = None,
     by_row: bool = False,
-) -> list[Run]:
+) -> list[RowRun]:
     """The runs of the rows that are asked for, each once, in their order.
 
     Args:
@@ -106,7 +106,7 @@ def plan(
     Raises:
         InputError: there is no such form or row, or the data is not available.
     """
-    ranked: list[tuple[tuple[int, ...], Run]] = []
+    ranked: list[tuple[tuple[int, ...], RowRun]] = []
     for number, experiment in enumerate(experiments):
         name = form or next(iter(experiment.forms))
         if name not in experiment.forms:
@@ -142,13 +142,13 @@ class Done:
     """A run that has ended: its records, none if the time was up before it began, and the queue's
     state."""
 
-    run: Run
+    run: RowRun
     records: list[Record[Any]]
     state: str
 
 
 def train(
-    runs: Sequence[Run],
+    runs: Sequence[RowRun],
     out: Path,
     *,
     known: Iterable[str] = (),
@@ -188,7 +188,7 @@ def train(
             yield Done(run, made, state)
 
 
-def _row(run: Run) -> tuple[object, ...]:
+def _row(run: RowRun) -> tuple[object, ...]:
     return *run.places, run.row, run.name
 
 
@@ -197,7 +197,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
 
 
-def _make(key: str, run: Run, until: float, beside: bool) -> list[Record[Any]]:
+def _make(key: str, run: RowRun, until: float, beside: bool) -> list[Record[Any]]:
     """The run's records; none if it is too late to begin it; ``beside`` others or not."""
     if time.time() > until:
         return []

@@ -19,7 +19,7 @@ from benchmarks.data import captions, coco
 from benchmarks.files import sha256
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import hidden_states, reconstruction_weight
-from benchmarks.papers.experiment import Experiment, Place, Run
+from benchmarks.papers.experiment import Experiment, Place, RowRun
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.perf.flops import table_vi
@@ -137,7 +137,7 @@ def predict_training_time(key: str, paper: str) -> list[Record]:
     return [records.replace(record, key=key) for record in training_time.make_records(paper)]
 
 
-def make_all(key: str, runs: Sequence[Run]) -> list[Record]:
+def make_all(key: str, runs: Sequence[RowRun]) -> list[Record]:
     """Runs of an experiment one after the other, as what they share is done once."""
     return [record for run in runs for record in run.make()]
 
@@ -156,7 +156,7 @@ with: those of one job, as processes would wait for each other."""
 
 def _on_scenes(work: Path) -> Iterator[Job]:
     """Every row of the tables of ARNet, the read-only unit and Middle-Out, with one seed."""
-    groups: dict[tuple[object, ...], list[Run]] = {}
+    groups: dict[tuple[object, ...], list[RowRun]] = {}
     for experiment, shared in SHARED:
         for run in experiment.runs("scenes", Place(None, work), [0]):
             if run.trial is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,9 @@ def train(
     seed: int,
     vision: Vision | None = None,
     initial: AnyCaptioner | None = None,
-    resume: bool = False,
+    resume: bool | None = False,
+    improve: bool = True,
+    lock: Callable[[Path], AbstractContextManager[Any]] = nullcontext,
     minutes: float | None = None,
     device: str = "cpu",
     process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
@@ -113,7 +116,7 @@ def train(
     """Train the stages ``names``, each in its folder.
 
     A stage begins with the best weights of the last stage before it, of this call or an earlier
-    one, and gives them back where it does not improve on them.
+    one.
 
     Args:
         config: the model and its stages.
@@ -123,7 +126,9 @@ def train(
         seed: of every stage.
         vision: pictures, and the backbone that sees them.
         initial: what the first stage begins with.
-        resume: continue where a kill left it.
+        resume: continue where a kill left it; None: where a folder has a run.
+        improve: whether a stage gives back the weights that it does not improve on.
+        lock: held on a stage's folder while it is trained.
         minutes: for all stages; the one that has no time left is the last.
         device: where to train.
         process_group: ranks that train together, which all see the folders where there is a
@@ -172,21 +177,23 @@ def train(
                 with process_group.main_first():
                     seen = encoded(data, vision.pictures, weights.backbone, features, device)
         configuration = config.configuration(seen)
-        results[name] = fit(
-            seen,
-            _with_backbone(configuration, weights) if stage.end_to_end else configuration,
-            stage,
-            seed,
-            folder.path,
-            initial=_initial(weights, stage.end_to_end),
-            improve=weights.captioner is not None,
-            resume=resume and (name == first or folder.config.exists()),
-            minutes=None if minutes is None else minutes - seconds / 60,
-            device=device,
-            process_group=process_group,
-            **options,
-        )
-        weights.take(results[name].model.cpu())
+        with lock(folder.path):
+            begun = folder.config.exists()
+            results[name] = fit(
+                seen,
+                _with_backbone(configuration, weights) if stage.end_to_end else configuration,
+                stage,
+                seed,
+                folder.path,
+                initial=_initial(weights, stage.end_to_end),
+                improve=improve and weights.captioner is not None,
+                resume=begun if resume is None else resume and (begun or name == first),
+                minutes=None if minutes is None else minutes - seconds / 60,
+                device=device,
+                process_group=process_group,
+                **options,
+            )
+        weights.take(results[name].model)
         seconds += results[name].seconds
         if not results[name].finished:
             break

@@ -18,8 +18,7 @@ from typing import Any
 from benchmarks import records
 from benchmarks.data import CaptionData, code
 from benchmarks.kinds import Captions, Discrepancy
-from benchmarks.papers.experiment import Experiment, Form, Place, Run
-from benchmarks.papers.stages import (
+from benchmarks.papers.caption_experiments import (
     chosen,
     described,
     flickr8k,
@@ -30,6 +29,7 @@ from benchmarks.papers.stages import (
     rounded,
     tried,
 )
+from benchmarks.papers.experiment import Experiment, Form, Place, RowRun
 from benchmarks.records import Record
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.evaluate import evaluate
@@ -150,7 +150,7 @@ def regularised(of: TrainingConfig, weight: float = LAMBDA) -> TrainingConfig:
     return replace(of, stages={**of.stages, name: replace(of.last, lambda_=weight)})
 
 
-def train(run: Run) -> tuple[AnyCaptioner, dict[str, Any]]:
+def train(run: RowRun) -> tuple[AnyCaptioner, dict[str, Any]]:
     """A row's captioner, trained or had from the folder of work, and how it was trained."""
     best, _ = chosen(run, run.data)
     results = in_stages(run.data, best, run.seed, run.place)
@@ -159,7 +159,7 @@ def train(run: Run) -> tuple[AnyCaptioner, dict[str, Any]]:
     return results[-1].model, details
 
 
-def score(run: Run, model: AnyCaptioner, details: Mapping[str, Any]) -> Record[Captions]:
+def score(run: RowRun, model: AnyCaptioner, details: Mapping[str, Any]) -> Record[Captions]:
     """What a captioner scores on the test split, as a line of the first table."""
     return evaluate(
         Captions,
@@ -179,7 +179,7 @@ def score(run: Run, model: AnyCaptioner, details: Mapping[str, Any]) -> Record[C
     )
 
 
-def _measure(run: Run) -> list[Record[Captions] | Record[Discrepancy]]:
+def _measure(run: RowRun) -> list[Record[Captions] | Record[Discrepancy]]:
     model, details = train(run)
     scored = score(run, model, details)
     options = {"beam_size": BEAM, "max_length": run.training.last.max_length}

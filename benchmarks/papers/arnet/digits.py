@@ -24,8 +24,8 @@ from tqdm import tqdm
 from benchmarks import kinds, records
 from benchmarks.data.digits import CLASSES, Digits, Mnist, load, permutation
 from benchmarks.files import locked
-from benchmarks.papers.experiment import Experiment, Form, Place, Run
-from benchmarks.papers.stages import folder_of
+from benchmarks.papers.caption_experiments import folder_of
+from benchmarks.papers.experiment import Experiment, Form, Place, RowRun
 from benchmarks.records import Record
 from benchmarks.training import work_file
 from torch_impl.models import SequenceClassifier
@@ -244,7 +244,7 @@ def _seeded(*seeds: int) -> Iterator[None]:
         yield
 
 
-def _measure(run: Run) -> list[Record[kinds.Digits]]:
+def _measure(run: RowRun) -> list[Record[kinds.Digits]]:
     of: Regularised = run.training
     size, mnist = of.size, run.data
     digits = size.digits(mnist)

@@ -20,9 +20,9 @@ from benchmarks import records
 from benchmarks.data import CaptionData
 from benchmarks.kinds import Discrepancy
 from benchmarks.papers.arnet import captions as arnet
-from benchmarks.papers.experiment import Experiment, Form, Run
+from benchmarks.papers.caption_experiments import rounded
+from benchmarks.papers.experiment import Experiment, Form, RowRun
 from benchmarks.papers.middle_out import captions as middle_out
-from benchmarks.papers.stages import rounded
 from benchmarks.records import Record
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.captioners import weights_sha256
@@ -136,12 +136,12 @@ def training(form: Form, row: str) -> TrainingConfig:
     return arnet.regularised(of) if row.endswith(ARNET) else of
 
 
-def _measure(run: Run) -> list[Record[Discrepancy]]:
+def _measure(run: RowRun) -> list[Record[Discrepancy]]:
     model, details = arnet.train(run)
     return [_apart(run, model, run.named(run.data), run.training.last.max_length, details)]
 
 
-def _measure_middle_out(run: Run) -> list[Record[Discrepancy]]:
+def _measure_middle_out(run: RowRun) -> list[Record[Discrepancy]]:
     words = middle_out.with_middle_words(run)
     (result, _), most = middle_out.train(run, words), run.training.decoder.last.max_length
     test = replace(words.data.splits["test"], learned=words.in_order("test", most - 1))
@@ -151,7 +151,7 @@ def _measure_middle_out(run: Run) -> list[Record[Discrepancy]]:
 
 
 def _apart(
-    run: Run, model: AnyCaptioner, data: CaptionData, max_length: int, details: dict[str, Any]
+    run: RowRun, model: AnyCaptioner, data: CaptionData, max_length: int, details: dict[str, Any]
 ) -> Record[Discrepancy]:
     options = {"beam_size": arnet.BEAM, "max_length": max_length}
     found = discrepancy.measure(model, data, "test", **options)

@@ -15,8 +15,8 @@ from benchmarks.data import CaptionData
 from benchmarks.kinds import States
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import t_sne
-from benchmarks.papers.experiment import Experiment, Run
-from benchmarks.papers.stages import data_of
+from benchmarks.papers.caption_experiments import data_of
+from benchmarks.papers.experiment import Experiment, RowRun
 from benchmarks.records import Record
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.captioners import weights_sha256
@@ -34,7 +34,7 @@ def first_batch(data: CaptionData) -> CaptionData:
     return replace(data, splits={"test": replace(test, image_ids=test.image_ids[:BATCH])})
 
 
-def _measure(run: Run) -> list[Record[States]]:
+def _measure(run: RowRun) -> list[Record[States]]:
     model, details = arnet.train(run)
     options = {"beam_size": arnet.BEAM, "max_length": run.training.last.max_length}
     found = discrepancy.measure(model, first_batch(run.data), "test", **options)

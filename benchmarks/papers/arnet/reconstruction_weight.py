@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from benchmarks.kinds import Captions
 from benchmarks.papers.arnet import captions as arnet
-from benchmarks.papers.experiment import Experiment, Form, Run
+from benchmarks.papers.experiment import Experiment, Form, RowRun
 from benchmarks.records import Record
 from benchmarks.training.configuration import TrainingConfig
 
@@ -22,7 +22,7 @@ def _training(form: Form, row: str) -> TrainingConfig:
     return arnet.training(form, MODEL, ROWS[row])
 
 
-def _measure(run: Run) -> list[Record[Captions]]:
+def _measure(run: RowRun) -> list[Record[Captions]]:
     return [arnet.score(run, *arnet.train(run))]
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks import papers
 from benchmarks.kinds import Captions
-from benchmarks.papers.experiment import Experiment, Form, Run, by_seed
-from benchmarks.papers.stages import chosen, described, flickr8k, in_stages, tried
+from benchmarks.papers.caption_experiments import chosen, described, flickr8k, in_stages, tried
+from benchmarks.papers.experiment import Experiment, Form, RowRun, by_seed
 from benchmarks.records import Record
 from benchmarks.scoring.evaluate import evaluate, row_name
 from benchmarks.training.configuration import (
@@ -144,7 +144,7 @@ def training(paper: str, form: Form, row: str) -> TrainingConfig:
     return first.but(**model(paper, encoder, decoder, first.model))
 
 
-def _measure(run: Run) -> list[Record[Captions]]:
+def _measure(run: RowRun) -> list[Record[Captions]]:
     data = run.data
     best, _ = chosen(run, data)
     (result,) = in_stages(data, best, run.seed, run.place)
@@ -156,7 +156,7 @@ def _measure(run: Run) -> list[Record[Captions]]:
 
 
 def score(
-    run: Run,
+    run: RowRun,
     model: AnyCaptioner | Ensemble,
     max_length: int,
     details: Mapping[str, Any],

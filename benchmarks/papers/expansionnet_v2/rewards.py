@@ -15,10 +15,10 @@ from functools import partial
 
 from benchmarks import records
 from benchmarks.kinds import CrossEntropy, Rewards, as_kind
+from benchmarks.papers.caption_experiments import chosen, described, in_stages, tried
 from benchmarks.papers.expansionnet_v2 import ablation
 from benchmarks.papers.expansionnet_v2.ablation import FORMS, V1, V2, score
-from benchmarks.papers.experiment import Experiment, Form, Run, by_seed
-from benchmarks.papers.stages import chosen, described, in_stages, tried
+from benchmarks.papers.experiment import Experiment, Form, RowRun, by_seed
 from benchmarks.records import Record
 from benchmarks.training.configuration import TrainingConfig
 from torch_impl.decoding.ensemble import Ensemble
@@ -85,7 +85,7 @@ def training(paper: str, table: str, form: Form, row: str) -> TrainingConfig:
     return form.training.but(**ablation.model(of.paper, of.encoder, of.decoder, sizes))
 
 
-def _measure(run: Run) -> list[Record[Rewards]]:
+def _measure(run: RowRun) -> list[Record[Rewards]]:
     of, data = _of(*run.places[0], run.row), run.data
     both, _ = chosen(run, data)
     trained = [in_stages(data, both, seed, run.place) for seed in run.seeds]

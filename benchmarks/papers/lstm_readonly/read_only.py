@@ -17,8 +17,7 @@ from dataclasses import replace
 from benchmarks import records
 from benchmarks.data import CaptionData
 from benchmarks.kinds import Losses, ReadOnly, as_kind
-from benchmarks.papers.experiment import Experiment, Form, Run
-from benchmarks.papers.stages import (
+from benchmarks.papers.caption_experiments import (
     chosen,
     described,
     flickr8k,
@@ -28,6 +27,7 @@ from benchmarks.papers.stages import (
     one_rate,
     with_beams,
 )
+from benchmarks.papers.experiment import Experiment, Form, RowRun
 from benchmarks.records import Record
 from benchmarks.scoring.evaluate import evaluate
 from benchmarks.training.configuration import Stage, TrainingConfig
@@ -111,7 +111,7 @@ def _less_loss(model: AnyCaptioner, data: CaptionData, _: Result) -> float:
     return -mean_loss(model, data, "val")
 
 
-def _measure(run: Run) -> list[Record[ReadOnly] | Record[Losses]]:
+def _measure(run: RowRun) -> list[Record[ReadOnly] | Record[Losses]]:
     data = run.data
     best, scores = chosen(run, data, score=_less_loss)
     (result,) = in_stages(data, best, run.seed, run.place)

@@ -19,8 +19,8 @@ from benchmarks.data.captions import read_references
 from benchmarks.data.vocabulary import tokenise
 from benchmarks.files import read_bytes, sha256
 from benchmarks.kinds import Words
-from benchmarks.papers.experiment import Experiment, Form, Place, Run
-from benchmarks.papers.stages import folder_of
+from benchmarks.papers.caption_experiments import folder_of
+from benchmarks.papers.experiment import Experiment, Form, Place, RowRun
 from benchmarks.records import Record
 
 PAPER, TABLE = "lstm_readonly", "words"
@@ -95,7 +95,7 @@ class Sources:
         return sha256(" ".join(found).encode())
 
 
-def _measure(run: Run) -> list[Record[Words]]:
+def _measure(run: RowRun) -> list[Record[Words]]:
     paths = run.data.paths(run.row)
     captions = [
         caption

@@ -20,19 +20,19 @@ from benchmarks.data.middle_words import MiddleWords, WithWord, choose
 from benchmarks.data.scenes import motion
 from benchmarks.data.vocabulary import END_ID
 from benchmarks.files import locked, sha256
-from benchmarks.papers import stages
-from benchmarks.papers.experiment import Experiment, Form, Place, Run
+from benchmarks.papers import caption_experiments
+from benchmarks.papers.caption_experiments import flickr8k, in_stages, one_rate
+from benchmarks.papers.experiment import Experiment, Form, Place, RowRun
 from benchmarks.papers.middle_out import middle_word_classifier
 from benchmarks.papers.middle_out import scores as middle_out_scores
 from benchmarks.papers.middle_out.middle_word_classifier import Schedule
 from benchmarks.papers.middle_out.scores import PAPER, Trained
-from benchmarks.papers.stages import flickr8k, in_stages, one_rate
 from benchmarks.records import Record
 from benchmarks.scoring import java
 from benchmarks.training.configuration import Stage, TrainingConfig
 from benchmarks.training.fit import Result
 from benchmarks.training.objective import seeded
-from torch_impl.models import SequenceClassifier, build
+from torch_impl.models import MiddleOutCaptioner, SequenceClassifier, build
 
 MODELS: dict[str, dict[str, Any]] = {
     "Seq2Seq + Attention": {"middle_out": False, "self_attention": "none"},
@@ -149,7 +149,7 @@ def training(form: Form, row: str) -> TwoTrainings:
     return replace(two, decoder=two.decoder.but(**ALL[row]))
 
 
-def with_middle_words(run: Run) -> MiddleWords:
+def with_middle_words(run: RowRun) -> MiddleWords:
     """What a form captions, named by its sizes too."""
     words = choose(run.data)
     return replace(words, data=run.named(words.data))
@@ -176,7 +176,7 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
     return replace(data, splits={**data.splits, "train": train})
 
 
-def train(run: Run, words: MiddleWords) -> tuple[Result, SequenceClassifier | None]:
+def train(run: RowRun, words: MiddleWords) -> tuple[Result, SequenceClassifier | None]:
     """A model, and the classifier that it begins with if it has two sides."""
     decoder: TrainingConfig = run.training.decoder
     model = decoder.model
@@ -190,20 +190,19 @@ def train(run: Run, words: MiddleWords) -> tuple[Result, SequenceClassifier | No
             words, model["hidden_size"], run.training.classifier, run.seed, run.place
         )
     with seeded(run.seed):
-        begun = build(decoder.configuration(data))
-    initial = begun.state_dict() | {
-        f"classifier.{name}": weights.cpu() for name, weights in classifier.state_dict().items()
-    }
+        initial = build(decoder.configuration(data))
+    assert isinstance(initial, MiddleOutCaptioner) and initial.classifier is not None
+    initial.classifier.load_state_dict(classifier.state_dict())
     (result,) = in_stages(data, decoder, run.seed, run.place, initial)
     return result, classifier
 
 
-def described(run: Run, result: Result) -> dict[str, Any]:
+def described(run: RowRun, result: Result) -> dict[str, Any]:
     """How a model was trained, as records have it."""
-    return {"form": run.name, **stages.described(run.training.decoder, [result])}
+    return {"form": run.name, **caption_experiments.described(run.training.decoder, [result])}
 
 
-def _measure(run: Run) -> list[Record[Any]]:
+def _measure(run: RowRun) -> list[Record[Any]]:
     words = with_middle_words(run)
     result, classifier = train(run, words)
     trained = Trained(

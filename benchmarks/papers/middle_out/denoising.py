@@ -28,7 +28,7 @@ from benchmarks.files import (
     sha256,
     write_atomically,
 )
-from benchmarks.papers.experiment import Experiment, Form, Place, Run
+from benchmarks.papers.experiment import Experiment, Form, Place, RowRun
 from benchmarks.records import Record
 from benchmarks.statistics import Estimate, geometric_mean
 from benchmarks.training import work_file
@@ -344,7 +344,7 @@ def training(form: Form, row: str) -> Settings:
     return settings
 
 
-def _measure(run: Run) -> list[Record]:
+def _measure(run: RowRun) -> list[Record]:
     seeds = range(run.seeds[0], run.seeds[-1] + 1)
     trainings = [trained(name, seeds, run.training, run.place) for name in MODELS_OF[run.row]]
     return [record(run.row, trainings, run.key)]

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from msgspec import structs
-from torch import Tensor
 
 from benchmarks import records
 from benchmarks.data import CaptionData, karpathy, scenes
@@ -17,11 +16,12 @@ from benchmarks.data.batches import CaptionBatches, padded_features
 from benchmarks.errors import InputError
 from benchmarks.files import locked, sha256
 from benchmarks.kinds import Trial
-from benchmarks.papers.experiment import Place, Run, label, not_run, trials
+from benchmarks.papers.experiment import Place, RowRun, label, not_run, trials
 from benchmarks.records import Record
 from benchmarks.scoring import captioners
 from benchmarks.training.configuration import TrainingConfig
 from benchmarks.training.fit import Result, fit
+from benchmarks.training.stages import train
 from torch_impl.models import AnyCaptioner
 from torch_impl.training.objectives import cross_entropy
 from torch_impl.training.optimisation import Optimisation
@@ -75,50 +75,49 @@ def one_rate(lr: float, epochs: int, batch_size: int) -> Optimisation:
 
 def in_stages(
     data: CaptionData,
-    training: TrainingConfig,
+    config: TrainingConfig,
     seed: int,
     place: Place,
-    initial: Mapping[str, Tensor] | None = None,
+    initial: AnyCaptioner | None = None,
 ) -> list[Result]:
     """Train the stages in turn, each from the best weights of the one before.
 
-    The first begins with the weights ``initial``, drawn by the seed if None. What a stage gave is
-    kept in a folder of its own, which another row that begins alike continues from, and a killed
+    The first begins with the weights of ``initial``, drawn by the seed if None. What a stage gave
+    is kept in a folder of its own, which another row that begins alike continues from, and a killed
     run too. Of processes that are at the same stage one trains, and the others wait for it.
     """
-    results: list[Result] = []
-    configuration = training.configuration(data)
-    begun: list[Any] = [data.fingerprint, configuration.to_dict(), seed]
+    begun: list[Any] = [data.fingerprint, config.configuration(data).to_dict(), seed]
     if initial is not None:
-        begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in initial.values())))
-    for stage in training.stages.values():
+        weights = initial.state_dict().values()
+        begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in weights)))
+    # validation scores in the vocabulary's own tokens, without Java
+    without = *not_run(config, place.device), "benchmarks.scoring.java"
+    folders = {}
+    for name, stage in config.stages.items():
         begun.append(stage)
-        # validation scores in the vocabulary's own tokens, without Java
-        without = *not_run(training, place.device), "benchmarks.scoring.java"
-        folder = place.work / records.key_of(fit, *map(str, begun), without=without)
-        with locked(folder):
-            result = fit(
-                data,
-                configuration,
-                stage,
-                seed,
-                folder,
-                initial=results[-1].model.state_dict() if results else initial,
-                resume=(folder / "config.json").exists(),
-                device=place.device,
-                progress=place.progress,
-            )
-        results.append(result)
-    return results
+        folders[name] = place.work / records.key_of(fit, *map(str, begun), without=without)
+    results = train(
+        config,
+        data,
+        folders,
+        seed=seed,
+        initial=initial,
+        resume=None,
+        improve=False,
+        lock=locked,
+        device=place.device,
+        progress=place.progress,
+    )
+    return list(results.values())
 
 
 def chosen(
-    run: Run,
+    run: RowRun,
     data: CaptionData,
     *,
     score: Callable[[AnyCaptioner, CaptionData, Result], float] | None = None,
 ) -> tuple[TrainingConfig, dict[str, float]]:
-    """A run's training, as the best point of its form's grid has it, and the score of each.
+    """A row's training, as the best point of its form's grid has it, and the score of each.
 
     Args:
         run: the row.
@@ -126,27 +125,27 @@ def chosen(
         score: of a trial, more is better: the best validation's if None.
     """
     scores: dict[str, float] = {}
-    found = {}
-    for change, training, trial in trials(run.form, run.training):
+    configs = {}
+    for change, config, trial in trials(run.form, run.training):
         name = label(change)
-        found[name] = training
+        configs[name] = config
         (result,) = in_stages(data, trial.first(), run.form.trial_seed, run.place)
         best = result.best[result.best["metric"]]
         scores[name] = best if score is None else score(result.model, data, result)
-    return (found[max(scores, key=scores.__getitem__)] if found else run.training), scores
+    return (configs[max(scores, key=scores.__getitem__)] if configs else run.training), scores
 
 
-def tried(run: Run) -> list[Record[Trial]]:
+def tried(run: RowRun) -> list[Record[Trial]]:
     """What a point of the grid scores on validation."""
-    training = run.training.first()
-    (result,) = in_stages(run.data, training, run.seed, run.place)
+    config = run.training.first()
+    (result,) = in_stages(run.data, config, run.seed, run.place)
     best = result.best
     return [
         records.make(
             Trial(
                 form=run.name,
                 change=str(run.trial),
-                **described(training, [result]),
+                **described(config, [result]),
                 validations=[e for e in result.history if e["kind"] == "validation"],
             ),
             paper=run.paper,
@@ -163,17 +162,17 @@ def tried(run: Run) -> list[Record[Trial]]:
     ]
 
 
-def data_of(run: Run, data: CaptionData, split: str) -> records.Data:
+def data_of(run: RowRun, data: CaptionData, split: str) -> records.Data:
     """The data of a record."""
     named = run.named(data)
     return records.Data(name=named.name, fingerprint=named.fingerprint, split=split)
 
 
-def described(training: TrainingConfig, results: Sequence[Result]) -> dict[str, Any]:
+def described(config: TrainingConfig, results: Sequence[Result]) -> dict[str, Any]:
     """How a model was trained, as records of captioners have it."""
     return {
         "configuration": results[-1].model.configuration.to_dict(),
-        "stages": [asdict(stage) for stage in training.stages.values()],
+        "stages": [asdict(stage) for stage in config.stages.values()],
     }
 
 
