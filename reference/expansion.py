@@ -1,6 +1,8 @@
 """The expansion mechanism (ExpansionNet v1, eqs. 3-9; v2, eqs. 1-9), one function per equation.
 
-M is v1's Z. Row (j, n) of a dynamic expansion, of token j and vector n, is ``j N_E + n``.
+v1's (E_Q, Q_E) are v2's (Q_E, E_Q), likewise of the biases: v2's learned vectors are E_Q and E_B,
+the expanded rows Q_E and B_E. M is v1's Z. Row (j, n) of a dynamic expansion, of token j and vector
+n, is ``j N_E + n``.
 """
 
 from __future__ import annotations
@@ -153,6 +155,21 @@ def backward_step(
     return B_1, B_2
 
 
+def causal_masks(L: int, N_E: int) -> tuple[Mask, Mask]:
+    """Where row (j, n) sees token i, (L N_E, L): i <= j; token i row (j, n), (L, L N_E): j <= i."""
+    visible = np.tri(L, dtype=np.bool_)
+    return np.repeat(visible, N_E, axis=0), np.repeat(visible, N_E, axis=1)
+
+
+@requires(
+    lambda X, groups: groups is None or (min(groups, default=0) >= 1 and sum(groups) == X.shape[1]),
+    "groups {groups} must be positive and sum to {X.shape[1]}",
+)
+def split_groups(X: Array, groups: Sequence[int] | None) -> list[Array]:
+    """The columns of X (L, N), group by group; all of them when ``groups`` is None."""
+    return [X] if groups is None else np.split(X, np.cumsum(groups)[:-1], axis=1)
+
+
 SIGNS = Erratum(
     "stream i takes ReLU((-1)^i M), so that stream 1 takes -M",
     "stream 1 takes M, stream 2 takes -M",
@@ -280,8 +297,8 @@ def static_expansion(
     M = length_transformation(E_Q, K)
     B = []
     for i, V_i in ((1, V_1), (2, V_2)):
-        F_i = forward_expansion(forward_weights(M, i, None, epsilon), V_i, E_B)
-        B.append(backward_expansion(backward_weights(M, i, groups, None, epsilon), F_i))
+        F_i = forward_expansion(forward_weights(M, i, epsilon=epsilon), V_i, E_B)
+        B.append(backward_expansion(backward_weights(M, i, groups, epsilon=epsilon), F_i))
     return selection(S, *B)
 
 
@@ -307,7 +324,7 @@ def dynamic_expansion(
     B = []
     for i, V_i in ((1, V_1), (2, V_2)):
         F_i = forward_expansion(forward_weights(M, i, forward, epsilon), V_i, B_E)
-        B.append(backward_expansion(backward_weights(M, i, None, backward, epsilon), F_i))
+        B.append(backward_expansion(backward_weights(M, i, mask=backward, epsilon=epsilon), F_i))
     return selection(S, *B)
 
 
@@ -337,18 +354,3 @@ def dynamic_expansion_layer(
     names = ("condition.", "key.", "value_1.", "value_2.", "selector.")
     C, K, V_1, V_2, S = (linear(X, select(parameters, name)) for name in names)
     return dynamic_expansion(E_Q, E_B, C, K, V_1, V_2, S, causal, epsilon)
-
-
-def causal_masks(L: int, N_E: int) -> tuple[Mask, Mask]:
-    """Where row (j, n) sees token i, (L N_E, L): i <= j; token i row (j, n), (L, L N_E): j <= i."""
-    visible = np.tri(L, dtype=np.bool_)
-    return np.repeat(visible, N_E, axis=0), np.repeat(visible, N_E, axis=1)
-
-
-@requires(
-    lambda X, groups: groups is None or (min(groups, default=0) >= 1 and sum(groups) == X.shape[1]),
-    "groups {groups} must be positive and sum to {X.shape[1]}",
-)
-def split_groups(X: Array, groups: Sequence[int] | None) -> list[Array]:
-    """The columns of X (L, N), group by group; all of them when ``groups`` is None."""
-    return [X] if groups is None else np.split(X, np.cumsum(groups)[:-1], axis=1)

@@ -2,7 +2,7 @@
 
 The shapes decide how products associate (`stream`), in the forward and in the backward pass, and
 whether the expansion queries take over the key projection. A dynamic row (j, n) is a sum of c_j and
-e_n, and M of an L x L and an L x N_E part: E_Q is never made.
+e_n, and M of an L x L and an L x N_E part: Q_E is never made.
 
 The backward pass is by hand. Saved for it are the operands, M, the inverses of its sums, and the
 masks of dropout; the rest is recomputed. Where W and B_1 - B_2 are smaller than M, they are saved

@@ -36,7 +36,7 @@ def static_expansion(
     """Static or, with several groups, Block Static Expansion (v1 4-9; v2 2-9).
 
     Args:
-        query_vectors: Q_E, (N, d), the groups one after the other.
+        query_vectors: E_Q, (N, d), the groups one after the other.
         bias_vectors: E_B, (N, d).
         keys: K, (B, L, d); or tokens, with ``key_projection``.
         values_1: V_1, (B, L, d).
@@ -110,8 +110,8 @@ def dynamic_expansion(
     rows with j <= i only, so that no output depends on a later token.
 
     Args:
-        query_vectors: q^E, (N_E, d).
-        bias_vectors: b^E, (N_E, d).
+        query_vectors: E_Q, (N_E, d).
+        bias_vectors: E_B, (N_E, d).
         conditions: C, (B, L, d).
         keys: K, (B, L, d).
         values_1: V_1, (B, L, d).

@@ -57,9 +57,9 @@ def static(x: Operands, groups: Sequence[int]) -> Tensor:
 def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     """``dynamic_expansion`` as printed."""
     L, N_E, mask = x.keys.shape[1], len(x.query_vectors), x.mask
-    E_Q = broad_sum(conditions, x.query_vectors)  # (B, N, d), N = L N_E
-    E_B = broad_sum(conditions, x.bias_vectors)
-    M = length_transformation(E_Q, x.keys)  # (B, N, L)
+    Q_E = broad_sum(conditions, x.query_vectors)  # (B, N, d), N = L N_E
+    B_E = broad_sum(conditions, x.bias_vectors)
+    M = length_transformation(Q_E, x.keys)  # (B, N, L)
     pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]  # (B, L, L)
     if causal:
         # row (j, n) gathers from tokens i <= j, and token j reads rows (i, n) with i <= j
@@ -69,13 +69,13 @@ def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     if pairs is not None:
         visible = pairs.repeat_interleave(N_E, dim=1)  # (., N, L)
         readers = pairs.repeat_interleave(N_E, dim=2)  # (., L, N)
-    return _streams(x, M, E_B, (L * N_E,), visible, readers)
+    return _streams(x, M, B_E, (L * N_E,), visible, readers)
 
 
 def _streams(
     x: Operands,
     M: Tensor,
-    E_B: Tensor,
+    B_E: Tensor,
     groups: Sequence[int],
     visible: Tensor | None,
     readers: Tensor | None,
@@ -87,12 +87,12 @@ def _streams(
     """
     values, dropout = x.values, x.dropout
     M = F.dropout(M, dropout)
-    E_B = E_B.to(values[0].dtype)
+    B_E = B_E.to(values[0].dtype)
     backward = []
     for signed, V in zip((M, -M), values, strict=True):
         P = F.relu(signed)
         R_fw = normalise(_only(P, visible))  # (B, N, L)
-        F_fw = R_fw.to(V.dtype) @ V + E_B  # (B, N, d)
+        F_fw = R_fw.to(V.dtype) @ V + B_E  # (B, N, d)
         if x.dropout_of == "values":
             F_fw = F.dropout(F_fw, dropout)
         else:

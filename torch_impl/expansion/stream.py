@@ -4,8 +4,8 @@ Shapes: a chunk of b images, L tokens, N expanded rows. M and all of its shape a
 (b, L, N), in float32 at least; values are in their own dtype. P is relu(+M) or relu(-M); R_fw is P
 divided by its sums over tokens, R_bw by those over each group's rows and the number of groups.
 
-B = R_bw (R_fw V + E_B) associates in two ways: `Mixed` computes W = R_bw R_fw, (b, L, L);
-`Expanded` the expanded vectors F = R_fw V + E_B, (b, N, d).
+B = R_bw (R_fw V + B_E) associates in two ways: `Mixed` computes W = R_bw R_fw, (b, L, L);
+`Expanded` the expanded vectors F = R_fw V + B_E, (b, N, d).
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class Rows(NamedTuple):
 
 
 class Biases(NamedTuple):
-    """The expansion biases: E_B itself, or the broad sum of conditions C and vectors b_n.
+    """The expansion biases B_E: the vectors E_B, or their broad sum with the conditions C.
 
-    The N = L N_E rows of that sum are never made: R_bw E_B takes only R_bw's sums over j and n.
+    The N = L N_E rows of that sum are never made: R_bw B_E takes only R_bw's sums over j and n.
     """
 
     vectors: Tensor
     conditions: Tensor | None = None
 
-    def E_B(self) -> Tensor:
+    def B_E(self) -> Tensor:
         """(N, d) or (b, N, d)."""
         return self.vectors if self.conditions is None else broad_sum(self.conditions, self.vectors)
 
@@ -89,14 +89,14 @@ class Biases(NamedTuple):
         return by_row.sum(2), by_row.sum(3)
 
     def values(self, of_vectors: Tensor, of_conditions: Tensor | None = None) -> Tensor:
-        """R_bw E_B, (b, L, d), by the `weights` of R_bw."""
+        """R_bw B_E, (b, L, d), by the `weights` of R_bw."""
         values = of_vectors @ self.vectors
         if self.conditions is None or of_conditions is None:
             return values
         return add_product(values, of_conditions, self.conditions)
 
     def gradient_of_weights(self, dB: Tensor) -> Tensor:
-        """dB E_B^T, (b, L, N)."""
+        """dB B_E^T, (b, L, N)."""
         if self.conditions is None:
             return dB @ self.vectors.mT
         of_conditions, of_vectors = torch.bmm(dB, self.conditions.mT), dB @ self.vectors.mT
@@ -110,11 +110,11 @@ class Biases(NamedTuple):
         d_vectors = of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1)
         return d_vectors, None if of_conditions is None else torch.bmm(of_conditions.mT, dB)
 
-    def gradients_of_rows(self, dE_B: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The gradients of the vectors and of C by that of E_B, (b, N, d)."""
+    def gradients_of_rows(self, dB_E: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The gradients of the vectors and of C by that of B_E, (b, N, d)."""
         if self.conditions is None:
-            return dE_B.sum(0), None
-        by_row = dE_B.unflatten(1, (-1, len(self.vectors)))  # (b, L, N_E, d)
+            return dB_E.sum(0), None
+        by_row = dB_E.unflatten(1, (-1, len(self.vectors)))  # (b, L, N_E, d)
         return by_row.sum((0, 1)), by_row.sum(2)
 
 
@@ -188,7 +188,7 @@ class Stream(ABC):
 
     @abstractmethod
     def values(self) -> Tensor:
-        """B = R_bw (R_fw V + E_B), (b, L, d)."""
+        """B = R_bw (R_fw V + B_E), (b, L, d)."""
 
     def minus(self, other: Stream) -> Tensor:
         """B_1 - B_2, (b, L, d)."""
@@ -211,7 +211,7 @@ class Stream(ABC):
 
 
 class Mixed(Stream):
-    """B = W V + R_bw E_B with W = R_bw R_fw; dropout takes whole expanded vectors, if any."""
+    """B = W V + R_bw B_E with W = R_bw R_fw; dropout takes whole expanded vectors, if any."""
 
     def _multiply(self, x: StreamTensors, saved: bool) -> None:
         self.R_kept = self.R_bw if self.keep is None else self.R_bw * self.keep.mT
@@ -239,13 +239,13 @@ class Mixed(Stream):
 
 
 class Expanded(Stream):
-    """B = R_bw F with F = R_fw V + E_B, of which dropout may take any value."""
+    """B = R_bw F with F = R_fw V + B_E, of which dropout may take any value."""
 
     def _multiply(self, x: StreamTensors, saved: bool) -> None:
         F = x.F  # saved, or the buffer to write to
         if F is None or not saved:
-            E_B = self.biases.E_B().expand(len(x.V), -1, -1)
-            F = torch.baddbmm(E_B, self.R_fw.mT.to(x.V.dtype), x.V, out=F)  # (b, N, d)
+            B_E = self.biases.B_E().expand(len(x.V), -1, -1)
+            F = torch.baddbmm(B_E, self.R_fw.mT.to(x.V.dtype), x.V, out=F)  # (b, N, d)
             F = F if self.keep is None else F.mul_(self.keep)
         self.F = F
 

@@ -93,7 +93,7 @@ def backward(
     causal: bool,
     tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients by q^E, b^E, C, K, the values (2, B, L, d) and S."""
+    """Gradients by E_Q, E_B, C, K, the values (2, B, L, d) and S."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
     B, L, d, N_E, tokens = call.B, call.L, call.d, len(query_vectors), call.token_blocks
     width = 2 * L + N_E

@@ -130,7 +130,7 @@ def backward(
     groups: Sequence[int],
     tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients by Q_E, E_B, K, the values (2, B, L, d) and S."""
+    """Gradients by E_Q, E_B, K, the values (2, B, L, d) and S."""
     call = StaticLaunches(query_vectors, keys, groups, tf32)
     N, B, L, d = call.N, call.B, call.L, call.d
     if not M.numel():

@@ -1,7 +1,7 @@
 """Dynamic expansion, forward.
 
 Row (j, n) of M is A[j] + P[n], of which ``Z`` (B, L + N_E, L) has A = C K^T / sqrt(d) in its first
-L rows and P = q^E K^T / sqrt(d) in the others: a tile of M is made where it is used. ``Y``
+L rows and P = E_Q K^T / sqrt(d) in the others: a tile of M is made where it is used. ``Y``
 (2, B, L, 2 L + N_E) has by stream, for token i: what it reads of V_s, which is W_s; of the
 conditions, the sum of R^bw over n; of the bias vectors, its sum over j. ``INV_ROW``
 (2, B, N_E, L) and ``INV_COLUMN`` (B, 2, L) are one over Psi's denominators.
