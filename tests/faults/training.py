@@ -71,7 +71,7 @@ TRAINING_LOOP = (
         "from the last weights",
         "a step begins with the last weights of the one before, not its best",
         "benchmarks.training.fit:fit",
-        "run.best_weights.items()",
+        "state.best_weights.items()",
         "model.state_dict().items()",
         "test_recipes.py::test_a_step_that_does_not_improve_gives_back_what_it_began_with",
     ),
