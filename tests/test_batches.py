@@ -89,7 +89,7 @@ def test_padding_comes_after_the_end_and_after_the_last_row(drawn, size):
         assert (batch.tokens != PAD_ID).any(0).all()
         for features, length in zip(batch.features, batch.lengths.tolist(), strict=True):
             image = int(features[0, 0])
-            assert length == len(split.features.features(image))
+            assert length == len(split.store.features(image))
             assert (features[:length] == image).all()
             assert (features[length:] == 0).all()
 
@@ -102,7 +102,7 @@ def test_a_caption_longer_than_the_model_is_cut(drawn, max_length):
         assert batch.tokens[:, :-1].shape[1] <= max_length
     # a start and an end beside the words, of which the end is not read
     words = [len(tokenise(text)) for texts in split.references.values() for text in texts]
-    assert batches.cut["captions"] == sum(count + 1 > max_length for count in words)
+    assert batches.truncated["captions"] == sum(count + 1 > max_length for count in words)
 
 
 def many(images: int = 300) -> Split:
@@ -153,7 +153,7 @@ def test_nothing_to_train_on_is_an_error():
 
 def test_features_that_cannot_be_read_stop_the_epoch_with_their_image():
     split = many(3)
-    missing = replace(split, features=ArrayFeatures({0: np.zeros((1, 3)), 1: np.zeros((1, 3))}))
+    missing = replace(split, store=ArrayFeatures({0: np.zeros((1, 3)), 1: np.zeros((1, 3))}))
     with pytest.raises(InputError, match="image 2 has no features"):
         list(batches_of(missing, 3).epoch(0))
 
@@ -186,10 +186,10 @@ def test_without_images_every_image_has_the_mean_row_of_the_training_images(draw
     test = Split([1000], {1000: ["a star"]}, ArrayFeatures({1000: np.ones((2, 3))}))
     data = CaptionData("name", "print", vocabulary_of(train), {"train": train, "test": test})
     blind = without_images(data)
-    rows = np.concatenate([train.features.features(i) for i in train.image_ids])
+    rows = np.concatenate([train.store.features(i) for i in train.image_ids])
     for split in blind.splits.values():
         for image in split.image_ids:
-            features = split.features.features(image)
+            features = split.store.features(image)
             assert features.shape == (1, 3)
             assert features.dtype == np.float32
             np.testing.assert_array_equal(features[0], rows.mean(0, dtype=np.float64).astype("f4"))
@@ -212,7 +212,7 @@ def test_an_epoch_of_images_holds_each_with_references_once_wherever_it_is_enter
     for position, batch in enumerate(whole):
         ids = [int(x) for x in batch.features[:, 0, 0]]
         assert batches.image_ids(seed, position) == ids
-        assert [batches.captioned[place] for place in batch.image_ids] == ids
+        assert [batches.with_references[place] for place in batch.image_ids] == ids
     rest = list(batches.epoch(seed, start))
     for one, other in zip(whole[start:], rest, strict=True):
         assert all(a.equal(b) for a, b in zip(one, other, strict=True))
@@ -223,4 +223,4 @@ def test_no_images_to_sample_of_is_an_error():
     with pytest.raises(InputError, match="no captions"):
         ImageBatches(split, 2)
     with pytest.raises(InputError, match="batch size is 0"):
-        ImageBatches(Split([5], {5: ["a"]}, split.features), 0)
+        ImageBatches(Split([5], {5: ["a"]}, split.store), 0)

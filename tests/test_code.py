@@ -42,19 +42,19 @@ def test_files_and_comments_are_cut_and_numbered(
     known = {token for source, _ in corpus[0] for token in source[:length]}
     for split, pairs in zip(data.splits.values(), corpus, strict=True):
         assert len(split.image_ids) == len(pairs)
-        assert split.cut == {
+        assert split.truncated == {
             "sources": sum(len(source) > length for source, _ in pairs),
             "captions": sum(len(words) > words_kept for _, words in pairs),
         }
         for i, (source, words) in zip(split.image_ids, pairs, strict=True):
-            ids = split.features.features(i)
+            ids = split.store.features(i)
             assert len(ids) == min(length, len(source))
-            assert all(0 <= k < split.features.d_feature for k in ids)
+            assert all(0 <= k < split.store.d_feature for k in ids)
             unknown = [token not in known for token in source[:length]]
             assert [k == code.UNKNOWN for k in ids] == unknown
             assert tokenise(split.references[i][0]) == [w.lower() for w in words[:words_kept]]
     # equal tokens have equal ids, different ones different
-    store = data.splits["train"].features
+    store = data.splits["train"].store
     of = {}
     for i, (source, _) in zip(data.splits["train"].image_ids, corpus[0], strict=True):
         for token, k in zip(source, store.features(i).tolist(), strict=False):

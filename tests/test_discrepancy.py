@@ -96,14 +96,14 @@ def cases(draw: st.DrawFn) -> tuple[AnyCaptioner, CaptionData]:
     several = st.lists(caption, min_size=draw(st.integers(1, 2)), max_size=3)
     references = {i: draw(several) for i in ids}
     arrays = {i: generator.standard_normal((draw(st.integers(1, 4)), 3)) for i in ids}
-    learned = None
+    targets = None
     if sides(model) == 2:
         with torch.no_grad():
             model.vocabulary_b[:, model.pad_id] = -100  # padding is nobody's word
         half = st.lists(st.integers(4, 8), max_size=4).map(lambda words: [*words, model.end_id])
         caption = st.builds(interleave, half, st.integers(4, 8), half, st.just(model.pad_id))
-        learned = {i: draw(st.lists(caption, min_size=1, max_size=2)) for i in ids}
-    split = Split(ids, references, Double(arrays), learned)
+        targets = {i: draw(st.lists(caption, min_size=1, max_size=2)) for i in ids}
+    split = Split(ids, references, Double(arrays), targets)
     return model, CaptionData("drawn", "", Vocabulary(WORDS), {"test": split})
 
 
@@ -125,7 +125,7 @@ def says(model: AnyCaptioner, features: torch.Tensor) -> list[int]:
 
 def alone(model: AnyCaptioner, data: CaptionData, image: int, caption: list[int]) -> np.ndarray:
     """The last state of one image's caption, or its two sides' last: no batch, no padding."""
-    memory = model.encode(tensor(data.splits["test"].features.features(image))[None])
+    memory = model.encode(tensor(data.splits["test"].store.features(image))[None])
     with torch.no_grad():
         states = numpy(model.states(torch.tensor([caption[:-1]]), memory))[0]
     P = sides(model)
@@ -145,10 +145,10 @@ def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(
     split = data.splits["test"]
     states: dict[str, list[np.ndarray]] = {"U": [], "V": [], "second": []}
     for image, texts in split.references.items():
-        own = says(model, tensor(split.features.features(image))[None])
+        own = says(model, tensor(split.store.features(image))[None])
         true = [data.vocabulary.encode(text.split())[:6] for text in texts]
-        if split.learned is not None:
-            true = split.learned[image]
+        if split.targets is not None:
+            true = split.targets[image]
         captions = {"U": true[0], "V": own} | ({"second": true[1]} if true[1:] else {})
         for name, caption in captions.items():
             states[name].append(alone(model, data, image, caption))
@@ -184,12 +184,12 @@ def test_a_model_that_says_what_people_say_is_at_no_distance(
     model, data = case
     split, references = data.splits["test"], {}
     for image in split.image_ids:
-        own = says(model, tensor(split.features.features(image))[None])
+        own = says(model, tensor(split.store.features(image))[None])
         references[image] = [" ".join(map(str, own))]
-    learned = None
-    if split.learned is not None:
-        learned = {i: [list(map(int, text.split()))] for i, (text,) in references.items()}
-    split = replace(split, references=references, learned=learned)
+    targets = None
+    if split.targets is not None:
+        targets = {i: [list(map(int, text.split()))] for i, (text,) in references.items()}
+    split = replace(split, references=references, targets=targets)
     same: Any = replace(data, vocabulary=Spelled(), splits={"test": split})
     found = discrepancy.measure(model, same, "test", **OPTIONS)
     assert torch.equal(found.training, found.inference)

@@ -52,7 +52,7 @@ def runs(data, tmp_path_factory):
     ids = {"start_id": START_ID, "end_id": END_ID, "pad_id": PAD_ID}
     for seed, (name, (make, sizes, *_)) in enumerate(FAMILIES.items()):
         torch.manual_seed(seed)
-        d_feature = data.splits["test"].features.d_feature
+        d_feature = data.splits["test"].store.d_feature
         model = make(len(data.vocabulary), d_feature, **sizes, **ids)
         untrained(place / name, model, data.vocabulary, seed)
     return place
@@ -92,7 +92,7 @@ def test_every_family_is_captioned_by_its_own_search_and_stands_in_its_own_row(
     assert record.details.epochs == 1
     model, vocabulary = run_folder.load_captioner(runs / name)
     split = data.splits["test"]
-    features, lengths = padded_features(split.features, split.image_ids)
+    features, lengths = padded_features(split.store, split.image_ids)
     sizes = {"beam_size": 3, "max_length": 20}
     if name == "middle-out":
         found = middle_out_beam_search(model, features, lengths, **sizes)
@@ -122,7 +122,7 @@ def test_an_ensemble_s_record_names_every_member(runs, data, evaluated):
     assert record.what.row == f"ensemble of {' + '.join(rows)}"
     together = Ensemble([run_folder.load_captioner(runs / name)[0] for name in names])
     split = data.splits["test"]
-    features, lengths = padded_features(split.features, split.image_ids)
+    features, lengths = padded_features(split.store, split.image_ids)
     found = beam_search(together, features, lengths, beam_size=3, max_length=20)
     expected = [data.vocabulary.decode(best.tokens) for (best,) in found]
     assert [e.caption for e in record.details.examples] == expected
@@ -159,7 +159,7 @@ def test_runs_that_are_no_ensemble_are_named(runs, data, tmp_path, capsys, comma
 
 
 def test_what_cannot_caption_features_says_so_in_a_line(runs, data, tmp_path, capsys):
-    width = data.splits["test"].features.d_feature
+    width = data.splits["test"].store.d_feature
     size = len(data.vocabulary)
     for name, model, message in (
         ("code", models.code_captioner(size, width, **UNITS), "expected token ids (B, L)"),

@@ -166,14 +166,14 @@ def test_what_a_model_learns_is_its_caption_in_its_own_order():
     words = choose(DATA)
     train = words.data.splits["train"]
     assert learning(words, MODELS[BASELINE], 8) is words.data
-    outwards = learning(words, MODELS[MIDDLE_OUT], 8).splits["train"].learned
+    outwards = learning(words, MODELS[MIDDLE_OUT], 8).splits["train"].targets
     for image_id, captions in train.references.items():
         assert outwards[image_id] == [words.encode(image_id, text, 7) for text in captions]
     given_words = learning(words, MODELS[WITH_WORD], 8)
     assert given_words.fingerprint != words.data.fingerprint
     for part in given_words.splits.values():
         for image_id in part.image_ids:
-            ids = part.features.features(image_id)[:, -1]
+            ids = part.store.features(image_id)[:, -1]
             assert set(ids) == {words.id_of(words.of_image[image_id])}
 
 
@@ -189,7 +189,7 @@ class Obedient(Trained):
         return {i: j for pair in pairs for i, j in (pair, pair[::-1])}
 
     def captions(self, given=None, split=None, grid=False):
-        assert split.features.features(split.image_ids[0]).shape[0] >= 8  # two clips
+        assert split.store.features(split.image_ids[0]).shape[0] >= 8  # two clips
         whose = {i: self._other[i] if self.neighbour else i for i in given}
         return {i: [self.split.references[j][0]] for i, j in whose.items()}
 

@@ -86,7 +86,7 @@ def run(tmp_path_factory):
     ids = {"start_id": START_ID, "end_id": END_ID, "pad_id": PAD_ID}
     model = models.expansionnet_v1(
         len(data.vocabulary),
-        data.splits["test"].features.d_feature,
+        data.splits["test"].store.d_feature,
         groups=(4, 2),
         num_expansions=2,
         d_model=8,
@@ -189,7 +189,7 @@ def test_a_stranger_captions_with_the_folder_alone(run, tmp_path):
     without = "import sys, runpy; sys.modules |= dict.fromkeys(sys.argv.pop(1).split()); "
     start = without + "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
     for image in split.image_ids:
-        features = split.features.features(image)
+        features = split.store.features(image)
         np.save(tmp_path / "features.npy", features)
         words = [folder / export.DRIVER, tmp_path / "features.npy", "--max-length", 12]
         done = subprocess.run(

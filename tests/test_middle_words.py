@@ -106,7 +106,7 @@ def test_a_word_outside_the_vocabulary_is_named():
 
 def test_a_store_with_words_has_them_in_its_last_column():
     words = words_of_two()
-    store = words.data.splits["train"].features
+    store = words.data.splits["train"].store
     ids = {0: words.id_of("running")}
     given = WithWord(store, ids)
     rows = given.features(0)

@@ -132,7 +132,7 @@ def test_a_data_set_with_features_is_caption_data(data_set, tmp_path):
     assert data.name == "tiny"
     assert data.vocabulary.words == ("a", "dog", "runs")
     assert data.splits["test"].references[13][1] == "A dog runs 1."
-    assert data.splits["val"].features.features(12).tolist() == [[12.0] * 4] * 2
+    assert data.splits["val"].store.features(12).tolist() == [[12.0] * 4] * 2
     again = karpathy.load(data_set, tmp_path / "features")
     assert again.fingerprint == data.fingerprint
 
@@ -184,7 +184,7 @@ def test_the_command_extracts_once_and_then_has_nothing_to_do(data_set, tmp_path
     store = ShardedFeatures(out)
     assert store.features(13).shape == (49, 1280)
     data = karpathy.load(data_set, out)
-    assert data.splits["train"].features.fingerprint == store.fingerprint
+    assert data.splits["train"].store.fingerprint == store.fingerprint
     assert main(["features", "--karpathy", str(data_set), "--out", str(out)]) == 0
     assert "extracted" not in capsys.readouterr().out
     assert ShardedFeatures(out).fingerprint == store.fingerprint

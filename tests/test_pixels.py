@@ -19,11 +19,11 @@ def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
     cached = pixels.encoded(data, seen, backbone, tmp_path, "cpu")
     live = pixels.unencoded(data, seen, backbone)
     for name, split in live.splits.items():
-        images, lengths = padded_features(split.features, split.image_ids)
+        images, lengths = padded_features(split.store, split.image_ids)
         assert lengths.tolist() == [backbone.num_features] * len(split.image_ids)
         with torch.no_grad():
             expected = backbone(images)
-        features, _ = padded_features(cached.splits[name].features, split.image_ids)
+        features, _ = padded_features(cached.splits[name].store, split.image_ids)
         assert_low_precision(features, expected, SAME_WORK, name)
     assert len({data.fingerprint, cached.fingerprint, live.fingerprint}) == 3
     assert cached.backbone["backbone"] == "swin"

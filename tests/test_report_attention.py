@@ -53,7 +53,7 @@ def record_of(row, seed, held):
 def test_a_record_holds_each_head_s_weights_of_each_word(words):
     model, held = looked(BOTH, " ".join(words))
     assert held.words == words
-    features = DATA.splits["test"].features.features(IMAGE)
+    features = DATA.splits["test"].store.features(IMAGE)
     assert len(held.weights) == model.configuration.num_heads
     tokens, rows = DATA.vocabulary.encode(words), torch.from_numpy(features)
     for head, kept in enumerate(held.weights):

@@ -55,7 +55,7 @@ def test_a_split_does_not_depend_on_the_size_of_another_but_on_the_seed(data):
     larger = motion.make(seed=0, train=41, val=10, test=10)
     assert larger.splits["test"].references == data.splits["test"].references
     for name in ("val", "test"):
-        here, there = larger.splits[name].features, data.splits[name].features
+        here, there = larger.splits[name].store, data.splits[name].store
         assert here.fingerprint == there.fingerprint
     assert motion.make(seed=1, train=40, val=10, test=10).fingerprint != data.fingerprint
 
@@ -111,7 +111,7 @@ def test_frames_tell_apart_what_a_single_frame_does_not():
 def test_features_are_exact_in_single_precision_and_a_row_a_frame(data):
     part = data.splits["train"]
     for image_id in part.image_ids:
-        rows = part.features.features(image_id)
+        rows = part.store.features(image_id)
         frames = len(motion.clip(0, image_id).first.path)
         assert rows.shape == (frames, motion.D_FEATURE) and rows.dtype == np.float32
         exact = rows * 2 * motion.UNIT

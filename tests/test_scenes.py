@@ -179,7 +179,7 @@ def test_a_split_does_not_depend_on_the_size_of_another(data):
     larger = scenes.make(seed=0, train=60, val=10, test=10)
     for name in ("val", "test"):
         assert larger.splits[name].references == data.splits[name].references
-        here, there = larger.splits[name].features, data.splits[name].features
+        here, there = larger.splits[name].store, data.splits[name].store
         assert here.fingerprint == there.fingerprint
     assert larger.splits["train"].image_ids[:40] == data.splits["train"].image_ids
 

@@ -49,10 +49,10 @@ class Split:
 
     image_ids: list[int]
     references: dict[int, list[str]]
-    features: FeatureStore
-    learned: Mapping[int, list[list[int]]] | None = None
-    """The token ids that are learned of each image, if not those of its references in order."""
-    cut: Mapping[str, int] = field(default_factory=dict)
+    store: FeatureStore
+    targets: Mapping[int, list[list[int]]] | None = None
+    """The token ids to predict for each image, if not those of its references in order."""
+    truncated: Mapping[str, int] = field(default_factory=dict)
     """How many "captions" and "sources" were longer than what is kept of them."""
 
     def first(self, count: int | None) -> Split:

@@ -61,7 +61,7 @@ class CaptionBatches:
         window: int = 20,
         process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     ) -> None:
-        """Tokenise every caption once, unless the split has the tokens that are learned."""
+        """Tokenise every caption once, unless the split has targets."""
         for name, value in (
             ("batch size", batch_size),
             ("captions per image", captions_per_image),
@@ -76,17 +76,17 @@ class CaptionBatches:
         self._window = window
         self._process_group = process_group
         self._tokens = {
-            image: split.learned[image]
-            if split.learned is not None
+            image: split.targets[image]
+            if split.targets is not None
             else [vocabulary.encode(vocabulary.tokenise(text)) for text in texts]
             for image in split.image_ids
             if (texts := split.references.get(image))
         }
-        self.cut = Counter(split.cut)
+        self.truncated = Counter(split.truncated)
         """How many "captions" and "sources" are longer than what is kept of them."""
-        if split.learned is None:
+        if split.targets is None:
             lengths = (len(ids) for captions in self._tokens.values() for ids in captions)
-            self.cut["captions"] += sum(length > max_length + 1 for length in lengths)
+            self.truncated["captions"] += sum(length > max_length + 1 for length in lengths)
             self._tokens = {
                 image: [ids[: max_length + 1] for ids in captions]
                 for image, captions in self._tokens.items()
@@ -135,7 +135,7 @@ class CaptionBatches:
         groups = self._process_group.shard(batch)
         if not groups:
             return Batch(*(torch.empty(0) for _ in Batch._fields))
-        features, lengths = padded_features(self.split.features, [image for image, _ in groups])
+        features, lengths = padded_features(self.split.store, [image for image, _ in groups])
         captions = [caption for _, group in groups for caption in group]
         images = [i for i, (_, group) in enumerate(groups) for _ in group]
         return Batch(features, lengths, padded_tokens(captions), torch.tensor(images))
@@ -148,7 +148,7 @@ def _longest(group: Group) -> int:
 class ImageBatches:
     """The images of a split with references, a batch at a time: a function as `CaptionBatches` is.
 
-    An epoch holds every image once; a batch knows it by its place in ``captioned``.
+    An epoch holds every image once; a batch knows it by its place in ``with_references``.
 
     Args:
         split: images, references, features.
@@ -171,17 +171,17 @@ class ImageBatches:
         """Find the images."""
         if batch_size < 1:
             raise InputError(f"batch size is {batch_size}, expected at least 1")
-        self.cut = Counter(split.cut)
+        self.truncated = Counter(split.truncated)
         """As of `CaptionBatches`; the references that samples are rewarded by are whole."""
         self.split = split
         self.seed = seed
         self._batch_size = batch_size
         self._process_group = process_group
-        self.captioned = captioned(split)
+        self.with_references = images_with_references(split)
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        return -(-len(self.captioned) // self._batch_size)
+        return -(-len(self.with_references) // self._batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Images]:
         """This process's share of each batch of ``epoch`` from number ``start`` on.
@@ -195,21 +195,21 @@ class ImageBatches:
 
     def image_ids(self, epoch: int, position: int) -> list[int]:
         """The images of one batch, of all processes."""
-        return [self.captioned[place] for place in self._plan(epoch)[position]]
+        return [self.with_references[place] for place in self._plan(epoch)[position]]
 
     def _plan(self, epoch: int) -> list[Sequence[int]]:
-        order = data_generator(self.seed, epoch).permutation(len(self.captioned))
+        order = data_generator(self.seed, epoch).permutation(len(self.with_references))
         return list(chunks(order.tolist(), self._batch_size))
 
     def _collate(self, batch: Sequence[int]) -> Images:
         places = self._process_group.shard(batch)
         if not places:
             return Images(*(torch.empty(0) for _ in Images._fields))
-        image_ids = [self.captioned[place] for place in places]
-        return Images(*padded_features(self.split.features, image_ids), torch.tensor(places))
+        image_ids = [self.with_references[place] for place in places]
+        return Images(*padded_features(self.split.store, image_ids), torch.tensor(places))
 
 
-def captioned(split: Split) -> list[int]:
+def images_with_references(split: Split) -> list[int]:
     """The split's images that have references, in its order.
 
     Raises:
@@ -289,8 +289,8 @@ class MeanFeatures:
 def without_images(data: CaptionData) -> CaptionData:
     """``data`` with every image's features replaced by the mean row of the training images."""
     train = data.splits["train"]
-    mean = MeanFeatures(train.features, train.image_ids)
-    splits = {name: replace(split, features=mean) for name, split in data.splits.items()}
+    mean = MeanFeatures(train.store, train.image_ids)
+    splits = {name: replace(split, store=mean) for name, split in data.splits.items()}
     fingerprint = sha256(f"{data.fingerprint} {mean.fingerprint}".encode())
     return replace(
         data,

@@ -89,13 +89,13 @@ def load(
         fingerprint=sha256(f"{' '.join(digests)} {sizes}".encode()),
         vocabulary=Vocabulary.from_captions(comments, min_count=min_count),
         splits={
-            name: Split(list(texts), texts, store, cut=_cut(lines[name], length, words))
+            name: Split(list(texts), texts, store, truncated=_truncated(lines[name], length, words))
             for name, texts in references.items()
         },
     )
 
 
-def _cut(pairs: list[tuple[list[str], list[str]]], length: int, words: int) -> dict[str, int]:
+def _truncated(pairs: list[tuple[list[str], list[str]]], length: int, words: int) -> dict[str, int]:
     return {
         "sources": sum(len(code) > length for code, _ in pairs),
         "captions": sum(len(comment) > words for _, comment in pairs),

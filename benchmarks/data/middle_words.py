@@ -123,7 +123,7 @@ def choose(data: CaptionData, candidates: int = CANDIDATES) -> MiddleWords:
             has = {i: [any(w.endswith(ENDING) for w in t) for t in tokens[i]] for i in kept}
             left_out["captions"] = sum(not one for each in has.values() for one in each)
             texts = {i: [t for t, one in zip(texts[i], has[i], strict=True) if one] for i in kept}
-        splits[name] = Split(kept, texts, part.features)
+        splits[name] = Split(kept, texts, part.store)
     counted = Counter(of_image[image_id] for image_id in splits["train"].image_ids)
     chosen = sorted(counted, key=lambda word: (-counted[word], word))[:candidates]
     fingerprint = sha256(f"{data.fingerprint} middle words in {ENDING}".encode())

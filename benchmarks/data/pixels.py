@@ -117,6 +117,6 @@ def _seen_as(data: CaptionData, store: FeatureStore, backbone: Mapping[str, str]
     return replace(
         data,
         fingerprint=sha256(f"{data.fingerprint} {store.fingerprint}".encode()),
-        splits={name: replace(split, features=store) for name, split in data.splits.items()},
+        splits={name: replace(split, store=store) for name, split in data.splits.items()},
         backbone=dict(backbone),
     )

@@ -200,7 +200,7 @@ def with_beams(
 ) -> Record:
     """``record`` with the whole beam of each image that it shows, the best caption first."""
     examples, split = record.details.examples, data.splits[record.data.split]
-    features, lengths = padded_features(split.features, [e.image for e in examples])
+    features, lengths = padded_features(split.store, [e.image for e in examples])
     sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
     found = captioners.search(model, features, lengths, **sizes)
     shown = [

@@ -112,7 +112,7 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
 def attention(model: Captioner, data: CaptionData, example: Example) -> Attention:
     """Where each head of the last cross-attention looks for each word of a test image's caption."""
     words = data.vocabulary.tokenise(example.caption)
-    features = data.splits["test"].features.features(example.image)
+    features = data.splits["test"].store.features(example.image)
     tokens, rows = data.vocabulary.encode(words), torch.from_numpy(features)
     weights = [
         overlay.looks(model, rows, tokens, head)[: len(words)]

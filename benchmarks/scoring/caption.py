@@ -38,7 +38,7 @@ def caption(
     Raises:
         InputError: a size is out of range, the features do not fit the model or are not finite.
     """
-    d_feature, expected = split.features.d_feature, captioners.d_feature(model)
+    d_feature, expected = split.store.d_feature, captioners.d_feature(model)
     if d_feature != expected:
         raise InputError(f"features are {d_feature} wide, the model expects {expected}")
     if batch_size < 1:
@@ -48,7 +48,7 @@ def caption(
     bar = tqdm(total=len(split.image_ids), unit="image", disable=not progress, delay=0.1)
     with bar:
         for image_ids in chunks(split.image_ids, batch_size):
-            features, lengths = padded_features(split.features, image_ids)
+            features, lengths = padded_features(split.store, image_ids)
             found = captioners.search(
                 model, features, lengths, beam_size=beam_size, max_length=max_length, middle=middle
             )

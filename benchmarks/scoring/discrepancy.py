@@ -93,11 +93,11 @@ def measure(
 
     Raises:
         InputError: a model of two sides, and the split does not say what they generate in turn
-            (``learned``).
+            (``targets``).
     """
     part: Split = data.splits[split]
     two_sides = isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out
-    if two_sides and part.learned is None:
+    if two_sides and part.targets is None:
         raise InputError(
             f"a captioner of two sides reads captions from the middle, and those of {data.name} "
             "are from left to right"
@@ -106,8 +106,8 @@ def measure(
     device = next(model.parameters()).device
 
     def true(image: int) -> Sequence[list[int]]:
-        if part.learned is not None:
-            return part.learned[image]
+        if part.targets is not None:
+            return part.targets[image]
         tokens = map(data.vocabulary.tokenise, part.references[image])
         return [data.vocabulary.encode(words)[:max_length] for words in tokens]
 
@@ -115,7 +115,7 @@ def measure(
     several = all(len(of) > 1 for of in references.values())
     found: dict[str, list[Tensor]] = {"training": [], "inference": [], "second": []}
     for image_ids in chunks(part.image_ids, batch_size):
-        features, lengths = (x.to(device) for x in padded_features(part.features, image_ids))
+        features, lengths = (x.to(device) for x in padded_features(part.store, image_ids))
         captions = {
             "training": [references[image][0] for image in image_ids],
             "inference": _own(model, features, lengths, beam_size, max_length),

@@ -155,7 +155,7 @@ class TrainingConfig:
         """
         fields: dict[str, Any] = {
             "vocabulary_size": len(data.vocabulary),
-            "d_feature": data.splits["train"].features.d_feature,
+            "d_feature": data.splits["train"].store.d_feature,
             "start_id": START_ID,
             "end_id": END_ID,
             "pad_id": PAD_ID,

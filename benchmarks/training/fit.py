@@ -97,10 +97,10 @@ class FitState:
 
     def log_truncated_captions(self, shown: bool) -> None:
         """How many captions and sources are longer than what is learned of them, if any are."""
-        if cut := {what: count for what, count in self.batches.cut.items() if count}:
-            self.log({"kind": "cut", "step": 0, **cut})
+        if truncated := {what: count for what, count in self.batches.truncated.items() if count}:
+            self.log({"kind": "cut", "step": 0, **truncated})
             if shown:
-                counts = " and ".join(f"{count:,} {what}" for what, count in cut.items())
+                counts = " and ".join(f"{count:,} {what}" for what, count in truncated.items())
                 print(f"captionbench: {counts} are longer than the limit: cut", file=sys.stderr)
 
     def log_steps(self) -> None:

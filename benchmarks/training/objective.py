@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from benchmarks.data import CaptionData, Split
-from benchmarks.data.batches import CaptionBatches, ImageBatches, captioned
+from benchmarks.data.batches import CaptionBatches, ImageBatches, images_with_references
 from benchmarks.data.vocabulary import UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.training.configuration import Stage
@@ -103,7 +103,9 @@ def cider_d(split: Split, vocabulary: Vocabulary) -> CiderD:
         named = zip(words, known, strict=True)
         return [*(strangers[word] if i == UNKNOWN_ID else i for word, i in named), end]
 
-    return CiderD([[ids(text) for text in split.references[i]] for i in captioned(split)])
+    return CiderD(
+        [[ids(text) for text in split.references[i]] for i in images_with_references(split)]
+    )
 
 
 @contextmanager

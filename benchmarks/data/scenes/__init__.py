@@ -76,7 +76,7 @@ def assemble(
         features = ArrayFeatures({i: rows for i, (_, rows) in examples.items()})
         splits[split] = Split(list(ids), {i: said for i, (said, _) in examples.items()}, features)
     texts = [text for written in splits["train"].references.values() for text in written]
-    content = {n: [s.references, s.features.fingerprint] for n, s in splits.items()}
+    content = {n: [s.references, s.store.fingerprint] for n, s in splits.items()}
     return CaptionData(
         name=name,
         fingerprint=sha256(json.dumps(content, sort_keys=True).encode()),

@@ -144,7 +144,7 @@ def _measure(run: RowRun) -> list[Record[Discrepancy]]:
 def _measure_middle_out(run: RowRun) -> list[Record[Discrepancy]]:
     words = middle_out.with_middle_words(run)
     (result, _), most = middle_out.train(run, words), run.training.decoder.last.max_length
-    test = replace(words.data.splits["test"], learned=words.in_order("test", most - 1))
+    test = replace(words.data.splits["test"], targets=words.in_order("test", most - 1))
     data = replace(words.data, splits={**words.data.splits, "test": test})
     details = {**middle_out.described(run, result), "validations": [result.best]}
     return [_apart(run, result.model, data, most, details)]

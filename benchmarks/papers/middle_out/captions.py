@@ -161,7 +161,7 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
     if fields.get("reads_middle_word"):
         ids = {i: words.id_of(word) for i, word in words.of_image.items()}
         splits = {
-            name: replace(part, features=WithWord(part.features, ids))
+            name: replace(part, store=WithWord(part.store, ids))
             for name, part in data.splits.items()
         }
         fingerprint = sha256(f"{data.fingerprint} with words".encode())
@@ -169,10 +169,10 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
     if not fields.get("middle_out", True):
         return data
     train = data.splits["train"]
-    learned = words.in_order("train", max_length - 1)
+    targets = words.in_order("train", max_length - 1)
     # a caption whose halves both end has two end tokens
-    cut = sum(ids.count(END_ID) < 2 for captions in learned.values() for ids in captions)
-    train = replace(train, learned=learned, cut={"captions": cut})
+    truncated = sum(ids.count(END_ID) < 2 for captions in targets.values() for ids in captions)
+    train = replace(train, targets=targets, truncated={"captions": truncated})
     return replace(data, splits={**data.splits, "train": train})
 
 

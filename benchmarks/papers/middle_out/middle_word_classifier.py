@@ -48,7 +48,7 @@ def trained(
     ids = [image_id for image_id in train.image_ids if words.of_image[image_id] in known]
     classes = {word: i for i, word in enumerate(words.candidates)}
     with seeded(seed):
-        model = SequenceClassifier(train.features.d_feature, hidden_size, len(classes))
+        model = SequenceClassifier(train.store.d_feature, hidden_size, len(classes))
     model.to(place.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=schedule.lr)
     key = records.key_of(
@@ -98,6 +98,6 @@ def accuracy(words: MiddleWords, given: dict[int, str]) -> float:
 
 def _log_probs(model: SequenceClassifier, part: Split, image_ids: Sequence[int]) -> Tensor:
     device = next(model.parameters()).device
-    features, lengths = padded_features(part.features, image_ids)
+    features, lengths = padded_features(part.store, image_ids)
     found: Tensor = model(features.to(device), lengths.to(device))
     return found

@@ -94,7 +94,7 @@ class Trained:
         assert isinstance(model, MiddleOutCaptioner)
         device = next(model.eval().parameters()).device
         ids = {} if given is None else {i: self.words.id_of(word) for i, word in given.items()}
-        store = part.features
+        store = part.store
         if model.configuration.reads_middle_word:
             store = WithWord(store, ids)
         for image_ids in chunks(part.image_ids, 50):
@@ -267,8 +267,8 @@ class Pairs:
 
     def __init__(self, split: Split, pairs: Mapping[int, tuple[int, int]]) -> None:
         """Join the features of every pair."""
-        self._store, self._pairs = split.features, pairs
-        self.d_feature, self.fingerprint = split.features.d_feature, split.features.fingerprint
+        self._store, self._pairs = split.store, pairs
+        self.d_feature, self.fingerprint = split.store.d_feature, split.store.fingerprint
         self.image_ids: Sequence[int] = list(pairs)
 
     def __len__(self) -> int:
