@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from benchmarks.run_folder import RunFolder
 from benchmarks.scoring import quality
 from benchmarks.scoring.caption import caption
 from benchmarks.training.configuration import Stage
-from benchmarks.training.objective import make_loop, seeded
+from benchmarks.training.objective import AnyBatches, AnyLoop, make_loop, seeded
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
 from torch_impl.models import (
     AnyCaptioner,
@@ -53,30 +53,22 @@ class Result:
     not, the time was up."""
 
 
+@dataclass
 class FitState:
     """What `fit` keeps from one validation to the next."""
 
-    def __init__(
-        self,
-        data: CaptionData,
-        model: AnyCaptioner,
-        stage: Stage,
-        seed: int,
-        folder: RunFolder | None,
-        computation: Computation,
-        process_group: ProcessGroup,
-    ) -> None:
-        self.data, self.stage, self.folder = data, stage, folder
-        self.process_group, self.compiled = process_group, computation.compile
-        self.loop, self.batches = make_loop(data, model, stage, seed, computation, process_group)
-        self.validation = data.splits[validation_split(data)].first(stage.validation_images)
-        self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Any] = {}
-        self.best_weights: dict[str, Tensor] = {}
-        self.interval: list[Step] = []
-        """The steps since the last record of the log."""
-        self.earlier = 0.0
-        self.began = time.perf_counter()
+    data: CaptionData
+    stage: Stage
+    folder: RunFolder | None
+    loop: AnyLoop
+    batches: AnyBatches
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] = field(default_factory=dict)
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    interval: list[Step] = field(default_factory=list)
+    """The steps since the last record of the log."""
+    earlier: float = 0.0
+    began: float = field(default_factory=time.perf_counter)
 
     @property
     def seconds(self) -> float:
@@ -118,21 +110,23 @@ class FitState:
                 "learning_rate": last.learning_rate,
                 "captions_per_second": sum(step.captions for step in steps) / seconds,
                 "waiting_share": sum(step.waited for step in steps) / seconds,
-                "processes": self.process_group.world_size,
+                "processes": self.loop.process_group.world_size,
                 "seconds": self.seconds,
             }
         )
 
     def validate(self) -> None:
         """The first process alone."""
-        if not self.process_group.is_main:
+        if not self.loop.process_group.is_main:
             return
         model, metric, began = self.loop.model, self.stage.metric, time.perf_counter()
+        name = validation_split(self.data)
+        split = self.data.splits[name].first(self.stage.validation_images)
         try:
             captions = caption(
                 model,
                 self.data.vocabulary,
-                self.validation,
+                split,
                 beam_size=self.stage.validation_beam,
                 max_length=self.stage.max_length,
             )
@@ -144,7 +138,7 @@ class FitState:
             where = f"validation after step {self.loop.step}"
             raise InputError(f"{where}: {error}{hint}") from error
         scores = quality.score(
-            self.validation.references,
+            split.references,
             captions,
             tokeniser=self.data.vocabulary.tokeniser,
             metrics=[metric],
@@ -157,7 +151,7 @@ class FitState:
             metric: scores.values[metric],
             "metric": metric,
             "images": len(captions),
-            "split": validation_split(self.data),
+            "split": name,
             "beam_size": self.stage.validation_beam,
             "signature": scores.signature,
             "validation_seconds": time.perf_counter() - began,
@@ -217,7 +211,7 @@ class FitState:
         last = None
         if self.folder and self.folder.last.exists():
             last = run_folder.load(self.folder.last)
-        last = self.process_group.broadcast(last)
+        last = self.loop.process_group.broadcast(last)
         if last:
             try:
                 self.loop.load_state_dict(last.weights, last.state["training"], str(last.path))
@@ -299,7 +293,8 @@ def fit(
             raise InputError(str(error)) from error
     model.to(device)
     folder = RunFolder(out) if out and process_group.is_main else None
-    state = FitState(data, model, stage, seed, folder, computation, process_group)
+    loop = make_loop(data, model, stage, seed, computation, process_group)
+    state = FitState(data, stage, folder, *loop)
     if folder:
         folder.prepare(
             {
@@ -349,7 +344,7 @@ def _train(
     progress: bool,
 ) -> bool:
     """Train to the end, to convergence, or until the time is up: whether it was not the time."""
-    loop, stage, process_group = state.loop, state.stage, state.process_group
+    loop, stage, process_group = state.loop, state.stage, state.loop.process_group
     epochs, per_epoch = stage.optimisation.epochs, len(state.batches)
     budget = math.inf if minutes is None else 60 * minutes
     if process_group.broadcast(state.seconds >= budget and bool(state.best)):
@@ -363,7 +358,7 @@ def _train(
             "change no weight: expected more epochs or smaller batches",
             file=sys.stderr,
         )
-    if progress and state.compiled:
+    if progress and loop.computation.compile:
         print(
             "captionbench: the first step waits for torch.compile, which takes minutes",
             file=sys.stderr,

@@ -23,6 +23,7 @@ from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup
 
 AnyLoop = CrossEntropyTraining | SelfCriticalTraining
+AnyBatches = CaptionBatches | ImageBatches
 
 
 def make_loop(
@@ -32,7 +33,7 @@ def make_loop(
     seed: int,
     computation: Computation,
     process_group: ProcessGroup,
-) -> tuple[AnyLoop, CaptionBatches | ImageBatches]:
+) -> tuple[AnyLoop, AnyBatches]:
     """The training loop of ``model`` on the split "train", and its batches.
 
     Raises:
