@@ -15,7 +15,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, read_json, sha256, write_atomically
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.checkpoints.checkpoint import Checkpoint, CheckpointError
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 _HASH = "sha256"
 # more epochs of the same training is the same training, and so is one computed otherwise
@@ -123,7 +123,7 @@ class RunFolder:
         with suppress(OSError):
             self.path.rmdir()
 
-    def save(self, path: Path, model: AnyCaptioner, state: Mapping[str, Any]) -> None:
+    def save(self, path: Path, model: BaseCaptioner, state: Mapping[str, Any]) -> None:
         """Replace ``path``, the best or the last, and keep the one before for `restore_previous`.
 
         By a hard link; a file system that has none keeps the new one alone.
@@ -236,7 +236,7 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
     return leaves
 
 
-def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any]) -> None:
+def save(path: Path, model: BaseCaptioner, state: Mapping[str, Any]) -> None:
     """`checkpoints.save`, its errors the user's.
 
     Raises:
@@ -260,7 +260,7 @@ def load(path: Path) -> Checkpoint:
         raise InputError(str(error)) from error
 
 
-def load_captioner(path: Path) -> tuple[AnyCaptioner, Vocabulary]:
+def load_captioner(path: Path) -> tuple[BaseCaptioner, Vocabulary]:
     """The model and the words of a run.
 
     Args:

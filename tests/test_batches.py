@@ -44,7 +44,7 @@ def batches_of(split, size, **options) -> CaptionBatches:
 
 def pairs(batch):
     """The (image, caption) pairs of a batch: images are known by the value of their features."""
-    for tokens, image in zip(batch.tokens.tolist(), batch.images.tolist(), strict=True):
+    for tokens, image in zip(batch.tokens.tolist(), batch.image_index.tolist(), strict=True):
         yield int(batch.features[image, 0, 0]), tuple(t for t in tokens if t != PAD_ID)
 
 
@@ -137,7 +137,7 @@ def test_captions_of_one_image_share_its_encoding():
     split = many()
     batch = next(batches_of(split, 14, captions_per_image=7).epoch(0))
     assert batch.features.shape[0] == 2
-    assert batch.images.tolist() == [0] * 7 + [1] * 7
+    assert batch.image_index.tolist() == [0] * 7 + [1] * 7
 
 
 def test_nothing_to_train_on_is_an_error():

@@ -25,7 +25,7 @@ from torch_impl.models import Captioner
 from torch_impl.training import (
     Batch,
     CrossEntropyTraining,
-    Images,
+    ImageBatch,
     NonFiniteError,
     SelfCriticalTraining,
     data_generator,
@@ -54,9 +54,9 @@ def captions_of(random: np.random.Generator, count: int) -> Batch:
     return Batch(*images_of(random, count), tokens, images)
 
 
-def places_of(random: np.random.Generator, count: int) -> Images:
+def places_of(random: np.random.Generator, count: int) -> ImageBatch:
     places = torch.tensor(random.integers(0, len(REFERENCES), size=count))
-    return Images(*images_of(random, count), places)
+    return ImageBatch(*images_of(random, count), places)
 
 
 class Drawn:
@@ -113,8 +113,8 @@ def test_micro_batches_have_every_image_and_caption_once(seed, count, parts):
         if isinstance(batch, Batch):
             assert torch.equal(torch.cat([part.tokens for part in divided]), batch.tokens)
             starts = np.cumsum([0, *sizes])
-            of = [part.images + int(s) for part, s in zip(divided, starts, strict=False)]
-            assert torch.equal(torch.cat(of), batch.images)
+            of = [part.image_index + int(s) for part, s in zip(divided, starts, strict=False)]
+            assert torch.equal(torch.cat(of), batch.image_index)
         else:
             assert torch.equal(torch.cat([part.image_ids for part in divided]), batch.image_ids)
 

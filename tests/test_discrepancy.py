@@ -38,7 +38,7 @@ from torch_impl import models
 from torch_impl.decoding.middle_out import middle_out_beam_search
 from torch_impl.decoding.search import beam_search
 from torch_impl.middle_out import interleave
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 WORDS = ("a", "b", "c", "d", "e")
 SIZES: dict[str, Any] = {
@@ -86,7 +86,7 @@ class Double:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[AnyCaptioner, CaptionData]:
+def cases(draw: st.DrawFn) -> tuple[BaseCaptioner, CaptionData]:
     """A captioner of any family, and two to five images of ragged features and captions."""
     generator = draw(strategies.generators())
     model = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]().eval()
@@ -107,12 +107,12 @@ def cases(draw: st.DrawFn) -> tuple[AnyCaptioner, CaptionData]:
     return model, CaptionData("drawn", "", Vocabulary(WORDS), {"test": split})
 
 
-def sides(model: AnyCaptioner) -> int:
+def sides(model: BaseCaptioner) -> int:
     """How many decoders take turns."""
     return getattr(model.configuration, "sides", 1)
 
 
-def says(model: AnyCaptioner, features: torch.Tensor) -> list[int]:
+def says(model: BaseCaptioner, features: torch.Tensor) -> list[int]:
     """An image's own caption, in the order in which it is generated."""
     if sides(model) == 1:
         ((own,),) = beam_search(model, features, **OPTIONS)
@@ -123,7 +123,7 @@ def says(model: AnyCaptioner, features: torch.Tensor) -> list[int]:
     return interleave(first, halves.middle, second, model.pad_id)
 
 
-def alone(model: AnyCaptioner, data: CaptionData, image: int, caption: list[int]) -> np.ndarray:
+def alone(model: BaseCaptioner, data: CaptionData, image: int, caption: list[int]) -> np.ndarray:
     """The last state of one image's caption, or its two sides' last: no batch, no padding."""
     memory = model.encode(tensor(data.splits["test"].store.features(image))[None])
     with torch.no_grad():
@@ -138,7 +138,7 @@ def alone(model: AnyCaptioner, data: CaptionData, image: int, caption: list[int]
 @settings(max_examples=30, deadline=None)
 @given(cases(), st.integers(1, 6))
 def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(
-    case: tuple[AnyCaptioner, CaptionData], batch_size: int
+    case: tuple[BaseCaptioner, CaptionData], batch_size: int
 ) -> None:
     model, data = case
     found = discrepancy.measure(model, data, "test", batch_size=batch_size, **OPTIONS)
@@ -178,7 +178,7 @@ class Spelled:
 @settings(max_examples=20, deadline=None)
 @given(cases())
 def test_a_model_that_says_what_people_say_is_at_no_distance(
-    case: tuple[AnyCaptioner, CaptionData],
+    case: tuple[BaseCaptioner, CaptionData],
 ) -> None:
     """References are its own captions: what it reads free-running is what the teacher says."""
     model, data = case

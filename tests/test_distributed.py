@@ -35,7 +35,7 @@ from tests.support.runs import RATES, SHORT, SIZES
 from tests.support.training import CONFIGURATION, RECIPE, numbers
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.models import Captioner
-from torch_impl.training import CrossEntropyTraining, Images, SelfCriticalTraining, distributed
+from torch_impl.training import CrossEntropyTraining, ImageBatch, SelfCriticalTraining, distributed
 from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
 from torch_impl.training.optimisation import Optimisation
@@ -263,9 +263,9 @@ def test_shards_of_a_batch_are_the_batch_at_any_world_size(seed, size, start):
         return [features[:length].flatten().tolist() for features, length in rows]
 
     def captions(batch):
-        if isinstance(batch, Images):
+        if isinstance(batch, ImageBatch):
             return batch.image_ids.tolist()
-        own = zip(batch.tokens.tolist(), batch.images.int().tolist(), strict=True)
+        own = zip(batch.tokens.tolist(), batch.image_index.int().tolist(), strict=True)
         return [([t for t in tokens if t], images(batch)[image]) for tokens, image in own]
 
     alone, shared = batches(ProcessGroup()), [batches(ProcessGroup(r, size)) for r in range(size)]

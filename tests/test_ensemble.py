@@ -19,7 +19,7 @@ from torch_impl import models
 from torch_impl.common.protocols import IncrementalModel
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.models import AnyCaptioner, Captioner, Configuration
+from torch_impl.models import BaseCaptioner, Captioner, Configuration
 
 SHARED = ("d_feature", "vocabulary_size")
 RECURRENT = (models.nic, models.attentive_nic, models.sequence_to_sequence)
@@ -45,7 +45,7 @@ def cases(draw: st.DrawFn) -> tuple[Ensemble, Tensor, Tensor]:
 def members_oracle(model: Ensemble, features: Tensor) -> oracle.NextLogProbs:
     """The members asked one by one, each prefix anew."""
 
-    def of(member: AnyCaptioner) -> oracle.NextLogProbs:
+    def of(member: BaseCaptioner) -> oracle.NextLogProbs:
         return lambda prefix: numpy(member(features[None], torch.tensor([prefix]))[0, -1])
 
     return oracle.ensemble([of(member) for member in model._members()])

@@ -127,7 +127,7 @@ def test_steps_continue_from_the_hypothesis_that_is_named(exported, data, copies
     images = data.draw(strategies.tokens(graphs.d_feature, kinds=("normal", "zeros")))
     mask = torch.from_numpy(images.mask)
     memory = model.encode(tensor(images.x), mask)
-    expected = model.init_state(memory, mask, copies)
+    expected = model.init_cache(memory, mask, copies)
     state = graphs.begin(graphs.encode(images.x, images.mask), copies)
     shape = len(images.x), copies
     beams = np.tile(np.arange(copies), (shape[0], 1))

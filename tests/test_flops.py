@@ -86,7 +86,7 @@ def test_the_cache_of_a_search_is_as_large_as_its_closed_form(
     c = configuration
     model = Captioner(c).to(dtype).eval()
     memory = torch.zeros(batch, features, c.d_model, dtype=dtype)
-    layers = model.init_state(memory, None, beams, tokens)._layers
+    layers = model.init_cache(memory, None, beams, tokens)._layers
     mixer, cross = layers[0].layer.mixer, sum(x.nbytes for x in (layers[0].keys, layers[0].values))
     buffers = init_cache(mixer, batch, beams * tokens, tokens)
     kind, _, N_E = c.decoder.partition(":")

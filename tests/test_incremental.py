@@ -21,7 +21,7 @@ from torch_impl.models import Captioner, Configuration
 def test_incremental_steps_equal_the_prefix_under_any_reordering(case, copies, generator):
     model, features, mask = case
     memory = model.encode(features, mask)
-    state = model.init_state(memory, mask, copies)
+    state = model.init_cache(memory, mask, copies)
     repeated, repeated_mask = (x.repeat_interleave(copies, 0) for x in (memory, mask))
     prefix = torch.empty(len(memory), copies, 0, dtype=torch.int64)
     for step in range(model.max_length):
@@ -80,7 +80,7 @@ def test_low_precision_stays_in_its_dtype(autocast):
     dtype = torch.float32 if autocast else torch.bfloat16
     model = Captioner(Configuration(**fields, **mixers, **reductions)).eval().to(dtype)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        state = model.init_state(model.encode(torch.randn(2, 3, 4, dtype=dtype)), num_beams=2)
+        state = model.init_cache(model.encode(torch.randn(2, 3, 4, dtype=dtype)), num_beams=2)
         for _ in range(3):
             log_probs = state.step(torch.ones(2, 2, dtype=torch.int64))
             state.reorder(torch.tensor([[1, 0], [0, 0]]))
@@ -95,12 +95,12 @@ def test_what_cannot_be_is_named():
     model = Captioner(Configuration(**fields, **mixers, **reductions, dropout=0.5))
     memory = torch.zeros(2, 3, 8)
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
-        model.train().init_state(memory)
-    state = model.eval().init_state(memory, num_beams=2)
+        model.train().init_cache(memory)
+    state = model.eval().init_cache(memory, num_beams=2)
     with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(2, 2\)"):
         state.step(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"memory has shape \(2, 3, 5\)"):
-        model.init_state(torch.zeros(2, 3, 5))
+        model.init_cache(torch.zeros(2, 3, 5))
 
 
 def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were():
@@ -111,8 +111,8 @@ def test_a_bad_step_is_refused_and_leaves_the_hypotheses_as_they_were():
     memory = model.encode(torch.randn(2, 3, 4))
     for name in ("num_beams", "max_length"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-            model.init_state(memory, **{name: 0})
-    state = model.init_state(memory)
+            model.init_cache(memory, **{name: 0})
+    state = model.init_cache(memory)
     with pytest.raises(IndexError):
         state.step(torch.tensor([[3], [9]]))
     assert state.length == 0

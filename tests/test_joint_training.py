@@ -49,7 +49,7 @@ def test_the_loss_of_a_batch_is_the_joint_one_of_its_words():
     tokens[0, 3], tokens[0, 4:] = 2, 0
     batch = batch._replace(features=batch.features.double(), tokens=tokens)
     found, total, words = joint.loss(batch).item(), 0.0, 0
-    for caption, image in zip(tokens, batch.images, strict=True):
+    for caption, image in zip(tokens, batch.image_index, strict=True):
         caption = caption[caption != 0]
         features = batch.features[image : image + 1, : batch.lengths[image]]
         states = joint.model.states(caption[None, :-1], joint.model.encode(features))

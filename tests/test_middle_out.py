@@ -212,7 +212,7 @@ def test_single_steps_are_the_whole_whichever_beam_continues(
     hypotheses = torch.tensor(data.draw(st.lists(ids, min_size=B * K, max_size=B * K))).view(
         B, K, 1
     )
-    state = model.init_state(memory, case.lengths, K, T)
+    state = model.init_cache(memory, case.lengths, K, T)
     for t in range(T):
         log_p = state.step(hypotheses[..., -1])
         repeated = memory.repeat_interleave(K, 0), torch.tensor(case.lengths).repeat_interleave(K)
@@ -406,14 +406,14 @@ def test_bad_input_is_named() -> None:
         model.decode(torch.ones(2, 4, dtype=torch.int64), memory)
     with pytest.raises(ValueError, match="does not have the middle word 5"):
         split([3, 4], 5, end_id=2)
-    state = model.init_state(memory, max_length=1)
+    state = model.init_cache(memory, max_length=1)
     with pytest.raises(ValueError, match=r"tokens has shape \(2,\), expected \(2, 1\)"):
         state.step(torch.ones(2, dtype=torch.int64))
     state.step(torch.ones(2, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match="1 tokens were read, as many as max_length"):
         state.step(torch.ones(2, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"expected model.eval\(\)"):
-        sequence_to_sequence(6, 2, dropout=0.5).train().init_state(memory)
+        sequence_to_sequence(6, 2, dropout=0.5).train().init_cache(memory)
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -427,7 +427,7 @@ def test_both_passes_work_under_autocast(make: Any, kind: str, inside: bool) -> 
         log_p = model(features, tokens, lengths)
         if inside:
             torch.autograd.backward(log_p.sum())
-        state = model.eval().init_state(model.encode(features, lengths), num_beams=2)
+        state = model.eval().init_cache(model.encode(features, lengths), num_beams=2)
         step = state.step(tokens[:, :2])
     if not inside:
         torch.autograd.backward(log_p.sum())

@@ -178,7 +178,7 @@ def interrupted(patch: pytest.MonkeyPatch, after: int) -> None:
         return wrapped
 
     for owner, name in (
-        (training_loop.Training, "_step"),
+        (training_loop.TrainingLoop, "_step"),
         (fit.FitState, "validate"),
         (run_folder, "save"),
         (stages, "encoded"),

@@ -188,7 +188,7 @@ def test_incremental_steps_equal_the_prefix_under_any_reordering(
     model, _, padded, mask, _ = data.draw(captioners(kind))
     valid = torch.from_numpy(mask)
     memory = model.encode(padded, valid).detach()
-    state = model.init_state(memory, valid, copies)
+    state = model.init_cache(memory, valid, copies)
     repeated, repeated_mask = (x.repeat_interleave(copies, 0) for x in (memory, valid))
     prefix = torch.empty(len(memory), copies, 0, dtype=torch.int64)
     for step in range(model.max_length):
@@ -232,7 +232,7 @@ def test_a_batch_of_nothing_is_read_whole_and_by_steps(
     memory = model.encode(features, lengths)
     words = torch.zeros(0, T, dtype=torch.int64)
     assert model.decode(words, memory, lengths).shape == (0, T, 11)
-    state = model.init_state(memory, lengths, copies)
+    state = model.init_cache(memory, lengths, copies)
     for _ in range(T):
         assert state.step(torch.zeros(0, copies, dtype=torch.int64)).shape == (0, copies, 11)
         state.reorder(torch.zeros(0, copies, dtype=torch.int64))
@@ -395,7 +395,7 @@ def test_low_precision_is_finite_and_returns_float32(family: str, autocast: bool
     features, words = torch.randn(3, 4, 5, dtype=dtype), torch.ones(3, 5, dtype=torch.int64)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         out = model(features, words, [4, 1, 0])
-        state = model.eval().init_state(model.encode(features), num_beams=2)
+        state = model.eval().init_cache(model.encode(features), num_beams=2)
         step = state.step(torch.ones(3, 2, dtype=torch.int64))
     torch.autograd.backward(out.mean())
     for log_probs in (out, step):
@@ -463,14 +463,14 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="memory has shape"):
         model.decode(words, torch.zeros(2, 3, 5))
     with pytest.raises(ValueError, match=r"expected model\.eval\(\)"):
-        models.nic(**SMALL, dropout=0.5).train().init_state(memory)
+        models.nic(**SMALL, dropout=0.5).train().init_cache(memory)
     model.eval()
     for name in ("num_beams", "max_length"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-            model.init_state(memory, **{name: 0})
+            model.init_cache(memory, **{name: 0})
     with pytest.raises(ValueError, match="max_length is 5, the model's is 4"):
-        model.init_state(memory, max_length=5)
-    state = model.init_state(memory, num_beams=2)
+        model.init_cache(memory, max_length=5)
+    state = model.init_cache(memory, num_beams=2)
     with pytest.raises(ValueError, match=r"tokens has shape \(2, 3\), expected \(2, 2\)"):
         state.step(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(IndexError):

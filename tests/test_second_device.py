@@ -51,7 +51,7 @@ from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
 from torch_impl.training import (
     Batch,
     CrossEntropyTraining,
-    Images,
+    ImageBatch,
     NonFiniteError,
     SelfCriticalTraining,
 )
@@ -267,7 +267,7 @@ def test_a_self_critical_step_is_the_cpu_s_and_reads_little() -> None:
     recipe = replace(RECIPE, dropout=0.0)
 
     def run(model: Any, reward: Any) -> list[Step]:
-        images = Images(*features_of(name), torch.arange(3))
+        images = ImageBatch(*features_of(name), torch.arange(3))
         training = SelfCriticalTraining(
             model, Epoch(images, images), recipe, reward, num_samples=3, max_length=20
         )

@@ -19,7 +19,7 @@ from reference import cider, objectives
 from tests.support.parity import load, numpy, tensor
 from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration
-from torch_impl.training import Images, SelfCriticalTraining
+from torch_impl.training import ImageBatch, SelfCriticalTraining
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 from torch_impl.training.self_critical import SelfCritical, self_critical
 
@@ -119,12 +119,12 @@ class SameImages:
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(1)
         features = torch.randn(5, 3, 4, generator=generator)
-        self.batch = Images(features, torch.full((5,), 3), torch.arange(5))
+        self.batch = ImageBatch(features, torch.full((5,), 3), torch.arange(5))
 
     def __len__(self) -> int:
         return 100
 
-    def epoch(self, epoch: int, start: int) -> Iterator[Images]:
+    def epoch(self, epoch: int, start: int) -> Iterator[ImageBatch]:
         return iter([self.batch] * (len(self) - start))
 
 

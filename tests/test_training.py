@@ -139,8 +139,8 @@ def test_a_tiny_set_is_overfitted():
     batch = next(one.batches.epoch(0, 0))
     one.model.eval()
     # captions 0 and 1 describe the same image: their common first word aside, 2 is told apart
-    memory = one.model.encode(batch.features, batch.lengths).index_select(0, batch.images)
-    log_probs = one.model.decode(batch.tokens[:, :-1], memory, batch.lengths[batch.images])
+    memory = one.model.encode(batch.features, batch.lengths).index_select(0, batch.image_index)
+    log_probs = one.model.decode(batch.tokens[:, :-1], memory, batch.lengths[batch.image_index])
     right = log_probs.argmax(-1) == batch.tokens[:, 1:]
     assert right[:, 1:].all()
 
@@ -156,11 +156,11 @@ def test_captions_that_share_an_encoding_train_as_captions_with_their_own(shared
     """The batch with each image once, and the batch with an image a caption, have one gradient."""
     recipe = replace(RECIPE, dropout=0.0)
     configuration = replace(CONFIGURATION, dropout=0.0)
-    batch = next(RandomBatches(1).epoch(0, 0))._replace(images=torch.tensor(shared))
+    batch = next(RandomBatches(1).epoch(0, 0))._replace(image_index=torch.tensor(shared))
     own = batch._replace(
-        features=batch.features[batch.images],
-        lengths=batch.lengths[batch.images],
-        images=torch.arange(4),
+        features=batch.features[batch.image_index],
+        lengths=batch.lengths[batch.image_index],
+        image_index=torch.arange(4),
     )
     one = training(recipe, configuration=configuration)
     one.model.double()

@@ -23,7 +23,7 @@ from benchmarks.training.configuration import PAPERS, PRESETS, Stage, TrainingCo
 from benchmarks.training.fit import validation_line, validation_split
 from benchmarks.training.stages import Vision
 from torch_impl.expansion.functional import DROPOUTS
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 from torch_impl.training import distributed
 from torch_impl.training.computation import PRECISIONS, Computation
 from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
@@ -283,7 +283,7 @@ def _data(arguments: argparse.Namespace) -> tuple[CaptionData, Vision | None]:
     return data, vision
 
 
-def _initial(checkpoint: Path | None, data: CaptionData) -> AnyCaptioner | None:
+def _initial(checkpoint: Path | None, data: CaptionData) -> BaseCaptioner | None:
     """The model to begin with.
 
     Raises:

@@ -17,7 +17,7 @@ from benchmarks.data.pixels import Pixels
 from benchmarks.data.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
-from torch_impl.training import Batch, Images, data_generator
+from torch_impl.training import Batch, ImageBatch, data_generator
 from torch_impl.training.distributed import ProcessGroup
 
 Item = TypeVar("Item")
@@ -137,8 +137,8 @@ class CaptionBatches:
             return Batch(*(torch.empty(0) for _ in Batch._fields))
         features, lengths = padded_features(self.split.store, [image for image, _ in groups])
         captions = [caption for _, group in groups for caption in group]
-        images = [i for i, (_, group) in enumerate(groups) for _ in group]
-        return Batch(features, lengths, padded_tokens(captions), torch.tensor(images))
+        image_index = [i for i, (_, group) in enumerate(groups) for _ in group]
+        return Batch(features, lengths, padded_tokens(captions), torch.tensor(image_index))
 
 
 def _longest(group: Group) -> int:
@@ -183,7 +183,7 @@ class ImageBatches:
         """Batches an epoch."""
         return -(-len(self.with_references) // self._batch_size)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Images]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[ImageBatch]:
         """This process's share of each batch of ``epoch`` from number ``start`` on.
 
         One is made ahead in a thread; a share may have no images.
@@ -201,12 +201,12 @@ class ImageBatches:
         order = data_generator(self.seed, epoch).permutation(len(self.with_references))
         return list(chunks(order.tolist(), self._batch_size))
 
-    def _collate(self, batch: Sequence[int]) -> Images:
+    def _collate(self, batch: Sequence[int]) -> ImageBatch:
         places = self._process_group.shard(batch)
         if not places:
-            return Images(*(torch.empty(0) for _ in Images._fields))
+            return ImageBatch(*(torch.empty(0) for _ in ImageBatch._fields))
         image_ids = [self.with_references[place] for place in places]
-        return Images(*padded_features(self.split.store, image_ids), torch.tensor(places))
+        return ImageBatch(*padded_features(self.split.store, image_ids), torch.tensor(places))
 
 
 def images_with_references(split: Split) -> list[int]:

@@ -22,7 +22,7 @@ from benchmarks.scoring import captioners
 from benchmarks.training.configuration import TrainingConfig
 from benchmarks.training.fit import Result, fit
 from benchmarks.training.stages import train
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 from torch_impl.training.objectives import cross_entropy
 from torch_impl.training.optimisation import Optimisation
 
@@ -78,7 +78,7 @@ def in_stages(
     config: TrainingConfig,
     seed: int,
     place: Place,
-    initial: AnyCaptioner | None = None,
+    initial: BaseCaptioner | None = None,
 ) -> list[Result]:
     """Train the stages in turn, each from the best weights of the one before.
 
@@ -115,7 +115,7 @@ def chosen(
     run: RowRun,
     data: CaptionData,
     *,
-    score: Callable[[AnyCaptioner, CaptionData, Result], float] | None = None,
+    score: Callable[[BaseCaptioner, CaptionData, Result], float] | None = None,
 ) -> tuple[TrainingConfig, dict[str, float]]:
     """A row's training, as the best point of its form's grid has it, and the score of each.
 
@@ -177,7 +177,7 @@ def described(config: TrainingConfig, results: Sequence[Result]) -> dict[str, An
 
 
 @torch.no_grad()
-def mean_loss(model: AnyCaptioner, data: CaptionData, split: str, batch_size: int = 100) -> float:
+def mean_loss(model: BaseCaptioner, data: CaptionData, split: str, batch_size: int = 100) -> float:
     """The mean negative log-likelihood of a word of the split's captions, the end included."""
     batches = CaptionBatches(
         data.splits[split], data.vocabulary, batch_size, max_length=model.max_length
@@ -186,9 +186,9 @@ def mean_loss(model: AnyCaptioner, data: CaptionData, split: str, batch_size: in
     device = next(model.parameters()).device
     total, words = 0.0, 0
     for batch in batches.epoch(0):
-        features, lengths, tokens, images = (tensor.to(device) for tensor in batch)
-        memory = model.encode(features, lengths)[images]
-        log_probs = model.decode(tokens[:, :-1], memory, lengths[images])
+        features, lengths, tokens, image_index = (tensor.to(device) for tensor in batch)
+        memory = model.encode(features, lengths)[image_index]
+        log_probs = model.decode(tokens[:, :-1], memory, lengths[image_index])
         count = int((tokens[:, 1:] != model.pad_id).sum())
         total += count * cross_entropy(log_probs, tokens[:, 1:], model.pad_id).item()
         words += count
@@ -196,7 +196,7 @@ def mean_loss(model: AnyCaptioner, data: CaptionData, split: str, batch_size: in
 
 
 def with_beams(
-    record: Record, model: AnyCaptioner, data: CaptionData, *, beam_size: int, max_length: int = 20
+    record: Record, model: BaseCaptioner, data: CaptionData, *, beam_size: int, max_length: int = 20
 ) -> Record:
     """``record`` with the whole beam of each image that it shows, the best caption first."""
     examples, split = record.details.examples, data.splits[record.data.split]

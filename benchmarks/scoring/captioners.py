@@ -22,9 +22,9 @@ from benchmarks.scoring.onnx_captioner import ENCODER, OnnxCaptioner
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
 from torch_impl.decoding.search import beam_search
-from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
+from torch_impl.models import BaseCaptioner, MiddleOutCaptioner
 
-Single = AnyCaptioner | OnnxCaptioner
+Single = BaseCaptioner | OnnxCaptioner
 AnyDecoder = Single | Ensemble
 INSTALL = "expected the extra: pip install 'captionbench[export]'"
 
@@ -160,7 +160,7 @@ def load_all(checkpoints: Sequence[Path]) -> tuple[list[Single], Vocabulary]:
     return models, words[0]
 
 
-def ensemble(members: Sequence[AnyCaptioner]) -> AnyCaptioner | Ensemble:
+def ensemble(members: Sequence[BaseCaptioner]) -> BaseCaptioner | Ensemble:
     """The one member, or the ensemble of several.
 
     Raises:
@@ -204,7 +204,7 @@ def d_feature(model: AnyDecoder) -> int:
     return width
 
 
-def weights_sha256(model: AnyCaptioner | Ensemble) -> str:
+def weights_sha256(model: BaseCaptioner | Ensemble) -> str:
     """A hash of the weights, names and order included."""
     tensors = model.state_dict().items()
     return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})

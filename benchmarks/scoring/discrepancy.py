@@ -20,7 +20,7 @@ from benchmarks.data.batches import chunks, padded_features, padded_tokens
 from benchmarks.errors import InputError
 from torch_impl.decoding.middle_out import middle_out_beam_search
 from torch_impl.decoding.search import beam_search
-from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
+from torch_impl.models import BaseCaptioner, MiddleOutCaptioner
 from torch_impl.recurrent.auto_reconstructor import (
     cosine_distance,
     last_states,
@@ -72,7 +72,7 @@ class LastStates:
 
 @torch.no_grad()
 def measure(
-    model: AnyCaptioner,
+    model: BaseCaptioner,
     data: CaptionData,
     split: str,
     *,
@@ -132,7 +132,7 @@ def measure(
 
 
 def _own(
-    model: AnyCaptioner, features: Tensor, lengths: Tensor, beam_size: int, max_length: int
+    model: BaseCaptioner, features: Tensor, lengths: Tensor, beam_size: int, max_length: int
 ) -> list[list[int]]:
     """The caption that the model gives each image, in the order in which it generates it."""
     if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:

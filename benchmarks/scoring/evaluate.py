@@ -19,7 +19,7 @@ from benchmarks.scoring.caption import caption
 from benchmarks.scoring.onnx_captioner import OnnxCaptioner
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.models import (
-    AnyCaptioner,
+    BaseCaptioner,
     Configuration,
     MiddleOutConfiguration,
     RecurrentConfiguration,
@@ -39,7 +39,7 @@ def row_name(encoder: str, decoder: str) -> str:
     return f"{encoder} | {decoder}"
 
 
-def place_of(models: Sequence[AnyCaptioner]) -> tuple[str, str, str]:
+def place_of(models: Sequence[BaseCaptioner]) -> tuple[str, str, str]:
     """The paper, the table and the row that a model's scores stand in, or an ensemble's."""
     papers, rows = zip(*map(_described, models), strict=True)
     if len(models) > 1:
@@ -48,7 +48,7 @@ def place_of(models: Sequence[AnyCaptioner]) -> tuple[str, str, str]:
     return papers[0], table, rows[0]
 
 
-def _described(model: AnyCaptioner) -> tuple[str, str]:
+def _described(model: BaseCaptioner) -> tuple[str, str]:
     """The paper of a model's family, and the model in a few words."""
     c = model.configuration
     if isinstance(c, RecurrentConfiguration):
@@ -64,7 +64,7 @@ def _described(model: AnyCaptioner) -> tuple[str, str]:
 
 def evaluate(
     kind: type[Scores] | type[Scored],
-    model: AnyCaptioner | Ensemble,
+    model: BaseCaptioner | Ensemble,
     vocabulary: Vocabulary,
     data: CaptionData,
     *,
@@ -212,7 +212,7 @@ def _training(place: Path) -> dict[str, Any]:
 
 
 def _details(
-    members: Sequence[AnyCaptioner], trainings: Sequence[dict[str, Any]]
+    members: Sequence[BaseCaptioner], trainings: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """The training of a model; of an ensemble each member's, and what they took together."""
     if len(members) == 1:

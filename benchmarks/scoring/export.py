@@ -15,14 +15,14 @@ from benchmarks.scoring import onnx_captioner
 from benchmarks.scoring.captioners import INSTALL, weights_sha256
 from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, HASHES, VOCABULARY
 from torch_impl.checkpoints.export import to_onnx
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 FORMATS = ("onnx",)
 DRIVER = "captioner.py"
 
 
 def write(
-    out: Path, model: AnyCaptioner, vocabulary: Vocabulary, config: dict[str, Any] | None = None
+    out: Path, model: BaseCaptioner, vocabulary: Vocabulary, config: dict[str, Any] | None = None
 ) -> None:
     """Write a captioner's folder: its two graphs, its words, its configuration and a driver.
 

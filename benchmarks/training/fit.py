@@ -24,8 +24,8 @@ from benchmarks.training.configuration import Stage
 from benchmarks.training.objective import AnyBatches, AnyLoop, make_loop, seeded
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
 from torch_impl.models import (
-    AnyCaptioner,
     AnyConfiguration,
+    BaseCaptioner,
     Configuration,
     build,
 )
@@ -41,7 +41,7 @@ NAMED = 8
 class Result:
     """A trained model, with the weights of its best validation, and how it came about."""
 
-    model: AnyCaptioner
+    model: BaseCaptioner
     history: list[dict[str, Any]]
     """The log: a record an interval of steps (``kind`` "steps") and a validation ("validation")."""
     best: dict[str, Any]
@@ -403,7 +403,7 @@ def _train(
     return True
 
 
-def _new_model(configuration: AnyConfiguration, seed: int) -> AnyCaptioner:
+def _new_model(configuration: AnyConfiguration, seed: int) -> BaseCaptioner:
     """A model whose initial weights are a function of the seed, wherever it will be trained."""
     with seeded(seed):
         try:

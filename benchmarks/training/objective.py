@@ -16,7 +16,7 @@ from benchmarks.data.vocabulary import UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.training.configuration import Stage
 from torch_impl.cider import CiderD
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
 from torch_impl.training import CrossEntropyTraining, SelfCriticalTraining
 from torch_impl.training.computation import Computation
@@ -28,7 +28,7 @@ AnyBatches = CaptionBatches | ImageBatches
 
 def make_loop(
     data: CaptionData,
-    model: AnyCaptioner,
+    model: BaseCaptioner,
     stage: Stage,
     seed: int,
     computation: Computation,

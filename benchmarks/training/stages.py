@@ -21,8 +21,8 @@ from torch_impl.checkpoints.checkpoint import CheckpointError
 from torch_impl.checkpoints.released import load_swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import (
-    AnyCaptioner,
     AnyConfiguration,
+    BaseCaptioner,
     EndToEnd,
     EndToEndConfiguration,
 )
@@ -54,7 +54,7 @@ class _Weights:
     captioner: Mapping[str, Tensor] | None = None
     backbone: SwinTransformer | None = None
 
-    def take(self, model: AnyCaptioner) -> None:
+    def take(self, model: BaseCaptioner) -> None:
         """Those of a model, which may have a backbone or not."""
         if isinstance(model, EndToEnd):
             self.backbone = model.backbone
@@ -104,7 +104,7 @@ def train(
     names: Collection[str] | None = None,
     seed: int,
     vision: Vision | None = None,
-    initial: AnyCaptioner | None = None,
+    initial: BaseCaptioner | None = None,
     resume: bool | None = False,
     improve: bool = True,
     lock: Callable[[Path], AbstractContextManager[Any]] = nullcontext,
@@ -215,7 +215,7 @@ def _initial(weights: _Weights, end_to_end: bool) -> Mapping[str, Tensor] | None
     return whole | {f"backbone.{k}": v for k, v in weights.backbone.state_dict().items()}
 
 
-def _of_earlier(folder: RunFolder, data: CaptionData) -> AnyCaptioner:
+def _of_earlier(folder: RunFolder, data: CaptionData) -> BaseCaptioner:
     """The best model of a stage that was trained before.
 
     Raises:

@@ -83,7 +83,7 @@ MIDDLE_OUT = (
     Fault(
         "states in the old order",
         "after a choice of hypotheses their past states stay",
-        f"{MODEL}:MiddleOutState.reorder",
+        f"{MODEL}:MiddleOutCache.reorder",
         "self._outputs[:, rows], self._states[:, rows]",
         "self._outputs[:, rows], self._states",
         STEPS,

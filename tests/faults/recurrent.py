@@ -200,7 +200,7 @@ RECURRENT = (
     Fault(
         "stale hidden state",
         "hypotheses are reordered, their states are not",
-        "torch_impl.models.recurrent:RecurrentState.reorder",
+        "torch_impl.models.recurrent:RecurrentCache.reorder",
         "flat_rows(beams)",
         "flat_rows(0 * beams + torch.arange(beams.shape[1]))",
         STEP,
@@ -208,7 +208,7 @@ RECURRENT = (
     Fault(
         "stale last input",
         "hypotheses are reordered, the input that the read-only unit reads is not",
-        "torch_impl.models.recurrent:RecurrentState.reorder",
+        "torch_impl.models.recurrent:RecurrentCache.reorder",
         "self._last = self._last.index_select(0, rows)",
         "pass",
         STEP,

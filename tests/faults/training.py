@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.plant import Fault
 
-LOOP = "torch_impl.training.loop:Training"
+LOOP = "torch_impl.training.loop:TrainingLoop"
 PARTS = "test_computation.py::test_micro_batches_make_the_update_of_the_whole_batch"
 KILLED = "test_computation.py::test_killed_anywhere_each_computation_of_each_objective_resumes"
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from benchmarks.verify import strategies
 from tests.support.parity import load, tensor
-from torch_impl.models import AnyCaptioner, Captioner, Configuration
+from torch_impl.models import BaseCaptioner, Captioner, Configuration
 
 
 class Whole:
     """A captioner that can only read whole prefixes."""
 
-    def __init__(self, model: AnyCaptioner) -> None:
+    def __init__(self, model: BaseCaptioner) -> None:
         self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
         self.max_length, self.encode, self.decode = model.max_length, model.encode, model.decode
 

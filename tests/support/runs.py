@@ -12,7 +12,7 @@ from benchmarks import run_folder
 from benchmarks.cli import main as cli
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.run_folder import RunFolder
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 SIZES = ["--d-model", "8", "--d-ff", "8", "--num-heads", "2"]
 SIZES += ["--num-encoder-layers", "1", "--num-decoder-layers", "1"]
@@ -39,7 +39,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
     return printed.err
 
 
-def untrained(path: Path, model: AnyCaptioner, vocabulary: Vocabulary, seed: int = 0) -> None:
+def untrained(path: Path, model: BaseCaptioner, vocabulary: Vocabulary, seed: int = 0) -> None:
     """A run's folder, validated once, whose best weights are those that it began with."""
     run = RunFolder(path)
     run.prepare({"seed": seed}, vocabulary, resume=False)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from torch_impl.checkpoints.released import load_released
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
-from torch_impl.models import AnyCaptioner, build, configuration
+from torch_impl.models import BaseCaptioner, build, configuration
 
 __all__ = [
     "Checkpoint",
@@ -50,7 +50,7 @@ class Checkpoint:
     weights: dict[str, Tensor]
     state: dict[str, Any]
 
-    def model(self) -> AnyCaptioner:
+    def model(self) -> BaseCaptioner:
         """The model, in evaluation mode and in the precision in which it was saved.
 
         Raises:
@@ -69,7 +69,7 @@ class Checkpoint:
         return model.eval()
 
 
-def save(path: Path, model: AnyCaptioner, state: Mapping[str, Any] | None = None) -> None:
+def save(path: Path, model: BaseCaptioner, state: Mapping[str, Any] | None = None) -> None:
     """Write ``model`` and ``state`` to ``path``, by an atomic replace.
 
     Args:

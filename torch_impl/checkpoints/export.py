@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.layers.kv_cache import CachedLayer, decode_step, init_cache, slot_axis
-from torch_impl.models import AnyCaptioner, Captioner
+from torch_impl.models import BaseCaptioner, Captioner
 
 OPSET = 18
 
@@ -95,7 +95,7 @@ class _Decoder(nn.Module):
         return log_probs, ancestry, *(rows.present for kept in joined for rows in kept.values())
 
 
-def to_onnx(model: AnyCaptioner) -> Graphs:
+def to_onnx(model: BaseCaptioner) -> Graphs:
     """The graphs of ``model``, in its precision, by the literal implementation.
 
     Raises:

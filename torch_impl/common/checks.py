@@ -16,8 +16,8 @@ def positive(value: int, what: str) -> int:
     return number
 
 
-def check_state(is_stochastic: bool, num_beams: int, max_length: int | None, most: int) -> int:
-    """The tokens that a `DecoderState` can hold: ``max_length``, or ``most`` if None.
+def check_cache(is_stochastic: bool, num_beams: int, max_length: int | None, most: int) -> int:
+    """The tokens that a `DecoderCache` can hold: ``max_length``, or ``most`` if None.
 
     Raises:
         ValueError: the model is stochastic, num_beams or max_length below 1, or max_length above
@@ -33,7 +33,7 @@ def check_state(is_stochastic: bool, num_beams: int, max_length: int | None, mos
 
 
 def check_step(tokens: Tensor, shape: Sequence[int], length: int, max_length: int) -> None:
-    """Raise ValueError unless a `DecoderState` of this shape can read tokens after ``length``."""
+    """Raise ValueError unless a `DecoderCache` of this shape can read tokens after ``length``."""
     if tokens.shape != shape:
         raise ValueError(f"tokens has shape {tuple(tokens.shape)}, expected {tuple(shape)}")
     if length == max_length:

@@ -24,7 +24,7 @@ class CaptionModel(Protocol):
         """Tokens (B, T) to the log-probabilities (B, T, V) of the token after each."""
 
 
-class DecoderState(Protocol):
+class DecoderCache(Protocol):
     """The cache of (B, K) hypotheses, K of each image, and the model that reads from it."""
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -42,11 +42,11 @@ class IncrementalModel(CaptionModel, Protocol):
     def is_stochastic(self) -> bool:
         """Whether a forward pass draws random numbers: in training mode, with dropout."""
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Tensor | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> DecoderState:
+    ) -> DecoderCache:
         """``num_beams`` empty hypotheses of each image, of at most ``max_length`` tokens."""

@@ -1,6 +1,6 @@
 """Decoding: greedy, sampling, beam search, grid beam search, middle-out, ensembles."""
 
-from torch_impl.common.protocols import CaptionModel, DecoderState, IncrementalModel
+from torch_impl.common.protocols import CaptionModel, DecoderCache, IncrementalModel
 from torch_impl.decoding.beams import Hypothesis
 from torch_impl.decoding.search import (
     Samples,
@@ -13,7 +13,7 @@ from torch_impl.decoding.search import (
 
 __all__ = [
     "CaptionModel",
-    "DecoderState",
+    "DecoderCache",
     "Hypothesis",
     "IncrementalModel",
     "Samples",

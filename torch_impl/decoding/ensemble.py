@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.common.padding import Lengths
-from torch_impl.common.protocols import DecoderState
-from torch_impl.models import AnyCaptioner, MiddleOutConfiguration
+from torch_impl.common.protocols import DecoderCache
+from torch_impl.models import BaseCaptioner, MiddleOutConfiguration
 
 
 class Ensemble(nn.Module):
@@ -31,7 +31,7 @@ class Ensemble(nn.Module):
             decodes from the middle.
     """
 
-    def __init__(self, members: Sequence[AnyCaptioner]) -> None:
+    def __init__(self, members: Sequence[BaseCaptioner]) -> None:
         super().__init__()
         if not members:
             raise ValueError("no members, expected at least one captioner")
@@ -77,28 +77,28 @@ class Ensemble(nn.Module):
         """Whether a member's forward pass draws random numbers."""
         return any(member.is_stochastic for member in self._members())
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> EnsembleState:
-        """See ``BaseCaptioner.init_state``.
+    ) -> EnsembleCache:
+        """See ``BaseCaptioner.init_cache``.
 
         Raises:
-            ValueError: as a member's ``init_state``, or a memory of another width.
+            ValueError: as a member's ``init_cache``, or a memory of another width.
         """
         longest = self.max_length if max_length is None else max_length
-        return EnsembleState(
+        return EnsembleCache(
             [
-                member.init_state(part, memory_lengths, num_beams, longest)
+                member.init_cache(part, memory_lengths, num_beams, longest)
                 for member, part in zip(self._members(), self._parts(memory), strict=True)
             ]
         )
 
-    def _members(self) -> Iterator[AnyCaptioner]:
-        return iter(cast(Sequence[AnyCaptioner], self.members))
+    def _members(self) -> Iterator[BaseCaptioner]:
+        return iter(cast(Sequence[BaseCaptioner], self.members))
 
     def _parts(self, memory: Tensor) -> tuple[Tensor, ...]:
         """The members' memories, (B, L, d_memory) each."""
@@ -110,10 +110,10 @@ class Ensemble(nn.Module):
         return memory.split(widths, -1)
 
 
-class EnsembleState:
+class EnsembleCache:
     """The members' caches."""
 
-    def __init__(self, states: Sequence[DecoderState]) -> None:
+    def __init__(self, states: Sequence[DecoderCache]) -> None:
         self._states = states
 
     def step(self, tokens: Tensor) -> Tensor:

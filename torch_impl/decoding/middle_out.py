@@ -134,7 +134,7 @@ def middle_out_beam_search(
         first = middle_words(model, features, lengths, middle)
     memory = model.encode(features, lengths)  # (B, L, d)
     num_steps = len(turns) * (max_length - 1)
-    state = model.init_state(memory, lengths, K, num_steps)
+    cache = model.init_cache(memory, lengths, K, num_steps)
     tokens = first[:, None, None].expand(B, K, 1)
     log_probs = torch.zeros((B, K, 0), dtype=torch.float64, device=device)
     # by side: the number of words, and whether the last is the end token
@@ -147,7 +147,7 @@ def middle_out_beam_search(
     written = None
     for t in range(num_steps):
         side = turns[t % len(turns)]
-        log_p = state.step(tokens[..., -1], written).double()  # (B, K, V)
+        log_p = cache.step(tokens[..., -1], written).double()  # (B, K, V)
         side_finished = finished[side]  # (B, K)
         longer = counts.clone()
         longer[side] += ~side_finished
@@ -158,7 +158,7 @@ def middle_out_beam_search(
         freeze(scores, side_finished, unchanged, model.pad_id)
         kept, choices = stable_topk(scores.flatten(1), K)  # (B, K V) -> (B, K)
         beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
-        state.reorder(beams)
+        cache.reorder(beams)
         written = ~side_finished.gather(1, beams)
         chosen = log_p.flatten(1).gather(1, choices).where(written, 0)
         totals = (totals.gather(1, beams) + chosen).where(kept > -torch.inf, -torch.inf)

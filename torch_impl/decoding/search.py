@@ -223,12 +223,12 @@ def next_token_fn(
         valid = _on_device(lengths, features)
         memory = model.encode(features, valid)  # (B, L, d)
         # the last token is never read
-        state = model.init_state(memory, valid, num_beams, max_length - 1)
+        cache = model.init_cache(memory, valid, num_beams, max_length - 1)
 
         def cached(tokens: Tensor, order: Tensor | None) -> Tensor:
             if order is not None:
-                state.reorder(order)
-            return state.step(tokens[..., -1])
+                cache.reorder(order)
+            return cache.step(tokens[..., -1])
 
         return cached
     memory, memory_lengths = _encode_repeated(model, features, lengths, num_beams)

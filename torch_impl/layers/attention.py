@@ -113,12 +113,12 @@ class Attention(nn.Module, ABC):
         keys_values: Tensor,
         lengths: Lengths | None = None,
         causal: bool = False,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d) of these ``lengths``.
 
-        With ``images`` (B,), queries b attend to row ``images[b]`` of the keys and values, which
-        are projected once for all that share them.
+        With ``image_index`` (B,), queries b attend to row ``image_index[b]`` of keys and values,
+        which are projected once for all that share them.
 
         Raises:
             ValueError: a shape is not (B, ., d_model) or the lengths do not fit ``keys_values``.
@@ -127,10 +127,10 @@ class Attention(nn.Module, ABC):
         check_tokens(keys_values, self.d_model, "keys_values")
         mask = padding_mask(lengths, keys_values)
         keys, values = self.project(keys_values, mask)
-        if images is not None:
-            # not keys[images], whose gradient adds in no fixed order on several threads
-            keys, values = keys.index_select(0, images), values.index_select(0, images)
-            mask = None if mask is None else mask.index_select(0, images)
+        if image_index is not None:
+            # not keys[image_index], whose gradient adds in no fixed order on several threads
+            keys, values = keys.index_select(0, image_index), values.index_select(0, image_index)
+            mask = None if mask is None else mask.index_select(0, image_index)
         return self.attend(queries, keys, values, mask, causal)
 
     def project(self, keys_values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -178,7 +178,7 @@ class Attention(nn.Module, ABC):
 def watched(attention: Attention) -> Iterator[list[Tensor]]:
     """Collect the `Attention.weights` of every call of ``attention`` within the block.
 
-    The calls may not have ``images``.
+    The calls may not have ``image_index``.
     """
     seen: list[Tensor] = []
     hook = attention.register_forward_pre_hook(

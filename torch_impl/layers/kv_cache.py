@@ -7,7 +7,7 @@ share it, side by side on the query axis.
 Each step writes K cache slots, one a beam, which never move. ``ancestry`` (B, K, t) holds the slots
 of each beam's t tokens: to reorder beams is to reorder their ancestries.
 
-`decode_step` works on any `Buffer`: `TransformerState` preallocates them; an exported step
+`decode_step` works on any `Buffer`: `TransformerCache` preallocates them; an exported step
 (``checkpoints.export``) takes them as inputs and returns them.
 """
 
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_state, check_step
+from torch_impl.common.checks import check_cache, check_step
 from torch_impl.common.padding import Lengths, padding_mask
 from torch_impl.common.precision import at_least_float32
 from torch_impl.common.protocols import IncrementalModel
@@ -38,7 +38,7 @@ class TransformerModel(IncrementalModel, Protocol):
     vocabulary: nn.Linear
 
 
-class TransformerState:
+class TransformerCache:
     """K beams for each image of a batch, and their KV cache, in preallocated buffers.
 
     Without dropout and gradients: a model that has dropout must be in evaluation mode.
@@ -63,7 +63,7 @@ class TransformerState:
         num_beams: int = 1,
         max_length: int | None = None,
     ) -> None:
-        self.max_length = check_state(model.is_stochastic, num_beams, max_length, model.max_length)
+        self.max_length = check_cache(model.is_stochastic, num_beams, max_length, model.max_length)
         self.model, self.num_beams = model, num_beams
         mask, (B, *_) = padding_mask(memory_lengths, memory), memory.shape
         self._layers = []

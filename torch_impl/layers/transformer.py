@@ -197,17 +197,17 @@ class DecoderLayer(Layer):
         memory: Tensor,
         lengths: Lengths | None = None,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         """Words (B, T, d) and their memory (B, L, d) to (B, T, d).
 
-        ``images`` (B,) is the row of a shared memory that each caption reads; its own if None.
+        ``image_index`` (B,) is the row of a shared memory that each caption reads; its own if None.
 
         Raises:
             ValueError: a shape is not (B, ., d_model) or lengths do not fit.
         """
         x = self.mix(x, lengths)
-        read = self.cross_attention(self.norm_2(x), memory, memory_lengths, images=images)
+        read = self.cross_attention(self.norm_2(x), memory, memory_lengths, image_index=image_index)
         x = x + self.dropout(read)
         if self.has_feed_forward:
             x = x + self.dropout(self.feed_forward(self.norm_3(x)))
@@ -289,11 +289,11 @@ class Decoder(Stack):
         memory: Tensor,
         lengths: Lengths | None = None,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         """Words (B, T, d) and their memory (B, L, d) to (B, T, d), see `DecoderLayer`."""
         mask, memory_mask = padding_mask(lengths, x), padding_mask(memory_lengths, memory)
         outputs = [x]
         for layer in self.layers:
-            outputs.append(layer(outputs[-1], memory, mask, memory_mask, images))
+            outputs.append(layer(outputs[-1], memory, mask, memory_mask, image_index))
         return self.combine(outputs[1:])

@@ -1,12 +1,13 @@
 """Captioners: image features in, log-probabilities of the next word out.
 
 All are ``BaseCaptioner``s: ``encode`` returns the memory, ``states`` and ``predict`` are the two
-halves of ``decode``, and ``init_state`` returns a cache for decoding one token at a time.
+halves of ``decode``, and ``init_cache`` returns a cache for decoding one token at a time.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from torch_impl.models.base import BaseCaptioner
 from torch_impl.models.captioner import (
     Captioner,
     Configuration,
@@ -33,7 +34,6 @@ from torch_impl.models.recurrent import (
     read_only_nic,
 )
 
-AnyCaptioner = Captioner | EndToEnd | MiddleOutCaptioner | RecurrentCaptioner
 AnyConfiguration = (
     Configuration | EndToEndConfiguration | MiddleOutConfiguration | RecurrentConfiguration
 )
@@ -53,7 +53,7 @@ def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
     raise ValueError(f"unknown family {family!r} of a configuration")
 
 
-def build(configuration: AnyConfiguration) -> AnyCaptioner:
+def build(configuration: AnyConfiguration) -> BaseCaptioner:
     """The captioner of this configuration, with newly initialised weights."""
     if isinstance(configuration, RecurrentConfiguration):
         return RecurrentCaptioner(configuration)
@@ -65,8 +65,8 @@ def build(configuration: AnyConfiguration) -> AnyCaptioner:
 
 
 __all__ = [
-    "AnyCaptioner",
     "AnyConfiguration",
+    "BaseCaptioner",
     "Captioner",
     "Configuration",
     "EndToEnd",

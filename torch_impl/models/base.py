@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torch_impl.common.checks import positive
 from torch_impl.common.padding import Lengths, can_check_values
-from torch_impl.common.protocols import DecoderState
+from torch_impl.common.protocols import DecoderCache
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ class BaseCaptioner(nn.Module):
         tokens: Tensor,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         """Words so far (B, T) to the decoder's state after each, (B, T, d).
 
-        ``images`` (B,) is the row of the memory that each caption describes, where captions share
-        it; each its own if None. Token ids are checked where ``can_check_values``.
+        ``image_index`` (B,) is the row of the memory that each caption describes, where captions
+        share it; each its own if None. Token ids are checked where ``can_check_values``.
 
         Raises:
             ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
@@ -130,13 +130,13 @@ class BaseCaptioner(nn.Module):
         """States (..., d) to the log-probabilities of the next word (..., V), at least float32."""
         raise NotImplementedError
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> DecoderState:
+    ) -> DecoderCache:
         """The cache of ``num_beams`` empty hypotheses for each row of the memory.
 
         Its ``step`` returns what ``decode`` returns for the last token, without gradients.
@@ -187,15 +187,15 @@ def check_words(tokens: Tensor, batch: int, vocabulary_size: int, max_length: in
 
 
 def of_captions(
-    memory: Tensor, lengths: Lengths | None, images: Tensor | None
+    memory: Tensor, lengths: Lengths | None, image_index: Tensor | None
 ) -> tuple[Tensor, Lengths | None]:
     """The memory and lengths that each caption reads, see ``BaseCaptioner.states``."""
-    if images is None:
+    if image_index is None:
         return memory, lengths
     if lengths is not None:
-        lengths = torch.as_tensor(lengths, device=images.device).index_select(0, images)
-    # not memory[images], whose gradient adds in no fixed order on several threads
-    return memory.index_select(0, images), lengths
+        lengths = torch.as_tensor(lengths, device=image_index.device).index_select(0, image_index)
+    # not memory[image_index], whose gradient adds in no fixed order on several threads
+    return memory.index_select(0, image_index), lengths
 
 
 def check_rows(source: Tensor, mask: Tensor | None) -> None:

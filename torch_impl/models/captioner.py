@@ -24,7 +24,7 @@ from torch_impl.expansion import (
     StaticExpansion,
 )
 from torch_impl.expansion.functional import check_dropout, choose
-from torch_impl.layers.kv_cache import TransformerState
+from torch_impl.layers.kv_cache import TransformerCache
 from torch_impl.layers.transformer import Decoder, Encoder, Mixer
 from torch_impl.models.base import (
     BaseCaptioner,
@@ -135,30 +135,29 @@ class Captioner(BaseCaptioner):
         tokens: Tensor,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         c, d_model = self.configuration, self.configuration.d_model
         check_tokens(memory, d_model, "memory")
-        check_words(
-            tokens, len(memory if images is None else images), c.vocabulary_size, c.max_length
-        )
+        num_captions = len(memory if image_index is None else image_index)
+        check_words(tokens, num_captions, c.vocabulary_size, c.max_length)
         words = self.dropout(self.embedding(tokens)) * d_model**0.5  # (B, T, d)
         words = words + self.positions.weight[: tokens.shape[1]]
-        states: Tensor = self.decoder(words, memory, None, memory_lengths, images)
+        states: Tensor = self.decoder(words, memory, None, memory_lengths, image_index)
         return states
 
     def predict(self, states: Tensor) -> Tensor:
         return log_probabilities(self.vocabulary(states))
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> TransformerState:
+    ) -> TransformerCache:
         check_tokens(memory, self.configuration.d_model, "memory")
-        return TransformerState(self, memory, memory_lengths, num_beams, max_length)
+        return TransformerCache(self, memory, memory_lengths, num_beams, max_length)
 
 
 class ExpansionNet(Captioner):

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from torch_impl.common.padding import Lengths
-from torch_impl.layers.kv_cache import TransformerState
+from torch_impl.layers.kv_cache import TransformerCache
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models.base import BaseCaptioner
 from torch_impl.models.captioner import Captioner, Configuration
@@ -81,9 +81,9 @@ class EndToEnd(BaseCaptioner):
         tokens: Tensor,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
-        return self.captioner.states(tokens, memory, memory_lengths, images)
+        return self.captioner.states(tokens, memory, memory_lengths, image_index)
 
     def predict(self, states: Tensor) -> Tensor:
         return self.captioner.predict(states)
@@ -92,11 +92,11 @@ class EndToEnd(BaseCaptioner):
     def is_stochastic(self) -> bool:
         return self.captioner.is_stochastic
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> TransformerState:
-        return self.captioner.init_state(memory, memory_lengths, num_beams, max_length)
+    ) -> TransformerCache:
+        return self.captioner.init_cache(memory, memory_lengths, num_beams, max_length)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_state, check_step, positive
+from torch_impl.common.checks import check_cache, check_step, positive
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -237,7 +237,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         tokens: Tensor,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         """Tokens (B, T) in the generated order to the state after each, (B, T, hidden_size).
 
@@ -245,7 +245,7 @@ class MiddleOutCaptioner(BaseCaptioner):
             ValueError: tokens are not (B, T) for the memory's B, T above ``max_tokens``, an id
                 outside the vocabulary, memory that is not ``encode``'s or lengths that do not fit.
         """
-        memory, memory_lengths = of_captions(memory, memory_lengths, images)
+        memory, memory_lengths = of_captions(memory, memory_lengths, image_index)
         rows, h, cell, given = self.begin(memory, memory_lengths)
         c = self.configuration
         check_words(tokens, len(memory), c.vocabulary_size, c.max_tokens)
@@ -278,20 +278,20 @@ class MiddleOutCaptioner(BaseCaptioner):
             logits[:, t::P] = states[:, t::P] @ self.vocabulary_W[p].T + self.vocabulary_b[p]
         return log_probabilities(logits)
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> MiddleOutState:
-        return MiddleOutState(self, memory, memory_lengths, num_beams, max_length)
+    ) -> MiddleOutCache:
+        return MiddleOutCache(self, memory, memory_lengths, num_beams, max_length)
 
 
-class MiddleOutState:
+class MiddleOutCache:
     """The cache of K hypotheses a source: the sides' states, and all inputs, outputs and states.
 
-    See ``BaseCaptioner.init_state``; ``max_length`` is ``max_tokens`` if None.
+    See ``BaseCaptioner.init_cache``; ``max_length`` is ``max_tokens`` if None.
     """
 
     @torch.no_grad()
@@ -304,7 +304,7 @@ class MiddleOutState:
         max_length: int | None,
     ) -> None:
         most, K = model.configuration.max_tokens, num_beams
-        self.max_length = check_state(model.is_stochastic, K, max_length, most)
+        self.max_length = check_cache(model.is_stochastic, K, max_length, most)
         self.model, self.length = model, 0
         self._shape = len(memory), K
         mask = padding_mask(memory_lengths, memory)

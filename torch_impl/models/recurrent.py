@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_state, check_step, positive
+from torch_impl.common.checks import check_cache, check_step, positive
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -202,9 +202,9 @@ class RecurrentCaptioner(BaseCaptioner):
         tokens: Tensor,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
-        memory, memory_lengths = of_captions(memory, memory_lengths, images)
+        memory, memory_lengths = of_captions(memory, memory_lengths, image_index)
         c = self.configuration
         check_tokens(memory, c.d_memory, "memory")
         check_words(tokens, len(memory), c.vocabulary_size, c.max_length)
@@ -220,21 +220,21 @@ class RecurrentCaptioner(BaseCaptioner):
     def predict(self, states: Tensor) -> Tensor:
         return log_probabilities(self.vocabulary(self.dropout(states)))
 
-    def init_state(
+    def init_cache(
         self,
         memory: Tensor,
         memory_lengths: Lengths | None = None,
         num_beams: int = 1,
         max_length: int | None = None,
-    ) -> RecurrentState:
+    ) -> RecurrentCache:
         check_tokens(memory, self.configuration.d_memory, "memory")
-        return RecurrentState(self, memory, memory_lengths, num_beams, max_length)
+        return RecurrentCache(self, memory, memory_lengths, num_beams, max_length)
 
 
-class RecurrentState:
+class RecurrentCache:
     """What the LSTM remembers of K hypotheses a source: h, c and the last input.
 
-    See ``BaseCaptioner.init_state``.
+    See ``BaseCaptioner.init_cache``.
     """
 
     @torch.no_grad()
@@ -246,7 +246,7 @@ class RecurrentState:
         num_beams: int,
         max_length: int | None,
     ) -> None:
-        self.max_length = check_state(model.is_stochastic, num_beams, max_length, model.max_length)
+        self.max_length = check_cache(model.is_stochastic, num_beams, max_length, model.max_length)
         self.model, self.length = model, 0
         decoder, B = model.decoder, len(memory)
         self._shape = B, num_beams

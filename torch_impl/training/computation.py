@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """Of the forward pass; weights, gradients and moments keep their precision."""
@@ -38,7 +38,7 @@ class Computation:
             known = " or ".join(PRECISIONS)
             raise ValueError(f"precision is {self.precision!r}, expected {known}")
 
-    def captioner(self, model: AnyCaptioner) -> Any:
+    def captioner(self, model: BaseCaptioner) -> Any:
         """``model``, with compiled forward passes if ``compile``."""
         return _Compiled(model) if self.compile else model
 
@@ -55,7 +55,7 @@ class Computation:
 class _Compiled:
     """A captioner whose forward passes are compiled; other attributes are its own."""
 
-    def __init__(self, model: AnyCaptioner) -> None:
+    def __init__(self, model: BaseCaptioner) -> None:
         self._model = model
         for name in ("encode", "states", "predict", "decode"):
             setattr(self, name, torch.compile(getattr(model, name)))

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 from torch_impl.models.base import of_captions
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor, check_lambda, joint_loss
-from torch_impl.training.loop import Batches, Terms, Training
+from torch_impl.training.loop import Batches, Terms, TrainingLoop
 from torch_impl.training.objectives import cross_entropy
 from torch_impl.training.optimisation import Optimisation
 from torch_impl.training.scheduled_sampling import sampled_inputs
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     """(B,) feature rows of each image."""
     tokens: Tensor
     """(P, T) token ids from start to end, then pad."""
-    images: Tensor
+    image_index: Tensor
     """(P,) index in 0 .. B - 1 of the image that each caption describes."""
 
     def to(self, device: torch.device) -> Batch:
@@ -39,28 +39,28 @@ class Batch(NamedTuple):
         parts = []
         for images in torch.arange(len(self.features)).tensor_split(min(count, len(self.features))):
             first, end = int(images[0]), int(images[-1]) + 1
-            own = (self.images >= first) & (self.images < end)  # (P,)
+            own = (self.image_index >= first) & (self.image_index < end)  # (P,)
             if own.any():
                 source = self.features[first:end], self.lengths[first:end]
-                parts.append(Batch(*source, self.tokens[own], self.images[own] - first))
+                parts.append(Batch(*source, self.tokens[own], self.image_index[own] - first))
         return parts
 
 
-class CrossEntropyTraining(Training[Batch]):
+class CrossEntropyTraining(TrainingLoop[Batch]):
     """Training by cross-entropy, teacher-forced (v1 13, v2 13).
 
     ARNet's two stages (section 4.2) are two trainings of one model: the first without a
     reconstructor until it converges, the second with it, and with a recipe of its own.
 
     Args:
-        model, batches: of ``Training``.
-        optimisation: of ``Training``; also has the label smoothing.
+        model, batches: of ``TrainingLoop``.
+        optimisation: of ``TrainingLoop``; also has the label smoothing.
         reconstructor: trained beside the model, on the same device.
         lambda_: the weight of its errors in the loss (ARNet 9); with 0 the training is bitwise that
             without it.
         sampling: scheduled sampling: a step, from 0, to the probability that a word which the model
             reads was sampled by itself; at 0 no random numbers are drawn.
-        options: ``seed``, ``computation`` and ``process_group`` of ``Training``.
+        options: ``seed``, ``computation`` and ``process_group`` of ``TrainingLoop``.
 
     Raises:
         ValueError: lambda below 0, or above it without a reconstructor.
@@ -68,7 +68,7 @@ class CrossEntropyTraining(Training[Batch]):
 
     def __init__(
         self,
-        model: AnyCaptioner,
+        model: BaseCaptioner,
         batches: Batches[Batch],
         optimisation: Optimisation,
         *,
@@ -106,19 +106,21 @@ class CrossEntropyTraining(Training[Batch]):
         Raises:
             ValueError: a sampling rate outside [0, 1].
         """
-        features, rows, tokens, images = batch
+        features, rows, tokens, image_index = batch
         # elsewhere than on a CPU it would wait for the device to read a tensor's values
         on_cpu = features.device.type == "cpu"
         lengths = None if on_cpu and bool((rows == features.shape[1]).all()) else rows
         memory = self.captioner.encode(features, lengths)  # (B, L, d)
         targets = tokens[:, 1:]
-        words = self._inputs(tokens[:, :-1], memory, lengths, images)  # (P, T - 1)
-        states = self.captioner.states(words, memory, lengths, images)  # (P, T - 1, d)
+        words = self._inputs(tokens[:, :-1], memory, lengths, image_index)  # (P, T - 1)
+        states = self.captioner.states(words, memory, lengths, image_index)  # (P, T - 1, d)
         valid = targets != self.model.pad_id
-        of_words = valid if on_cpu and not self.model.predicts_by_position else ...
+        # picking the words that count would wait for another device; there padding is computed too
+        by_value = on_cpu and not self.model.predicts_by_position
+        positions = valid if by_value else slice(None)
         nll = cross_entropy(
-            self.captioner.predict(states[of_words]),
-            targets[of_words],
+            self.captioner.predict(states[positions]),
+            targets[positions],
             self.model.pad_id,
             self.optimisation.label_smoothing,
         )
@@ -132,7 +134,7 @@ class CrossEntropyTraining(Training[Batch]):
         tokens: Tensor,
         memory: Tensor,
         lengths: Tensor | None,
-        images: Tensor | None = None,
+        image_index: Tensor | None = None,
     ) -> Tensor:
         """What the model reads in place of the true words (P, T), by scheduled sampling."""
         rate = self.sampling(self.step) if self.sampling else 0.0
@@ -145,5 +147,5 @@ class CrossEntropyTraining(Training[Batch]):
         # a finished side of Middle-Out has no word to replace
         coins &= tokens[:, 1:] != self.model.pad_id
         uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
-        memory, of_each = of_captions(memory.detach(), lengths, images)
+        memory, of_each = of_captions(memory.detach(), lengths, image_index)
         return sampled_inputs(self.model, tokens, memory, of_each, coins, uniforms)

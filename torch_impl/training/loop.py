@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.checkpoints.checkpoint import CheckpointError, load_weights
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup
 from torch_impl.training.optimisation import Optimisation, clip_gradients
@@ -66,7 +66,7 @@ class Terms(NamedTuple):
     """The value of an objective on a micro-batch."""
 
     loss: Tensor
-    """A scalar, a mean over ``Training.num_targets``."""
+    """A scalar, a mean over ``TrainingLoop.num_targets``."""
     reward: Tensor | None = None
     """The mean reward, of an objective that has one."""
 
@@ -144,7 +144,7 @@ def data_generator(seed: int, epoch: int) -> np.random.Generator:
     return np.random.default_rng((seed, _ORDER, epoch))
 
 
-class Training(ABC, Generic[BatchT]):
+class TrainingLoop(ABC, Generic[BatchT]):
     """The training of ``model`` on ``batches``: weights, optimiser and position.
 
     A subclass is an objective: ``terms``, the number of targets that they are a mean over
@@ -163,7 +163,7 @@ class Training(ABC, Generic[BatchT]):
 
     def __init__(
         self,
-        model: AnyCaptioner,
+        model: BaseCaptioner,
         batches: Batches[BatchT],
         optimisation: Optimisation,
         *,
@@ -202,8 +202,8 @@ class Training(ABC, Generic[BatchT]):
     def num_captions(self, batch: BatchT) -> int:
         """How many captions a step reads."""
 
-    def skip_draws(self, images: int) -> None:
-        """Draw from ``generator`` what the batch's first ``images`` need, and discard it."""
+    def skip_draws(self, num_images: int) -> None:
+        """Draw from ``generator`` what the batch's first ``num_images`` need, and discard it."""
 
     @property
     def auxiliary(self) -> Mapping[str, nn.Module]:
@@ -293,8 +293,8 @@ class Training(ABC, Generic[BatchT]):
         """
         self.optimiser.zero_grad()
         parts = self._micro_batches(batch)
-        counts, images = [self.num_targets(part) for part in parts], len(batch.features)
-        ranks = self.process_group.all_gather(sum(counts), images, self.num_captions(batch))
+        counts, num_images = [self.num_targets(part) for part in parts], len(batch.features)
+        ranks = self.process_group.all_gather(sum(counts), num_images, self.num_captions(batch))
         total, _, captions = (int(sum(numbers)) for numbers in zip(*ranks, strict=True))
         # the index in the whole batch of the next micro-batch's first image
         image = int(sum(images for _, images, _ in ranks[: self.process_group.rank]))

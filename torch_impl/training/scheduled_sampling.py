@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from torch_impl.common.padding import Lengths
 from torch_impl.decoding.search import inverse_cdf
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 
 @torch.no_grad()
 def sampled_inputs(
-    model: AnyCaptioner,
+    model: BaseCaptioner,
     tokens: Tensor,
     memory: Tensor,
     memory_lengths: Lengths | None,
@@ -46,10 +46,10 @@ def sampled_inputs(
         if x.shape != (B, T - 1):
             raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {(B, T - 1)}")
     with _evaluating(model):
-        state = model.init_state(memory, memory_lengths, 1, T)
+        cache = model.init_cache(memory, memory_lengths, 1, T)
         read = [tokens[:, 0]]
         for t in range(1, T):
-            log_probs = state.step(read[-1][:, None]).squeeze(1)  # (B, V)
+            log_probs = cache.step(read[-1][:, None]).squeeze(1)  # (B, V)
             sampled = inverse_cdf(log_probs, uniforms[:, t - 1])  # (B,)
             read.append(sampled.where(coins[:, t - 1], tokens[:, t]))
     return torch.stack(read, 1)  # (B, T)

@@ -15,9 +15,9 @@ from torch_impl.cider import PAD
 from torch_impl.common.padding import Lengths
 from torch_impl.common.protocols import CaptionModel
 from torch_impl.decoding.search import Samples, sample, teacher_forced
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 from torch_impl.training import objectives
-from torch_impl.training.loop import Batches, Terms, Training
+from torch_impl.training.loop import Batches, Terms, TrainingLoop
 from torch_impl.training.optimisation import Optimisation
 
 Reward = Callable[[Tensor, Tensor], Tensor]
@@ -79,7 +79,7 @@ def self_critical(
     return SelfCritical(loss, rewards, samples)
 
 
-class Images(NamedTuple):
+class ImageBatch(NamedTuple):
     """Images to caption."""
 
     features: Tensor
@@ -89,27 +89,27 @@ class Images(NamedTuple):
     image_ids: Tensor
     """(B,) ids by which the reward knows the images."""
 
-    def to(self, device: torch.device) -> Images:
+    def to(self, device: torch.device) -> ImageBatch:
         """All tensors on ``device``."""
-        return Images(*(tensor.to(device) for tensor in self))
+        return ImageBatch(*(tensor.to(device) for tensor in self))
 
-    def micro_batches(self, count: int) -> list[Images]:
+    def micro_batches(self, count: int) -> list[ImageBatch]:
         """``count`` micro-batches of nearly equal numbers of images; fewer if there are fewer."""
         split = (tensor.tensor_split(min(count, len(self.features))) for tensor in self)
-        return [Images(*part) for part in zip(*split, strict=True)]
+        return [ImageBatch(*part) for part in zip(*split, strict=True)]
 
 
-class SelfCriticalTraining(Training[Images]):
+class SelfCriticalTraining(TrainingLoop[ImageBatch]):
     """Training by the reward of sampled captions (v1 14-15, v2 14).
 
     Args:
-        model, batches: of ``Training``.
-        optimisation: of ``Training``; its label smoothing is not read.
+        model, batches: of ``TrainingLoop``.
+        optimisation: of ``TrainingLoop``; its label smoothing is not read.
         reward: of captions with their end token, on the model's device.
         num_samples: K, samples of each image.
         max_length: of a sample in tokens, start and end included.
         baseline: of ``objectives.self_critical``.
-        options: ``seed``, ``computation`` and ``process_group`` of ``Training``.
+        options: ``seed``, ``computation`` and ``process_group`` of ``TrainingLoop``.
 
     Raises:
         ValueError: samples too few or too long, or an unknown baseline.
@@ -117,8 +117,8 @@ class SelfCriticalTraining(Training[Images]):
 
     def __init__(
         self,
-        model: AnyCaptioner,
-        batches: Batches[Images],
+        model: BaseCaptioner,
+        batches: Batches[ImageBatch],
         optimisation: Optimisation,
         reward: Reward,
         *,
@@ -139,7 +139,7 @@ class SelfCriticalTraining(Training[Images]):
         self.baseline = baseline
         super().__init__(model, batches, optimisation, **options)
 
-    def terms(self, batch: Images) -> Terms:
+    def terms(self, batch: ImageBatch) -> Terms:
         """The self-critical loss of the images' samples, and their mean reward."""
         found = self_critical(
             self.captioner,
@@ -154,14 +154,14 @@ class SelfCriticalTraining(Training[Images]):
         )
         return Terms(found.loss, found.rewards.mean())
 
-    def num_targets(self, batch: Images) -> int:
+    def num_targets(self, batch: ImageBatch) -> int:
         """The images: each has the same number of samples."""
         return len(batch.features)
 
-    def skip_draws(self, images: int) -> None:
+    def skip_draws(self, num_images: int) -> None:
         """What ``decoding.sample`` draws for them."""
-        shape = images, self.num_samples, self.max_length - 1
+        shape = num_images, self.num_samples, self.max_length - 1
         torch.rand(shape, dtype=torch.float64, generator=self.generator)
 
-    def num_captions(self, batch: Images) -> int:
+    def num_captions(self, batch: ImageBatch) -> int:
         return self.num_samples * len(batch.features)

@@ -34,7 +34,7 @@ from benchmarks.records import Record
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.evaluate import evaluate
 from benchmarks.training.configuration import Stage, TrainingConfig
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 PAPER = "arnet"
 LAMBDA = 0.01
@@ -150,7 +150,7 @@ def regularised(of: TrainingConfig, weight: float = LAMBDA) -> TrainingConfig:
     return replace(of, stages={**of.stages, name: replace(of.last, lambda_=weight)})
 
 
-def train(run: RowRun) -> tuple[AnyCaptioner, dict[str, Any]]:
+def train(run: RowRun) -> tuple[BaseCaptioner, dict[str, Any]]:
     """A row's captioner, trained or had from the folder of work, and how it was trained."""
     best, _ = chosen(run, run.data)
     results = in_stages(run.data, best, run.seed, run.place)
@@ -159,7 +159,7 @@ def train(run: RowRun) -> tuple[AnyCaptioner, dict[str, Any]]:
     return results[-1].model, details
 
 
-def score(run: RowRun, model: AnyCaptioner, details: Mapping[str, Any]) -> Record[Captions]:
+def score(run: RowRun, model: BaseCaptioner, details: Mapping[str, Any]) -> Record[Captions]:
     """What a captioner scores on the test split, as a line of the first table."""
     return evaluate(
         Captions,

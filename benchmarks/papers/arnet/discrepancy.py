@@ -28,7 +28,7 @@ from benchmarks.scoring import discrepancy
 from benchmarks.scoring.captioners import weights_sha256
 from benchmarks.scoring.evaluate import row_name
 from benchmarks.training.configuration import PRESETS, TrainingConfig
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 TABLE = "discrepancy"
 ARNET = " + ARNet"
@@ -151,7 +151,7 @@ def _measure_middle_out(run: RowRun) -> list[Record[Discrepancy]]:
 
 
 def _apart(
-    run: RowRun, model: AnyCaptioner, data: CaptionData, max_length: int, details: dict[str, Any]
+    run: RowRun, model: BaseCaptioner, data: CaptionData, max_length: int, details: dict[str, Any]
 ) -> Record[Discrepancy]:
     options = {"beam_size": arnet.BEAM, "max_length": max_length}
     found = discrepancy.measure(model, data, "test", **options)

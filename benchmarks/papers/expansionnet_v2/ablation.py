@@ -33,7 +33,7 @@ from benchmarks.training.configuration import (
 )
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.expansion.functional import DROPOUTS
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 V1, V2 = "expansionnet_v1", "expansionnet_v2"
 TABLES = {V1: "3", V2: "I"}
@@ -157,7 +157,7 @@ def _measure(run: RowRun) -> list[Record[Captions]]:
 
 def score(
     run: RowRun,
-    model: AnyCaptioner | Ensemble,
+    model: BaseCaptioner | Ensemble,
     max_length: int,
     details: Mapping[str, Any],
 ) -> Record[Captions]:

@@ -32,7 +32,7 @@ from benchmarks.records import Record
 from benchmarks.scoring.evaluate import evaluate
 from benchmarks.training.configuration import Stage, TrainingConfig
 from benchmarks.training.fit import Result
-from torch_impl.models import AnyCaptioner
+from torch_impl.models import BaseCaptioner
 
 PAPER = "lstm_readonly"
 BEAM = 3
@@ -107,7 +107,7 @@ def training(form: Form, row: str) -> TrainingConfig:
     return form.training.but(read_only=ROWS[row])
 
 
-def _less_loss(model: AnyCaptioner, data: CaptionData, _: Result) -> float:
+def _less_loss(model: BaseCaptioner, data: CaptionData, _: Result) -> float:
     return -mean_loss(model, data, "val")
 
 

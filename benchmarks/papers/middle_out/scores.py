@@ -29,7 +29,7 @@ from benchmarks.scoring.diversity import self_scores
 from benchmarks.scoring.evaluate import evaluate
 from torch_impl.decoding.grid_beam import grid_beam_search
 from torch_impl.decoding.middle_out import middle_out_beam_search
-from torch_impl.models import AnyCaptioner, MiddleOutCaptioner
+from torch_impl.models import BaseCaptioner, MiddleOutCaptioner
 
 PAPER = "middle_out"
 BEAM = 8
@@ -62,7 +62,7 @@ class Trained:
         row: what it is named for; and so on as ``evaluate`` takes them.
     """
 
-    model: AnyCaptioner
+    model: BaseCaptioner
     words: MiddleWords
     predicted: Words | None
     row: str

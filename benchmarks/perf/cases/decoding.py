@@ -13,10 +13,10 @@ from torch import Tensor
 from benchmarks.perf.cases.case import COMPILED, GRAPHED, HALVES, Case, Subject, Work
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import MODEL, captioner, features
-from torch_impl.common.protocols import DecoderState
+from torch_impl.common.protocols import DecoderCache
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.graphs import GraphedBeamSearch
-from torch_impl.layers.kv_cache import TransformerState
+from torch_impl.layers.kv_cache import TransformerCache
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Captioner
 
@@ -47,16 +47,16 @@ class _Compiled(_Whole):
     def __init__(self, model: Captioner) -> None:
         super().__init__(model)
         self.encode = torch.compile(model.encode, dynamic=False)
-        self._init_state = model.init_state
-        self._step = torch.compile(TransformerState.step, dynamic=True)
+        self._init_cache = model.init_cache
+        self._step = torch.compile(TransformerCache.step, dynamic=True)
 
-    def init_state(self, *arguments: Any) -> DecoderState:
-        state = self._init_state(*arguments)
-        return _CompiledState(partial(self._step, state), state.reorder)
+    def init_cache(self, *arguments: Any) -> DecoderCache:
+        state = self._init_cache(*arguments)
+        return _CompiledCache(partial(self._step, state), state.reorder)
 
 
 @dataclass(frozen=True)
-class _CompiledState:
+class _CompiledCache:
     step: Callable[[Tensor], Tensor]
     reorder: Callable[[Tensor], None]
 

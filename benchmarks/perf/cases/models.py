@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.perf.cases.case import COMPILED, Case, Subject, Work, both_passes, prepared
 from benchmarks.perf.cases.expansions import ATTENTION, EXPANSIONS, implement, random_normal, work
 from benchmarks.training.configuration import reduction
-from torch_impl.models import AnyCaptioner, Captioner, Configuration
+from torch_impl.models import BaseCaptioner, Captioner, Configuration
 from torch_impl.training import Batch, CrossEntropyTraining
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 
@@ -94,7 +94,7 @@ class _Repeated:
         return repeat(self.batch)
 
 
-def training_step(model: AnyCaptioner, images: Tensor, words: Tensor) -> Work:
+def training_step(model: BaseCaptioner, images: Tensor, words: Tensor) -> Work:
     """A whole step as run, on features (B, L, d_feature) and captions (B, T)."""
     lengths = torch.full(images.shape[:1], images.shape[1], device=images.device)
     own = torch.arange(len(images), device=images.device)

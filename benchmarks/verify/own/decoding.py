@@ -42,7 +42,7 @@ class _Table(nn.Module):
 class _Cached(_Table):
     """The same, one word at a time."""
 
-    def init_state(self, *_: Any) -> _Cached:
+    def init_cache(self, *_: Any) -> _Cached:
         self.words = 0
         return self
 
@@ -66,7 +66,7 @@ class _Halves:
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
         return features
 
-    def init_state(self, *_: Any) -> _Halves:
+    def init_cache(self, *_: Any) -> _Halves:
         self.turn = 0
         return self
 
