@@ -20,7 +20,7 @@ from benchmarks.data.features import ArrayFeatures
 from benchmarks.data.vocabulary import END_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.training import fit, stages
-from benchmarks.training.configuration import PAPERS
+from benchmarks.training.configuration import RECIPES
 from benchmarks.training.objective import cider_d, seeded
 from benchmarks.verify.tolerances import assert_close
 from reference import cider
@@ -93,7 +93,7 @@ def whole(tmp_path_factory):
     ],
 )
 def test_recipes_are_the_papers_and_as_run(recipe, preset, steps):
-    found = PAPERS[recipe][preset].stages
+    found = RECIPES[recipe][preset].stages
     assert list(found) == list(steps)
     for name, step in found.items():
         r = step.optimisation
@@ -142,7 +142,7 @@ def test_each_step_begins_with_the_best_of_the_one_before(whole):
 def test_a_step_that_does_not_improve_gives_back_what_it_began_with(tmp_path):
     """At a rate that spoils every weight."""
     data = scenes.make(train=8, val=3, test=1)
-    training = PAPERS["expansionnet_v2"]["scenes"]
+    training = RECIPES["expansionnet_v2"]["scenes"]
     chosen = training.stages["C"].but(lr=10.0, epochs=4, batch_size=4)
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1}
     model = training.but(**sizes, num_decoder_layers=1).configuration(data)
@@ -275,7 +275,7 @@ def test_v1_s_steps_are_its_own(tmp_path, capsys):
     folder = tmp_path / "run"
     words = ["train", "--recipe", "expansionnet_v1", *DATA, *SIZES, *SHORT]
     assert main(*words, "--out", folder) == 0
-    names = list(PAPERS["expansionnet_v1"]["scenes"].stages)
+    names = list(RECIPES["expansionnet_v1"]["scenes"].stages)
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
         str(folder / name) for name in names
     ]

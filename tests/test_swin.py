@@ -167,7 +167,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision):
 @given(st.sampled_from((2, 3, 4)), st.integers(2, 3), st.booleans(), strategies.generators())
 def test_a_mask_is_attention_region_by_region(window, n, shifted, generator):
     """Tokens that a shifted window brings together from two edges of the image do not meet."""
-    stage = swin.Stage(4, 2, 2, window * n, window)
+    stage = swin.StageSizes(4, 2, 2, window * n, window)
     shift = stage.shift if shifted else 0
     block = swin.SwinBlock(stage, 2, shift)
     parameters = filled(block, generator)

@@ -21,7 +21,7 @@ from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline import training_time
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.training_time import (
-    Stage,
+    ScheduleStage,
     at_batch,
     make_records,
 )
@@ -64,13 +64,16 @@ def by_row(made):
 
 @given(counts, counts, st.sampled_from(("xe", "sc")), st.none() | st.integers(1, 10**9))
 def test_steps_are_epochs_of_whole_and_one_last_batch(epochs, batch, objective, examples):
-    steps = Stage(objective, epochs, batch, examples).steps(DATA)
+    steps = ScheduleStage(objective, epochs, batch, examples).steps(DATA)
     each = examples or DATA.images * (DATA.captions_per_image if objective == "xe" else 1)
     assert steps % epochs == 0
     assert 0 <= steps // epochs * batch - each < batch
 
 
-@given(st.lists(st.builds(Stage, st.just("xe"), counts, counts), max_size=4), st.floats(0.01, 10))
+@given(
+    st.lists(st.builds(ScheduleStage, st.just("xe"), counts, counts), max_size=4),
+    st.floats(0.01, 10),
+)
 def test_training_is_as_long_as_its_steps(stages, seconds):
     total, listed = training_time.training_seconds(stages, DATA, lambda _: (seconds, "predicted"))
     assert total == pytest.approx(seconds * sum(stage["steps"] for stage in listed))

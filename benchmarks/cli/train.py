@@ -19,7 +19,7 @@ from benchmarks.errors import InputError
 from benchmarks.files import locked
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import stages
-from benchmarks.training.configuration import PAPERS, PRESETS, Stage, TrainingConfig, preset
+from benchmarks.training.configuration import PRESETS, RECIPES, Stage, TrainingConfig, preset
 from benchmarks.training.fit import validation_line, validation_split
 from benchmarks.training.stages import Vision
 from torch_impl.expansion.functional import DROPOUTS
@@ -76,19 +76,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training")
     training.add_argument(
         "--recipe",
-        choices=list(PAPERS),
+        choices=list(RECIPES),
         help="a paper's stages in turn, a folder of DIR each (default: cross-entropy alone)",
     )
     training.add_argument(
         "--preset",
-        choices=list(dict.fromkeys([*PRESETS, *(name for of in PAPERS.values() for name in of)])),
+        choices=list(dict.fromkeys([*PRESETS, *(name for of in RECIPES.values() for name in of)])),
         help="sizes and training that the other options override: of a recipe paper, as-run, or "
         "scenes (default: scenes with --scenes, else as-run); without one scenes, few or flickr8k "
         "(default: scenes with --scenes, else flickr8k)",
     )
     known = "; ".join(
         f"{name}: {', '.join(next(iter(presets.values())).stages)}"
-        for name, presets in PAPERS.items()
+        for name, presets in RECIPES.items()
     )
     training.add_argument(
         "--stages",

@@ -140,7 +140,7 @@ def _manifest(line: bytes, path: Path) -> Manifest:
 
 
 @dataclass(frozen=True)
-class Stage:
+class RecordStage:
     """A part of a device record."""
 
     name: str  # as in the manifest
@@ -149,16 +149,18 @@ class Stage:
     run: Callable[[Session, bool], Iterable[list[Record]]]
 
 
-def stages(suite: str) -> list[Stage]:
+def stages(suite: str) -> list[RecordStage]:
     """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
 
-    def timed(name: str, about: str, suite: str) -> Stage:
-        return Stage(name, about, lambda session, tiny: session.time(_cases(suite, session, tiny)))
+    def timed(name: str, about: str, suite: str) -> RecordStage:
+        return RecordStage(
+            name, about, lambda session, tiny: session.time(_cases(suite, session, tiny))
+        )
 
     return [
         timed("timing", "what the targets need, and more", suite),
         timed("memory", "what memory grows with", "memory"),
-        Stage(
+        RecordStage(
             "scaling",
             "how time and memory grow with every size",
             lambda session, tiny: session.scale(LADDERS.values(), tiny=tiny),

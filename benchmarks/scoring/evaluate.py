@@ -59,6 +59,7 @@ def _described(model: BaseCaptioner) -> tuple[str, str]:
         kind = "middle-out" if c.middle_out else "sequence to sequence"
         attention = f"{c.self_attention} self-attention"
         return "middle_out", f"{kind} of {c.hidden_size} units, {attention}"
+    assert isinstance(c, Configuration)
     return PAPER, row_name(c.encoder, c.decoder)
 
 

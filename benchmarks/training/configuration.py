@@ -1,7 +1,7 @@
 """How a captioner is trained: one configuration, from the command line to the loop.
 
 A `TrainingConfig` has the model's sizes and its stages; a `Stage` has its optimisation, its
-objective, and how it is fed and validated. `PRESETS` and `PAPERS` are instances of it, the latter
+objective, and how it is fed and validated. `PRESETS` and `RECIPES` are instances of it, the latter
 the papers' own trainings, v1 section 4.3 and v2 section IV-A3: "paper" is the text's, "as-run" what
 authors' runs did where that is known (the numbers of the first stage are those of
 `OPTIMISATION_PRESETS`), "scenes" a small one for the generated scenes. Where the text is silent: no
@@ -316,7 +316,7 @@ _V1_MODEL = {
 }
 _V2_MODEL = {**_V1_MODEL, "encoder": "static:32,64,128,256,512"}
 
-PAPERS: Mapping[str, Mapping[str, TrainingConfig]] = {
+RECIPES: Mapping[str, Mapping[str, TrainingConfig]] = {
     "expansionnet_v1": {
         "paper": TrainingConfig(_V1_MODEL, _v1(OPTIMISATION_PRESETS["v1-paper"])),
         "as-run": TrainingConfig({**_V1_MODEL, "d_model": 768}, _v1(_V1_AS_RUN)),
@@ -337,7 +337,7 @@ def preset(paper: str | None, name: str | None, *, of_scenes: bool) -> TrainingC
     Raises:
         InputError: there is no such preset there.
     """
-    known, usual = (PAPERS[paper], "as-run") if paper else (PRESETS, "flickr8k")
+    known, usual = (RECIPES[paper], "as-run") if paper else (PRESETS, "flickr8k")
     chosen = name or ("scenes" if of_scenes else usual)
     if chosen not in known:
         raise InputError(f"--preset {name}: expected one of {', '.join(known)} here")

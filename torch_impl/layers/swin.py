@@ -25,7 +25,7 @@ HIDDEN = -100.0
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageSizes:
     """Blocks between two downsamplings: a grid of resolution x resolution tokens of ``dim``."""
 
     dim: int
@@ -92,11 +92,11 @@ class SwinConfiguration:
                     "cannot be halved"
                 )
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[StageSizes]:
         """Each stage's geometry: the width doubles and the grid halves."""
         grid = self.image_size // self.patch_size
         return [
-            Stage(
+            StageSizes(
                 dim=self.embed_dim * 2**i,
                 depth=depth,
                 num_heads=heads,
@@ -201,7 +201,7 @@ class SwinBlock(nn.Module):
 
     attn_mask: Tensor | None
 
-    def __init__(self, stage: Stage, mlp_ratio: int, shift: int) -> None:
+    def __init__(self, stage: StageSizes, mlp_ratio: int, shift: int) -> None:
         super().__init__()
         self.resolution, self.window_size, self.shift = stage.resolution, stage.window_size, shift
         self.norm1 = nn.LayerNorm(stage.dim)
@@ -248,7 +248,7 @@ class SwinStage(nn.Module):
     A stage of one window has no shifted block.
     """
 
-    def __init__(self, stage: Stage, mlp_ratio: int, downsample: bool) -> None:
+    def __init__(self, stage: StageSizes, mlp_ratio: int, downsample: bool) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(
             SwinBlock(stage, mlp_ratio, stage.shift if j % 2 else 0) for j in range(stage.depth)

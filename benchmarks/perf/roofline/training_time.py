@@ -57,7 +57,7 @@ class _Backbone(_Part, frozen=True):
     source: str
 
 
-class Stage(_Part, frozen=True):
+class ScheduleStage(_Part, frozen=True):
     """Some epochs of one objective at one batch size."""
 
     objective: Literal["xe", "sc"]  # "xe", cross-entropy, or "sc", self-critical
@@ -76,7 +76,7 @@ class Stage(_Part, frozen=True):
 class _Time(_Part, frozen=True):
     row: str
     column: str
-    stages: tuple[Stage, ...]
+    stages: tuple[ScheduleStage, ...]
 
 
 class _Ratio(_Part, frozen=True):
@@ -157,7 +157,7 @@ class _Column:
             columns[ratio.row][ratio.column] = of / over
         return columns, stages
 
-    def step(self, stage: Stage) -> tuple[float, str]:
+    def step(self, stage: ScheduleStage) -> tuple[float, str]:
         """The seconds of a step, and whether they were "measured" or "predicted"."""
         batch = math.ceil(stage.batch / stage.gpus)
         case, implementation = _case(stage.objective, self.schedule.model, batch)
@@ -270,7 +270,7 @@ def _by_precision(
 
 
 def training_seconds(
-    stages: Iterable[Stage], data: _Data, step: Callable[[Stage], tuple[float, str]]
+    stages: Iterable[ScheduleStage], data: _Data, step: Callable[[ScheduleStage], tuple[float, str]]
 ) -> tuple[float, list[dict[str, Any]]]:
     """All steps of the stages, each as long as ``step`` says, and the stages one by one."""
     listed = []
