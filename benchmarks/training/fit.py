@@ -116,7 +116,10 @@ class FitState:
         )
 
     def validate(self) -> None:
-        """The first process alone."""
+        """Score the validation split, in the first process alone.
+
+        By the vocabulary's tokeniser, without Java: not to be compared with `evaluate`'s, by PTB's.
+        """
         if not self.loop.process_group.is_main:
             return
         model, metric, began = self.loop.model, self.stage.metric, time.perf_counter()
