@@ -286,7 +286,7 @@ def read_only_inputs(xs: Sequence[Array] | Array, reading: ReadOnly) -> list[Arr
 
 def memory_block(x: Array, state: State, W: Parameters, read: Array | None = None) -> State:
     """One step of the paper's LSTM (6-10) on x_t (N_e,); with ``read``, of its unit too (16-17)."""
-    m, c = state
+    m, c = state  # State.h is m of the paper
     i, f, o = input_gate(x, m, W), forget_gate(x, m, W), output_gate(x, m, W)
     if read is None:
         c = memory_cell(f, i, c, x, m, W)

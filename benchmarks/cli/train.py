@@ -81,7 +81,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     training.add_argument(
         "--preset",
-        choices=list(dict.fromkeys([*PRESETS, *(name for of in RECIPES.values() for name in of)])),
+        choices=list(
+            dict.fromkeys([*PRESETS, *(name for presets in RECIPES.values() for name in presets)])
+        ),
         help="sizes and training that the other options override: of a recipe paper, as-run, or "
         "scenes (default: scenes with --scenes, else as-run); without one scenes, few or flickr8k "
         "(default: scenes with --scenes, else flickr8k)",
@@ -216,7 +218,7 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
             progress=True,
         )
     if arguments.json:
-        found = {
+        summary = {
             name: {
                 "folder": str(folders[name]),
                 "best": result.best,
@@ -225,7 +227,7 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
             }
             for name, result in results.items()
         }
-        print(json.dumps(found, indent=1))
+        print(json.dumps(summary, indent=1))
         return 0
     for name, result in results.items():
         state = "done" if result.finished else "time is up, --resume continues"

@@ -202,14 +202,14 @@ def with_beams(
     examples, split = record.details.examples, data.splits[record.data.split]
     features, lengths = padded_features(split.store, [e.image for e in examples])
     sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
-    found = captioners.search(model, features, lengths, **sizes)
+    beams = captioners.search(model, features, lengths, **sizes)
     shown = [
         structs.replace(example, beam=[data.vocabulary.decode(each.tokens) for each in beam])
-        for example, beam in zip(examples, found, strict=True)
+        for example, beam in zip(examples, beams, strict=True)
     ]
     return records.replace(record, details=structs.replace(record.details, examples=shown))
 
 
 def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """What each image has in a distance, as records keep it."""
-    return {name: [round(share, 6) for share in of] for name, of in shares.items()}
+    return {name: [round(share, 6) for share in by_image] for name, by_image in shares.items()}

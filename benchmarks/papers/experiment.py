@@ -156,9 +156,9 @@ class RowRun:
     def make(self) -> list[Record[Any]]:
         """Do it: its records."""
         began = time.perf_counter()
-        made = self.measure(self)
+        measured = self.measure(self)
         wall_s = time.perf_counter() - began
-        return [records.replace(record, wall_s=wall_s) for record in made]
+        return [records.replace(record, wall_s=wall_s) for record in measured]
 
 
 def by_seed(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
@@ -206,18 +206,18 @@ class Experiment:
             InputError: the form's data is not available.
         """
         form = self.forms[name]
-        found = [
-            self._run(name, place, row, of, self.training(form, row), self.measure)
-            for row, of in self.seeding(self.rows, seeds)
+        reported = [
+            self._run(name, place, row, row_seeds, self.training(form, row), self.measure)
+            for row, row_seeds in self.seeding(self.rows, seeds)
         ]
         if self.trial is None:
-            return found
+            return reported
         tried = [
             self._run(name, place, row, (form.trial_seed,), tried, self.trial, label(change))
             for row in self.rows
             for change, _, tried in trials(form, self.training(form, row))
         ]
-        return [*tried, *found]
+        return [*tried, *reported]
 
     def _run(
         self,
@@ -250,7 +250,7 @@ def not_run(training: Any, device: str) -> tuple[str, ...]:
     if not isinstance(training, TrainingConfig):
         return ()
     own = training.model.get("family", "")
-    others = [name for family, of in FAMILIES.items() if family != own for name in of]
+    others = [name for family, names in FAMILIES.items() if family != own for name in names]
     return *PICTURES, *others, *(("torch_impl.kernels",) if device == "cpu" else ())
 
 

@@ -28,7 +28,7 @@ def save(
     moments = optimiser.state_dict()
     state = {
         "modules": {name: dict(module.state_dict()) for name, module in modules.items()},
-        "moments": {str(place): of for place, of in moments["state"].items()},
+        "moments": {str(place): moment for place, moment in moments["state"].items()},
         "groups": moments["param_groups"],
         "values": dict(values),
     }
@@ -51,7 +51,7 @@ def load(
         state = checkpoint.load_state(path)
         for name, module in modules.items():
             module.load_state_dict(state["modules"][name])
-        moments = {int(place): of for place, of in state["moments"].items()}
+        moments = {int(place): moment for place, moment in state["moments"].items()}
         optimiser.load_state_dict({"state": moments, "param_groups": state["groups"]})
         values: dict[str, Any] = state["values"]
     except CheckpointError as error:
