@@ -35,13 +35,10 @@ class CaptionBatches:
     are shuffled.
 
     Args:
-        split: images, references, features.
-        vocabulary: the ids of the words.
         batch_size: captions a batch, within ``captions_per_image`` - 1 of it.
         captions_per_image: captions of one image that are kept together.
         max_length: the longest caption that the model can be taught, its start included, its end
             not; longer ones are cut.
-        seed: of the order.
         window: batches that are sorted together; 1 sorts nothing.
         process_group: those that share each batch; all else is the same whatever their number.
 
@@ -151,9 +148,6 @@ class ImageBatches:
     An epoch holds every image once; a batch knows it by its place in ``with_references``.
 
     Args:
-        split: images, references, features.
-        batch_size: images a batch.
-        seed: of the order.
         process_group: as of `CaptionBatches`.
 
     Raises:
@@ -168,7 +162,6 @@ class ImageBatches:
         seed: int = 0,
         process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     ) -> None:
-        """Find the images."""
         if batch_size < 1:
             raise InputError(f"batch size is {batch_size}, expected at least 1")
         self.truncated = Counter(split.truncated)

@@ -32,7 +32,6 @@ class Digits:
     labels: Labels  # (n,), 0 to 9
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self.labels)
 
     def first(self, count: int | None) -> Digits:

@@ -41,7 +41,6 @@ class Photographs:
             raise InputError(f"{listed}: no photographs, expected zip files or folders of them")
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._places)
 
     def __contains__(self, name: str) -> bool:

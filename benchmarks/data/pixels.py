@@ -61,7 +61,6 @@ class Pixels:
     def __init__(
         self, pictures: Pictures, image_ids: Sequence[int], backbone: SwinTransformer
     ) -> None:
-        """Read nothing yet."""
         self.image_ids = image_ids
         self.fingerprint = pictures.fingerprint
         self.d_feature, self.num_features = backbone.d_feature, backbone.num_features

@@ -120,8 +120,6 @@ def chosen(
     """A row's training, as the best point of its form's grid has it, and the score of each.
 
     Args:
-        run: the row.
-        data: what it is trained on.
         score: of a trial, more is better: the best validation's if None.
     """
     scores: dict[str, float] = {}

@@ -50,8 +50,6 @@ class Place:
     Args:
         data: the folder of real data, or None.
         work: a folder for what unfinished runs need to continue.
-        device: where PyTorch computes.
-        progress: whether to show it on stderr.
         features: the folder of the photographs' features; None if there is none.
     """
 
@@ -103,9 +101,7 @@ class RowRun:
         row: as the tables name it.
         seeds: of everything random; several of what trains side by side, or is an ensemble.
         name: of the form.
-        form: the form.
         training: the row's.
-        place: where to work.
         measure: the run -> its records, for every table that it is a row of.
         key: a hash of all that its numbers depend on.
         trial: what of the form's grid it tries; None of a row that is reported.
@@ -124,29 +120,24 @@ class RowRun:
 
     @property
     def paper(self) -> str:
-        """Of the first table."""
         return self.places[0][0]
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables' names."""
         return tuple(table for _, table in self.places)
 
     @property
     def seed(self) -> int:
-        """The first seed."""
         return self.seeds[0]
 
     @property
     def title(self) -> str:
-        """The row, what is tried, and the seeds."""
         first, last = self.seeds[0], self.seeds[-1]
         seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
         return ", ".join(filter(None, [self.row, self.trial, seeds]))
 
     @cached_property
     def data(self) -> Any:
-        """What the form loads."""
         return _loaded(self.form.load, self.place)
 
     def named(self, data: Any) -> Any:
@@ -154,7 +145,6 @@ class RowRun:
         return replace(data, name=f"{data.name}, {self.form.sizes}") if self.form.sizes else data
 
     def make(self) -> list[Record[Any]]:
-        """Do it: its records."""
         began = time.perf_counter()
         measured = self.measure(self)
         wall_s = time.perf_counter() - began
@@ -172,7 +162,6 @@ class Experiment:
     """Some of a paper's tables.
 
     Args:
-        paper: its name.
         tables: their names; one run may give values in several.
         rows: in the order of what they settle: what others are compared with comes first.
         forms: by name, the smallest first.

@@ -86,8 +86,8 @@ def evaluate(
 ) -> Record:
     """Caption ``split`` by beam search and score it by every metric that can run here.
 
-    ``captions`` that were made already, by a search of another kind, are scored as they are. The
-    tokeniser is not that of a training's validations, whose scores are others.
+    ``captions`` that were made already, by a search of another kind, are scored as they are. A
+    training's validations are by another tokeniser: their scores are others.
 
     Returns:
         A record whose values are the scores times 100, and whose details are ``details``, CIDEr-D

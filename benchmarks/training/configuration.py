@@ -132,7 +132,6 @@ class TrainingConfig:
 
     @property
     def last(self) -> Stage:
-        """The last stage."""
         return list(self.stages.values())[-1]
 
     def first(self, count: int = 1) -> TrainingConfig:

@@ -259,22 +259,16 @@ def fit(
     resumptions, nor of other options.
 
     Args:
-        data: captions and features.
         configuration: the model's; its dropout is replaced by the stage's.
-        stage: how it is trained.
         seed: of the initial weights, the order of the data and dropout.
         out: the folder to keep the run in; None keeps nothing.
         initial: the weights to begin with, of an earlier stage; drawn by the seed if None.
         improve: validate before the first step too, so that a training which does not improve on
             the weights that it begins with gives them back.
-        resume: continue the run in ``out``.
         minutes: stop at the epoch after which no other would fit into them, or at once when they
             are over.
-        device: where to train.
-        computation: how a step is computed.
         log_every: steps from one record to the next; an epoch's last step has one too.
         checkpoint_seconds: between two checkpoints within an epoch.
-        progress: show a bar on stderr.
         process_group: the ranks that train together; rank 0 validates and writes the run, and its
             result is broadcast.
 

@@ -39,7 +39,6 @@ class Vision:
     """What the stages that train the backbone need, and the others encode pictures by.
 
     Args:
-        pictures: of the data set.
         backbone: with the weights to begin with.
     """
 
@@ -119,18 +118,14 @@ def train(
     one.
 
     Args:
-        config: the model and its stages.
         data: captions; and features, where there is no ``vision``.
-        folders: of each stage.
         names: of the stages to train; all if None.
-        seed: of every stage.
         vision: pictures, and the backbone that sees them.
         initial: what the first stage begins with.
         resume: continue where a kill left it; None: where a folder has a run.
         improve: whether a stage gives back the weights that it does not improve on.
         lock: held on a stage's folder while it is trained.
         minutes: for all stages; the one that has no time left is the last.
-        device: where to train.
         process_group: ranks that train together, which all see the folders where there is a
             ``vision``.
         options: others of ``fit``.
