@@ -274,7 +274,7 @@ RECURRENT = (
         "the model samples a word having read the true words before it",
         "torch_impl.training.scheduled_sampling:sampled_inputs",
         "cache.step(read[-1][:, None])",
-        "state.step(tokens[:, t - 1, None])",
+        "cache.step(tokens[:, t - 1, None])",
         "test_recurrent_models.py::test_scheduled_sampling_matches_the_oracle",
     ),
     Fault(
