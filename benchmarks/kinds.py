@@ -196,6 +196,30 @@ class Prediction(Details, frozen=True, kw_only=True, tag="prediction"):
     device: Json
 
 
+class Program(Part, frozen=True, kw_only=True):
+    """A launch of a compiled kernel: what its binary needs, and the least that it must do."""
+
+    name: str
+    grid: list[int]
+    registers: int  # of a thread
+    spilled_bytes: int  # of a thread's stack
+    shared_bytes: int  # of a block
+    occupancy: float  # the part of a multiprocessor's warps
+    bytes: int
+    flops: int
+
+
+class Compiled(Details, frozen=True, kw_only=True, tag="compiled"):
+    """Kernels of both passes, compiled for a GPU and not run."""
+
+    of_a_device: ClassVar[bool] = True
+
+    shape: str
+    precision: str
+    capability: int
+    programs: list[Program]
+
+
 class TrainingStage(Part, frozen=True, kw_only=True):
     """Steps of one length; ``step_s`` is predicted or measured, as ``source`` says."""
 
@@ -476,6 +500,7 @@ AnyDetails = (
     | Counted
     | Comparison
     | Prediction
+    | Compiled
     | TrainingTime
     | Scaling
     | Released

@@ -1,33 +1,32 @@
-"""Every kernel compiled ahead of time for sm_80 and sm_90, which takes no GPU."""
+"""Kernels compiled ahead of time, which takes no GPU: they fit, propagate NaN, are counted."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import subprocess
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 pytest.importorskip("triton")
 
 import triton
-from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia import __file__ as backend
-from triton.compiler import ASTSource
 
-from torch_impl.kernels import dynamic, launch, static
+from benchmarks.cli.main import main
+from benchmarks.perf.roofline import compiled
+from benchmarks.perf.roofline.compiled import ARCHITECTURES, Launch, Shape, launches
+from tests.support.speed import forbidden
+from torch_impl import kernels
+from torch_impl.kernels import dynamic, launch, static, support
 
 pytestmark = pytest.mark.skipif(
     triton.knobs.runtime.interpret, reason="TRITON_INTERPRET is set: Triton compiles nothing"
 )
-
-SHARED = {80: 163 * 1024, 90: 227 * 1024}
-"""Bytes of shared memory that one program may have."""
 
 STACK = 16
 """Bytes: ptxas may keep a number or two there, of no loop, with registers to spare."""
@@ -36,133 +35,115 @@ THOROUGH = pytest.mark.skipif(
     os.environ.get("HYPOTHESIS_PROFILE") != "thorough",
     reason="as for sm_80, which has less shared memory; with HYPOTHESIS_PROFILE=thorough",
 )
-
-CUOBJDUMP = Path(backend).parent / "bin" / "cuobjdump"
-
-TYPES = {
-    torch.bfloat16: "*bf16",
-    torch.float32: "*fp32",
-    torch.int32: "*i32",
-    torch.uint8: "*u8",
+V2 = {
+    "static": Shape("static", 48, 144, 512, (32, 64, 128, 256, 512)),
+    "dynamic": Shape("dynamic", 48, 20, 512, (16,)),
 }
-
-Launch = tuple[str, Sequence[Tensor], dict[str, Any]]
-
-
-class Recorder:
-    """Instead of the programs: records their launches."""
-
-    def __init__(self) -> None:
-        self.launches: dict[str, Launch] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return Program(name, self.launches)
-
-
-class Program:
-    def __init__(self, name: str, launches: dict[str, Launch]) -> None:
-        self.name, self.launches = name, launches
-        self.arg_names = getattr(launch.programs(interpreted=False), name).arg_names
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        def keep(*tensors: Tensor, **options: Any) -> None:
-            options = {key: constant.value for key, constant in options.items()}
-            dtypes = "".join(TYPES[x.dtype] for x in tensors)
-            self.launches[f"{self.name} {dtypes} {options}"] = (self.name, tensors, options)
-
-        return keep
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    recorder, programs = Recorder(), launch.programs
-
-    def replaced(interpreted: bool) -> Any:
-        return recorder if interpreted else programs(interpreted)
-
-    monkeypatch.setattr(launch, "programs", replaced)
-    yield recorder
-
-
-def launch_all(kind: str, dtype: torch.dtype) -> None:
-    """Forward and backward of v2's configuration: its encoder's layer, its decoder's."""
-
-    def new(*shape: int) -> Tensor:
-        return torch.zeros(*shape, dtype=dtype)
-
-    B, d = 16, 512
-    if kind == "static":
-        L, groups = 144, (32, 64, 128, 256, 512)
-        learned = [new(sum(groups), d) for _ in range(2)]
-        tensors = [*learned, *(new(B, L, d) for _ in range(4)), torch.ones(B, L, dtype=torch.bool)]
-        out, *saved = static.forward(*tensors, groups, False, True, True)
-        static.backward(out, *tensors, *saved, groups, False)
-    else:
-        L, N_E = 20, 16
-        learned = [new(N_E, d) for _ in range(2)]
-        tensors = [*learned, *(new(B, L, d) for _ in range(5)), torch.ones(B, L, dtype=torch.bool)]
-        out, *saved = dynamic.forward(*tensors, True, False, True)
-        dynamic.backward(out, *tensors, *saved, True, False)
-
-
-def source(name: str, tensors: Sequence[Tensor], options: dict[str, Any]) -> ASTSource:
-    """The program as a launch would specialise it: on dtypes, on ones, on multiples of 16."""
-    program = getattr(launch.programs(interpreted=False), name)
-    signature: dict[str, str] = {}
-    constants: dict[str, Any] = {}
-    multiples: dict[tuple[int], list[list[Any]]] = {}
-    for index, parameter in enumerate(program.params):
-        value = tensors[index] if index < len(tensors) else options[parameter.name]
-        if isinstance(value, Tensor):
-            signature[parameter.name] = TYPES[value.dtype]
-        elif parameter.is_constexpr or value == 1:
-            signature[parameter.name], constants[parameter.name] = "constexpr", value
-        else:
-            signature[parameter.name] = "i32" if isinstance(value, int) else "fp32"
-        divisible = isinstance(value, int) and value % 16 == 0 and not parameter.is_constexpr
-        if isinstance(value, Tensor) or divisible:
-            multiples[index,] = [["tt.divisibility", 16]]
-    return ASTSource(program, signature, constants, multiples)
+BY_CAPABILITY = {architecture.capability: architecture for architecture in ARCHITECTURES}
 
 
 @pytest.mark.parametrize(
-    ("dtype", "capability"),
+    ("precision", "capability"),
     [
-        (torch.bfloat16, 80),
-        (torch.bfloat16, 90),
-        (torch.float32, 80),
-        pytest.param(torch.float32, 90, marks=THOROUGH),
+        ("bfloat16", 80),
+        ("bfloat16", 90),
+        ("float32", 80),
+        pytest.param("float32", 90, marks=THOROUGH),
     ],
 )
-@pytest.mark.parametrize("kind", ["static", "dynamic"])
-def test_programs_fit_registers_and_shared_memory(
-    recorder: Recorder,
-    kind: str,
-    dtype: torch.dtype,
-    capability: int,
-    tmp_path: Path,
-    record_property: Any,
+@pytest.mark.parametrize("kind", V2)
+def test_programs_fit_registers_and_shared_memory_and_propagate_nan(
+    kind: str, precision: str, capability: int
 ) -> None:
-    launch_all(kind, dtype)
-    assert recorder.launches
-    for name, tensors, options in recorder.launches.values():
-        compiled = triton.compile(
-            source(name, tensors, options),
-            target=GPUTarget("cuda", capability, 32),
-            options={key: options[key] for key in ("num_warps", "num_stages")},
-        )
-        assert compiled.metadata.shared <= SHARED[capability], name
-        binary = tmp_path / "program.cubin"
-        binary.write_bytes(compiled.asm["cubin"])
-        command = [CUOBJDUMP, "--dump-resource-usage", binary]
-        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
-        assert found is not None, usage
-        registers, stack = map(int, found.groups())
-        record_property(
-            name, f"{registers} registers, {stack} stack, {compiled.metadata.shared} shared"
-        )
+    distinct = {of.source().hash(): of for of in launches(V2[kind], precision)}
+    maxima: set[str] = set()
+    for of in distinct.values():
+        made = of.compile(BY_CAPABILITY[capability])
+        assert made.metadata.shared <= BY_CAPABILITY[capability].block, of.name
         # no program has arrays of its own: what is on its stack are registers that it ran out of
-        assert stack <= STACK, f"{name} spills {stack} bytes"
-        if dtype == torch.bfloat16 and "PRECISION" in options:
-            assert re.search(r"mma\.sync|wgmma", compiled.asm["ptx"]), f"{name}: no tensor cores"
+        _, stack = compiled.usage(made.asm["cubin"])
+        assert stack <= STACK, f"{of.name} spills {stack} bytes"
+        if precision == "bfloat16" and of.name in compiled.MACS:
+            assert re.search(r"mma\.sync|wgmma", made.asm["ptx"]), f"{of.name}: no tensor cores"
+        maxima |= set(re.findall(r"\bmax\.(\S*f\d+)", made.asm["ptx"]))
+    assert maxima == {"NaN.f32"}  # as PyTorch's ReLU; without, a GPU would swallow it
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    """Supported ones, the largest and the smallest sizes among them."""
+
+    def size(most: int) -> int:
+        return draw(st.sampled_from([1, most]) | st.integers(1, most))
+
+    kind, N = draw(st.sampled_from(list(V2))), size(support.MAX_VECTORS)
+    groups = draw(st.integers(1, min(N, 3)) | st.just(N)) if kind == "static" else 1
+    vectors = (*[1] * (groups - 1), N - groups + 1)
+    B, L, d = map(size, (support.MAX_BATCH, support.MAX_LENGTH, support.MAX_VECTORS))
+    return Shape(kind, B, L, d, vectors)
+
+
+@settings(max_examples=15)
+@given(shapes(), st.sampled_from(list(compiled.PRECISIONS)))
+def test_every_supported_size_has_a_grid_and_the_flops_of_its_operator(
+    shape: Shape, precision: str
+) -> None:
+    with FlopCounterMode(display=False) as products:
+        found = launches(shape, precision)
+    for of in found:
+        assert all(0 < n <= most for n, most in zip(of.grid, launch.GRID, strict=False)), of.name
+    rows, vectors = (shape.B, shape.L, shape.d), (sum(shape.vectors), shape.d)
+    if shape.kind == "static":
+        stored = [rows, vectors, *[()] * 9, (1,)]  # M, which is saved
+        registered = static.forward_flops(vectors, None, rows) + static.backward_flops(*stored)
+    else:
+        registered = dynamic.forward_flops(vectors, None, rows)
+        registered += dynamic.backward_flops(rows, vectors)
+    own = sum(compiled.flops(of.name, shape) for of in found)
+    assert own + products.get_total_flops() == registered
+
+
+def test_a_grid_that_no_device_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "GRID", (1, 1, 1))
+    x, vectors = torch.zeros(2, 3, 4), torch.zeros(3, 4)
+    said = r"length_transformation: a grid of \(2, 2\) programs, expected at most \(1, 1, 1\)"
+    with kernels.interpreted(), pytest.raises(ValueError, match=said):
+        kernels.static_expansion(vectors, vectors, x, x, x, x, (1, 2))
+
+
+@given(st.sampled_from(ARCHITECTURES), st.integers(0, 255), st.integers(0, 2**16), st.data())
+def test_occupancy_falls_with_registers_and_shared_memory(
+    architecture: compiled.Architecture, registers: int, shared: int, data: st.DataObject
+) -> None:
+    warps = data.draw(st.sampled_from([1, 4, 8]))
+    usual = architecture.occupancy(registers, shared, warps)
+    assert 0 < usual <= 1
+    more = data.draw(st.integers(registers, 255)), data.draw(st.integers(shared, 2**16))
+    assert architecture.occupancy(*more, warps) <= usual
+    assert architecture.occupancy(0, 0, warps) == min(
+        1, architecture.blocks * warps / architecture.warps
+    )
+    # 255 registers a thread are 8192 a warp, of 65536
+    assert architecture.occupancy(255, 0, 8) == 8 / architecture.warps
+
+
+def test_what_is_compiled_has_records_and_is_not_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: Any
+) -> None:
+    shape = Shape("dynamic", 3, 2, 16, (2,))
+    monkeypatch.setattr(compiled, "SHAPES", (shape,))
+    monkeypatch.setattr(compiled, "PRECISIONS", {"bfloat16": torch.bfloat16})
+    monkeypatch.setattr(compiled, "ARCHITECTURES", ARCHITECTURES[:1])
+    words = ["predict", "--kernels", "--out", str(tmp_path / "r.jsonl"), "--json"]
+    assert main(words) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    programs = record["details"]["programs"]
+    assert [p["name"] for p in programs] == [of.name for of in launches(shape, "bfloat16")]
+    values = record["values"]
+    assert values["registers"] == max(p["registers"] for p in programs) > 0
+    assert values["occupancy"] == min(p["occupancy"] for p in programs)
+    assert values["flops"] == sum(p["flops"] for p in programs) > 0
+    assert values["bytes"] == sum(p["bytes"] for p in programs)
+    monkeypatch.setattr(Launch, "compile", forbidden(Launch.compile))
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out) == [record]

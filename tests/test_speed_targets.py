@@ -6,21 +6,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from benchmarks import records
 from benchmarks.cli import report
-from benchmarks.kinds import Equations, Verification
+from benchmarks.kinds import Equations, Prediction, Verification
 from benchmarks.perf import targets
 from benchmarks.perf.cases import expansions, random_shapes, suites
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
-from benchmarks.perf.targets import (
-    BEST,
-    TARGETS,
-    Target,
-    judge,
-)
-from tests.support.pages import report as report_of
+from benchmarks.perf.roofline.devices import named
+from benchmarks.perf.targets import BEST, TARGETS, Target, judge
+from benchmarks.report.sections import speed
+from tests.support.pages import files
 from tests.support.records import altered
 from tests.support.records import record as a_record
 from tests.support.speed import (
@@ -128,14 +127,17 @@ def test_a_machine_s_record_does_not_replace_another_s():
     assert len(records.newest([here, there, threads, here])) == 3
 
 
+def pages(made):
+    return files(*speed.sections(made))
+
+
 def section(made) -> str:
-    text = report_of(made)["README.md"]
-    return text[text.index("## Speed targets") :].split("\n## Beside")[0]
+    return files(speed.targets(made))["README.md"]
 
 
 def test_the_report_has_every_target_and_fills_nothing_in():
     text = section([])
-    assert text.count("| not run |") == len(TARGETS)
+    assert text.count("| not predicted |") == len(TARGETS)
     assert "Nothing was timed" in text
     values = {"ratio": 1.6, "ratio low": 1.5, "ratio high": 1.7}
     made = [
@@ -148,9 +150,9 @@ def test_the_report_has_every_target_and_fills_nothing_in():
     found = f"1.6 [1.5, 1.7]<br>{made[1].time[:10]}"
     line = f"| static layer, both passes | {asked} | {found} | a machine, 1 thread | met |"
     assert line in text
-    assert text.count("| not run |") == len(TARGETS) - 1
+    assert text.count("| not predicted |") == len(TARGETS) - 1
     assert "1 of 1 verdicts on the processors measured are met; " in text
-    rows = report_of(made)["tables/speed.md"].splitlines()[4:]
+    rows = pages(made)["tables/speed.md"].splitlines()[4:]
     assert [row.split(" | ")[1] for row in rows] == ["literal", "factored"]
     assert "1000<br>[900, 1100] | 1.6<br>[1.5, 1.7] | faster |" in rows[1]
     assert "| counted: A/A floor 1.010; 2 MB saved |" in rows[1]
@@ -170,6 +172,32 @@ def test_the_report_of_a_gpu_names_its_roofline():
     (row,) = (row for row in text.splitlines() if row.endswith("| met |"))
     assert "at least 0.5 of its roofline<br>" in row
     assert f"| 0.5<br>{made[0].time[:10]} | a GPU of theirs |" in row
+
+
+@settings(max_examples=3)
+@given(st.floats(1, 100), st.floats(0, 1), st.floats(0.01, 1))
+def test_a_gpu_s_target_that_was_not_run_has_the_roofline_s_prediction(ratio, launches, left):
+    target = next(t for t in TARGETS if t.device == "cuda" and t.quantity == targets.RATIO)
+    plain, *_, ours = target.case.subject.implementations
+    numbers = {plain: (ratio, ratio), ours: (1.0, left)}
+    made = [
+        a_record(
+            Prediction,
+            {"seconds": seconds, "graphed seconds": graphed, "launch share": launches},
+            status="predicted",
+            row=name,
+            key=name,
+        )
+        for name, (seconds, graphed) in numbers.items()
+    ]
+    device = named("A100").to_dict()
+    made = [altered(r, row=target.case.row, implementation=r.what.row, device=device) for r in made]
+    table = files(speed.targets(made))["tables/speed-not-run.md"]
+    (row,) = (line for line in table.splitlines() if "A100" in line)
+    assert f"| {ratio:.3g} times as fast<br>A100, {ours}: " in row
+    assert f"launches are {100 * launches:.0f} % of its time" in row
+    assert f"leave {100 * left:.0f} %, {ratio / left:.3g} times as fast" in row
+    assert target.what in row and target.bound_text in row
 
 
 def test_what_was_timed_here_is_in_the_next_report(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from benchmarks.cli import case_options
 from benchmarks.cli.options import add_records, own_records, thread_count
 from benchmarks.errors import InputError
 from benchmarks.perf.cases.case import COMPILED, Case
-from benchmarks.perf.roofline import prediction
+from benchmarks.perf.roofline import compiled, prediction
 from benchmarks.perf.roofline.devices import CPU, Device, described, local_device, named
 from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.records import Record
@@ -34,6 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     case_options.configure(parser)
     parser.set_defaults(suite=None)  # the device's
+    parser.add_argument(
+        "--kernels",
+        action="store_true",
+        help="compile the Triton kernels ahead of time for sm_80, sm_89 and sm_90 instead: "
+        "registers, spills, shared memory, occupancy; nothing is run",
+    )
     add_records(parser)
     parser.add_argument("--json", action="store_true", help="print the records, not tables")
     parser.add_argument("--list", action="store_true", help="print the devices and their sources")
@@ -44,8 +51,32 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_devices()
         return 0
+    if arguments.kernels:
+        return _compile_kernels(arguments)
     with own_records(arguments, "prediction.jsonl") as path:
         return _predict(arguments, path)
+
+
+def _compile_kernels(arguments: argparse.Namespace) -> int:
+    if importlib.util.find_spec("triton") is None:
+        raise InputError("--kernels: Triton is not installed, expected its package")
+    made = []
+    with own_records(arguments, "compiled.jsonl") as path:
+        known = records.read(path) if path is not None and path.exists() else []
+        total = len(compiled.SHAPES) * len(compiled.PRECISIONS) * len(compiled.ARCHITECTURES)
+        rows = compiled.make_records(known)
+        for record in tqdm(rows, total=total, unit="call", file=sys.stderr, disable=None):
+            if record not in known and path:
+                records.append([record], path)
+            made.append(record)
+    if arguments.json:
+        print(json.dumps(records.to_json(made), indent=2))
+        return 0
+    for record in made:
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in record.values.items())
+        print(f"{record.what.row}\n    {numbers}")
+    print("compiled, not run: of both passes the most of any launch, and all bytes and FLOPs")
+    return 0
 
 
 def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
@@ -130,6 +161,8 @@ def _lines(
             f"{1000 * numbers['seconds']:.4g} ms  {shares}  {numbers['launches']:.0f} launches  "
             f"{numbers['flops'] / 1e9:.4g} GFLOP  {numbers['bytes'] / 1e9:.4g} GB  {said}"
         )
+        if "graphed seconds" in numbers and not record.details.device["threads"]:
+            lines[-1] += f"  as CUDA graphs {1000 * numbers['graphed seconds']:.4g} ms"
     return lines + [f"  {name}: not predicted ({why})" for name, why in unavailable.items()]
 
 

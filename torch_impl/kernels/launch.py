@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # loaded by its path, once for each way to run it
 
 FLAT = 512
 """Entries of a program that treats them one by one."""
+GRID = (2**31 - 1, 65535, 65535)
+"""The most programs along each axis of a grid, of every CUDA device."""
 
 
 @functools.cache
@@ -168,7 +170,16 @@ class Launches:
         return self.keys.new_empty(shape, dtype=self.precise)
 
     def run(self, name: str, grid: Sequence[int], *tensors: Tensor, **constants: Any) -> None:
-        """Run a program over the grid; of the constants it gets those that it names."""
+        """Run a program over the grid; of the constants it gets those that it names.
+
+        Raises:
+            ValueError: no device has so large a grid.
+        """
+        if any(count > most for count, most in zip(grid, GRID, strict=False)):
+            raise ValueError(
+                f"{name}: a grid of {tuple(grid)} programs, expected at most {GRID}; "
+                "split the batch into smaller ones"
+            )
         cpu = self.keys.device.type == "cpu"
         program, known = getattr(programs(cpu), name), self.constants | constants
         options = {key: known[key] for key in ("num_warps", "num_stages")}

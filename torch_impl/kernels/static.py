@@ -13,12 +13,7 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from torch_impl.common.precision import at_least_float32
-from torch_impl.kernels.launch import (
-    FLAT,
-    Launches,
-    blocks,
-    row_tiles,
-)
+from torch_impl.kernels.launch import FLAT, Launches, blocks, row_tiles
 
 PROGRAMS = 512
 """Programs of a grid to aim at: a few a multiprocessor (A100: 108, H100: 132)."""
@@ -51,7 +46,7 @@ class StaticLaunches(Launches):
     def sum_groups(self, partial: Tensor, inverse: bool) -> Tensor:
         """Column sums (T, B, 2, L) by row tile to (G, B, 2, L), or to one over them."""
         sums, size = self.empty_precise(self.G, self.B, 2, self.L), partial[0].numel()
-        grid = (self.G, blocks(size, FLAT))
+        grid = (blocks(size, FLAT), self.G)
         self.run("group_sums", grid, partial, self.first, sums, size=size, INVERSE=inverse)
         return sums
 

@@ -68,6 +68,7 @@ def values(prediction: Prediction) -> dict[str, float]:
     """A prediction as a record has it."""
     return {
         "seconds": prediction.seconds,
+        "graphed seconds": prediction.graphed,
         **{f"{bound} share": prediction.share(bound) for bound in BOUNDS},
         "launches": prediction.launches,
         "flops": prediction.flops,

@@ -26,6 +26,7 @@ class Prediction:
     launches: int  # how many kernels there are
     flops: float  # of all of them
     bytes: float  # read and written by all of them
+    graphed: float = 0.0  # seconds as CUDA graphs, in which no launch is waited for
 
     @property
     def seconds(self) -> float:
@@ -39,18 +40,15 @@ class Prediction:
 
 
 def predict(kernels: Iterable[Kernel], device: Device, precision: str = "float32") -> Prediction:
-    """How long the kernels take on the device at best.
+    """How long the kernels, in any order, take on the device at best.
 
-    Args:
-        kernels: in any order.
-        device: whose peaks, bandwidth and launches.
-        precision: of a product of float32: "tf32" where those may round their inputs.
+    In ``precision`` "tf32" products of float32 may round their inputs.
 
     Raises:
         ValueError: the device has no peak in the precision of a product.
     """
     listed = list(kernels)
-    seconds = dict.fromkeys(BOUNDS, 0.0)
+    seconds, graphed = dict.fromkeys(BOUNDS, 0.0), 0.0
     for kernel in listed:
         rounded = precision == "tf32" and kernel.precision == "float32"
         of = "tf32" if rounded else kernel.precision
@@ -59,9 +57,11 @@ def predict(kernels: Iterable[Kernel], device: Device, precision: str = "float32
         needs = {"compute": compute, "memory": memory, "launch": device.launch}
         bound = max(needs, key=lambda name: needs[name])
         seconds[bound] += needs[bound]
+        graphed += max(compute, memory)
     return Prediction(
         **seconds,
         launches=len(listed),
         flops=sum(kernel.flops for kernel in listed),
         bytes=sum(kernel.bytes for kernel in listed),
+        graphed=graphed,
     )

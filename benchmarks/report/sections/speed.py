@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import figures
 from benchmarks.files import slug
-from benchmarks.kinds import Measured, Prediction, Scaling
+from benchmarks.kinds import Compiled, Measured, Prediction, Scaling
 from benchmarks.perf import coefficient_curves
 from benchmarks.perf.roofline.devices import described
 from benchmarks.perf.roofline.prediction import beside
@@ -55,12 +55,19 @@ MEASURES = "`captionbench time` does, on a GPU with `--suite gpu --device cuda`"
 def sections(records: Sequence[Record]) -> list[Section]:
     """The page's sections, each from records of its kind."""
     made = of(records, Measured)
-    return [targets(made), against_roofline(records), scaling(records), timed(made), devices()]
+    return [
+        targets(records),
+        against_roofline(records),
+        compiled(records),
+        scaling(records),
+        timed(made),
+        devices(),
+    ]
 
 
-def targets(made: Sequence[Record]) -> Section:
-    """Every target beside what records show."""
-    outcomes = judge(made)
+def targets(records: Sequence[Record]) -> Section:
+    """Every target beside what records show; of what was not run, the roofline's prediction."""
+    outcomes = judge(of(records, Measured))
     known = [outcome for outcome in outcomes if outcome.evidence]
     blocks: list[Block] = [_verdicts(outcomes), Paragraph(LITERAL), Paragraph(METHOD)]
     ratios = [outcome for outcome in known if outcome.target.quantity == RATIO]
@@ -73,10 +80,44 @@ def targets(made: Sequence[Record]) -> Section:
         blocks.append(Table("speed-targets", "Targets, measured", columns, rows))
     else:
         blocks.append(not_run("Nothing was timed:", f"{MEASURES}; the report times nothing."))
-    left = [_target(outcome) for outcome in outcomes if not outcome.evidence]
+    made = of(records, Prediction)
+    left: list[list[Cell]] = [
+        [o.target.what, o.target.bound_text, f"a {WHERE[o.target.device]}", _predicted(o, made)]
+        for o in outcomes
+        if not o.evidence
+    ]
     if left:
-        blocks.append(Table("speed-not-run", "Targets, not run", columns, left, folded=True))
+        about = "Targets, not run; the roofline's prediction is a bound, and no measurement"
+        what = ("target", "asked", "on", "predicted")
+        blocks.append(Table("speed-not-run", about, what, left, folded=True))
     return Section("Speed targets", blocks)
+
+
+def _predicted(outcome: Judged, made: Sequence[Record]) -> Cell:
+    """Of a GPU, the newest described: the ratio, the share of launches, what CUDA graphs leave."""
+    target = outcome.target
+    if target.device != "cuda" or target.quantity != RATIO:
+        return "not predicted"
+    rows = [r for r in made if r.details.row == target.case.row and "graphed seconds" in r.values]
+    plain, *_ = target.case.subject.implementations
+    for device in reversed(described()):
+        here = {r.details.implementation: r for r in rows if r.details.device["name"] == device}
+        literal = here.pop(plain, None)
+        if literal is None or not here:
+            continue
+        best = min(here.values(), key=lambda r: r.values["seconds"])
+        if target.implementation in here:
+            best = here[target.implementation]
+        values, seconds = best.values, literal.values["seconds"]
+        left = 100 * values["graphed seconds"] / values["seconds"]
+        detail = (
+            f"{device}, {best.details.implementation}: launches are "
+            f"{100 * values['launch share']:.0f} % of its time; CUDA graphs would leave "
+            f"{left:.0f} %, {seconds / values['graphed seconds']:.3g} times as fast"
+        )
+        ratio = f"{seconds / values['seconds']:.3g} times as fast"
+        return Value(ratio, [best, literal], best.status, detail=detail)
+    return "not predicted"
 
 
 def _verdicts(outcomes: Sequence[Judged]) -> Box:
@@ -148,6 +189,47 @@ def against_roofline(records: Sequence[Record]) -> Section:
     columns = ("of", "implementation", "on", "predicted ms", "measured ms", "error", "kernels")
     blocks.append(Table("roofline", "Predicted, and measured where it was", columns, rows, True))
     return Section("Beside the roofline", blocks)
+
+
+def compiled(records: Sequence[Record]) -> Section:
+    """What the compiler says of the Triton kernels, which were not run."""
+    made = of(records, Compiled)
+    about = (
+        "Both passes of the expansion operators' Triton kernels, compiled ahead of time: registers "
+        "of a thread, bytes of its stack (spilled registers) and shared memory of a block are the "
+        "most of any kernel, occupancy the least; bytes and FLOPs are of all launches. No number "
+        "here was measured on a GPU."
+    )
+    blocks: list[Block] = [Paragraph(about)]
+    if made:
+        spilling = sum(r.values["spilled bytes"] > 0 for r in made)
+        said = f"Of {len(made)} calls compiled, {len(made) - spilling} spill no register."
+        blocks.insert(0, Box("not run", f"{said} Compiled, not run."))
+        columns = ("of", "for", "registers", "spilled", "shared", "occupancy", "MB", "GFLOP", "")
+        rows = [_compiled(record) for record in made]
+        blocks.append(Table("compiled", "Kernels, compiled, not run", columns, rows, folded=True))
+    else:
+        blocks.append(not_run("Nothing was compiled:", "`captionbench predict --kernels` does."))
+    return Section("Kernels, compiled, not run", blocks)
+
+
+def _compiled(record: Record) -> list[Cell]:
+    values, details = record.values, record.details
+    kernels = "; ".join(
+        f"{p.name} {p.registers} registers, {p.spilled_bytes} B spilled, {p.shared_bytes} B "
+        f"shared, occupancy {p.occupancy:.2f}, {p.bytes / 1e6:.3g} MB, {p.flops / 1e9:.3g} GFLOP"
+        for p in details.programs
+    )
+    return [
+        f"{details.shape}, {details.precision}",
+        f"sm_{details.capability}",
+        Value(f"{values['registers']}", [record], record.status),
+        *(f"{values[name]} B" for name in ("spilled bytes", "shared bytes")),
+        f"{values['occupancy']:.2f}",
+        f"{values['bytes'] / 1e6:.4g}",
+        f"{values['flops'] / 1e9:.4g}",
+        Folded("kernels", kernels),
+    ]
 
 
 def _times(predicted: Sequence[Record], records: Sequence[Record]) -> str:

@@ -71,8 +71,10 @@ def sigmoid(x):
 
 @device_function
 def streams(x):
-    """ReLU(+x) and ReLU(-x)."""
-    return tl.maximum(x, 0.0), tl.maximum(-x, 0.0)
+    """ReLU(+x) and ReLU(-x), NaN where x is, as PyTorch's."""
+    plus = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    minus = tl.maximum(-x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return plus, minus
 
 
 @device_function

@@ -77,8 +77,8 @@ def length_transformation(
 @triton.jit
 def group_sums(PARTIAL, FIRST, SUMS, epsilon, size, INVERSE: tl.constexpr, BLOCK: tl.constexpr):
     """Sums of row tiles, (T, size), over each group's tiles in order, (G, size); or one over it."""
-    g = tl.program_id(0)
-    x = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    g = tl.program_id(1)
     acc = tl.full([BLOCK], 0.0, SUMS.dtype.element_ty)
     t = tl.load(FIRST + g)
     last = tl.load(FIRST + g + 1)
