@@ -35,8 +35,8 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from benchmarks.cli.terminal import grid
 from benchmarks.records import ROOT
-from benchmarks.terminal import grid
 
 TARGET = {"killed": 500, "damaged": 300, "bad input": 200, "full disk": 100, "doubled": 50}
 ENDS = ("survived", "refused", "wrong")

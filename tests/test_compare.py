@@ -368,6 +368,7 @@ def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, nu
 
 def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, monkeypatch):
     """Four trees: as it is, one operator more, another CIDEr-D, none at all."""
+    monkeypatch.setattr(measurement, "EXAMPLES", 1)
     sources = {
         "same": lambda text: text,
         "more": lambda text: text.replace(

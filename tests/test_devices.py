@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.devices import check_device
+from benchmarks.cli.options import check_device
 from benchmarks.errors import InputError
 
 

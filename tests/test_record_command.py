@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import itertools
 import json
 import socket
 import threading
@@ -24,12 +25,14 @@ from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.kinds import Equations, Measured
 from benchmarks.perf import case_records, device_record, session, threads
-from benchmarks.perf.cases import suites
+from benchmarks.perf.cases import random_shapes, suites
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.scaling.ladders import LADDERS
+from benchmarks.perf.targets import TARGETS, is_asked
 from tests.support.records import CPU
 from tests.support.records import record as a_record
+from tests.support.second_device import SECOND, second_device
 from tests.support.speed import STATIC, forbidden, record
 
 ROW = {
@@ -37,6 +40,9 @@ ROW = {
     "numbers": "2", "dtype": "float32", "device": "cpu", "cases": 3, "worst": 0.0, "bound": 1.0,
 }  # fmt: skip
 QUICK = ["--seconds", "0.001", "--threads", "1"]
+ASKED = ("ceilings", "reward", "xe-step")
+"""Subjects of targets at the sizes here."""
+STAGES = ("targets", "timing", "memory", "scaling", "grid")
 
 
 def example(implementation: str = "literal", **values: float):
@@ -49,8 +55,8 @@ def small(subject: str, *implementations: str):
     return replace(case, sizes=case.sizes.tiny())
 
 
-def verifies(monkeypatch, *, passed: bool) -> None:
-    row = {**ROW, "passed": passed, "equations": {}}
+def verifies(monkeypatch, *, passed: bool, **about: str) -> None:
+    row = {**ROW, "passed": passed, "equations": {}, **about}
     fields = SimpleNamespace(**row, to_dict=lambda: row)
     monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([fields]))
 
@@ -61,13 +67,14 @@ def device(monkeypatch):
     verifies(monkeypatch, passed=True)
     layer = small("dynamic-layer forward", "literal", "factored")
     short = {
-        "cpu": [layer, small("reward", "pycocoevalcap", "tensors")],
+        "cpu": [layer, suites.case("reward", ("pycocoevalcap", "tensors"), candidates=3)],
         "memory": [small("dynamic-memory", "factored")],
         "grid": [small("dynamic-layer forward+backward", "factored")],
     }
     ladder = replace(LADDERS["dynamic-vectors"], sizes=(1, 2, 4), implementations=("factored",))
     monkeypatch.setattr(device_record, "LADDERS", {ladder.name: ladder})
     monkeypatch.setattr(session, "local_device", lambda *_: named("A100"))
+    monkeypatch.setattr(device_record, "is_asked", lambda case: case.subject.name in ASKED)
     monkeypatch.setattr(
         suites, "SUITES", {name: lambda seed, of=of: of for name, of in short.items()}
     )
@@ -89,7 +96,7 @@ def published(tmp_path, monkeypatch):
     return folder
 
 
-def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys):
+def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys, monkeypatch):
     packed = recorded(tmp_path / "d", "--threads", "1", "all")
     made = device_record.read(packed)
     assert made == records.newest(records.read(tmp_path / "d" / "records.jsonl"))
@@ -99,7 +106,7 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
         case.subject.name for suite in suites.SUITES.values() for case in suite(0)
     }
     manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
-    assert manifest["stages"] == {"timing": True, "memory": True, "scaling": True, "grid": True}
+    assert manifest["stages"] == dict.fromkeys(STAGES, True)
     assert manifest["records"] == len(made)
     capsys.readouterr()
     assert main(["import", str(packed), str(tmp_path / "d" / "records.jsonl")]) == 0
@@ -107,6 +114,7 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys)
     assert f"{n} of {2 * n} records published, {n} were already" in capsys.readouterr().out
     assert sorted(map(str, records.load(published))) == sorted(map(str, made))
     assert "dynamic-layer forward" in (published.parent / "speed.md").read_text()
+    monkeypatch.setattr(publish.build, "pages", lambda made: {})  # they are those above
     assert main(["import", str(packed)]) == 0
     assert f"0 of {n} records published, {n} were already" in capsys.readouterr().out
     assert len(records.load(published)) == n
@@ -116,7 +124,7 @@ def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsy
     packed = recorded(tmp_path, "--minutes", "1e-9")
     assert {r.kind for r in device_record.read(packed)} == {"verification"}
     printed = capsys.readouterr().out
-    assert "so far: 5 cases are left (timing, memory, scaling, grid), run again" in printed
+    assert f"so far: 5 cases are left ({', '.join(STAGES)}), run again" in printed
     assert "the file to send" not in printed
     recorded(tmp_path)
     assert "the file to send" in capsys.readouterr().out
@@ -350,6 +358,109 @@ def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("suite", command.DEVICES)
-def test_every_suite_has_all_stages(suite):
-    names = [stage.name for stage in device_record.stages(suite)]
-    assert names == ["timing", "memory", "scaling", "grid"]
+def test_every_case_of_a_suite_is_in_one_stage_and_those_of_targets_in_the_first(suite):
+    cuda = torch.device({"cpu": "cpu", "gpu": "cuda"}[suite])
+    timed = []
+    measuring = SimpleNamespace(time=timed.append, scale=lambda *_, **__: None)
+    for stage in device_record.stages(suite, cuda, tiny=False):
+        stage.run(measuring)
+    targets, rest, *_ = timed
+    assert dict.fromkeys([*targets, *rest]) == dict.fromkeys(
+        sorted(suites.SUITES[suite](0), key=lambda case: not is_asked(case))
+    )
+    rows = {case.row for case in targets}
+    for target in TARGETS:
+        if target.device == cuda.type and target.case.subject not in random_shapes.SUBJECTS:
+            assert target.case.row in rows
+    assert not rows & {case.row for case in rest}
+
+
+def test_a_kernel_that_is_wrong_is_left_out_and_all_else_is_timed(device, tmp_path, monkeypatch):
+    verifies(monkeypatch, passed=False, implementation="fused")
+    case = small("static-layer forward", "literal", "fused")
+    monkeypatch.setitem(suites.SUITES, "cpu", lambda seed: [case])
+    made = device_record.read(recorded(tmp_path, code=1))
+    timings = [r for r in records.of(made, Measured) if r.details.row == case.row]
+    assert [r.details.implementation for r in timings] == ["literal"]
+
+
+FEATURES = 4
+
+
+def toy(place):
+    """Two runs of one row; a first try of the second fails."""
+    made = place.work / "tried"
+
+    def measure(run):
+        if run.seed == 1 and not made.exists():
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.touch()
+            raise torch.OutOfMemoryError("no memory")
+        x = torch.ones(FEATURES, device=place.device).sum()
+        return [
+            records.replace(a_record(Equations, paper="arnet"), key=run.key, values={"x": x.item()})
+        ]
+
+    return measure
+
+
+def test_a_lease_of_a_gpu_is_used_from_end_to_end_and_resumes(
+    device, tmp_path, monkeypatch, capsys
+):
+    """On the second device: its stages in order, what is left and what failed done by the next."""
+    runs = []
+
+    def plan(experiments, form, place, **options):
+        assert (form, options) == (command.FORM, {"by_row": True})
+        measure = toy(place)
+        for seed in range(2):
+            run = SimpleNamespace(seed=seed, title=f"seed {seed}", key=f"run {seed}")
+            run.make = lambda run=run: runs.append(run.key) or measure(run)
+            yield run
+
+    monkeypatch.setattr(command.queue, "plan", lambda *a, **o: list(plan(*a, **o)))
+    # a tensor of the second device has no storage of its own that could be counted
+    taken = {"flops": 8, "operators": 1, "peak bytes": 8}
+    saved = itertools.count()
+    monkeypatch.setattr(
+        case_records.resources, "count", lambda *_: {**taken, "saved bytes": next(saved)}
+    )
+    monkeypatch.setitem(command.DEVICES, "gpu", SECOND.type)
+    suite = [
+        small("ceilings", "device"),
+        small("xe-step", "literal"),
+        small("static-layer forward+backward", "literal", "factored"),
+    ]
+    monkeypatch.setitem(suites.SUITES, "gpu", lambda seed: suite)
+    words = [
+        "record",
+        "--suite",
+        "gpu",
+        "--features",
+        "f",
+        "--out",
+        str(tmp_path),
+        "--json",
+        *QUICK,
+    ]
+
+    def lease(*more):
+        capsys.readouterr()
+        with second_device():
+            assert main([*words, *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first = lease("--minutes", "1e-9")
+    order = ["targets", "training", *STAGES[1:]]
+    assert list(first["stages"]) == order and not any(first["stages"].values())
+    assert not runs
+    second = lease()
+    assert second["left"] == 0 and second["failed"] == {"seed 1": "OutOfMemoryError: no memory"}
+    third = lease()
+    assert runs == ["run 0", "run 1", "run 1"]  # what has a record is not done again
+    assert third["failed"] == {} and list(third["stages"]) == order
+    made = device_record.read(Path(third["file"]))
+    assert made == records.newest(records.read(tmp_path / command.RECORDS))
+    timed = {r.details.case.subject for r in records.of(made, Measured)}
+    assert {case.subject.name for case in suite} <= timed
+    assert sum(r.key.startswith("run ") for r in made) >= 1

@@ -104,17 +104,11 @@ def test_products_are_as_fast_as_their_precision():
 @pytest.mark.parametrize("implementation", ["literal", "factored"])
 @pytest.mark.parametrize(
     "name",
-    [
-        "static-layer forward+backward",
-        "dynamic-layer forward+backward",
-        "static-operator forward",
-        "decoder forward",
-        "encoder forward+backward",
-    ],
+    ["static-operator forward", "decoder forward+backward", "encoder forward+backward"],
 )
 def test_flops_are_those_that_really_run(name, implementation):
     case = Case(SUBJECTS[name], (implementation,), Sizes().tiny())
-    work = case.subject.make(case, implementation, CPU)
+    work = case.work(implementation, CPU)
     really = resources.count(work, CPU)["flops"]
     assert really > 0
     for cuda in (False, True):
@@ -151,7 +145,7 @@ def test_products_of_an_operator_are_the_closed_form(drawn):
     assert flops >= 2 * drawn.batch * least * (1 - 1e-12)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     sizes,
     st.sampled_from(("attention", "static:5", "static:2,3")),
@@ -219,10 +213,10 @@ def test_no_caption_ends_early(name):
         return len(dispatched(case, implementation, cuda=True, warm_up=False))
 
     for implementation in ("literal",) if form is SELF_CRITICAL else ("prefix", "incremental"):
-        three, four, five = (count(tokens, implementation) for tokens in (3, 4, 5))
+        two, three, four = (count(tokens, implementation) for tokens in (2, 3, 4))
         # each further token is the same work again, or nearly
-        assert five > four
-        assert abs((five - four) - (four - three)) < 0.2 * (five - four)
+        assert four > three
+        assert abs((four - three) - (three - two)) < 0.2 * (four - three)
 
 
 @pytest.mark.parametrize(

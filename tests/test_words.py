@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.cli import tables
 from benchmarks.cli.main import main
+from benchmarks.figures import treemap
 from benchmarks.papers.lstm_readonly import words
 from benchmarks.papers.lstm_readonly.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
-from benchmarks.treemap import treemap
 from benchmarks.verify import tolerances
 from tests.support import caption_files
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.cli import data_options
-from benchmarks.cli.options import add_beam_size, add_json
-from benchmarks.devices import check_device
+from benchmarks.cli.options import add_beam_size, add_json, check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_writable, write_atomically
 from benchmarks.scoring import captioners

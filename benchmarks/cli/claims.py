@@ -7,18 +7,16 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from benchmarks import papers
-from benchmarks.cli.options import add_json
-from benchmarks.errors import InputError
+from benchmarks.cli.options import add_json, add_record_folders, known_records
+from benchmarks.cli.terminal import grid
 from benchmarks.papers.claims import OUTCOMES, Finding, Verdict, verdicts
 from benchmarks.papers.equal_models import simulate
-from benchmarks.records import LOCAL, PUBLISHED, Record, append, check_writable, load, to_json
-from benchmarks.terminal import grid
+from benchmarks.records import LOCAL, Record, append, check_writable, to_json
 
 MOST_FALSE = 6.0
 """How many of 100 equal models may be called different."""
@@ -31,13 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paper", nargs="?", metavar="PAPER", help=f"{', '.join(papers.names())} (default: all)"
     )
-    parser.add_argument(
-        "--records",
-        type=Path,
-        action="append",
-        metavar="DIR",
-        help="folder of records, may be repeated (default: the published ones and your own)",
-    )
+    add_record_folders(parser)
     parser.add_argument(
         "--simulate",
         action="store_true",
@@ -52,10 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: there is no such paper or folder.
     """
-    for folder in arguments.records or ():
-        if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder, expected records (--records)")
-    made = load(*(arguments.records or (PUBLISHED, LOCAL)))
+    made = known_records(arguments)
     if arguments.simulate:
         return _simulate(made, as_json=arguments.json)
     found = verdicts(made, arguments.paper)

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import records
-from benchmarks.cli.options import above_0, add_json, at_least
-from benchmarks.devices import check_device
+from benchmarks.cli.options import above_0, add_json, at_least, check_device
+from benchmarks.cli.terminal import progress
 from benchmarks.errors import InputError
 from benchmarks.perf import threads
 from benchmarks.perf.compare import measurement
@@ -23,7 +23,6 @@ from benchmarks.perf.compare.outcome import Outcome, Settings, record
 from benchmarks.perf.compare.worker import CLOCKS
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.records import ROOT, Record
-from benchmarks.terminal import progress
 
 USUAL = Settings()
 MOST_PROCESSES = 16

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 
-from benchmarks.cli.options import add_json
-from benchmarks.data.extract_features import DATA_VARIABLE, PER_THREAD, extract, find_data_set
+from benchmarks.cli.options import add_data, add_json
+from benchmarks.data.extract_features import PER_THREAD, extract, find_data_set
 from benchmarks.data.features import DTYPES
 from benchmarks.files import locked
 from torch_impl.models.vision import BACKBONES
@@ -17,13 +16,10 @@ from torch_impl.models.vision import BACKBONES
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        default=os.environ.get(DATA_VARIABLE),
-        help="a folder with one dataset_*.json in Karpathy's layout and its photographs, or one "
-        f"that has such a folder named flickr8k (default: ${DATA_VARIABLE})",
+    add_data(
+        parser,
+        "a folder with one dataset_*.json in Karpathy's layout and its photographs, or one that "
+        "has such a folder named flickr8k",
     )
     parser.add_argument(
         "--karpathy", type=Path, metavar="JSON", help="the data set, instead of --data"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import records
+from benchmarks.cli.terminal import grid
 from benchmarks.errors import InputError
 from benchmarks.files import slug, write_atomically
 from benchmarks.perf.compare.checkout import order
@@ -68,12 +69,6 @@ def _read(files: Sequence[Path]) -> list[Record]:
 
 
 def _lines(name: Name, entries: Sequence[Entry]) -> list[str]:
-    rows = [COLUMNS, *(cells(entry) for entry in entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  "
-        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    ms = "  ms are of different sessions, and do not compare; ratios are of one session each"
-    return [f"{name[0]} on {name[1]}", *table, ms]
+    table = grid([COLUMNS, *map(cells, entries)], left=len(COLUMNS))
+    ms = "ms are of different sessions, and do not compare; ratios are of one session each"
+    return [f"{name[0]} on {name[1]}", *(f"  {line}" for line in [*table, ms])]

@@ -13,7 +13,9 @@ from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import locked
 from benchmarks.perf.threads import usable
+from benchmarks.records import Record
 
+DATA_VARIABLE = "CAPTIONBENCH_DATA"
 LARGEST_BEAM = 1000
 """Hypotheses: beyond it a beam takes the memory of the machine and gives no other captions."""
 
@@ -50,6 +52,35 @@ def thread_count(text: str) -> int:
     return usable() if text == "all" else at_least(1, usable())(text)
 
 
+def check_device(name: str, asked: str | None = None) -> str:
+    """``name``, if PyTorch can compute there; of several GPUs it becomes the current one.
+
+    Events and streams are the current device's, whatever device tensors are on: without, a timing
+    on ``cuda:1`` is of the first GPU.
+
+    Args:
+        name: the device.
+        asked: the option that asked for it, if it was not ``--device``.
+
+    Raises:
+        InputError: it cannot, and why.
+    """
+    import torch  # here: most that is imported by all commands is quick without
+
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        option, where = (asked, name) if asked else (f"--device {name}", "it")
+        raise InputError(f"{option}: PyTorch cannot use {where} ({reason})") from None
+    if device.type == "cpu" and device.index:
+        raise InputError(f"--device {name}: there is one CPU, expected cpu")
+    return name
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -65,16 +96,21 @@ def add_beam_size(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_lengths(parser: argparse.ArgumentParser) -> None:
-    """Add ``--data``, the folder whose captions give T and T^2."""
+def add_data(parser: argparse.ArgumentParser, what: str, otherwise: str = "") -> None:
+    """Add ``--data``, a folder: what it is, and what is done without one."""
     parser.add_argument(
         "--data",
         type=Path,
         metavar="DIR",
-        default=os.environ.get("CAPTIONBENCH_DATA") or None,
-        help="data folder; its validation captions give T and T^2 (default: $CAPTIONBENCH_DATA, "
-        "else their recorded means)",
+        default=os.environ.get(DATA_VARIABLE) or None,
+        help=f"{what} (default: ${DATA_VARIABLE}{otherwise})",
     )
+
+
+def add_lengths(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data``, the folder whose captions give T and T^2."""
+    what = "data folder; its validation captions give T and T^2"
+    add_data(parser, what, ", else their recorded means")
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +118,29 @@ def add_records(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="records (default: those that your reports show)"
     )
+
+
+def add_record_folders(parser: argparse.ArgumentParser) -> None:
+    """Add ``--records``, the folders of `known_records`."""
+    parser.add_argument(
+        "--records",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="folder of records, may be repeated (default: the published ones and your own)",
+    )
+
+
+def known_records(arguments: argparse.Namespace) -> list[Record]:
+    """The records under the folders of ``--records``, else the published ones and your own.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    for folder in arguments.records or ():
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder, expected records (--records)")
+    return records.load(*(arguments.records or (records.PUBLISHED, records.LOCAL)))
 
 
 @contextmanager

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from benchmarks import papers, records
 from benchmarks.cli.options import add_json
+from benchmarks.cli.terminal import progress
 from benchmarks.errors import InputError
 from benchmarks.files import locked
 from benchmarks.perf import device_record
 from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build
-from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -12,16 +13,25 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.cli import time as timing
-from benchmarks.cli.options import add_json
-from benchmarks.devices import check_device
+from benchmarks.cli.options import add_data, add_json, check_device
 from benchmarks.errors import InputError
 from benchmarks.files import locked
+from benchmarks.kinds import Measured
+from benchmarks.papers import queue
+from benchmarks.papers.experiment import Place
 from benchmarks.perf import case_records, device_record, threads
+from benchmarks.perf.device_record import RecordStage
+from benchmarks.perf.session import Session
+from benchmarks.records import Record
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
 """Of each suite."""
 THREADS = {"cpu": [1, threads.usable()], "gpu": [1]}
 RECORDS = "records.jsonl"
+FORM = "flickr8k"
+"""In which rows are trained: the papers' sizes."""
+OPT_IN = "fused"
+"""The implementation that is left out where it is wrong: nothing chooses it by itself."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +45,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the records and of the file to send; run again to go on there",
     )
+    add_data(parser, "the folder of real data, for --features")
+    parser.add_argument(
+        "--features",
+        type=Path,
+        metavar="DIR",
+        help="train rows of the papers' tables too, on these features of Flickr8k's photographs",
+    )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
     timing.configure_measuring(parser)
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify, measure what has no record yet, pack; 1 if an implementation is not right."""
+    """Verify, measure and train what has no record yet, pack; 1 if an implementation is wrong."""
     kind = DEVICES[arguments.suite]
     asked = None if arguments.device else f"--suite {arguments.suite}"
     device = torch.device(check_device(arguments.device or kind, asked))
@@ -52,38 +69,57 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.out / RECORDS
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
     records.check_writable(path)
+    training = _training(arguments, device) if arguments.features else []
     with locked(path, wait=False):
-        if not timing.print_verification(session.verify(), quiet=arguments.json):
+        verified = session.verify()
+        right = timing.print_verification(verified, quiet=arguments.json)
+        wrong = {row.implementation for row in verified.details.rows if not row.passed}
+        if wrong - {OPT_IN}:
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1
-        done = {}
-        for stage in device_record.stages(arguments.suite):
+        asked_for, *rest = device_record.stages(
+            arguments.suite, device, tiny=arguments.tiny, wrong=wrong
+        )
+        described = case_records.describe(device, session.threads[-1])
+        packed, done = arguments.out / device_record.name(described), dict[str, bool]()
+        for stage in [asked_for, *training, *rest]:
             if not (session.time_is_up or arguments.json):
                 print(f"\n{stage.name}: {stage.about}")
             before = session.left
-            for found in stage.run(session, arguments.tiny):
-                if found and stage.name != "scaling" and not arguments.json:
+            for found in stage.run(session):
+                if records.of(found, Measured) and not arguments.json:
                     tqdm.write("\n".join(timing.lines(found, session.made)), file=sys.stdout)
             done[stage.name] = session.left == before
-        described = case_records.describe(device, session.threads[-1])
-        packed = arguments.out / device_record.name(described)
-        data = device_record.pack(
-            session.made,
-            suite=arguments.suite,
-            device=described,
-            stages=done,
-            failed=session.failed,
-            tiny=arguments.tiny,
-        )
-        device_record.write(data, packed)
+            data = device_record.pack(  # after each stage: whatever ends this one leaves those
+                session.made,
+                suite=arguments.suite,
+                device=described,
+                stages=done,
+                failed=session.failed,
+                tiny=arguments.tiny,
+            )
+            device_record.write(data, packed)
     if arguments.json:
         made = {"file": str(packed), "records": len(session.made), "left": session.left}
         print(json.dumps({**made, "stages": done, "failed": session.failed}))
-        return 0
+        return int(not right)
     print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:
         left = ", ".join(name for name, whole in done.items() if not whole)
         print(f"what there is so far: {session.left} cases are left ({left}), run again")
     else:
         print("the file to send")
-    return 0
+    return int(not right)
+
+
+def _training(arguments: argparse.Namespace, device: torch.device) -> list[RecordStage]:
+    """The stage that trains rows of the papers' tables, those that settle most first."""
+    folder = arguments.out / "runs"
+    place = Place(arguments.data, folder, str(device), True, arguments.features)
+    runs = queue.plan(queue.with_form(FORM), FORM, place, by_row=True)
+
+    def train(session: Session) -> Iterator[list[Record]]:
+        for run in runs:
+            yield session.measured(run.title, run.key, run.make)
+
+    return [RecordStage("training", "rows of the papers' tables, in their sizes", train)]

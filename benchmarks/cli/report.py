@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from contextlib import closing
@@ -12,6 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import records
+from benchmarks.cli.options import add_data
 from benchmarks.errors import InputError
 from benchmarks.files import check_folder
 from benchmarks.kinds import Ablation, Equations, Operations, Released, TrainingTime, Verification
@@ -23,14 +23,7 @@ from benchmarks.workers import Job, run_all
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=os.environ.get("CAPTIONBENCH_DATA"),
-        metavar="DIR",
-        help="folder of real data (default: $CAPTIONBENCH_DATA); without it, released captions "
-        "are not scored",
-    )
+    add_data(parser, "folder of real data", "; without, released captions are not scored")
     parser.add_argument(
         "--quick",
         action="store_true",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import records
-from benchmarks.cli.options import add_json
-from benchmarks.devices import check_device
+from benchmarks.cli.options import add_data, add_json, check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_folder
 from benchmarks.papers import queue
@@ -36,13 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ROW",
         help="rows named so, or that begin so; a wrong name lists them",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        default=os.environ.get("CAPTIONBENCH_DATA") or None,
-        help="the folder of real data (default: $CAPTIONBENCH_DATA)",
-    )
+    add_data(parser, "the folder of real data")
     parser.add_argument(
         "--features",
         type=Path,

@@ -12,8 +12,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.cli.options import above_0, add_records, own_records, thread_count
-from benchmarks.devices import check_device
+from benchmarks.cli.options import above_0, add_records, check_device, own_records, thread_count
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf.scaling import curves

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from benchmarks.cli.options import add_json
+from benchmarks.cli.terminal import progress
 from benchmarks.data.scenes import REFERENCES, pictures
 from benchmarks.files import locked
-from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

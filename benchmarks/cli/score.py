@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from benchmarks.cli.options import add_json
+from benchmarks.cli.terminal import progress
 from benchmarks.data.captions import read_references
 from benchmarks.data.coco import read_predictions
 from benchmarks.scoring.quality import METRICS, TOKENISERS, score
 from benchmarks.scoring.score import as_json, as_text
-from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,20 +16,19 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
 from benchmarks import papers
-from benchmarks.cli.options import add_json, add_lengths
+from benchmarks.cli.options import add_json, add_lengths, add_record_folders, known_records
+from benchmarks.cli.terminal import grid
 from benchmarks.errors import InputError
 from benchmarks.kinds import TrainingTime
 from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, notes, number, whose
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
-from benchmarks.records import LOCAL, PREDICTED, PUBLISHED, STATUSES, Record, key_of, load, of
-from benchmarks.terminal import grid
+from benchmarks.records import PREDICTED, STATUSES, Record, key_of, of
 
 WIDEST, WIDEST_CELL = 132, 40
 """Characters of a line and of a cell: wider tables are broken, longer texts are listed."""
@@ -43,13 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paper", metavar="PAPER", help=", ".join(papers.names()))
     parser.add_argument("--table", metavar="NAME", help="one table: VI, 4, ... (default: all)")
     add_json(parser)
-    parser.add_argument(
-        "--records",
-        type=Path,
-        action="append",
-        metavar="DIR",
-        help="folder of records, may be repeated (default: the published ones and your own)",
-    )
+    add_record_folders(parser)
     parser.add_argument(
         "--status",
         choices=STATUSES,
@@ -64,13 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: there is no such paper, table or folder.
     """
-    for folder in arguments.records or ():
-        if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder, expected records (--records)")
     if arguments.data is not None and not arguments.data.is_dir():
         raise InputError(f"{arguments.data}: no such folder, expected the data folder (--data)")
-    paper = papers.load(arguments.paper)
-    records = load(*(arguments.records or (PUBLISHED, LOCAL)))
+    paper, records = papers.load(arguments.paper), known_records(arguments)
     if arguments.status is not None:
         records = [record for record in records if record.status == arguments.status]
     tables = _asked(paper, beyond(paper, records), arguments.table)

@@ -15,8 +15,8 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.cli import case_options
 from benchmarks.cli.candidate_options import add_candidate, claimed
-from benchmarks.cli.options import above_0, add_records, own_records, thread_count
-from benchmarks.devices import check_device
+from benchmarks.cli.options import above_0, add_records, check_device, own_records, thread_count
+from benchmarks.cli.terminal import grid
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.kinds import Measured
@@ -27,7 +27,6 @@ from benchmarks.perf.session import Session
 from benchmarks.perf.targets import device_name, judge, roofline
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record, of
-from benchmarks.terminal import grid
 from benchmarks.verify.conformance import FAILED, QUICK, conformance_test, resolve, seed
 
 SECONDS = 3.0

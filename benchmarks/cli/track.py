@@ -14,6 +14,7 @@ import torch
 from benchmarks import records
 from benchmarks.cli.compare import configure_measurement, lines, refuse_nothing, settings_of
 from benchmarks.cli.options import add_records, own_records
+from benchmarks.cli.terminal import progress
 from benchmarks.perf.case_records import describe
 from benchmarks.perf.compare import measurement
 from benchmarks.perf.compare.benchmarks import Benchmark, chosen
@@ -23,7 +24,6 @@ from benchmarks.perf.compare.outcome import Settings, record
 from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.perf.targets import name_of
 from benchmarks.records import ROOT
-from benchmarks.terminal import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from benchmarks.cli import data_options
 from benchmarks.cli.main import EXIT_BAD_INPUT
-from benchmarks.cli.options import add_json
+from benchmarks.cli.options import add_json, check_device
 from benchmarks.data import CaptionData, karpathy, pixels
 from benchmarks.data.photographs import images_beside
-from benchmarks.devices import check_device
 from benchmarks.errors import InputError
 from benchmarks.files import locked
 from benchmarks.run_folder import load_captioner

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_operators(arguments.json)
         return 0
-    from benchmarks.devices import check_device
+    from benchmarks.cli.options import check_device
     from benchmarks.verify.conformance import resolve
 
     if arguments.examples is not None and arguments.examples < 1:

@@ -79,29 +79,17 @@ _M_PERTURB = -6
 
 @dataclass(frozen=True)
 class Comparison:
-    """A candidate's time beside ours.
+    """A candidate's time beside ours."""
 
-    Args:
-        operator: its name.
-        sizes: what was computed.
-        name: the candidate's.
-        measured: the seconds of all, our first form's first; handing the answer over is in them.
-        counts: of each, what one call takes: see `resources.count`; none of what is not PyTorch's.
-        transfer: seconds of handing an answer over, which is in every time.
-        roofline: seconds that our leanest form takes at the device's ceilings.
-        answers: of the candidate that were compared with ours.
-        failed: why it is not right; empty if it is.
-    """
-
-    operator: str
-    sizes: Mapping[str, Any]
-    name: str
-    measured: Measurement
-    counts: Mapping[str, Mapping[str, int]]
-    transfer: Estimate
-    roofline: float
-    answers: int
-    failed: str = ""
+    operator: str  # its name
+    sizes: Mapping[str, Any]  # what was computed
+    name: str  # the candidate's
+    measured: Measurement  # our first form is the baseline; handing the answer over is in all
+    counts: Mapping[str, Mapping[str, int]]  # `resources.count` of those that are PyTorch's
+    transfer: Estimate  # seconds of handing an answer over
+    roofline: float  # seconds that our leanest form takes at the device's ceilings
+    answers: int  # of the candidate that were compared with ours
+    failed: str = ""  # why it is not right
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -210,15 +198,9 @@ def compare(
     seed: int = 0,
     sizes: Mapping[str, Any] | None = None,
 ) -> Comparison:
-    """Time a verified candidate against our forms, and verify it again.
+    """Time a verified candidate, in its worker process, against our forms, and verify it again.
 
-    Args:
-        operator: that it is.
-        candidate: in its worker process, where it stays.
-        budget: of the rounds.
-        threads: of the CPU, pinned to as many cores.
-        seed: of the arguments.
-        sizes: of the operator's cases, "batch" among them; the papers' if None.
+    ``sizes`` are those of the operator's cases, "batch" among them; the papers' if None.
 
     Raises:
         InputError: the operator is not timed, or the clock jumps.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -87,7 +88,8 @@ def time_case(
         InputError: the baseline is unavailable, or with ``strict`` any; or the clock jumps.
     """
     began = time.perf_counter()
-    torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
+    if "torch._dynamo" in sys.modules:  # which takes seconds to import
+        torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
     described = describe(device, threads, pinned=True)
     with settings(case.precision, threads), cpu_threads.pinned(described.pinned):
         if case.subject.count:
@@ -151,8 +153,7 @@ def _available(
 def _timed(
     case: Case, device: torch.device, budget: Budget, flush: bool
 ) -> tuple[dict[str, Values], dict[str, dict[str, Any]], dict[str, str]]:
-    assert case.subject.make is not None
-    works, unavailable = _available(case, case.subject.make, device)
+    works, unavailable = _available(case, Case.work, device)
     if case.implementations[0] in unavailable:
         return {}, {}, unavailable
     refused: dict[str, Exception] = {}
@@ -184,9 +185,7 @@ def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
         if not case.subject.least_bytes:
             taken |= _moved(case, name, device)
         return taken
-    assert case.subject.make is not None
-    same = case.subject.make(case, eager(name), device)
-    taken = {"flops": resources.count(same, device)["flops"]}
+    taken = {"flops": resources.count(case.work(eager(name), device), device)["flops"]}
     if device.type == "cuda" and name.endswith(COMPILED):
         taken["peak bytes"] = resources.peak(work.call, device)
     return taken

@@ -57,9 +57,8 @@ CASES = [
 def count(case: Case, implementation: str) -> dict[str, int]:
     """What one call takes on a CPU, with one thread."""
     device = torch.device("cpu")
-    assert case.subject.make is not None
     with settings(case.precision, 1):
-        return resources.count(case.subject.make(case, implementation, device), device)
+        return resources.count(case.work(implementation, device), device)
 
 
 def counted() -> Counts:

@@ -9,21 +9,24 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import filterfalse
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+import torch
 
 from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, sha256, slug, write_atomically
 from benchmarks.perf.cases import suites
-from benchmarks.perf.cases.case import Case
+from benchmarks.perf.cases.case import Case, eager
 from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.session import Session
+from benchmarks.perf.targets import is_asked
 from benchmarks.records import Device, Record
 
 ENDING = ".captionbench.jsonl.gz"
@@ -145,34 +148,39 @@ class RecordStage:
 
     name: str  # as in the manifest
     about: str  # what it measures
-    # session, tiny -> records, those that there are not yet measured while there is time
-    run: Callable[[Session, bool], Iterable[list[Record]]]
+    # session -> records, those that there are not yet measured while there is time
+    run: Callable[[Session], Iterable[list[Record]]]
 
 
-def stages(suite: str) -> list[RecordStage]:
-    """All stages of a suite, "cpu" or "gpu", but verification, which comes before them."""
+def stages(
+    suite: str, device: torch.device, *, tiny: bool, wrong: Collection[str] = ()
+) -> list[RecordStage]:
+    """Those of a suite, "cpu" or "gpu", the most important first; verification comes before them.
 
-    def timed(name: str, about: str, suite: str) -> RecordStage:
-        return RecordStage(
-            name, about, lambda session, tiny: session.time(_cases(suite, session, tiny))
-        )
+    Implementations that are ``wrong`` are not timed; ``tiny`` is at the smallest sizes.
+    """
 
+    def timed(name: str, about: str, cases: Iterable[Case]) -> RecordStage:
+        chosen = list(dict.fromkeys(adapted(case) for case in cases if possible(case)))
+        return RecordStage(name, about, lambda session: session.time(chosen))
+
+    def possible(case: Case) -> bool:
+        return case.precision != "tf32" or device.type == "cuda"
+
+    def adapted(case: Case) -> Case:
+        right = tuple(name for name in case.implementations if eager(name) not in wrong)
+        sizes = case.sizes.tiny() if tiny else case.sizes
+        return replace(case, sizes=sizes, implementations=right)
+
+    cases = suites.SUITES[suite](suites.random_shapes.SEED)
     return [
-        timed("timing", "what the targets need, and more", suite),
-        timed("memory", "what memory grows with", "memory"),
+        timed("targets", "what the targets need", filter(is_asked, cases)),
+        timed("timing", "all else of the suite", filterfalse(is_asked, cases)),
+        timed("memory", "what memory grows with", suites.SUITES["memory"](0)),
         RecordStage(
             "scaling",
             "how time and memory grow with every size",
-            lambda session, tiny: session.scale(LADDERS.values(), tiny=tiny),
+            lambda session: session.scale(LADDERS.values(), tiny=tiny),
         ),
-        timed("grid", "every expansion coefficient of the ablations", "grid"),
+        timed("grid", "every expansion coefficient of the ablations", suites.SUITES["grid"](0)),
     ]
-
-
-def _cases(suite: str, session: Session, tiny: bool) -> list[Case]:
-    cases = suites.SUITES[suite](suites.random_shapes.SEED)
-    if session.device.type != "cuda":
-        cases = [case for case in cases if case.precision != "tf32"]
-    if tiny:
-        cases = [replace(case, sizes=case.sizes.tiny()) for case in cases]
-    return list(dict.fromkeys(cases))

@@ -84,11 +84,9 @@ def dispatched(
     """
     if implementation.endswith(COMPILED):
         raise ValueError("what compiled code launches is known only where it was compiled")
-    if case.subject.make is None:
-        raise ValueError("nothing is timed")
     with _Dispatched() as log, _without_numbers(cuda):
         try:
-            work = case.subject.make(case, implementation, _CPU)
+            work = case.work(implementation, _CPU)
             if warm_up:
                 work.call()
             log.kernels.clear()

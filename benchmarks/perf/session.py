@@ -27,31 +27,20 @@ from benchmarks.verify.table import QUICK
 class Session:
     """Where and how long to measure, and where the records go.
 
-    Args:
-        device: where PyTorch computes.
-        path: the records, read and appended to; none are kept if None.
-        threads: of the CPU: every case is timed with each of these.
-        budget: of a case's rounds.
-        flush: whether a CUDA device's cache is emptied before each call.
-        minutes: begin no further case after so long; None is no limit.
-
-    Attributes:
-        made: all records of this run, found or measured.
-        left: how many cases there was no time for.
-        failed: what the baseline of a case raised (no memory, say), by row; it has no record.
-
     Raises:
         InputError: ``path`` is no file of records.
     """
 
     device: torch.device
-    path: Path | None
-    threads: Sequence[int] = (1,)
-    budget: Budget = field(default_factory=Budget)
-    flush: bool = True
-    minutes: float | None = None
+    path: Path | None  # the records, read and appended to; none are kept if None
+    threads: Sequence[int] = (1,)  # of the CPU: every case is timed with each of these
+    budget: Budget = field(default_factory=Budget)  # of a case's rounds
+    flush: bool = True  # whether a CUDA device's cache is emptied before each call
+    minutes: float | None = None  # begin no further case after so long
+    # of this run, found or measured
     made: list[Record] = field(default_factory=list, init=False)
-    left: int = field(default=0, init=False)
+    left: int = field(default=0, init=False)  # how many cases there was no time for
+    # what the baseline of a case raised (no memory, say), by row; it has no record
     failed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -98,13 +87,10 @@ class Session:
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:
         """Each case's records, those that there are not yet measured, by every number of threads.
 
-        Args:
-            cases: in the order of importance.
-            strict: an implementation that is unavailable is bad input; else the records say why.
+        With ``strict`` an implementation that is unavailable is bad input; else the records say so.
 
         Raises:
-            InputError: an implementation is unavailable, the records cannot be written, or the
-                clock jumps again and again.
+            InputError: that, the records cannot be written, or the clock jumps again and again.
         """
         described = {n: case_records.describe(self.device, n, pinned=True) for n in self.threads}
         turns = [(case, threads) for case in cases for threads in self.threads]
@@ -125,10 +111,7 @@ class Session:
     ) -> Iterator[list[Record]]:
         """Each ladder's records, those that there are not yet measured, by every number of threads.
 
-        Args:
-            ladders: in the order of importance.
-            tiny: at the smallest widths.
-            known: further records, which may have the device's ceilings.
+        ``tiny`` is at the smallest widths; ``known`` records may have the device's ceilings.
         """
         for threads in self.threads:
             described = case_records.describe(self.device, threads, pinned=True)

@@ -16,7 +16,7 @@ FIGURES = (
     Fault(
         "areas by rank",
         "a rectangle is cut in halves whatever its weights are",
-        "benchmarks.treemap:treemap",
+        "benchmarks.figures:treemap",
         "left, bottom, width * share, height",
         "left, bottom, width * 0.5, height",
         "test_words.py::test_areas_are_in_proportion_and_tile_the_whole",

@@ -181,6 +181,12 @@ class Case:
             elif value != getattr(usual, name):
                 yield f"{name}={value}"
 
+    def work(self, implementation: str, device: torch.device) -> Work:
+        """What an implementation does; raises one of `UNAVAILABLE` where it is unavailable."""
+        if self.subject.make is None:
+            raise ValueError("nothing is timed")
+        return self.subject.make(self, implementation, device)
+
     def to_dict(self) -> dict[str, Any]:
         """All that its numbers depend on, as JSON values."""
         sizes = {name: getattr(self.sizes, name) for name in self.subject.sizes}

@@ -24,9 +24,7 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
 
     def saved(vectors: int, d: int) -> float:
         sizes = replace(case.sizes, decoder=f"dynamic:{vectors}", d_model=d)
-        layer = replace(case, subject=_LAYER, sizes=sizes)
-        assert _LAYER.make is not None
-        work = _LAYER.make(layer, implementation, device)
+        work = replace(case, subject=_LAYER, sizes=sizes).work(implementation, device)
         return resources.count(work, device)["saved bytes"]
 
     d = case.sizes.d_model
@@ -45,9 +43,7 @@ def _images(case: Case, implementation: str, device: torch.device) -> dict[str, 
 
     def held(batch: int) -> dict[str, int]:
         step = replace(case, subject=_STEP, sizes=replace(case.sizes, batch=batch))
-        assert _STEP.make is not None
-        work = _STEP.make(step, implementation, device)
-        return resources.count(work, device)
+        return resources.count(step.work(implementation, device), device)
 
     B = case.sizes.batch
     one, two = held(B), held(2 * B)

@@ -18,7 +18,7 @@ _LAYERS = {subject.name: subject for subject in expansions.SUBJECTS}
 STATIC, DYNAMIC = (
     replace(
         _LAYERS[f"{kind}-layer forward+backward"],
-        name=f"drawn-{kind}",
+        name=f"random-{kind}",
         about=f"a {kind} expansion layer of a random shape, both passes",
     )
     for kind in ("static", "dynamic")

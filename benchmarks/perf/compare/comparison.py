@@ -46,12 +46,9 @@ class Comparison:
 
 
 def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:
-    """The comparison of sides "A" and "A again" and, where it is there, "B".
+    """The comparison of sides "A" and "A again" and, where it is there, "B", as many rounds each.
 
-    Args:
-        sides: as many rounds of each, of at least two processes each.
-        thrown: rounds that were thrown away.
-        smallest: the smallest change that matters, 0.02 being 2 %: an interval within is "same".
+    ``thrown`` rounds were thrown away; an interval within ``smallest``, 0.02 being 2 %, is "same".
 
     Raises:
         ValueError: a side has fewer than two processes, or no rounds.

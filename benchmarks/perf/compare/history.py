@@ -80,13 +80,10 @@ Name = tuple[str, str]
 
 
 def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, list[Entry]]:
-    """Every series among the records.
+    """Every series among records of any kinds; tests of the tester are left out.
 
-    Args:
-        records: of any kinds; comparisons of a revision with itself and of planted ones are tests
-            of the tester, and left out.
-        order: commits, the oldest first. Others, unreachable, come before the first of these that
-            was measured later. Without it all are by time.
+    In ``order`` are commits, the oldest first; others, unreachable, come before the first of these
+    that was measured later. Without it all are by time.
     """
     place = {commit: i for i, commit in enumerate(order)}
     grouped: dict[Name, list[Record]] = {}

@@ -26,11 +26,7 @@ from benchmarks.verify.own import Own, implementations
 def failures(benchmark: Benchmark, implementation: str, device: str, examples: int) -> list[str]:
     """What of a benchmark is wrong, a line each: nothing if all that it is held to holds.
 
-    Args:
-        benchmark: whose operators are held to the oracle.
-        implementation: that is to be timed; "auto" stands for all that it may choose from.
-        device: where PyTorch computes.
-        examples: cases for each property.
+    "auto" stands for all implementations that it may choose from.
     """
     name = eager(implementation)
     found = [line for of in benchmark.held_to for line in _failures(of, name, device, examples)]
@@ -82,10 +78,9 @@ def _reads_otherwise(benchmark: Benchmark, implementation: str, device: str) -> 
     """Whether captions found a token at a time are not those found by reading whole prefixes."""
     case = benchmark.case(implementation)
     tiny = replace(case, sizes=case.sizes.tiny())
-    assert tiny.subject.make is not None
     found = []
     for name in (implementation, "prefix"):
-        captions = tiny.subject.make(tiny, name, torch.device(device)).call()
+        captions = tiny.work(name, torch.device(device)).call()
         best = [of[0] if isinstance(of, list) else of for of in captions]
         found.append(np.array([caption.tokens for caption in best]))
     if np.array_equal(found[0], found[1]):

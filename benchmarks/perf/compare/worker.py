@@ -32,12 +32,7 @@ class ForeignCodeError(Exception):
 
 
 class Worker:
-    """The requests that the process responds to, a method each.
-
-    Args:
-        tree: the folder that has the revision's ``torch_impl``.
-        device: where it computes.
-        threads: of the CPU.
+    """The requests that the process responds to, a method each; ``tree`` has the ``torch_impl``.
 
     Raises:
         Exception: whatever importing that ``torch_impl`` raises.
@@ -83,8 +78,7 @@ class Worker:
         self.work = None
         gc.collect()
         case = benchmarks.BENCHMARKS[name].case(implementation)
-        assert case.subject.make is not None
-        self.work = case.subject.make(case, implementation, self.device)
+        self.work = case.work(implementation, self.device)
         self.check_origin()
         seconds, _, _ = self.turn(4, clock, 0.0)
         gc.collect()
@@ -99,13 +93,10 @@ class Worker:
         return counts.count(self.work, self.device)
 
     def turn(self, calls: int, clock: str, planted: float) -> tuple[list[float], float, float]:
-        """So many calls: the seconds of each, and what all took by the monotonic and the day's
-        clock, to be held against each other.
+        """The seconds of each call by ``clock``, and of all by the monotonic and the day's clock.
 
-        Args:
-            calls: how many.
-            clock: "cpu", the time that this process computed, or "wall".
-            planted: a part of each call's time that is worked on for nothing: a slower revision.
+        ``planted`` is the part of each call's time that is worked on for nothing: a slower
+        revision.
         """
         gc.collect()
         now = CLOCKS[clock]

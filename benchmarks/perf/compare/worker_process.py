@@ -29,13 +29,7 @@ class WorkerError(Exception):
 
 
 class WorkerProcess:
-    """A worker process with the ``torch_impl`` of one revision.
-
-    Args:
-        tree: whose ``torch_impl`` it has.
-        device: where it computes.
-        threads: of the CPU.
-    """
+    """A worker process with the ``torch_impl`` of one revision."""
 
     def __init__(self, tree: Tree, device: str, threads: int) -> None:
         self.tree = tree

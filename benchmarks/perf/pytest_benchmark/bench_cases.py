@@ -27,9 +27,8 @@ IDS = [f"{case.subject.name.replace(' ', '-')}-{name}" for case, name in TURNS]
 @pytest.mark.parametrize(("case", "implementation"), TURNS, ids=IDS)
 def test_case(benchmark: BenchmarkFixture, case: Case, implementation: str) -> None:
     """Timed on one core, with its counts."""
-    assert case.subject.make is not None
     benchmark.group = case.row
     benchmark.extra_info.update(counts.count(case, implementation))
     torch.manual_seed(0)
     with settings(case.precision, 1), threads.pinned(threads.cores(1)):
-        benchmark(case.subject.make(case, implementation, torch.device("cpu")).call)
+        benchmark(case.work(implementation, torch.device("cpu")).call)

@@ -138,12 +138,9 @@ def named(name: str) -> Device:
 
 
 def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
-    """A device by the newest ceilings of each precision among the records; None without any.
+    """A device, as records name it, by their newest ceilings of each precision; None without any.
 
-    Args:
-        made: records.
-        name: what they call the device.
-        threads: of the CPU; 0 for a GPU.
+    ``threads`` are of the CPU, 0 for a GPU.
     """
     newest: dict[str, Record] = {}
     for record in sorted(of(made, Measured), key=lambda r: r.time):
@@ -169,13 +166,7 @@ def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
 
 
 def local_device(device: torch.device, threads: int, known: Sequence[Record]) -> Device:
-    """By the newest ceilings among the records or, where there are none, measured now.
-
-    Args:
-        device: where PyTorch computes.
-        threads: of the CPU.
-        known: records.
-    """
+    """By the newest ceilings among the records or, where there are none, measured now."""
     name = case_records.describe(device, threads).name
     used = threads if device.type == CPU else 0
     found = measured(known, name, used)

@@ -187,9 +187,7 @@ class _Column:
 def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
     """A record for each row of the paper's table, for its own device, with the others in details.
 
-    Args:
-        paper: one of `tables`.
-        made: records; where one times a step on a described device, that time is taken.
+    Where one of the records ``made`` times a step on a described device, that time is taken.
     """
     schedule = schedules().papers[paper]
     timings = records.of(made, Timing)

@@ -13,7 +13,7 @@ from msgspec import convert
 from benchmarks import kinds, records
 from benchmarks.perf import case_records, resources
 from benchmarks.perf import threads as cpu_threads
-from benchmarks.perf.cases.case import UNAVAILABLE, Work, settings
+from benchmarks.perf.cases.case import UNAVAILABLE, settings
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.devices import Device
@@ -97,13 +97,8 @@ def measure_ladder(
 ) -> list[Record]:
     """A record for each of the ladder's implementations that is available.
 
-    Args:
-        ladder: what grows.
-        device: where.
-        threads: of the CPU, pinned to as many cores.
-        budget: of the rounds, all sizes together.
-        local: the device by its measured ceilings.
-        tiny: at the smallest widths, to try the machinery out.
+    The threads are pinned to as many cores; the budget is of all sizes together; ``local`` is the
+    device by its measured ceilings; ``tiny`` tries the machinery at the smallest widths.
     """
     began = time.perf_counter()
     described = case_records.describe(device, threads, pinned=True)
@@ -112,7 +107,7 @@ def measure_ladder(
         for name in ladder.implementations:
             cases = [ladder.case(size, name, tiny=tiny) for size in ladder.sizes]
             try:
-                works = [_work(case, name, device) for case in cases]
+                works = [case.work(name, device) for case in cases]
             except UNAVAILABLE:
                 continue
             calls = {str(size): w.call for size, w in zip(ladder.sizes, works, strict=True)}
@@ -161,11 +156,6 @@ def measure_ladder(
         )
         for name, growth, taken in made
     ]
-
-
-def _work(case: Any, name: str, device: torch.device) -> Work:
-    work: Work = case.subject.make(case, name, device)
-    return work
 
 
 def _values(growth: Growth, taken: list[dict[str, int]]) -> dict[str, float]:
