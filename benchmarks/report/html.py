@@ -73,10 +73,10 @@ def style() -> str:
     """The style sheet."""
     light, dark = (
         HtmlFormatter(style=name, classprefix="p-").get_style_defs("pre")
-        for name in ("friendly", "github-dark")
+        for name in ("xcode", "github-dark")
     )
     text = _environment().get_template("style.css").render()
-    return f"{text}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+    return f"{text}\n{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
 
 
 def _environment() -> jinja2.Environment:

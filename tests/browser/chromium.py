@@ -1,15 +1,18 @@
-"""A headless Chromium, driven by its command line."""
+"""A headless Chromium, driven by Playwright: a site's pages at any width, in either scheme."""
 
 from __future__ import annotations
 
-import html
-import re
 import shutil
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from playwright.sync_api import Browser, Page, sync_playwright
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-TIMEOUT = 120
+WIDE, NARROW = 1440, 390
+TIMEOUT = 120_000
 
 
 def find() -> str | None:
@@ -17,42 +20,39 @@ def find() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def load(
-    page: Path, place: str = "", width: int = 1280, height: int = 800
-) -> tuple[str, list[str]]:
-    """A page's document after its scripts ran, as HTML, and what they wrote to the console."""
-    browser = find()
-    assert browser is not None
-    ran = subprocess.run(
-        [
-            browser,
-            *(
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--enable-logging=stderr",
-                "--dump-dom",
-            ),
-            f"--window-size={width},{height}",
-            page.resolve().as_uri() + place,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=True,
-    )
-    return ran.stdout, [line for line in ran.stderr.splitlines() if ":CONSOLE" in line]
+@dataclass(frozen=True)
+class Site:
+    """A built site and the browser that opens it."""
+
+    folder: Path
+    browser: Browser
+
+    @property
+    def pages(self) -> list[str]:
+        """The names of its pages."""
+        return sorted(path.stem for path in self.folder.glob("*.html"))
+
+    @contextmanager
+    def open(
+        self, name: str, place: str = "", *, width: int = WIDE, scheme: str = "light"
+    ) -> Iterator[Page]:
+        """A page, loaded; nothing may have been written to its console when it is left."""
+        size = {"width": width, "height": 900}
+        with self.browser.new_context(viewport=size, color_scheme=scheme) as context:
+            context.set_default_timeout(TIMEOUT)
+            page, said = context.new_page(), []
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.on("requestfailed", lambda request: said.append(f"not loaded: {request.url}"))
+            page.goto((self.folder / f"{name}.html").resolve().as_uri() + place)
+            yield page
+            assert not said, f"{name} at {width} px, {scheme}: {said[0]}"
 
 
-def evaluate(page: Path, expression: str, width: int = 1280) -> str:
-    """The text that an expression of JavaScript is on a page: it may use the page's own names."""
-    beside = page.with_name(f"evaluated-{page.name}")
-    script = f"<script>document.body.textContent = {expression}</script></body>"
-    beside.write_text(page.read_text().replace("</body>", script))
-    try:
-        document, errors = load(beside, width=width)
-    finally:
-        beside.unlink()
-    assert not errors, errors
-    (text,) = re.findall(r"<body[^>]*>(.*)</body>", document, re.DOTALL)
-    return html.unescape(text)
+@contextmanager
+def opened(folder: Path) -> Iterator[Site]:
+    """A built site in the browser."""
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=find(), args=["--no-sandbox"])
+        yield Site(folder, browser)
+        browser.close()

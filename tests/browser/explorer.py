@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from random import Random
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from playwright.sync_api import Page
 
 from benchmarks.perf.cases.least_bytes import BYTES
 from benchmarks.perf.roofline.devices import described
 from benchmarks.report import explorer
-from tests.browser import chromium
+from tests.browser.chromium import Site
 
 CONFIGURATIONS = 300
 
@@ -41,13 +41,14 @@ def texts(state: dict[str, object]) -> dict[str, str]:
     return {name: explorer.printed(of, explorer.unit_of(name)) for name, of in found.items()}
 
 
-def same_digits(site: Path, random: Random) -> str:
+def same_digits(site: Site, random: Random) -> str:
     """Random configurations, all in one load of the page."""
     states = [random_state(random) for _ in range(CONFIGURATIONS)]
     states += [preset["state"] for preset in explorer.presets()]
     printed = "Object.entries(costs(state)).map(([name, n]) => [name, printed(n, unitOf(name))])"
-    expression = f"JSON.stringify({json.dumps(states)}.map(state => Object.fromEntries({printed})))"
-    found = json.loads(chromium.evaluate(site / "explorer.html", expression))
+    expression = f"{json.dumps(states)}.map(state => Object.fromEntries({printed}))"
+    with site.open("explorer") as page:
+        found = page.evaluate(expression)
     numbers = 0
     for state, shown in zip(states, found, strict=True):
         assert shown == texts(state), state
@@ -55,21 +56,35 @@ def same_digits(site: Path, random: Random) -> str:
     return f"{len(states)} configurations, {numbers} numbers"
 
 
-def address_holds_the_state(site: Path, random: Random) -> str:
-    """A page opened at an address shows that state's numbers, and a wrong one an error."""
+def shown_on(page: Page) -> dict[str, str]:
+    """The costs that the page shows, by name."""
+    pairs = "costs => costs.map(cost => [cost.dataset.cost, cost.textContent])"
+    return dict(page.locator("[data-cost]").evaluate_all(pairs))
+
+
+def address_holds_the_state(site: Site, random: Random) -> str:
+    """A page opened at an address, or typed into, shows that state's numbers; or what is wrong."""
     for _ in range(3):
         state = random_state(random)
-        address = urlencode({**state, "G": ",".join(map(str, state["G"]))})
-        document, errors = chromium.load(site / "explorer.html", f"#{address}")
-        assert not errors, errors
-        shown = dict(re.findall(r'data-cost="([^"]+)"[^>]*>([^<]*)<', document))
+        words = {**state, "G": ",".join(map(str, state["G"]))}
+        with site.open("explorer", f"#{urlencode(words)}") as page:
+            opened, address = shown_on(page), page.url
+        with site.open("explorer") as page:
+            for name, value in words.items():
+                field = page.locator(f"[name={name}]")
+                if field.evaluate("field => field.tagName") == "SELECT":
+                    field.select_option(str(value))
+                else:
+                    field.fill(str(value))
+            assert shown_on(page) == opened
+            assert parse_qsl(urlsplit(page.url).fragment) == parse_qsl(urlsplit(address).fragment)
         expected = texts(state)
-        for name, text in shown.items():
+        assert set(expected) <= set(opened)
+        for name, text in opened.items():
             assert text == expected.get(name, f"no {state['precision']}"), (name, state)
-        assert set(expected) <= set(shown)
-    document, _ = chromium.load(site / "explorer.html", "#L=none&T=1")
-    assert "L, T: expected a whole number" in document
-    return "3 addresses, and a wrong one"
+    with site.open("explorer", "#L=none&T=1") as page:
+        assert "L, T: expected a whole number" in page.locator("#message").inner_text()
+    return "3 addresses, typed too, and a wrong one"
 
 
 CHECKS = (same_digits, address_holds_the_state)

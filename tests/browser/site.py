@@ -1,33 +1,142 @@
-"""Every page, on a telephone and on a screen: nothing wider than the window, nothing complains."""
+"""Every page: at both widths and in both schemes, by keyboard, on paper; its links and tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 from random import Random
 
-from tests.browser import chromium
+from axe_playwright_python.sync_playwright import Axe
 
-WIDTHS = (390, 1280)
-WIDEST = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)"
+from tests.browser.chromium import NARROW, WIDE, Site
+
+AXE = {"resultTypes": ["violations"], "preload": False}
+PAPER = 1046
+"""The width of A4 on its side within margins of a centimetre, in px."""
+OVER = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)"
+LINKS = "[...document.querySelectorAll('a[href]')].map(link => link.href)"
+SEEN = """places => places.filter(place => {
+  location.hash = place; dispatchEvent(new HashChangeEvent("hashchange"));
+  const target = document.getElementById(place);
+  const box = target?.checkVisibility() && target.getBoundingClientRect();
+  return !box || box.bottom < 0 || box.top > innerHeight;
+})"""
+STOPS = """() => {
+  const all = document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']");
+  window.stops = [...all].filter(stop => stop.checkVisibility());
+  window.reached = [];
+  document.addEventListener("focusin", ({ target }) => reached.push(
+    [stops.indexOf(target), getComputedStyle(target).outlineStyle !== "none"]));
+  return stops.length;
+}"""
+CUT = """() => [...document.querySelectorAll(".scroll, pre, .formula")]
+  .filter(part => part.checkVisibility() && part.scrollWidth > part.clientWidth + 1)
+  .map(part => `${part.ariaLabel ?? part.textContent.slice(0, 40)}: ${part.scrollWidth}`)"""
+COLUMN = "rows => rows.filter(row => !row.hidden).map(row => row.cells[{}].textContent.trim())"
+ROWS = "rows => rows.filter(row => !row.hidden).map(row => row.textContent)"
 
 
-def no_page_is_wider_than_its_window(site: Path, _: Random) -> str:
-    """At both widths."""
-    pages = sorted(site.glob("*.html"))
-    for page in pages:
-        for width in WIDTHS:
-            over = int(chromium.evaluate(page, WIDEST, width))
-            assert over == 0, f"{page.name} is {over} px wider than {width}"
-    return f"{len(pages)} pages at {' and '.join(map(str, WIDTHS))} px"
+def both_widths_and_schemes(site: Site, _: Random) -> str:
+    """No page is wider than its window, and axe-core finds no violation."""
+    for name in site.pages:
+        for width, scheme in ((WIDE, "light"), (NARROW, "dark")):
+            with site.open(name, width=width, scheme=scheme) as page:
+                over = page.evaluate(OVER)
+                assert over == 0, f"{name} is {over} px wider than {width}"
+                found = Axe().run(page, options=AXE).response
+                for violation in found["violations"]:
+                    where = violation["nodes"][0]["html"][:200]
+                    raise AssertionError(f"{name}, {scheme}: {violation['help']}: {where}")
+    return f"{len(site.pages)} pages at {NARROW} and {WIDE} px, in light and in dark"
 
 
-def scripts_write_nothing_to_the_console(site: Path, _: Random) -> str:
-    """Of no page, opened as it is."""
-    pages = sorted(site.glob("*.html"))
-    for page in pages:
-        _, said = chromium.load(page)
-        assert not said, f"{page.name}: {said[0]}"
-    return f"{len(pages)} pages"
+def links_lead_to_their_places(site: Site, _: Random) -> str:
+    """To a page of the site and a place that is then seen, inside something folded too."""
+    links: dict[str, set[str]] = {name: set() for name in site.pages}
+    for name in site.pages:
+        with site.open(name) as page:
+            for link in page.evaluate(LINKS):
+                target, _, place = link.partition("#")
+                assert target.startswith("file:"), f"{name} links to {link}"
+                target = target.rpartition("/")[2]
+                assert target.removesuffix(".html") in links, f"{name} links to {target}"
+                links[target.removesuffix(".html")].add(place)
+    for name, places in links.items():
+        with site.open(name) as page:
+            unseen = page.evaluate(SEEN, sorted(places - {""}))
+            assert not unseen, f"{name}: {unseen[0]} is not seen when it is linked"
+    return f"{sum(map(len, links.values()))} places"
 
 
-CHECKS = (no_page_is_wider_than_its_window, scripts_write_nothing_to_the_console)
+def tables_are_sorted_and_filtered(site: Site, random: Random) -> str:
+    """By each heading, up and down; by words of a row of theirs."""
+    sorted_by = 0
+    for name in site.pages:
+        with site.open(name) as page:
+            for table in page.locator("table[data-long]").all():
+                table.evaluate("at => { for (; at; at = at.parentElement) at.open = true; }")
+                rows = table.locator("tbody tr")
+                for place, heading in enumerate(table.locator("thead th").all()):
+                    for order in ("ascending", "descending"):
+                        heading.locator("button").press("Enter")
+                        assert heading.get_attribute("aria-sort") == order
+                        keys = [_key(text) for text in rows.evaluate_all(COLUMN.format(place))]
+                        expected = sorted(keys, reverse=order == "descending")
+                        assert keys == expected, f"{name} is not sorted by {heading.inner_text()}"
+                        sorted_by += 1
+                texts = rows.evaluate_all(ROWS)
+                words = random.choice(texts).lower().split()[:3]
+                scroll = table.locator("xpath=ancestor::*[contains(@class, 'scroll')]")
+                box = scroll.locator("xpath=preceding-sibling::*[1]//input")
+                box.press_sequentially(" ".join(words))
+                kept = [text for text in texts if all(word in text.lower() for word in words)]
+                assert rows.evaluate_all(ROWS) == kept, f"{name} with {words}"
+                box.fill("")
+                assert len(rows.evaluate_all(ROWS)) == len(texts)
+    return f"{sorted_by} orders"
+
+
+def _key(text: str) -> tuple[bool, float, str]:
+    """Numbers come before words; what JavaScript reads as a number is one."""
+    found = re.match(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", text.replace(",", ""))
+    return (found is None, float(found[0]) if found else 0.0, "" if found else text)
+
+
+def the_keyboard_reaches_everything(site: Site, _: Random) -> str:
+    """In the order of the page, and what has the focus is marked; the skip link skips."""
+    reached = 0
+    for name in site.pages:
+        with site.open(name) as page:
+            stops = page.evaluate(STOPS)
+            for _stop in range(stops):
+                page.keyboard.press("Tab")
+            found = page.evaluate("reached")
+            assert [place for place, _ in found] == list(range(stops)), f"{name}: another order"
+            assert all(marked for _, marked in found), f"{name}: a focus that is not seen"
+            reached += stops
+        with site.open(name) as page:
+            for key in ("Tab", "Enter", "Tab"):
+                page.keyboard.press(key)
+            assert page.evaluate("!document.activeElement.closest('body > nav, .skip')")
+    return f"{reached} stops"
+
+
+def paper_cuts_nothing_off(site: Site, _: Random) -> str:
+    """Printed from a dark window, the text is dark, and no table or line of code is cut."""
+    for name in site.pages:
+        with site.open(name, width=PAPER, scheme="dark") as page:
+            page.emulate_media(media="print", color_scheme="dark")
+            cut = page.evaluate(CUT)
+            assert not cut, f"{name}: cut off on paper: {cut[0]}"
+            ink = page.evaluate("getComputedStyle(document.body).color")
+            assert max(map(int, re.findall(r"\d+", ink))) < 128, f"{name}: light text on paper"
+            assert page.pdf(landscape=True).startswith(b"%PDF")
+    return f"{len(site.pages)} pages"
+
+
+CHECKS = (
+    both_widths_and_schemes,
+    links_lead_to_their_places,
+    tables_are_sorted_and_filtered,
+    the_keyboard_reaches_everything,
+    paper_cuts_nothing_off,
+)

@@ -159,7 +159,7 @@ def _points(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
     return [float(e.number) for e in entries], [e.level or 0.0 for e in entries]
 
 
-COLUMNS = ("", "revision", "ms", "times as fast", "than", "in all", "verdict", "")
+COLUMNS = ("no.", "revision", "ms", "times as fast", "than", "in all", "verdict", "notes")
 
 
 def cells(entry: Entry) -> list[str]:
