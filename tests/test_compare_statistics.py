@@ -20,8 +20,8 @@ from benchmarks.perf.compare.counts import (
     count,
 )
 from benchmarks.perf.compare.outcome import Checked, Outcome
-from benchmarks.statistics import Estimate, student_t, verdict
-from benchmarks.verify.tolerances import QUANTILES, TIMES
+from benchmarks.statistics import Estimate, verdict
+from benchmarks.verify.tolerances import TIMES
 
 seeds = st.integers(0, 10_000)
 SMALLEST = 0.02
@@ -157,14 +157,6 @@ def test_a_verdict_needs_the_interval_beyond_1_and_the_ratio_beyond_the_floor(
     interval, floor, expected
 ):
     assert verdict(Estimate(*interval), floor, SMALLEST) == expected
-
-
-@pytest.mark.parametrize(
-    ("freedom", "confidence", "expected"),
-    [(2, 95, 4.303), (3, 99, 5.841), (9, 99, 3.250), (9, 95, 2.262), (30, 99, 2.750)],
-)
-def test_student_s_quantile_is_the_one_in_every_table(freedom, confidence, expected):
-    assert student_t(freedom, confidence) == pytest.approx(expected, **QUANTILES)
 
 
 def test_one_process_says_nothing_of_processes():

@@ -23,9 +23,7 @@ from benchmarks.verify.tolerances import SUMS, assert_close
 from tests.support import counting
 from tests.support.covers import covers
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
-from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
 from torch_impl.layers.kv_cache import init_cache
-from torch_impl.layers.transformer import FeedForward
 from torch_impl.models import Captioner, Configuration
 
 few = st.integers(1, 4)
@@ -114,22 +112,6 @@ def test_a_dynamic_layer_costs_what_pytorch_counts_masked_or_not(length, d, N_E,
     assert 2 * component.macs == counted_by_torch(layer, torch.randn(1, length, d))
     printed = closed_forms.dynamic_literal(Length.of([length]), d, N_E)
     assert component.macs == 5 * length * d**2 + printed
-
-
-@given(strategies.heads(), strategies.lengths(), strategies.lengths(), st.booleans())
-def test_attention_costs_what_pytorch_counts(sizes, queries, keys, gated):
-    heads, d = sizes
-    layer = (AttentionOnAttention if gated else MultiHeadAttention)(d, heads)
-    T, L = Length.of([queries]), Length.of([keys])
-    component = closed_forms.attention(T, L, queries * keys, d, heads, gated)
-    x, y = torch.randn(1, queries, d), torch.randn(1, keys, d)
-    assert 2 * component.macs == counted_by_torch(layer, x, y)
-
-
-@given(strategies.lengths(), strategies.widths(), few)
-def test_a_feed_forward_layer_costs_what_pytorch_counts(length, d, ff):
-    component = closed_forms.feed_forward(Length.of([length]), d, ff)
-    assert 2 * component.macs == counted_by_torch(FeedForward(d, ff), torch.randn(length, d))
 
 
 @covers(expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])

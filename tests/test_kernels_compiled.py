@@ -17,9 +17,12 @@ pytest.importorskip("triton")
 
 import triton
 
+from benchmarks import records
 from benchmarks.cli.main import main
 from benchmarks.perf.roofline import compiled
 from benchmarks.perf.roofline.compiled import ARCHITECTURES, Launch, Shape, launches
+from benchmarks.report.sections import speed
+from tests.support.pages import files
 from tests.support.speed import forbidden
 from torch_impl import kernels
 from torch_impl.kernels import dynamic, launch, static, support
@@ -35,10 +38,7 @@ THOROUGH = pytest.mark.skipif(
     os.environ.get("HYPOTHESIS_PROFILE") != "thorough",
     reason="as for sm_80, which has less shared memory; with HYPOTHESIS_PROFILE=thorough",
 )
-V2 = {
-    "static": Shape("static", 48, 144, 512, (32, 64, 128, 256, 512)),
-    "dynamic": Shape("dynamic", 48, 20, 512, (16,)),
-}
+V2 = {shape.kind: shape for shape in compiled.V2}
 BY_CAPABILITY = {architecture.capability: architecture for architecture in ARCHITECTURES}
 
 
@@ -144,6 +144,9 @@ def test_what_is_compiled_has_records_and_is_not_compiled_again(
     assert values["occupancy"] == min(p["occupancy"] for p in programs)
     assert values["flops"] == sum(p["flops"] for p in programs) > 0
     assert values["bytes"] == sum(p["bytes"] for p in programs)
+    page = files(speed.compiled(records.read(tmp_path / "r.jsonl")))["README.md"]
+    assert f"| {shape} | bfloat16 | {values['registers']} |" in page
+    assert "compiled, not run" in page
     monkeypatch.setattr(Launch, "compile", forbidden(Launch.compile))
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out) == [record]

@@ -33,7 +33,9 @@ from benchmarks.perf.targets import TARGETS, is_asked
 from tests.support.records import CPU
 from tests.support.records import record as a_record
 from tests.support.second_device import SECOND, second_device
-from tests.support.speed import STATIC, forbidden, record
+from tests.support.speed import STATIC, counted_elsewhere, forbidden, record
+
+__all__ = ["counted_elsewhere"]
 
 ROW = {
     "operator": "static_expansion", "what": "output", "implementation": "literal",
@@ -62,7 +64,7 @@ def verifies(monkeypatch, *, passed: bool, **about: str) -> None:
 
 
 @pytest.fixture
-def device(monkeypatch):
+def device(monkeypatch, counted_elsewhere):
     """A device that is quickly verified and timed: a case a stage."""
     verifies(monkeypatch, passed=True)
     layer = small("dynamic-layer forward", "literal", "factored")

@@ -21,10 +21,7 @@ from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.flops.closed_forms import (
     Length,
     components,
-    dynamic_literal,
-    dynamic_split,
     seconds,
-    static_literal,
 )
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline.devices import named
@@ -129,20 +126,6 @@ sizes = st.builds(
     st.integers(2, 9),
     st.integers(8, 24),
 )
-
-
-@settings(max_examples=4)
-@given(sizes)
-def test_products_of_an_operator_are_the_closed_form(drawn):
-    L, d, N = Length.of([drawn.length]), drawn.d_model, int(drawn.encoder.partition(":")[2])
-    for name, macs in (("static", static_literal), ("dynamic", dynamic_literal)):
-        case = Case(SUBJECTS[f"{name}-operator forward"], ("literal",), drawn)
-        flops = sum(k.flops for k in dispatched(case, "literal", cuda=True))
-        assert flops == 2 * drawn.batch * macs(L, d, N)
-    case = Case(SUBJECTS["dynamic-operator forward"], ("factored",), drawn)
-    flops = sum(k.flops for k in dispatched(case, "factored", cuda=True))
-    least = min(dynamic_split(L, d, N), dynamic_literal(L, d, N))
-    assert flops >= 2 * drawn.batch * least * (1 - 1e-12)
 
 
 @settings(max_examples=4)

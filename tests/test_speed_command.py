@@ -26,14 +26,10 @@ from benchmarks.perf.session import Session
 from benchmarks.perf.timing import Budget, measure
 from tests.support.pages import report as report_of
 from tests.support.records import from_json
-from tests.support.speed import (
-    CPU,
-    QUICK,
-    forbidden,
-    record,
-    timed,
-    tiny,
-)
+from tests.support.speed import CPU, QUICK, counted_elsewhere, forbidden, record, timed, tiny
+
+__all__ = ["counted_elsewhere"]
+pytestmark = pytest.mark.usefixtures("counted_elsewhere")
 
 
 def test_records_are_what_was_printed_and_are_not_measured_again(tmp_path, capsys, monkeypatch):
@@ -167,7 +163,6 @@ def test_a_cut_line_is_named_and_costs_its_case_alone(tmp_path, capsys):
 def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(case_records, "_moved", lambda *_: {})  # not drawn
     drawing = tmp_path / "a" / "p.svg"
     words = ["--only", "encoder forward+backward", "decoder forward+backward", "--suite", "grid"]
     coefficients = ["--groups", "none", "1", "1,3", "--num-expansions", "1", "3"]
@@ -294,9 +289,6 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times(tmp_path, mo
     row = case_records.table.Row(*about, cases=3, worst=2.0, bound=1.0)
     monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([row]))
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    monkeypatch.setattr(case_records.gc, "collect", lambda: 0)
-    # counted operation by operation, which takes the longest: tests of subjects hold it
-    monkeypatch.setattr(case_records, "_moved", lambda *_: {"moved bytes": 8.0})
     taken = {"flops": 8, "operators": 1, "peak bytes": 8}
     monkeypatch.setattr(case_records.resources, "count", lambda *_: taken)
     only = ["ceilings", "xe-step", "dynamic-layer forward"]
@@ -384,15 +376,6 @@ def test_whatever_is_listed_can_be_timed_and_sizes_given_are_kept(name):
         if "batch" in case.subject.sizes:
             assert case.sizes.batch == 3
         assert not {i for i in case.implementations if eager(i) != i}
-
-
-def test_every_name_of_several_is_timed(tmp_path, capsys):
-    path = tmp_path / "r.jsonl"
-    words = ["--only", "greedy", "static-operator forward", "--implementation", "literal", "prefix"]
-    quick = ["--tiny", "--seconds", "0.001", "--out", str(path)]
-    assert main(["time", *words, *quick]) == 0
-    rows = {record.details.case.subject for record in records.read(path)}
-    assert rows == {"greedy", "static-operator forward"}
 
 
 def test_float16_is_autocast(tmp_path):

@@ -24,6 +24,7 @@ from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.verify.tolerances import COUNTED, SAME_WORK, error
 from tests.support.speed import CPU, tiny
 from torch_impl.kernels.support import interpreted
+from torch_impl.training import optimisation
 
 
 def results(subject: str, **sizes):
@@ -167,17 +168,18 @@ def test_a_compiled_step_finds_the_same_captions_by_graphs_that_fit_all_lengths(
 def test_a_step_of_compiled_kernels_trains(monkeypatch):
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch.compiler.reset()
+    # as run, the first five updates move nothing
+    monkeypatch.setattr(optimisation, "rectification", lambda *_: 1.0)
     case = tiny("xe-step", batch=1)
     with interpreted():
         work = case.work("fused+compile", CPU)
         before = [x.detach().clone() for x in work.given]
-        for _ in range(7):
-            work.call()
+        work.call()
     assert sum(not torch.equal(a, b) for a, b in zip(before, work.given, strict=True)) > 20
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("subject", ["xe-step", "greedy", "static-layer forward"])
+@pytest.mark.parametrize("subject", ["greedy", "static-layer forward"])
 def test_bytes_a_second_are_of_the_least_bytes_or_of_those_moved(subject):
     case = tiny(subject)
     case = replace(case, implementations=case.implementations[:2])

@@ -106,11 +106,19 @@ def test_a_sign_is_settled_by_an_interval_without_zero_over_enough_seeds(pair, s
 
 
 @pytest.mark.parametrize(
-    ("degrees", "printed"),
-    [(1, 12.7062), (2, 4.30265), (3, 3.18245), (9, 2.26216), (30, 2.04227), (1000, 1.96234)],
+    ("degrees", "in_95", "in_99"),
+    [
+        (1, 12.7062, 63.6567),
+        (2, 4.30265, 9.92484),
+        (3, 3.18245, 5.84091),
+        (9, 2.26216, 3.24984),
+        (30, 2.04227, 2.75),
+        (1000, 1.96234, 2.58075),
+    ],
 )
-def test_quantiles_of_student_s_t_are_those_of_printed_tables(degrees, printed):
-    assert f"{student_t(degrees):.6g}" == f"{printed:.6g}"
+def test_quantiles_of_student_s_t_are_those_of_printed_tables(degrees, in_95, in_99):
+    assert f"{student_t(degrees):.6g}" == f"{in_95:.6g}"
+    assert f"{student_t(degrees, 99):.6g}" == f"{in_99:.6g}"
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=6))

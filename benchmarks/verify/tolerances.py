@@ -70,9 +70,6 @@ TIMES = {"rel": 1e-9}
 EXPONENTS = {"abs": 1e-9}
 """Of `pytest.approx`: slopes of logarithms against the power that they are of."""
 
-QUANTILES = {"rel": 0.01}
-"""Of `pytest.approx`: Student's quantiles by draws, against the three decimals of tables."""
-
 SIMULATED = {"rel": 0.02}
 """Of `pytest.approx`: times of simulated processes against what they stand for."""
 

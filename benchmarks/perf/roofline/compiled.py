@@ -112,6 +112,11 @@ SHAPES = (
     *(Shape("dynamic", 3, L, d, (N,)) for L, d, N in ((17, 40, 17), (33, 130, 4), (65, 512, 17))),
 )
 """The papers' (v1's published run has 768 channels), then those of large verification cases."""
+V2 = (
+    Shape("static", 48, 144, 512, Mixer.parse(suites.ENCODERS[-1]).coefficients),
+    Shape("dynamic", 48, 20, 512, Mixer.parse(suites.DECODERS[-1]).coefficients),
+)
+"""Those of its encoder's layers and of its decoder's."""
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from statistics import median
 from typing import Any
 
+from msgspec import to_builtins
+
 from benchmarks import figures
 from benchmarks.files import slug
-from benchmarks.kinds import Compiled, Measured, Prediction, Scaling
+from benchmarks.kinds import Compiled, Measured, Prediction, Program, Scaling
 from benchmarks.perf import coefficient_curves
+from benchmarks.perf.roofline.compiled import V2
 from benchmarks.perf.roofline.devices import described
 from benchmarks.perf.roofline.prediction import beside
 from benchmarks.perf.roofline.roofline import BOUNDS
@@ -193,43 +196,55 @@ def against_roofline(records: Sequence[Record]) -> Section:
 
 def compiled(records: Sequence[Record]) -> Section:
     """What the compiler says of the Triton kernels, which were not run."""
-    made = of(records, Compiled)
+    calls: dict[tuple[str, str], list[Record]] = {}
+    for record in sorted(of(records, Compiled), key=lambda r: r.details.capability):
+        calls.setdefault((record.details.shape, record.details.precision), []).append(record)
     about = (
-        "Both passes of the expansion operators' Triton kernels, compiled ahead of time: registers "
-        "of a thread, bytes of its stack (spilled registers) and shared memory of a block are the "
-        "most of any kernel, occupancy the least; bytes and FLOPs are of all launches. No number "
-        "here was measured on a GPU."
+        "Both passes of the expansion operators' Triton kernels, compiled ahead of time for sm_80 "
+        "(A100), sm_89 (L4, RTX 4090) and sm_90 (H100), a number each where they differ: registers "
+        "and bytes spilled of a thread, bytes of shared memory of a block, the part of a "
+        "multiprocessor's warps that it fills; and the least bytes and FLOPs of a launch. No "
+        "number here was measured on a GPU."
     )
     blocks: list[Block] = [Paragraph(about)]
-    if made:
-        spilling = sum(r.values["spilled bytes"] > 0 for r in made)
-        said = f"Of {len(made)} calls compiled, {len(made) - spilling} spill no register."
-        blocks.insert(0, Box("not run", f"{said} Compiled, not run."))
-        columns = ("of", "for", "registers", "spilled", "shared", "occupancy", "MB", "GFLOP", "")
-        rows = [_compiled(record) for record in made]
-        blocks.append(Table("compiled", "Kernels, compiled, not run", columns, rows, folded=True))
-    else:
+    if not calls:
         blocks.append(not_run("Nothing was compiled:", "`captionbench predict --kernels` does."))
+        return Section("Kernels, compiled, not run", blocks)
+    spilling = sum(r.values["spilled bytes"] > 0 for of_call in calls.values() for r in of_call)
+    total = sum(map(len, calls.values()))
+    said = f"{total - spilling} of {total} calls spill no register; compiled, not run."
+    blocks.insert(0, Box("not run", said))
+    names = ("registers", "spilled B", "shared KiB", "occupancy", "MB", "GFLOP")
+    own = {key: made for key, made in calls.items() if key[0] in map(str, V2)}
+    launches = [
+        [each[0].name, *key, *_compiled(made, list(map(_spaced, each)))]
+        for key, made in own.items()
+        for each in zip(*(record.details.programs for record in made), strict=True)
+    ]
+    title = "Each launch of v2's encoder layer and decoder layer, compiled, not run"
+    columns = ("kernel", "of", "precision", *names)
+    blocks.append(Table("compiled-launches", title, columns, launches, folded=True))
+    title = "The most registers, spills and shared memory and the least occupancy of any launch; "
+    rows = [[*key, *_compiled(made, [r.values for r in made])] for key, made in calls.items()]
+    title += "bytes and FLOPs of all, compiled, not run"
+    blocks.append(Table("compiled", title, ("of", "precision", *names), rows, folded=True))
     return Section("Kernels, compiled, not run", blocks)
 
 
-def _compiled(record: Record) -> list[Cell]:
-    values, details = record.values, record.details
-    kernels = "; ".join(
-        f"{p.name} {p.registers} registers, {p.spilled_bytes} B spilled, {p.shared_bytes} B "
-        f"shared, occupancy {p.occupancy:.2f}, {p.bytes / 1e6:.3g} MB, {p.flops / 1e9:.3g} GFLOP"
-        for p in details.programs
-    )
-    return [
-        f"{details.shape}, {details.precision}",
-        f"sm_{details.capability}",
-        Value(f"{values['registers']}", [record], record.status),
-        *(f"{values[name]} B" for name in ("spilled bytes", "shared bytes")),
-        f"{values['occupancy']:.2f}",
-        f"{values['bytes'] / 1e6:.4g}",
-        f"{values['flops'] / 1e9:.4g}",
-        Folded("kernels", kernels),
-    ]
+def _spaced(program: Program) -> dict[str, Any]:
+    return {name.replace("_", " "): value for name, value in to_builtins(program).items()}
+
+
+def _compiled(made: Sequence[Record], numbers: Sequence[Mapping[str, float]]) -> list[Cell]:
+    """A number of each architecture, or one that is all theirs."""
+
+    def joined(name: str, unit: float = 1) -> str:
+        found = [f"{of[name] / unit:.4g}" for of in numbers]
+        return " / ".join(found if len(set(found)) > 1 else found[:1])
+
+    units = {"spilled bytes": 1, "shared bytes": 1024, "occupancy": 1, "bytes": 1e6, "flops": 1e9}
+    first = Value(joined("registers"), made, made[0].status)
+    return [first, *(joined(name, unit) for name, unit in units.items())]
 
 
 def _times(predicted: Sequence[Record], records: Sequence[Record]) -> str:
