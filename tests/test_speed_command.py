@@ -24,7 +24,8 @@ from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.cases.subjects import SUBJECTS
 from benchmarks.perf.session import Session
 from benchmarks.perf.timing import Budget, measure
-from tests.support.pages import report as report_of
+from benchmarks.report.sections import speed
+from tests.support import pages
 from tests.support.records import from_json
 from tests.support.speed import CPU, QUICK, counted_elsewhere, forbidden, record, timed, tiny
 
@@ -190,7 +191,7 @@ def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(
     assert text == coefficient_curves.draw(coefficient_curves.curves(made))
     for word in ("sum of G", "N_E", "literal", "factored", "peak bytes"):
         assert word in text
-    files = report_of(made)
+    files = pages.files(*speed.sections(made))
     assert "Over expansion coefficients: encoder forward+backward, B=2" in files["README.md"]
     assert files["figures/speed-coefficients-2.svg"] == coefficient_curves.draw([encoder])
 
