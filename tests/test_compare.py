@@ -78,7 +78,7 @@ def test_a_plant_is_found_again_and_repetitions_are_counted(repository, capsys):
     words = ["--only", "reward", "--seconds", "0.1", "--processes", "2", "--repeat", "2"]
     assert main(["compare", "HEAD", "HEAD", *words, "--plant", "1.5:reward"]) == 1
     said = capsys.readouterr().out
-    assert "reward: 2 slower of 2" in said
+    assert "reward: 2 slower of 2\nslower in any benchmark: 2 of 2 comparisons" in said
     assert "0.66" in said or "0.67" in said
 
 

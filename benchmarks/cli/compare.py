@@ -75,8 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     what = chosen(arguments.only, arguments.implementation)
     revisions = [resolve(ROOT, name) for name in (arguments.a, arguments.b)]
     made: list[Record] = []
-    verdicts: dict[str, Counter[str]] = {}
-    regressed = False
+    every: list[Sequence[Outcome]] = []
     with progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
         checked = measurement.verify_and_count(trees, what, settings, say)
         for _ in range(arguments.repeat):
@@ -88,19 +87,20 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.out:
                 records.append(found, arguments.out)
             made += found
-            regressed |= any(outcome.regressed for outcome in outcomes)
-            for outcome in outcomes:
-                verdicts.setdefault(outcome.benchmark.name, Counter())[outcome.verdict] += 1
+            every.append(outcomes)
             if not arguments.json:
                 say.write("\n".join(lines(outcomes, revisions)), file=sys.stdout)
     if arguments.json:
         print(json.dumps(records.to_json(made), indent=2))
     elif arguments.repeat > 1:
-        for name, counter in verdicts.items():
+        for of_one in zip(*every, strict=True):
+            counter = Counter(outcome.verdict for outcome in of_one)
             said = ", ".join(f"{n} {verdict}" for verdict, n in counter.most_common())
-            print(f"{name}: {said} of {arguments.repeat}")
+            print(f"{of_one[0].benchmark.name}: {said} of {len(every)}")
+        slower = sum(any(one.verdict == "slower" for one in outcomes) for outcomes in every)
+        print(f"slower in any benchmark: {slower} of {len(every)} comparisons")
     refuse_nothing(outcomes, revisions)
-    return int(regressed)
+    return int(any(outcome.regressed for outcomes in every for outcome in outcomes))
 
 
 def _plant(text: str) -> tuple[str, float]:

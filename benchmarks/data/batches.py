@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.data import CaptionData, Features, FeatureStore, Split
+from benchmarks.data import CaptionData, FeatureStore, Split
+from benchmarks.data.features import ArrayFeatures
 from benchmarks.data.pixels import Pixels
 from benchmarks.data.vocabulary import PAD_ID, Vocabulary
 from benchmarks.errors import InputError
@@ -58,7 +59,6 @@ class CaptionBatches:
         window: int = 20,
         process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
     ) -> None:
-        """Tokenise every caption once, unless the split has targets."""
         for name, value in (
             ("batch size", batch_size),
             ("captions per image", captions_per_image),
@@ -255,40 +255,24 @@ def fetched_ahead(items: Iterable[Item]) -> Iterator[Item]:
             yield item
 
 
-class MeanFeatures:
-    """A store that gives every image the same one row: the mean over some images' rows.
+def without_images(data: CaptionData) -> CaptionData:
+    """``data`` with every image's features replaced by the mean row of the training images.
 
     A model trained on it captions without seeing, and is what one that sees must beat.
     """
-
-    def __init__(self, store: FeatureStore, image_ids: Sequence[int]) -> None:
-        """Average the rows of ``image_ids`` in ``store``, in double precision."""
-        total = np.zeros(store.d_feature)
-        rows = 0
-        for image_id in image_ids:
-            features = store.features(image_id)
-            total += features.sum(axis=0, dtype=np.float64)
-            rows += len(features)
-        self._mean = (total / rows).astype(np.float32)[np.newaxis]
-        self.d_feature = store.d_feature
-        self.image_ids = store.image_ids
-        self.fingerprint = sha256(self._mean.tobytes())
-
-    def features(self, image_id: int) -> Features:
-        """The mean row, (1, d_feature), whichever the image."""
-        return self._mean
-
-
-def without_images(data: CaptionData) -> CaptionData:
-    """``data`` with every image's features replaced by the mean row of the training images."""
     train = data.splits["train"]
-    mean = MeanFeatures(train.store, train.image_ids)
-    splits = {name: replace(split, store=mean) for name, split in data.splits.items()}
-    fingerprint = sha256(f"{data.fingerprint} {mean.fingerprint}".encode())
+    total, rows = np.zeros(train.store.d_feature), 0
+    for image_id in train.image_ids:
+        features = train.store.features(image_id)
+        total += features.sum(axis=0, dtype=np.float64)
+        rows += len(features)
+    mean = (total / rows).astype(np.float32)[np.newaxis]  # (1, d_feature)
+    image_ids = (i for split in data.splits.values() for i in split.image_ids)
+    store = ArrayFeatures(dict.fromkeys(image_ids, mean))
     return replace(
         data,
         name=f"{data.name}, mean features",
-        fingerprint=fingerprint,
-        splits=splits,
+        fingerprint=sha256(f"{data.fingerprint} {store.fingerprint}".encode()),
+        splits={name: replace(split, store=store) for name, split in data.splits.items()},
         backbone={},
     )

@@ -30,7 +30,6 @@ class CodeTokens:
     """A store of code: of each file the ids (L,) of its tokens, below ``d_feature``."""
 
     def __init__(self, sequences: Mapping[int, Ids], d_feature: int) -> None:
-        """Keep the sequences of ids, each at least one long."""
         self._sequences, self.d_feature = sequences, d_feature
         self.image_ids: Sequence[int] = list(sequences)
         self.fingerprint = sha256(b"".join(ids.tobytes() + b"\n" for ids in sequences.values()))

@@ -39,7 +39,6 @@ class ArrayFeatures:
     """
 
     def __init__(self, arrays: Mapping[int, npt.NDArray[np.floating]]) -> None:
-        """Keep the arrays as float32."""
         if not arrays:
             raise InputError("no features, expected those of at least one image")
         self.d_feature = next(iter(arrays.values())).shape[-1]
@@ -142,7 +141,6 @@ class ShardedFeatures:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder."""
         self.folder = Path(folder)
         self.index = Index.read(self.folder)
         self.d_feature = self.index.d_feature
@@ -157,7 +155,6 @@ class ShardedFeatures:
 
     @property
     def fingerprint(self) -> str:
-        """The index's fingerprint."""
         return self.index.fingerprint
 
     def features(self, image_id: int) -> Features:
@@ -251,7 +248,6 @@ class ShardWriter:
         dtype: str = "float16",
         shard_images: int = 256,
     ) -> None:
-        """Read what an earlier writer has left."""
         if dtype not in DTYPES:
             raise InputError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
         self.folder = Path(folder)

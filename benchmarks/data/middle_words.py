@@ -135,7 +135,6 @@ class WithWord:
     """A store whose rows have one more column: the token id of the image's word."""
 
     def __init__(self, store: FeatureStore, ids: Mapping[int, int]) -> None:
-        """Put the ids beside the features of ``store``."""
         self._store, self._ids = store, ids
         self.d_feature = store.d_feature + 1
         self.image_ids = store.image_ids

@@ -176,5 +176,4 @@ def _vocabulary(layout: Mapping[str, Any]) -> Vocabulary:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first few of ``names``."""
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

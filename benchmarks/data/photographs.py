@@ -27,7 +27,6 @@ class Photographs:
     """
 
     def __init__(self, places: Sequence[Path]) -> None:
-        """List the names; no image is read yet."""
         self._places: dict[str, tuple[Path | zipfile.ZipFile, str]] = {}
         for place in map(Path, places):
             source = place if place.is_dir() else _open_zip(place)
@@ -44,11 +43,9 @@ class Photographs:
         return len(self._places)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a photograph of that name."""
         return name in self._places
 
     def __iter__(self) -> Iterator[str]:
-        """Their names."""
         return iter(self._places)
 
     def require(self, names: Iterable[str]) -> None:

@@ -60,7 +60,6 @@ class Vocabulary:
     tokeniser: str = "words"
 
     def __post_init__(self) -> None:
-        """Freeze the words and refuse duplicates."""
         object.__setattr__(self, "words", tuple(self.words))
         if self.tokeniser not in TOKENISERS:
             known = ", ".join(TOKENISERS)

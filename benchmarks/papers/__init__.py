@@ -41,7 +41,6 @@ class Column(Part, frozen=True):
     not_run: str | None = None
 
     def __post_init__(self) -> None:
-        """Print the name where nothing else is printed."""
         force_setattr(self, "printed", self.printed or self.name)
 
 
@@ -62,7 +61,6 @@ class Row(Part, frozen=True):
     not_run: str | None = None
 
     def __post_init__(self) -> None:
-        """Print the name where nothing else is printed."""
         force_setattr(self, "printed", self.printed or self.name)
 
 
@@ -141,7 +139,6 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells, row by row."""
         odd = {(note.row, note.column): note for note in self.notes}
         found = []
         for row in self.rows:

@@ -48,7 +48,6 @@ class Seeing:
     vocabulary: Words
 
     def to(self, device: str) -> Seeing:
-        """All of it on a device."""
         captioner = captioners.to(self.captioner, device)
         self.backbone.to(device)
         return replace(self, captioner=captioner)

@@ -55,7 +55,6 @@ class FromTheMiddle:
 
     @classmethod
     def of(cls, halves: Halves, end_id: int) -> FromTheMiddle:
-        """The halves from left to right."""
         return cls(halves.caption(end_id), halves.log_probs, halves.score)
 
 

@@ -177,7 +177,6 @@ class _Meteor:
             self.process.stdin.close()
 
     def close(self) -> None:
-        """End it."""
         self.process.kill()
         self._open.close()
 

@@ -163,7 +163,6 @@ class _Training:
     def __init__(
         self, splits: dict[str, tuple[Tensor, Tensor]], options: dict[str, Any], seed: int
     ) -> None:
-        """Start with weights that are a function of the seed."""
         self.splits, self.seed = splits, seed
         with _seeded(seed):
             self.model = SequenceClassifier(1, HIDDEN, CLASSES, **options)

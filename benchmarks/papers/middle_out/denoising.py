@@ -163,7 +163,6 @@ class Training:
         return {name: array[0, 0, :length].tolist() for name, array in arrays.items()}
 
     def fingerprint(self) -> str:
-        """A hash of the training and test sequences."""
         arrays = (a for data in (self.data, self.test) for a in (data.x, data.y, data.lengths))
         return sha256(b"".join(a.cpu().numpy().tobytes() for a in arrays))[:16]
 

@@ -75,7 +75,6 @@ class Trained:
 
     @property
     def split(self) -> Split:
-        """The test images."""
         return self.words.data.splits[SPLIT]
 
     @property
@@ -266,13 +265,11 @@ class Pairs:
     """A store of two images' features, one after the other, by the first's id."""
 
     def __init__(self, split: Split, pairs: Mapping[int, tuple[int, int]]) -> None:
-        """Join the features of every pair."""
         self._store, self._pairs = split.store, pairs
         self.d_feature, self.fingerprint = split.store.d_feature, split.store.fingerprint
         self.image_ids: Sequence[int] = list(pairs)
 
     def __len__(self) -> int:
-        """How many pairs there are."""
         return len(self._pairs)
 
     def features(self, image_id: int) -> Any:
