@@ -121,6 +121,21 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         lock.release()
 
 
+@contextmanager
+def all_or_nothing(folder: Path) -> Iterator[None]:
+    """On a failure the files that the block added to ``folder`` go, and the folder if it is new."""
+    before = set(folder.iterdir()) if folder.is_dir() else None
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for path in set(folder.iterdir()) - (before or set()):
+                path.unlink()
+            if before is None:
+                folder.rmdir()
+        raise
+
+
 SCRATCH = "captionbench-"
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from benchmarks import files
 from benchmarks.data import caption_files, karpathy, own_data
 from benchmarks.data.features import ShardWriter
 from benchmarks.data.photographs import Photographs
@@ -332,17 +333,8 @@ def test_a_checkpoint_s_vocabulary_is_kept_and_what_it_does_not_know_is_counted(
         place = tmp_path / f"{tokens} {option}" / str(len(captions[0]))
         place.mkdir(parents=True)
         file = written(place, {f"{i}.png": text for i, text in enumerate(captions)})
-        options = [
-            "--tokeniser",
-            tokens,
-            "--min-count",
-            1,
-            "--split-percent",
-            "100,0,0",
-            "--name",
-            "more",
-        ]
-        words = ["--images", folder, "--captions", file, "--out", place]
+        options = ["--tokeniser", tokens, "--min-count", 1, "--split-percent", "100,0,0"]
+        words = ["--images", folder, "--captions", file, "--out", place, "--name", "more"]
         assert main("dataset", *words, *options) == 0
         data = place / "dataset_more.json"
         words = ["--karpathy", data, "--features", features_of(data, place / "features")]
@@ -378,19 +370,32 @@ def test_captions_in_words_are_tokenised_as_ever(folder):
     assert line.startswith("98 pictures have no caption")
 
 
-def test_generated_scenes_are_pictures_and_captions_to_try(tmp_path, capsys):
+@pytest.mark.parametrize("there", [False, True])
+def test_scenes_that_fail_leave_nothing(tmp_path, monkeypatch, there):
     out = tmp_path / "scenes"
-    assert main("scenes", "--num-images", 3, "--num-references", 2, "--first", 7, "--out", out) == 0
+    if there:
+        assert main("scenes", "--num-images", 1, "--out", out) == 0
+    before = sorted(tmp_path.rglob("*"))
+    synced = iter(range(2))
+
+    def full(descriptor):
+        if next(synced, None) is None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    assert main("scenes", "--num-images", 4, "--out", out) == 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_generated_scenes_are_pictures_and_captions_to_try(tmp_path, capsys):
+    words = ["scenes", "--num-images", 3, "--num-references", 2, "--first", 7, "--out"]
+    out, again = tmp_path / "scenes", tmp_path / "again"
+    assert main(*words, out) == main(*words, again) == 0
     found = caption_files.read(out / "captions.csv")
     assert len(found) == 6
     assert {entry.image for entry in found} == set(Photographs([out]))
-    again = tmp_path / "again"
-    assert (
-        main("scenes", "--num-images", 3, "--num-references", 2, "--first", 7, "--out", again) == 0
-    )
-    assert {p.name: p.read_bytes() for p in out.iterdir()} == {
-        p.name: p.read_bytes() for p in again.iterdir()
-    }
+    first, second = ({p.name: p.read_bytes() for p in place.iterdir()} for place in (out, again))
+    assert first == second
     for option, value in (("--num-images", 0), ("--num-references", 0), ("--first", -1)):
         assert main("scenes", option, value, "--out", tmp_path / "bad") == 2
         assert f"{option} is {value}, expected at least" in capsys.readouterr().err

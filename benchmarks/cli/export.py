@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.cli.options import add_json
 from benchmarks.errors import InputError
-from benchmarks.files import locked
+from benchmarks.files import all_or_nothing, locked
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.export import DRIVER, FORMATS, write
 from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = folder.read_config()
     if sys.stderr.isatty():
         print(f"{place}: exporting its encoder and decoder ...", file=sys.stderr)
-    with locked(out, wait=False):
+    with locked(out, wait=False), all_or_nothing(out):
         write(out, model, vocabulary, config)
     files = {name: (out / name).stat().st_size for name in (ENCODER, DECODER)}
     if arguments.json:

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.cli.options import add_json
 from benchmarks.cli.terminal import progress
 from benchmarks.data.scenes import REFERENCES, pictures
-from benchmarks.files import locked
+from benchmarks.files import all_or_nothing, locked
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write a PNG a scene, and their captions as CSV."""
-    with locked(arguments.out, wait=False), progress() as say:
+    with locked(arguments.out, wait=False), all_or_nothing(arguments.out), progress() as say:
         say(f"{arguments.num_images:,} pictures drawn")
         pictures.write(
             arguments.out, arguments.num_images, arguments.num_references, arguments.first
