@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def operators() -> dict[Key, list[str]]:
     return dict(found)
 
 
+@cache
 def properties(tests: Path = TESTS) -> dict[Key, list[str]]:
     """For each equation the tests that ``@covers`` it, as ``test_file.py::test_name``.
 

@@ -2,11 +2,12 @@
 
 import os
 
+# before PyTorch is imported, here and in the processes that tests start
+os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
-
-torch.set_num_threads(1)
 
 _shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize=True, **_shared)

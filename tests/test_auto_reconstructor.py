@@ -1,9 +1,6 @@
 """The auto-reconstructor against the oracle; the distances between training and inference."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +12,7 @@ from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import auto_reconstructor as oracle
 from tests.support.covers import covers
-from tests.support.parity import (
-    Array,
-    assert_gradients,
-    flat,
-    gradients,
-    load,
-    numpy,
-    tensor,
-)
+from tests.support.parity import assert_gradients, flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import reconstructor_map
 from torch_impl.models import (
     Captioner,
@@ -46,9 +35,7 @@ LENGTHS = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 
 @covers(arnet=[5, 6, 7])
 @given(LENGTHS, st.integers(1, 4), strategies.generators(), st.sampled_from([0.0, np.nan]))
-def test_errors_of_a_padded_batch_are_the_oracle_s(
-    lengths: list[int], d: int, generator: np.random.Generator, filling: float
-) -> None:
+def test_errors_of_a_padded_batch_are_the_oracle_s(lengths, d, generator, filling):
     """Of every step but the first, 0 in padding, whatever it holds; of any size of its own."""
     reconstructor = AutoReconstructor(d, int(generator.integers(1, 5)))
     parameters = reconstructor_map(load(reconstructor, generator))
@@ -65,16 +52,14 @@ def test_errors_of_a_padded_batch_are_the_oracle_s(
 
 @settings(max_examples=10)
 @given(strategies.generators(), st.sampled_from(["literal", "scan", "library"]))
-def test_gradients_are_the_oracle_s_differences(
-    generator: np.random.Generator, implementation: str
-) -> None:
+def test_gradients_are_the_oracle_s_differences(generator, implementation):
     """By the states, each of them reconstructed and reconstructing, and by every parameter."""
     reconstructor = AutoReconstructor(3, implementation=implementation)
     parameters, hs = load(reconstructor, generator), generator.standard_normal((2, 4, 3))
     x, lengths = tensor(hs, grad=True), [4, 3]
     torch.autograd.backward(reconstructor(x, lengths).sum())
 
-    def loss(arrays: Any) -> float:
+    def loss(arrays):
         p = reconstructor_map(arrays)
         states = zip(arrays["hs"], lengths, strict=True)
         return sum(float(oracle.reconstruction_errors(h[:n], p).sum()) for h, n in states)
@@ -83,13 +68,13 @@ def test_gradients_are_the_oracle_s_differences(
     assert_gradients(loss, {**parameters, "hs": hs}, found, generator, directions=2)
 
 
-def test_without_lambda_the_loss_is_the_likelihood_s_own() -> None:
+def test_without_lambda_the_loss_is_the_likelihood_s_own():
     nll = torch.tensor(2.5)
     assert joint_loss(nll, torch.tensor([float("nan")]), 0.0) is nll
 
 
 @given(strategies.generators(), st.floats(1e-3, 1e3))
-def test_distances_know_directions_only(generator: np.random.Generator, factor: float) -> None:
+def test_distances_know_directions_only(generator, factor):
     """Scaled, rotated and exchanged states are as far apart; a state is at 0 from itself."""
     U, V = generator.standard_normal((2, 4, 3))
     rotation = np.linalg.qr(generator.standard_normal((3, 3)))[0]
@@ -107,18 +92,13 @@ def test_distances_know_directions_only(generator: np.random.Generator, factor: 
     )
 
 
-SIZES: dict[str, Any] = {"vocabulary_size": 7, "d_feature": 3, "max_length": 6}
+SIZES = {"vocabulary_size": 7, "d_feature": 3, "max_length": 6}
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "mixers"])
 @settings(max_examples=10)
-@given(
-    st.lists(st.integers(2, 6), min_size=1, max_size=4),
-    strategies.generators(),
-)
-def test_last_states_are_those_that_emit_the_last_token(
-    kind: str, sizes: list[int], generator: np.random.Generator
-) -> None:
+@given(st.lists(st.integers(2, 6), min_size=1, max_size=4), strategies.generators())
+def test_last_states_are_those_that_emit_the_last_token(kind, sizes, generator):
     """Of any captioner; each caption alone, cut before its last token, has the same last state."""
     model: RecurrentCaptioner | Captioner
     if kind == "recurrent":
@@ -138,15 +118,13 @@ def test_last_states_are_those_that_emit_the_last_token(
 
 
 @given(strategies.generators())
-def test_the_reconstructor_is_no_part_of_the_captioner(generator: np.random.Generator) -> None:
+def test_the_reconstructor_is_no_part_of_the_captioner(generator):
     """Its gradient reaches the captioner, its parameters are not among the captioner's."""
     model = RecurrentCaptioner(RecurrentConfiguration(7, 3, d_embedding=4, hidden_size=5)).double()
     reconstructor = AutoReconstructor(5).double()
     features, tokens = tensor(generator.standard_normal((2, 3, 3))), torch.ones(2, 4, dtype=int)
     torch.autograd.backward(reconstructor(model.states(tokens, model.encode(features))).sum())
-    grads: dict[str, Array] = {
-        n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
-    }
+    grads = {n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
     assert set(model.state_dict()) - set(grads) == {"vocabulary.weight", "vocabulary.bias"}
     assert all(gradient.any() for gradient in grads.values())
 
@@ -170,13 +148,13 @@ def test_the_reconstructor_is_no_part_of_the_captioner(generator: np.random.Gene
         (lambda: point_wise_distance(torch.ones(2, 2), torch.ones(3, 2)), r"\(2, 2\) and \(3, 2\)"),
     ],
 )
-def test_bad_input_is_named(call: Any, message: str) -> None:
+def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize("sizes", [[1, 3], [2, 5], [3]])
-def test_captions_without_a_state_are_named(sizes: list[int]) -> None:
+def test_captions_without_a_state_are_named(sizes):
     model = nic(**SIZES).eval()
     tokens = torch.ones(2, 4, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"expected 2 of 2 to 4"):

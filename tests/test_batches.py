@@ -28,17 +28,17 @@ images = st.dictionaries(
 sizes = st.integers(1, 9)
 
 
-def split_of(drawn) -> Split:
+def split_of(drawn):
     arrays = {i: np.full((rows, 3), i, np.float32) for i, (rows, _) in drawn.items()}
     references = {i: captions for i, (_, captions) in drawn.items()}
     return Split(list(drawn), references, ArrayFeatures(arrays))
 
 
-def vocabulary_of(split: Split) -> Vocabulary:
+def vocabulary_of(split):
     return Vocabulary.from_captions((c for cs in split.references.values() for c in cs), 1)
 
 
-def batches_of(split, size, **options) -> CaptionBatches:
+def batches_of(split, size, **options):
     return CaptionBatches(split, vocabulary_of(split), size, **{"max_length": 20, **options})
 
 
@@ -105,7 +105,7 @@ def test_a_caption_longer_than_the_model_is_cut(drawn, max_length):
     assert batches.truncated["captions"] == sum(count + 1 > max_length for count in words)
 
 
-def many(images: int = 300) -> Split:
+def many(images=300):
     random = np.random.default_rng(0)
     captions = [[" ".join(random.choice(WORDS, n)) for n in range(1, 8)] for _ in range(images)]
     return split_of({i: (2, texts) for i, texts in enumerate(captions)})

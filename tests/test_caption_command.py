@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,17 @@ from torch_impl.checkpoints.released import load_released
 from torch_impl.decoding.search import beam_search
 from torch_impl.layers.swin import SwinConfiguration
 from torch_impl.models import EndToEnd, EndToEndConfiguration
-from torch_impl.models.vision import Swin, normalise
+from torch_impl.models.vision import BACKBONES, EfficientNetLite0, Swin, normalise
 
 COUNT = 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_backbone():
+    """The network that makes features is built once, not once a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BACKBONES, EfficientNetLite0.name, cache(EfficientNetLite0))
+        yield
 
 
 @pytest.fixture(scope="module")

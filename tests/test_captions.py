@@ -1,7 +1,5 @@
 """Readers of captions: what they read, and the line that names what they cannot."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -34,11 +34,11 @@ states = st.dictionaries(
 )
 
 
-def model(**fields) -> Captioner:
+def model(**fields):
     return Captioner(replace(CONFIGURATION, **fields))
 
 
-def equal(a, b) -> bool:
+def equal(a, b):
     if isinstance(a, torch.Tensor):
         return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
     if isinstance(a, dict):

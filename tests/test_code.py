@@ -2,7 +2,6 @@
 
 import lzma
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,7 @@ files = st.lists(st.tuples(tokens, comments), min_size=1, max_size=5)
 corpora = st.tuples(files, files, files)
 
 
-def write(folder: Path, corpus) -> Path:
+def write(folder, corpus):
     for name, pairs in zip(code.FILES.values(), corpus, strict=True):
         text = "".join(f"{' '.join(source)}\t{' '.join(words)}\n" for source, words in pairs)
         (folder / name).write_bytes(lzma.compress(text.encode()))

@@ -12,7 +12,7 @@ from benchmarks.errors import InputError
 )
 def test_a_gpu_that_is_named_becomes_the_current_one(monkeypatch, name, chosen):
     """Events are recorded on the current device, whatever device the tensors are on."""
-    current: list[str] = []
+    current = []
     cpu = torch.zeros(1)
     monkeypatch.setattr(torch, "zeros", lambda *_, device: cpu)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: current.append(str(device)))

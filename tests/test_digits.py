@@ -13,7 +13,7 @@ sides = st.integers(1, 4).map(lambda half: 2 * half)
 
 
 @st.composite
-def some_digits(draw) -> digits.Digits:
+def some_digits(draw):
     n, side = draw(st.integers(1, 5)), draw(sides)
     images = draw(arrays.arrays(np.uint8, (n, side, side)))
     return digits.Digits(images, draw(arrays.arrays(np.int64, n, elements=st.integers(0, 9))))

@@ -1,10 +1,7 @@
 """Discrepancy of any captioner: the oracle's distances of its states, 0 from itself, no padding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +19,7 @@ from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import discrepancy as experiment
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.scoring import discrepancy
-from benchmarks.scoring.discrepancy import (
-    CENTROID,
-    IMAGES,
-    POINTS,
-    REFERENCES,
-)
+from benchmarks.scoring.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import DIFFERENCES, KEPT, assert_close
 from reference import auto_reconstructor as oracle
@@ -38,16 +30,11 @@ from torch_impl import models
 from torch_impl.decoding.middle_out import middle_out_beam_search
 from torch_impl.decoding.search import beam_search
 from torch_impl.middle_out import interleave
-from torch_impl.models import BaseCaptioner
 
 WORDS = ("a", "b", "c", "d", "e")
-SIZES: dict[str, Any] = {
-    "vocabulary_size": len(SPECIAL_TOKENS) + len(WORDS),
-    "d_feature": 3,
-    "max_length": 7,
-}
-MIXERS: dict[str, Any] = {**SIZES, "d_model": 4, "d_ff": 5, "num_heads": 2}
-LSTMS: dict[str, Any] = {**SIZES, "d_embedding": 4, "hidden_size": 4}
+SIZES = {"vocabulary_size": len(SPECIAL_TOKENS) + len(WORDS), "d_feature": 3, "max_length": 7}
+MIXERS = {**SIZES, "d_model": 4, "d_ff": 5, "num_heads": 2}
+LSTMS = {**SIZES, "d_embedding": 4, "hidden_size": 4}
 FAMILIES = {
     "nic": partial(models.nic, **LSTMS),
     "attentive": partial(models.attentive_nic, **LSTMS),
@@ -63,7 +50,7 @@ FAMILIES = {
         for first in ("left", "right")
     },
 }
-OPTIONS: dict[str, Any] = {"beam_size": 2, "max_length": 6}
+OPTIONS = {"beam_size": 2, "max_length": 6}
 
 
 @dataclass(frozen=True)
@@ -75,18 +62,18 @@ class Double:
     fingerprint: str = "drawn"
 
     @property
-    def image_ids(self) -> list[int]:
+    def image_ids(self):
         return list(self.arrays)
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.arrays)
 
-    def features(self, image_id: int) -> np.ndarray:
+    def features(self, image_id):
         return self.arrays[image_id]
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[BaseCaptioner, CaptionData]:
+def cases(draw):
     """A captioner of any family, and two to five images of ragged features and captions."""
     generator = draw(strategies.generators())
     model = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]().eval()
@@ -109,12 +96,12 @@ def cases(draw: st.DrawFn) -> tuple[BaseCaptioner, CaptionData]:
     return model, CaptionData("drawn", "", Vocabulary(WORDS), {"test": split})
 
 
-def sides(model: BaseCaptioner) -> int:
+def sides(model):
     """How many decoders take turns."""
     return getattr(model.configuration, "sides", 1)
 
 
-def says(model: BaseCaptioner, features: torch.Tensor) -> list[int]:
+def says(model, features):
     """An image's own caption, in the order in which it is generated."""
     if sides(model) == 1:
         ((own,),) = beam_search(model, features, **OPTIONS)
@@ -126,7 +113,7 @@ def says(model: BaseCaptioner, features: torch.Tensor) -> list[int]:
     return interleave(first, halves.middle, second, model.pad_id)
 
 
-def alone(model: BaseCaptioner, data: CaptionData, image: int, caption: list[int]) -> np.ndarray:
+def alone(model, data, image, caption):
     """The last state of one image's caption, or its two sides' last: no batch, no padding."""
     memory = model.encode(tensor(data.splits["test"].store.features(image))[None])
     with torch.no_grad():
@@ -138,15 +125,13 @@ def alone(model: BaseCaptioner, data: CaptionData, image: int, caption: list[int
 
 
 @covers(arnet=[10, 11, 12])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(cases(), st.integers(1, 6))
-def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(
-    case: tuple[BaseCaptioner, CaptionData], batch_size: int
-) -> None:
+def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(case, batch_size):
     model, data = case
     found = discrepancy.measure(model, data, "test", batch_size=batch_size, **OPTIONS)
     split = data.splits["test"]
-    states: dict[str, list[np.ndarray]] = {"U": [], "V": [], "second": []}
+    states = {"U": [], "V": [], "second": []}
     for image, texts in split.references.items():
         own = says(model, tensor(split.store.features(image))[None])
         true = [data.vocabulary.encode(text.split())[:6] for text in texts]
@@ -171,18 +156,16 @@ def test_distances_of_a_batch_are_the_oracle_s_of_each_image_alone(
 class Spelled:
     """Token ids as text, so that any token can stand in a reference."""
 
-    def tokenise(self, caption: str) -> list[str]:
+    def tokenise(self, caption):
         return caption.split()
 
-    def encode(self, tokens: list[str]) -> list[int]:
+    def encode(self, tokens):
         return list(map(int, tokens))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cases())
-def test_a_model_that_says_what_people_say_is_at_no_distance(
-    case: tuple[BaseCaptioner, CaptionData],
-) -> None:
+def test_a_model_that_says_what_people_say_is_at_no_distance(case):
     """References are its own captions: what it reads free-running is what the teacher says."""
     model, data = case
     split, references = data.splits["test"], {}
@@ -193,7 +176,7 @@ def test_a_model_that_says_what_people_say_is_at_no_distance(
     if split.targets is not None:
         targets = {i: [list(map(int, text.split()))] for i, (text,) in references.items()}
     split = replace(split, references=references, targets=targets)
-    same: Any = replace(data, vocabulary=Spelled(), splits={"test": split})
+    same = replace(data, vocabulary=Spelled(), splits={"test": split})
     found = discrepancy.measure(model, same, "test", **OPTIONS)
     assert torch.equal(found.training, found.inference)
     for name in (CENTROID, POINTS):
@@ -202,15 +185,13 @@ def test_a_model_that_says_what_people_say_is_at_no_distance(
 
 @settings(max_examples=30)
 @given(strategies.generators(), st.integers(2, 6), st.integers(2, 4))
-def test_shares_have_the_distance_for_a_mean_and_say_where_weights_take_it(
-    generator: np.random.Generator, N: int, d: int
-) -> None:
+def test_shares_have_the_distance_for_a_mean_and_say_where_weights_take_it(generator, N, d):
     U, V = generator.standard_normal((2, N, d)) + 1
     found = discrepancy.LastStates(tensor(U), tensor(V), None)
     for name, shares in found.shares.items():
         assert_close(np.mean(shares), found.values[name], name)
 
-    def weighted(weights: np.ndarray) -> float:
+    def weighted(weights):
         return oracle.cosine_distance(weights @ U, weights @ V)
 
     even, step = np.full(N, 1 / N), 1e-6
@@ -221,7 +202,7 @@ def test_shares_have_the_distance_for_a_mean_and_say_where_weights_take_it(
         assert abs(slope - (shares[image] - shares.mean())) <= DIFFERENCES * abs(shares).max()
 
 
-def test_two_sides_do_not_read_from_left_to_right() -> None:
+def test_two_sides_do_not_read_from_left_to_right():
     model = models.middle_out_captioner(9, 3, d_embedding=2, hidden_size=2)
     with pytest.raises(InputError, match="of two sides reads captions from the middle, and those"):
         discrepancy.measure(model, scenes.make(0, 1, 1, 2), "test", **OPTIONS)
@@ -253,17 +234,15 @@ def quick(monkeypatch):
     monkeypatch.setitem(middle_out.FORMS, "scenes", form)
 
 
-def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, capsys) -> None:
+def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, capsys):
     out = tmp_path / "records.jsonl"
     words = ["reproduce", "arnet", "--table", "discrepancy", "--work", str(tmp_path / "work")]
     rows = ["NIC with att", "LSTM", "static:64", "Middle-Out + Attention + "]
-    command = [*words, "--out", str(out), "--seeds", "2", "--only", *rows]
+    command = [*words, "--out", str(out), "--seeds", "1", "--only", *rows]
     assert main(command) == 0
     made = records.read(out)
     chosen = [row for row in experiment.ROWS if row.startswith(tuple(rows))]
-    assert sorted((r.what.row, r.seeds) for r in made) == sorted(
-        (row, [seed]) for seed in (0, 1) for row in chosen
-    )
+    assert sorted((r.what.row, r.seeds) for r in made) == sorted((row, [0]) for row in chosen)
     for record in made:
         for name, shares in record.details.shares.items():
             assert len(shares) == record.n == 6
@@ -284,7 +263,7 @@ def test_every_row_is_trained_once_and_stands_in_the_report(quick, tmp_path, cap
     assert sorted(row for row in lines if row in experiment.ROWS) == sorted(chosen)
 
 
-def test_a_row_differs_from_its_baseline_by_lambda_alone() -> None:
+def test_a_row_differs_from_its_baseline_by_lambda_alone():
     data = scenes.make(0, 2, 1, 2)
     for name, form in experiment.FORMS.items():
         for row in experiment.REGULARISED:

@@ -1,19 +1,13 @@
 """A process group trains as one process: shards, sums, resuming with another size, lost ranks."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,23 +32,19 @@ from torch_impl.models import Captioner
 from torch_impl.training import CrossEntropyTraining, ImageBatch, SelfCriticalTraining, distributed
 from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
-from torch_impl.training.optimisation import Optimisation
 
 WORDS = ("a", "big", "red", "star", "and", "blue", "boxes")
 OBJECTIVES = ("cross_entropy", "self_critical")
 PLAIN = replace(RECIPE, dropout=0.0, algorithm="adam")
 MOST = 3
 
-Numbers = list[tuple[Any, ...]]
-Weights = dict[str, Any]
 
-
-def split_of(seed: int, ragged: bool) -> Split:
+def split_of(seed, ragged):
     """Eight images with one or two captions each; or, not ragged, all of one size."""
     random = np.random.default_rng(seed)
     rows, captions, words = ((1, 5), (1, 3), (1, 6)) if ragged else ((4, 5), (2, 3), (5, 6))
 
-    def caption() -> str:
+    def caption():
         return " ".join(random.choice(WORDS, random.integers(*words)))
 
     images = list(range(8))
@@ -66,38 +56,34 @@ def split_of(seed: int, ragged: bool) -> Split:
 class Precise:
     """Batches whose features are of a model's precision."""
 
-    def __init__(self, batches: Any, dtype: torch.dtype) -> None:
+    def __init__(self, batches, dtype):
         self.batches, self.dtype = batches, dtype
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.batches)
 
-    def epoch(self, epoch: int, start: int) -> Iterator[Any]:
+    def epoch(self, epoch, start):
         for batch in self.batches.epoch(epoch, start):
             yield batch._replace(features=batch.features.to(self.dtype))
 
 
 def training(
-    process_group: ProcessGroup,
-    objective: str,
-    seed: int = 0,
+    process_group,
+    objective,
+    seed=0,
     *,
-    ragged: bool = True,
-    accumulate: int = 1,
-    recipe: Optimisation = PLAIN,
-    dtype: torch.dtype = torch.float64,
-) -> CrossEntropyTraining | SelfCriticalTraining:
+    ragged=True,
+    accumulate=1,
+    recipe=PLAIN,
+    dtype=torch.float64,
+):
     """Of a small model; five images a batch, so that the second of an epoch has but three."""
     split, vocabulary = split_of(seed, ragged), Vocabulary(WORDS)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         sizes = {"vocabulary_size": len(vocabulary), "dropout": recipe.dropout}
         model = Captioner(replace(CONFIGURATION, **sizes)).to(dtype)
-    given: dict[str, Any] = {
-        "seed": seed,
-        "computation": Computation(accumulate),
-        "process_group": process_group,
-    }
+    given = {"seed": seed, "computation": Computation(accumulate), "process_group": process_group}
     if objective == "self_critical":
         images = ImageBatches(split, 4 if not ragged else 7, seed=seed, process_group=process_group)
         reward = cider_d(split, vocabulary)
@@ -111,7 +97,7 @@ def training(
     return CrossEntropyTraining(model, Precise(captions, dtype), recipe, sampling=sampling, **given)
 
 
-def trained(process_group: ProcessGroup, objective: str, epochs: int = 2, **options: Any) -> Any:
+def trained(process_group, objective, epochs=2, **options):
     """The numbers of every step, the last gradients, and the weights."""
     one = training(process_group, objective, **options)
     found = [numbers(step) for step in one.run(epochs)]
@@ -119,9 +105,7 @@ def trained(process_group: ProcessGroup, objective: str, epochs: int = 2, **opti
     return found, gradients, {n: w.numpy() for n, w in one.model.state_dict().items()}
 
 
-def halved(
-    process_group: ProcessGroup, objective: str, kill: int, path: Path, **options: Any
-) -> Numbers:
+def halved(process_group, objective, kill, path, **options):
     """The numbers of the first ``kill`` steps, after which rank 0 saves."""
     one = training(process_group, objective, **options)
     found = [numbers(step) for step in itertools.islice(one.run(2), kill)]
@@ -130,14 +114,14 @@ def halved(
     return found
 
 
-def resumed(process_group: ProcessGroup, objective: str, path: Path, **options: Any) -> Any:
+def resumed(process_group, objective, path, **options):
     one, checkpoint = training(process_group, objective, **options), checkpoints.load(path)
     one.load_state_dict(checkpoint.weights, checkpoint.state)
     found = [numbers(step) for step in one.run(2)]
     return found, {n: w.numpy() for n, w in one.model.state_dict().items()}
 
 
-def summed(process_group: ProcessGroup) -> list[Any]:
+def summed(process_group):
     """Gradients that some ranks lack."""
     having = ((), (0,), (0, 1), (2,))
     parameters = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(4)]
@@ -148,7 +132,7 @@ def summed(process_group: ProcessGroup) -> list[Any]:
     return [None if p.grad is None else p.grad.tolist() for p in parameters]
 
 
-def unequal(process_group: ProcessGroup) -> str:
+def unequal(process_group):
     """The error on every rank, where one has other weights."""
     one = training(process_group, "cross_entropy", seed=process_group.rank // 2)
     try:
@@ -158,11 +142,11 @@ def unequal(process_group: ProcessGroup) -> str:
     return "trained"
 
 
-def elected(process_group: ProcessGroup) -> bool:
+def elected(process_group):
     return process_group.elect_reporter()
 
 
-def commanded(process_group: ProcessGroup, port: int, words: list[str]) -> tuple[int, str, str]:
+def commanded(process_group, port, words):
     """The command line as ``torchrun`` starts it."""
     os.environ.update(
         WORLD_SIZE=str(process_group.world_size),
@@ -180,9 +164,7 @@ def commanded(process_group: ProcessGroup, port: int, words: list[str]) -> tuple
     return code, out.getvalue(), error.getvalue()
 
 
-def _process(
-    answer: Connection, function: Callable[..., Any], rank: int, size: int, place: str, given: Any
-) -> None:
+def _process(answer, function, rank, size, place, given):
     torch.set_num_threads(1)
     words, options = given
     if function is commanded:
@@ -214,7 +196,7 @@ def together(tmp_path_factory):
     return call
 
 
-def assert_equal_steps(found: Numbers, expected: Numbers) -> None:
+def assert_equal_steps(found, expected):
     """To rounding: what is counted is equal outright."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
@@ -225,7 +207,7 @@ def assert_equal_steps(found: Numbers, expected: Numbers) -> None:
                 assert a == b
 
 
-def assert_equal_weights(found: Weights, expected: Weights, what: str = "weights") -> None:
+def assert_equal_weights(found, expected, what="weights"):
     """To rounding, of all of them together: some gradients are 0 but for it."""
     assert found.keys() == expected.keys()
     one, other = (
@@ -234,7 +216,7 @@ def assert_equal_weights(found: Weights, expected: Weights, what: str = "weights
     assert_close(one, other, what)
 
 
-def assert_same_weights(found: Weights, expected: Weights) -> None:
+def assert_same_weights(found, expected):
     """Within what float32 rounds."""
     for name, value in expected.items():
         assert abs(found[name] - value).max() <= PROCESSES, name
@@ -300,7 +282,7 @@ def test_processes_take_the_steps_of_one(together, objective, seed, size, accumu
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_processes_draw_as_the_parts_of_one(together, objective, accumulate):
     """Dropout and scheduled sampling; of equal images, as a part is padded for its own."""
-    options: dict[str, Any] = {"recipe": RECIPE, "ragged": False}
+    options = {"recipe": RECIPE, "ragged": False}
     (found, *_), _ = together(2, trained, objective, accumulate=accumulate, **options)
     in_parts, *_ = trained(ProcessGroup(), objective, accumulate=2 * accumulate, **options)
     whole, *_ = trained(ProcessGroup(), objective, **options)
@@ -365,7 +347,7 @@ def port():
     stores.clear()
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+def assert_same_run(one, other):
     """Both checkpoints and every loss, within what float32 rounds."""
     for name in ("last.safetensors", "best.safetensors"):
         a, b = run_folder.load(one / name), run_folder.load(other / name)

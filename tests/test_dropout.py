@@ -1,9 +1,5 @@
 """Dropout: its random masks, and where an expansion applies it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -11,14 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
-from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
+from benchmarks.verify.strategies import DynamicCase, StaticCase
 from benchmarks.verify.tolerances import DEVIATIONS, assert_close
 from reference import expansion as oracle
 from tests.support.expansion import CASES, FORMS, operator
-from tests.support.parity import Array, flat, numpy, tensor
+from tests.support.parity import flat, numpy, tensor
 from torch_impl.common.dropout import Dropout, keep_mask, keep_scale
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal
 from torch_impl.expansion.functional import DROPOUTS
@@ -29,7 +24,7 @@ PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))
 class Masks:
     """The masks of an expansion, for both implementations."""
 
-    def __init__(self, case: OperatorCase, p: float, dropout_of: str, seed: int) -> None:
+    def __init__(self, case, p, dropout_of, seed):
         generator, self.p = np.random.default_rng(seed), p
         (B, L, d), N = case.K.shape, len(case.E_Q)
         N = N * L if isinstance(case, DynamicCase) else N
@@ -37,24 +32,24 @@ class Masks:
         self.F = generator.random((2, B, N, d if dropout_of == "values" else 1)) >= p
         self.B = generator.random((2, B, L, d)) >= p
 
-    def in_turn(self) -> Iterator[Array]:
+    def in_turn(self):
         """In the order of the literal form."""
         yield self.M
         for k in range(2):
             yield from (self.F[k], self.B[k])
 
-    def run(self, implementation: str, *arguments: Any, **options: Any) -> Tensor:
+    def run(self, implementation, *arguments, **options):
         """The operator with these masks."""
         masks = self.in_turn()
 
-        def drop(x: Tensor, p: float) -> Tensor:
+        def drop(x, p):
             keep = torch.from_numpy(next(masks))
             assert keep.shape == x.shape
             return x * keep * keep_scale(p)
 
         of_factored = iter((self.M.swapaxes(1, 2), *self.F, *self.B))
 
-        def chosen(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
+        def chosen(shape, p, device):
             keep = torch.from_numpy(next(of_factored).copy())
             assert keep.shape == tuple(shape)
             return keep
@@ -80,8 +75,8 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
     for b in np.flatnonzero(case.mask.any(axis=1)):
         a, valid = case.sequence(int(b)), case.mask[b]
         rows = np.ones(len(case.E_Q), dtype=bool)
-        visible: Array | None = None
-        readers: Array | None = None
+        visible = None
+        readers = None
         queries, biases, groups = a["E_Q"], a["E_B"], None
         if isinstance(case, StaticCase):
             groups = case.groups

@@ -1,15 +1,10 @@
 """Ensembles: the mean of the members' probabilities, whoever decodes."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
@@ -19,14 +14,14 @@ from torch_impl import models
 from torch_impl.common.protocols import IncrementalModel
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.models import BaseCaptioner, Captioner, Configuration
+from torch_impl.models import Captioner, Configuration
 
 SHARED = ("d_feature", "vocabulary_size")
 RECURRENT = (models.nic, models.attentive_nic, models.sequence_to_sequence)
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Ensemble, Tensor, Tensor]:
+def cases(draw):
     """One to three members of any kind in float64; ragged features, whatever in their padding."""
     first = draw(strategies.configurations())
     shared = {name: first[name] for name in SHARED}
@@ -42,10 +37,10 @@ def cases(draw: st.DrawFn) -> tuple[Ensemble, Tensor, Tensor]:
     return Ensemble(members).eval(), tensor(features.x), torch.from_numpy(features.mask)
 
 
-def members_oracle(model: Ensemble, features: Tensor) -> oracle.NextLogProbs:
+def members_oracle(model, features):
     """The members asked one by one, each prefix anew."""
 
-    def of(member: BaseCaptioner) -> oracle.NextLogProbs:
+    def of(member):
         return lambda prefix: numpy(member(features[None], torch.tensor([prefix]))[0, -1])
 
     return oracle.ensemble([of(member) for member in model._members()])
@@ -55,7 +50,7 @@ def members_oracle(model: Ensemble, features: Tensor) -> oracle.NextLogProbs:
 def test_the_members_decode_together(case, beam_size, max_length):
     model, features, mask = case
     assert isinstance(model, IncrementalModel)
-    options: Any = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
+    options = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
     found = decoding.beam_search(model, features, mask, **options)
     for image, valid, hypotheses in zip(features, mask, found, strict=True):
         next_log_probs = members_oracle(model, image[valid])
@@ -73,7 +68,7 @@ def test_the_members_decode_together(case, beam_size, max_length):
 def test_copies_of_a_model_are_the_model(case, copies):
     model, features, mask = case
     member = next(model._members())
-    options: Any = {"beam_size": 2, "max_length": 5, "num_return": 2}
+    options = {"beam_size": 2, "max_length": 5, "num_return": 2}
     alone = decoding.beam_search(member, features, mask, **options)
     together = decoding.beam_search(Ensemble([member] * copies), features, mask, **options)
     for a, b in zip(alone, together, strict=True):
@@ -83,7 +78,7 @@ def test_copies_of_a_model_are_the_model(case, copies):
 
 
 def test_members_that_do_not_go_together_are_named():
-    fields: dict[str, Any] = {
+    fields = {
         "vocabulary_size": 9,
         "d_feature": 4,
         "encoder": "attention",

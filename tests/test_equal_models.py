@@ -1,7 +1,5 @@
 """Equal models are called different as seldom as is said, with variances of published records."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,44 +1,23 @@
 """The batched expansion operators and layers against the oracle, and what must hold of them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.cases import numpy_dtype
 from benchmarks.verify.precision import SMALLEST
-from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
 from benchmarks.verify.tolerances import assert_close, scale
 from reference import expansion as oracle
 from tests.support.covers import covers
-from tests.support.expansion import (
-    CASES,
-    FORMS,
-    LEARNED,
-    batched,
-    operator,
-    run,
-)
-from tests.support.parity import (
-    Array,
-    Errors,
-    flat,
-    gradients,
-    load,
-    nudge,
-    numpy,
-    tensor,
-)
+from tests.support.expansion import CASES, FORMS, batched, operator, run
+from tests.support.parity import Errors, flat, gradients, load, nudge, numpy, tensor
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
@@ -53,115 +32,48 @@ MODERATE = st.one_of(
 )
 
 
-@pytest.mark.parametrize("implementation", FORMS)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
 @settings(max_examples=100)
-@given(case=CASES)
-def test_a_padded_batch_is_each_sequence_through_the_oracle(
-    case: OperatorCase, implementation: str
-) -> None:
+@given(CASES)
+def test_a_padded_batch_is_each_sequence_through_the_oracle(case):
     """The gradients share one scale: by queries and keys they cancel down to epsilon's order
     where every row has a single positive entry."""
-    (actual, dX), (out, dX_oracle) = run(case, implementation=implementation), batched(case)
-    assert_close(actual, out)
-    assert_close(flat(dX), flat(dX_oracle), "gradients")
+    out, dX_oracle = batched(case)
+    for implementation in FORMS:
+        actual, dX = run(case, implementation=implementation)
+        assert_close(actual, out, implementation)
+        assert_close(flat(dX), flat(dX_oracle), f"gradients, {implementation}")
 
 
-@pytest.mark.parametrize("implementation", FORMS)
 @pytest.mark.parametrize("precision", SMALLEST)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-def test_lower_precision_is_as_good_as_the_literal_form(
-    precision: str, implementation: str
-) -> None:
-    errors: defaultdict[str, Errors] = defaultdict(lambda: Errors(precision))
+def test_lower_precision_is_as_good_as_the_literal_form(precision):
+    errors = defaultdict(lambda: Errors(precision))
 
-    @settings(max_examples=100)
+    @settings(max_examples=60)
     @given(MODERATE, strategies.generators())
-    def collect(case: OperatorCase, generator: np.random.Generator) -> None:
+    def collect(case, generator):
         case = case.astype(numpy_dtype(precision)).astype(np.float64)
-        actual, dX = run(case, getattr(torch, precision), implementation=implementation)
         out, dX_exact = batched(case)
         literally, dX_literally = batched(case, precision)
         moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
         nudged, dX_nudged = batched(replace(case, **moved))
-        errors["output"].add(actual, literally, out, [nudged])
-        for name in dX:
-            forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
-            for found in (errors[name], errors["any gradient"]):
-                found.add(*forms, scale(flat(dX_exact)))
+        for form in FORMS:
+            actual, dX = run(case, getattr(torch, precision), implementation=form)
+            errors[form, "output"].add(actual, literally, out, [nudged])
+            for name in dX:
+                forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
+                for found in (errors[form, name], errors[form, "any gradient"]):
+                    found.add(*forms, scale(flat(dX_exact)))
 
     collect()
-    errors.pop("output").check("output")
-    errors.pop("any gradient").check("any gradient", [np.max])
-    for name in errors:
-        errors[name].check(name, [np.mean])
-
-
-@covers(expansionnet_v2=[3, 6])
-@given(CASES)
-def test_the_printed_order_of_streams_is_a_relabelling(case: OperatorCase) -> None:
-    """-K swaps the streams; so do V_2 for V_1 and -S."""
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    swapped = {**a, "K": -a["K"], "V_1": a["V_2"], "V_2": a["V_1"], "S": -a["S"]}
-    assert_close(operator(case, swapped), operator(case, a))
-
-
-@covers(expansionnet_v2=[6, 9])
-@given(strategies.static_cases())
-def test_a_block_is_the_mean_of_its_groups(case: StaticCase) -> None:
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    shared, mask = (a["K"], a["V_1"], a["V_2"], a["S"]), torch.from_numpy(case.mask)
-    splits = zip(*(torch.split(a[name], list(case.groups)) for name in LEARNED), strict=True)
-    alone = [static_expansion(Q, B, *shared, (len(Q),), mask) for Q, B in splits]
-    assert_close(operator(case, a), sum(alone) / len(alone))
-
-
-@covers(expansionnet_v2=[9])
-@given(strategies.static_cases(), strategies.generators())
-def test_vectors_within_a_group_have_no_order(
-    case: StaticCase, generator: np.random.Generator
-) -> None:
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    indices = np.split(np.arange(sum(case.groups)), np.cumsum(case.groups)[:-1])
-    order = np.concatenate([generator.permutation(group) for group in indices])
-    shuffled = {**a, "E_Q": a["E_Q"][order], "E_B": a["E_B"][order]}
-    assert_close(operator(case, shuffled), operator(case, a))
-
-
-@given(strategies.dynamic_cases(), strategies.generators())
-def test_dynamic_vectors_have_no_order(case: DynamicCase, generator: np.random.Generator) -> None:
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    order = generator.permutation(len(case.E_Q))
-    shuffled = {**a, "E_Q": a["E_Q"][order], "E_B": a["E_B"][order]}
-    assert_close(operator(case, shuffled), operator(case, a))
-
-
-@given(MODERATE, st.integers(2, 4))
-def test_copies_of_one_vector_are_one_vector(case: OperatorCase, copies: int) -> None:
-    """As Psi's epsilon vanishes beside the sums, which large keys see to."""
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    a |= {"K": 1e6 * a["K"], "E_Q": a["E_Q"][:1], "E_B": a["E_B"][:1]}
-    several = {**a, "E_Q": a["E_Q"].repeat(copies, 1), "E_B": a["E_B"].repeat(copies, 1)}
-    if isinstance(case, StaticCase):
-        shared, mask = (a["K"], a["V_1"], a["V_2"], a["S"]), torch.from_numpy(case.mask)
-        one = static_expansion(a["E_Q"], a["E_B"], *shared, (1,), mask)
-        many = static_expansion(several["E_Q"], several["E_B"], *shared, (copies,), mask)
-    else:
-        one, many = operator(case, a), operator(case, several)
-    assert_close(many, one)
-
-
-@covers(expansionnet_v1=[5], expansionnet_v2=[4])
-@given(MODERATE)
-def test_the_scale_of_keys_does_not_matter(case: OperatorCase) -> None:
-    """As Psi's epsilon vanishes beside the sums, which large keys see to."""
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    large, larger = ({**a, "K": factor * a["K"]} for factor in (1e6, 1e7))
-    assert_close(operator(case, larger), operator(case, large))
+    statistics = {"output": (np.max, np.mean), "any gradient": (np.max,)}
+    for (form, name), found in errors.items():
+        found.check(f"{name}, {form}", statistics.get(name, (np.mean,)))
 
 
 @st.composite
-def layers(draw: st.DrawFn) -> tuple[StaticExpansion | DynamicExpansion, dict[str, Array]]:
+def layers(draw):
     """A layer of each kind with its parameters as the oracle takes them."""
     d_model, static = draw(strategies.widths()), draw(st.booleans())
     layer: StaticExpansion | DynamicExpansion
@@ -172,20 +84,14 @@ def layers(draw: st.DrawFn) -> tuple[StaticExpansion | DynamicExpansion, dict[st
     return layer, load(layer, draw(strategies.generators()))
 
 
-def oracle_layer(
-    layer: StaticExpansion | DynamicExpansion, x: Array, parameters: dict[str, Array]
-) -> Array:
+def oracle_layer(layer, x, parameters):
     if isinstance(layer, StaticExpansion):
         return oracle.static_expansion_layer(x, parameters, layer.groups)
     return oracle.dynamic_expansion_layer(x, parameters, layer.causal)
 
 
 @given(st.data(), layers(), st.sampled_from(strategies.FILLINGS))
-def test_a_layer_is_the_oracle_s_whatever_padding_holds(
-    data: st.DataObject,
-    layer_and_parameters: tuple[StaticExpansion | DynamicExpansion, dict[str, Array]],
-    filling: float,
-) -> None:
+def test_a_layer_is_the_oracle_s_whatever_padding_holds(data, layer_and_parameters, filling):
     """NaN in padded rows reaches neither a valid row nor a gradient; they come out zero."""
     layer, parameters = layer_and_parameters
     case = data.draw(strategies.tokens(layer.d_model, empty=True))
@@ -201,7 +107,7 @@ def test_a_layer_is_the_oracle_s_whatever_padding_holds(
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4))
-def test_lengths_are_the_mask_they_mean(lengths: list[int]) -> None:
+def test_lengths_are_the_mask_they_mean(lengths):
     layer, x = StaticExpansion(4, (2, 3)), torch.randn(len(lengths), 5, 4)
     mask = torch.arange(5) < torch.tensor(lengths)[:, None]
     assert torch.equal(layer(x, lengths), layer(x, mask))
@@ -215,9 +121,7 @@ LAYERS = [StaticExpansion(6, (2, 3)), StaticExpansion(6, (8, 16)), DynamicExpans
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_layers_follow_autocast_and_keep_their_dtype(
-    layer: StaticExpansion | DynamicExpansion, dtype: torch.dtype
-) -> None:
+def test_layers_follow_autocast_and_keep_their_dtype(layer, dtype):
     """Wherever the backward is called."""
     x = torch.randn(2, 4, 6)
     for inside in (False, True):
@@ -230,20 +134,6 @@ def test_layers_follow_autocast_and_keep_their_dtype(
             torch.autograd.backward(out.float().sum())
         assert out.dtype == dtype
         assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None:
-    x, lengths = torch.randn(2, 4, 6, dtype=torch.float64), torch.tensor([4, 1])
-    compiled = torch.compile(layer.double(), backend="aot_eager", fullgraph=True)
-    outs, found = [], []
-    for form in (compiled, layer):
-        layer.zero_grad()
-        outs.append(form(x, lengths))
-        torch.autograd.backward(outs[-1].square().sum())
-        found.append(flat(gradients(layer)))
-    assert_close(outs[0].detach(), outs[1].detach())
-    assert_close(found[0], found[1], "gradients")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +151,7 @@ def test_layers_compile_whole(layer: StaticExpansion | DynamicExpansion) -> None
         (lambda: DynamicExpansion(4, 2, implementation="fast"), "'fast'.* auto, literal, factored"),
     ],
 )
-def test_bad_settings_are_named(build: Any, message: str) -> None:
+def test_bad_settings_are_named(build, message):
     with pytest.raises(ValueError, match=message):
         build()
 
@@ -271,9 +161,7 @@ DTYPES = st.sampled_from([torch.float64, torch.float32, torch.bfloat16])
 
 @pytest.mark.parametrize("implementation", FORMS)
 @given(case=MODERATE, dtypes=st.tuples(DTYPES, DTYPES, DTYPES))
-def test_values_and_selectors_of_several_dtypes_are_promoted(
-    case: OperatorCase, implementation: str, dtypes: tuple[torch.dtype, ...]
-) -> None:
+def test_values_and_selectors_of_several_dtypes_are_promoted(case, implementation, dtypes):
     names = "V_1", "V_2", "S"
     arrays = {name: tensor(x, torch.float32) for name, x in case.arrays.items()}
     mixed = {name: arrays[name].to(dtype) for name, dtype in zip(names, dtypes, strict=True)}
@@ -296,12 +184,12 @@ def test_values_and_selectors_of_several_dtypes_are_promoted(
         ((2, 5, 4), torch.ones(2, 4, dtype=torch.bool), r"mask has shape \(2, 4\)"),
     ],
 )
-def test_bad_input_is_named(layer: Any, x: tuple[int, ...], lengths: Any, message: str) -> None:
+def test_bad_input_is_named(layer, x, lengths, message):
     with pytest.raises(ValueError, match=message):
         layer(torch.zeros(x), lengths)
 
 
-def test_other_bad_input_is_named() -> None:
+def test_other_bad_input_is_named():
     layer, x = StaticExpansion(4, (1, 2)), torch.zeros(2, 5, 4)
     with pytest.raises(TypeError, match="integers or booleans"):
         layer(x, torch.tensor([1.0, 2.0]))
@@ -312,7 +200,7 @@ def test_other_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match=r"groups \(1, 1\) must add up to 3"):
         static_expansion(vectors, vectors, x, x, x, x, (1, 1))
     with pytest.raises(ValueError, match="groups is 3, expected the coefficients"):
-        static_expansion(vectors, vectors, x, x, x, x, 3)  # type: ignore[arg-type]
+        static_expansion(vectors, vectors, x, x, x, x, 3)
 
 
 @pytest.mark.parametrize(
@@ -328,9 +216,7 @@ def test_other_bad_input_is_named() -> None:
 )
 @pytest.mark.parametrize("implementation", ["literal", "factored"])
 @pytest.mark.parametrize("operator", [static_expansion, dynamic_expansion])
-def test_the_operators_broadcast_nothing(
-    operator: Any, implementation: str, wrong: str, shape: tuple[int, ...], message: str
-) -> None:
+def test_the_operators_broadcast_nothing(operator, implementation, wrong, shape, message):
     names = ["keys", "values_1", "values_2", "selectors"]
     if operator is dynamic_expansion:
         names.append("conditions")
@@ -340,24 +226,3 @@ def test_the_operators_broadcast_nothing(
         operator = partial(operator, groups=(3,))
     with pytest.raises(ValueError, match=message):
         operator(**(inputs | {wrong: torch.zeros(shape)}), implementation=implementation)
-
-
-@pytest.mark.parametrize("implementation", FORMS)
-@given(case=strategies.dynamic_cases(), generator=strategies.generators())
-def test_the_causal_form_does_not_see_later_tokens(
-    case: DynamicCase, implementation: str, generator: np.random.Generator
-) -> None:
-    a = {name: tensor(x) for name, x in case.arrays.items()}
-    t, mask = int(generator.integers(case.K.shape[1])), torch.from_numpy(case.mask)
-    later = {name: x.clone() for name, x in a.items()}
-    for name in ("C", "K", "V_1", "V_2", "S"):
-        later[name][:, t + 1 :] = 10 * torch.randn_like(later[name][:, t + 1 :])
-
-    def causal(a: dict[str, Tensor], mask: Tensor) -> Tensor:
-        args = (a["E_Q"], a["E_B"], a["C"], a["K"], a["V_1"], a["V_2"], a["S"], mask)
-        return dynamic_expansion(*args, causal=True, implementation=implementation)
-
-    whole = causal(a, mask)[:, : t + 1]
-    prefix = {name: x if name in LEARNED else x[:, : t + 1] for name, x in a.items()}
-    assert_close(causal(later, mask)[:, : t + 1], whole, "later tokens changed")
-    assert_close(causal(prefix, mask[:, : t + 1]), whole, "prefix alone")

@@ -1,10 +1,7 @@
 """Middle-Out Table 1: records of all seeds, resumable, exact about what is printed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +29,7 @@ def small(monkeypatch):
     monkeypatch.setattr(denoising, "EVALUATIONS", 2)
 
 
-def reproduce(folder: Path, *options: str) -> tuple[int, list[records.Record]]:
+def reproduce(folder, *options):
     out = folder / "records" / "r.jsonl"
     words = ["reproduce", "middle_out", "--table", "1", "--out", str(out), "--seeds", "2"]
     status = cli.main([*words, "--work", str(folder / "work"), *options])

@@ -1,7 +1,5 @@
 """Middle-Out's Tables 2 to 7: every row from a trained model, oracle and classifier, control."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,12 +20,7 @@ from benchmarks.kinds import MiddleOut
 from benchmarks.papers.experiment import Place
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.papers.middle_out import middle_word_classifier
-from benchmarks.papers.middle_out.captions import (
-    ABLATION,
-    FORMS,
-    MODELS,
-    learning,
-)
+from benchmarks.papers.middle_out.captions import ABLATION, FORMS, MODELS, learning
 from benchmarks.papers.middle_out.middle_word_classifier import Schedule
 from benchmarks.papers.middle_out.scores import (
     BASELINE,

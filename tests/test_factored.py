@@ -1,27 +1,17 @@
 """The factored form: its operations, its saved activations, a batch in chunks."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.verify import strategies
-from benchmarks.verify.strategies import OperatorCase, StaticCase
+from benchmarks.verify.strategies import StaticCase
 from benchmarks.verify.tolerances import assert_close
-from tests.support.expansion import (
-    CASES,
-    batched,
-    operator,
-    run,
-)
+from tests.support.expansion import CASES, batched, operator, run
 from tests.support.parity import flat, tensor
 from torch_impl.expansion import (
     DynamicExpansion,
@@ -32,21 +22,19 @@ from torch_impl.expansion import (
 )
 
 
-def multiply_accumulates(run: Callable[[], Any]) -> int:
+def multiply_accumulates(run):
     with FlopCounterMode(display=False) as counter:
         run()
     return counter.get_total_flops() // 2
 
 
 @given(strategies.groups(), st.integers(1, 4), st.integers(1, 3), strategies.lengths())
-def test_multiply_accumulates_of_a_layer(
-    groups: tuple[int, ...], num_expansions: int, batch: int, length: int
-) -> None:
+def test_multiply_accumulates_of_a_layer(groups, num_expansions, batch, length):
     """Literally 5 N L d and 5 N_E L^2 d beside the projections; factored never takes more."""
     d, N, N_E, L, B = 6, sum(groups), num_expansions, length, batch
     x = torch.randn(B, L, d)
 
-    def count(layer: StaticExpansion | DynamicExpansion, form: str) -> int:
+    def count(layer, form):
         layer.implementation = form
         return multiply_accumulates(lambda: layer(x))
 
@@ -65,7 +53,7 @@ def test_multiply_accumulates_of_a_layer(
 
 
 @given(CASES)
-def test_multiply_accumulates_of_gradients(case: OperatorCase) -> None:
+def test_multiply_accumulates_of_gradients(case):
     """Twice the forward products, and what is recomputed."""
     arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
     dO = arrays.pop("dO")
@@ -83,9 +71,7 @@ def test_multiply_accumulates_of_gradients(case: OperatorCase) -> None:
 
 
 @given(strategies.static_cases(many=True), st.integers(1, 60))
-def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(
-    case: StaticCase, chunk: int
-) -> None:
+def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(case, chunk):
     """Of few tokens and many vectors, by the oracle, whatever the chunks of the batch."""
     out, dX = batched(case)
     with mock.patch.object(factored, "CHUNK", chunk):
@@ -95,12 +81,12 @@ def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(
 
 
 @given(CASES)
-def test_factored_saves_m_and_its_sums_alone(case: OperatorCase) -> None:
+def test_factored_saves_m_and_its_sums_alone(case):
     """Beside the operands: nothing as long as the expansion and as wide as the model."""
     arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
-    saved: dict[int, int] = {}
+    saved = {}
 
-    def save(x: Tensor) -> Tensor:
+    def save(x):
         saved[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() // x.itemsize
         return x
 
@@ -118,7 +104,7 @@ def test_factored_saves_m_and_its_sums_alone(case: OperatorCase) -> None:
 
 
 @pytest.mark.parametrize("form", ["literal", "factored"])
-def test_whatever_finite_numbers_padding_holds_stays_there(form: str) -> None:
+def test_whatever_finite_numbers_padding_holds_stays_there(form):
     """Even where their products overflow."""
     q, x = torch.randn(4, 3), torch.randn(2, 5, 3)
     keys, mask = x.clone(), torch.ones(2, 5, dtype=torch.bool)

@@ -1,9 +1,6 @@
 """Beam search by replayed steps: equal to the search itself, and no step looks into a tensor."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 from unittest.mock import patch
 
 import numpy as np
@@ -18,9 +15,9 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.verify import strategies
 from tests.support.captioners import captioners
 from tests.support.tables import Table, plain
-from torch_impl.decoding.graphs import Graph, GraphedBeamSearch
+from torch_impl.decoding.graphs import GraphedBeamSearch
 from torch_impl.decoding.search import beam_search
-from torch_impl.models import Captioner, transformer
+from torch_impl.models import transformer
 
 T = TypeVar("T")
 
@@ -29,13 +26,11 @@ class Recorded(TorchDispatchMode):
     """A CUDA graph's stand-in for the CPU: operations on the very tensors that they were done on,
     done again into the very tensors that they made."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.operations: list[tuple[Any, ...]] = []
+        self.operations = []
 
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         if operator is torch.ops.aten._local_scalar_dense.default:
             raise AssertionError("a step looked into a tensor, which no graph can")
         kwargs = kwargs or {}
@@ -43,7 +38,7 @@ class Recorded(TorchDispatchMode):
         self.operations.append((operator, args, kwargs, made))
         return made
 
-    def replay(self) -> None:
+    def replay(self):
         for operator, args, kwargs, before in self.operations:
             own = set(map(_memory, _tensors((args, kwargs))))
             after = _tensors(operator(*args, **kwargs))
@@ -53,15 +48,15 @@ class Recorded(TorchDispatchMode):
                     old.copy_(new)
 
 
-def _tensors(values: Any) -> list[Tensor]:
+def _tensors(values):
     return [value for value in tree_leaves(values) if isinstance(value, Tensor)]
 
 
-def _memory(x: Tensor) -> int:
+def _memory(x):
     return x.untyped_storage().data_ptr()
 
 
-def record(compute: Callable[[], T]) -> tuple[Graph, T]:
+def record(compute):
     graph = Recorded()
     with graph:
         outputs = compute()
@@ -77,7 +72,7 @@ def test_replayed_steps_equal_the_search(case, beam_size, data):
     # images that end early and images that do not
     with torch.no_grad():
         model.vocabulary.bias[model.end_id] += data.draw(st.sampled_from([0.0, 5.0]))
-    options: dict[str, Any] = {
+    options = {
         "beam_size": beam_size,
         "max_length": data.draw(st.integers(2, model.max_length)),
         "num_return": data.draw(st.integers(1, beam_size)),
@@ -96,18 +91,18 @@ def test_replayed_steps_equal_the_search(case, beam_size, data):
         mask = torch.from_numpy(np.sort(random.random(mask.shape) < 0.7, axis=1)[:, ::-1].copy())
 
 
-def _captioner() -> Captioner:
-    sizes: dict[str, Any] = dict.fromkeys(("d_feature", "d_model", "d_ff", "num_heads"), 4)
+def _captioner():
+    sizes = dict.fromkeys(("d_feature", "d_model", "d_ff", "num_heads"), 4)
     sizes |= {"vocabulary_size": 7, "max_length": 4}
     return transformer(**sizes, num_encoder_layers=1, num_decoder_layers=1).eval()
 
 
 def test_what_does_not_fit_the_graphs_is_named():
-    options: dict[str, Any] = {"beam_size": 2, "max_length": 4, "capture": record}
+    options = {"beam_size": 2, "max_length": 4, "capture": record}
     with pytest.raises(ValueError, match=r"model\.eval"):
         GraphedBeamSearch(_captioner().train(), **options)
     with pytest.raises(ValueError, match="a token at a time"):
-        GraphedBeamSearch(Table(), **options)  # type: ignore[arg-type]
+        GraphedBeamSearch(Table(), **options)
     search, features = GraphedBeamSearch(_captioner(), **options), torch.randn(2, 3, 4)
     search(features)
     with pytest.raises(ValueError, match=r"shape .*3, 3, 4.* of .*2, 3, 4"):

@@ -1,14 +1,9 @@
 """Grid beam search is the oracle's grid, ties included, and never without its word."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify.tolerances import assert_close
 from reference import grid_beam as oracle
@@ -17,7 +12,7 @@ from torch_impl.decoding.grid_beam import grid_beam_search
 from torch_impl.models import sequence_to_sequence
 
 
-def words(model: tuple[Tensor, Tensor], data: st.DataObject) -> list[int]:
+def words(model, data):
     """One for each image, not the end token."""
     B, _, V = model[0].shape
     word = st.integers(0, V - 1).filter(lambda one: one != END)
@@ -27,7 +22,7 @@ def words(model: tuple[Tensor, Tensor], data: st.DataObject) -> list[int]:
 @given(tables(), sizes, max_lengths, st.data())
 def test_it_is_the_readable_grid_ties_included(model, beam_size, max_length, data):
     chosen = words(model, data)
-    options: dict[str, Any] = {"beam_size": beam_size, "max_length": max_length}
+    options = {"beam_size": beam_size, "max_length": max_length}
     options["num_return"] = data.draw(st.integers(1, beam_size))
     found = grid_beam_search(Table(), *model, words=chosen, **options)
     for hypotheses, word, one in zip(found, chosen, oracles(*model), strict=True):
@@ -41,7 +36,7 @@ def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(seed, beam
     torch.manual_seed(seed)
     model = sequence_to_sequence(6, 2, d_embedding=3, hidden_size=4, max_length=5).double().eval()
     features = torch.randn(2, 3, 2, dtype=torch.float64)
-    options: dict[str, Any] = {"beam_size": beam_size, "max_length": max_length}
+    options = {"beam_size": beam_size, "max_length": max_length}
     for b, (best,) in enumerate(grid_beam_search(model, features, words=[3, 4], **options)):
         assert 3 + b in best.tokens
         tokens = torch.tensor([best.tokens])

@@ -1,9 +1,6 @@
 """Decoding one token at a time against passes over the whole prefix."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
-from typing import Any
 
 import pytest
 import torch
@@ -42,7 +39,7 @@ def test_captions_are_those_of_whole_prefixes(case, beam_size):
     model, features, mask = case
     if model.max_length < 2:
         return
-    options: dict[str, Any] = {"beam_size": beam_size, "max_length": model.max_length}
+    options = {"beam_size": beam_size, "max_length": model.max_length}
     found = decoding.beam_search(model, features, mask, **options)
     expected = decoding.beam_search(Whole(model), features, mask, **options)
     for (one,), (other,) in zip(found, expected, strict=True):
@@ -54,7 +51,7 @@ def test_without_dropout_training_reads_single_tokens_and_samples_alike(case, nu
     model, features, mask = case
     if model.max_length < 2:
         return
-    options: dict[str, Any] = {"max_length": model.max_length, "num_samples": num_samples}
+    options = {"max_length": model.max_length, "num_samples": num_samples}
     expected, found = (
         decoding.sample(model.train(training), features, mask, **options, generator=_seeded(seed))
         for training in (False, True)
@@ -68,7 +65,7 @@ def test_without_dropout_training_reads_single_tokens_and_samples_alike(case, nu
     assert not drawing.eval().is_stochastic
 
 
-def _seeded(seed: int) -> torch.Generator:
+def _seeded(seed):
     return torch.Generator().manual_seed(seed)
 
 

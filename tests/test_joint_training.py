@@ -1,9 +1,6 @@
 """Training a recurrent captioner with a reconstructor beside it, and with words it sampled."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -16,10 +13,8 @@ from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
 from torch_impl.training import CrossEntropyTraining
 
-Fields = dict[str, Any]
 
-
-def training(reconstructor: bool, **options: Any) -> CrossEntropyTraining:
+def training(reconstructor, **options):
     torch.manual_seed(3)
     model = models.nic(
         11, 5, d_embedding=6, hidden_size=6, zoneout_hidden=0.2, dropout=0.1, max_length=9
@@ -62,7 +57,7 @@ def test_the_loss_of_a_batch_is_the_joint_one_of_its_words():
 @pytest.mark.parametrize("kill", [1, 4])
 def test_a_joint_training_resumes_to_the_same_numbers(tmp_path, kill):
     """With sampled words; the reconstructor and its moments are kept, and trained."""
-    options: Fields = {"lambda_": 0.5, "sampling": lambda step: step / 10}
+    options = {"lambda_": 0.5, "sampling": lambda step: step / 10}
     whole = training(True, **options)
     assert whole.reconstructor is not None
     began = {n: v.clone() for n, v in whole.reconstructor.state_dict().items()}

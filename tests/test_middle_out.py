@@ -1,9 +1,6 @@
 """Middle-out decoders and their left-to-right baseline: the loop, the captioners, the oracle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,6 @@ from tests.support.covers import covers
 from tests.support.middle_out import (
     KINDS,
     PAD,
-    Captions,
     captions,
     encoded,
     parameters_of,
@@ -27,13 +23,7 @@ from tests.support.middle_out import (
     torch_lstm,
     turned,
 )
-from tests.support.parity import (
-    Array,
-    flat,
-    gradients,
-    numpy,
-    tensor,
-)
+from tests.support.parity import flat, gradients, numpy, tensor
 from tests.support.tables import teacher_forced
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.decoding import search as decoding
@@ -49,7 +39,6 @@ from torch_impl.middle_out import (
 )
 from torch_impl.models import (
     MiddleOutCaptioner,
-    MiddleOutConfiguration,
     build,
     configuration,
     middle_out_captioner,
@@ -72,7 +61,7 @@ class Loop:
     dc: Tensor
 
     @property
-    def leaves(self) -> dict[str, Tensor]:
+    def leaves(self):
         """Everything that has a gradient."""
         named = {**self.weights._asdict(), "entries": self.entries, "memory": self.memory}
         named |= {"h_0": self.state[0], "c_0": self.state[1]}
@@ -80,14 +69,14 @@ class Loop:
 
 
 @st.composite
-def loops(draw: st.DrawFn) -> Loop:
+def loops(draw):
     """Lanes, sides, sequences and steps of any number, with and without memory and holes."""
     generator, lanes, sides = draw(generators()), draw(st.integers(1, 2)), draw(st.integers(1, 3))
     valid = draw(masks(empty=True))
     B, d, e = len(valid), draw(st.integers(1, 4)), draw(st.integers(1, 3))
     m, T = draw(st.integers(0, 3)), draw(st.integers(1, 6))
 
-    def leaf(*shape: int) -> Tensor:
+    def leaf(*shape):
         return tensor(fill(generator, shape), grad=True)
 
     sizes = weight_sizes(sides, d, m, e, draw(KINDS))
@@ -106,7 +95,7 @@ def loops(draw: st.DrawFn) -> Loop:
     )
 
 
-def results(loop: Loop, h: Tensor, c: Tensor) -> tuple[Array, dict[str, Array]]:
+def results(loop, h, c):
     """What came out and the gradients; one that nothing reaches is 0."""
     for x in loop.leaves.values():
         x.grad = None
@@ -119,9 +108,9 @@ def results(loop: Loop, h: Tensor, c: Tensor) -> tuple[Array, dict[str, Array]]:
 
 
 @covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(loops())
-def test_the_loop_is_its_steps_forward_and_gradients(loop: Loop) -> None:
+def test_the_loop_is_its_steps_forward_and_gradients(loop):
     whole = run(loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
     out, gradients = results(loop, *whole)
     arguments = loop.memory, loop.mask, loop.written
@@ -131,11 +120,9 @@ def test_the_loop_is_its_steps_forward_and_gradients(loop: Loop) -> None:
     assert_close(flat(gradients), flat(gradients_by_steps), "gradients")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(loops(), st.data())
-def test_sequences_that_have_ended_are_left_out_of_the_loop(
-    loop: Loop, data: st.DataObject
-) -> None:
+def test_sequences_that_have_ended_are_left_out_of_the_loop(loop, data):
     """The others are as they were; what has ended is 0 and gives no gradient."""
     B, T = loop.entries.shape[1:3]
     sizes = st.lists(st.integers(0, T), min_size=B, max_size=B)
@@ -154,12 +141,12 @@ def test_sequences_that_have_ended_are_left_out_of_the_loop(
 
 
 @covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(captions(middle_out=True))
-def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case: Captions) -> None:
+def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case):
     log_p = numpy(case.model(case.features, case.tokens, case.lengths))
     for b, (left, middle, right) in enumerate(case.captions):
-        kind: Any = case.model.configuration.self_attention
+        kind = case.model.configuration.self_attention
         order = sides(case.model)
         given = left, middle, right, *encoded(case, b), case.parameters, kind
         expected = oracle.middle_out(*given, order=order)
@@ -170,22 +157,22 @@ def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case: Capt
 
 
 @covers(middle_out=[1, 2, 3, 4, 5, 6, 7])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(captions(middle_out=False))
-def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case: Captions) -> None:
+def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case):
     """Every word as it is, or with a middle word's embedding beside it."""
     log_p = numpy(case.model(case.features, case.tokens, case.lengths))
     for b, (_, start, right) in enumerate(case.captions):
         words = np.array([start, *right])
-        kind: Any = case.model.configuration.self_attention
+        kind = case.model.configuration.self_attention
         parameters = parameters_of(case, b)
         expected = oracle.sequence_to_sequence(words, *encoded(case, b), parameters, kind)
         assert_close(log_p[b, : len(words)], expected)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(captions())
-def test_a_captioner_by_steps_is_the_loop_forward_and_gradients(case: Captions) -> None:
+def test_a_captioner_by_steps_is_the_loop_forward_and_gradients(case):
     found = {}
     for implementation in ("auto", "literal"):
         model = case.model.implement(implementation)
@@ -200,11 +187,9 @@ def test_a_captioner_by_steps_is_the_loop_forward_and_gradients(case: Captions) 
         case.model.implement("library")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(captions(), st.data())
-def test_single_steps_are_the_whole_whichever_beam_continues(
-    case: Captions, data: st.DataObject
-) -> None:
+def test_single_steps_are_the_whole_whichever_beam_continues(case, data):
     """Beams of a source read different words, and any continues any."""
     model, B, K = case.model, len(case.lengths), 2
     memory, T = model.encode(case.features, case.lengths), case.tokens.shape[1]
@@ -224,52 +209,9 @@ def test_single_steps_are_the_whole_whichever_beam_continues(
         hypotheses = torch.cat([chosen, case.tokens[:, t, None, None].expand(B, K, 1)], -1)
 
 
-@settings(max_examples=40, deadline=None)
-@given(captions(middle_out=True, first="left"))
-def test_without_a_left_half_it_is_the_left_to_right_decoder(case: Captions) -> None:
-    """The start token for a middle word, the right side's weights."""
-    model = case.model
-    options = {**model.configuration.to_dict(), "middle_out": False, "middle_words": ()}
-    baseline = MiddleOutCaptioner(MiddleOutConfiguration.from_dict(options)).double().eval()
-    ours = model.state_dict()
-    baseline.load_state_dict(
-        {
-            name: ours[name][1:] if name.startswith(("decoder_", "vocabulary_")) else ours[name]
-            for name in baseline.state_dict()
-        }
-    )
-    rights = [right for _, _, right in case.captions]
-    longest = max(map(len, rights))
-    padded = [[1, *right] + [PAD] * (longest - len(right)) for right in rights]
-    plain = baseline(case.features, torch.tensor(padded), case.lengths)
-    outwards = [interleave([], row[0], row[1:], PAD) for row in padded]
-    log_p = model(case.features, torch.tensor(outwards), case.lengths)
-    for b, right in enumerate(rights):
-        found = numpy(log_p[b, 1::2][: len(right)])
-        assert_close(found, numpy(plain[b, : len(right)]))
-
-
-@settings(max_examples=30, deadline=None)
-@given(captions(middle_out=True, kind="none", first="left"))
-def test_mirrored_captions_and_mirrored_weights_give_mirrored_probabilities(case: Captions) -> None:
-    model = case.model
-    log_p = model(case.features, case.tokens, case.lengths)
-    with torch.no_grad():
-        for name, weights in model.named_parameters():
-            if name.startswith(("decoder_", "vocabulary_")):
-                weights.copy_(weights.flip(0))
-    mirrored = [(right, middle, left) for left, middle, right in case.captions]
-    other = Captions(model, {}, case.features, case.lengths, mirrored)
-    found = model(case.features, other.tokens, case.lengths)
-    for b, (left, _, right) in enumerate(case.captions):
-        for ours, theirs, half in ((0, 1, left), (1, 0, right)):
-            here, there = log_p[b, ours::2][: len(half)], found[b, theirs::2][: len(half)]
-            assert_close(numpy(here), numpy(there))
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(captions(middle_out=True), st.sampled_from((0.0, 1e4, np.inf, np.nan)))
-def test_padded_rows_of_a_source_reach_nothing(case: Captions, filling: float) -> None:
+def test_padded_rows_of_a_source_reach_nothing(case, filling):
     padding = torch.arange(case.features.shape[1]) >= torch.tensor(case.lengths)[:, None]
     filled = case.features.masked_fill(padding[..., None], filling)
     for a, b in (
@@ -285,9 +227,9 @@ def test_padded_rows_of_a_source_reach_nothing(case: Captions, filling: float) -
         assert torch.equal(a, b)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(captions())
-def test_the_middle_word_classifier_is_the_oracles(case: Captions) -> None:
+def test_the_middle_word_classifier_is_the_oracles(case):
     classifier = case.model.classifier
     assert classifier is not None
     parameters = {f"lstm.{name}": value for name, value in torch_lstm(classifier.lstm).items()}
@@ -300,16 +242,16 @@ def test_the_middle_word_classifier_is_the_oracles(case: Captions) -> None:
         assert_close(numpy(log_p[b].exp()), expected)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(captions(middle_out=True))
-def test_both_halves_train_in_one_pass(case: Captions) -> None:
+def test_both_halves_train_in_one_pass(case):
     """The next-token loss is the mean over the words of both halves; holes count nothing."""
     tokens = case.tokens
     log_p = case.model(case.features, tokens, case.lengths)
     loss = cross_entropy(log_p[:, :-1], tokens[:, 1:], PAD)
     terms = []
     for b, (left, middle, right) in enumerate(case.captions):
-        kind: Any = case.model.configuration.self_attention
+        kind = case.model.configuration.self_attention
         given = left, middle, right, *encoded(case, b), case.parameters, kind
         halves = oracle.middle_out(*given, order=sides(case.model))
         for words, rows in ((left, halves["left"]), (right, halves["right"])):
@@ -317,9 +259,9 @@ def test_both_halves_train_in_one_pass(case: Captions) -> None:
     assert_close(loss.item(), np.mean(terms) if terms else 0.0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(captions(middle_out=False), st.integers(1, 3))
-def test_the_left_to_right_model_is_searched_as_any_other(case: Captions, beam_size: int) -> None:
+def test_the_left_to_right_model_is_searched_as_any_other(case, beam_size):
     options = {"beam_size": beam_size, "max_length": 5, "num_return": beam_size}
     found = decoding.beam_search(case.model, case.features, case.lengths, **options)
     tokens = [[hypothesis.tokens for hypothesis in image] for image in found]
@@ -330,9 +272,7 @@ def test_the_left_to_right_model_is_searched_as_any_other(case: Captions, beam_s
 
 
 @given(st.lists(st.integers(3, 9)), st.integers(3, 9), st.lists(st.integers(3, 9)))
-def test_a_caption_is_its_halves_and_its_middle(
-    left: list[int], middle: int, right: list[int]
-) -> None:
+def test_a_caption_is_its_halves_and_its_middle(left, middle, right):
     caption = [word for word in left if word != middle] + [middle, *right]
     outwards, onwards = split(caption, middle, end_id=2)
     assert [*reversed(outwards[:-1]), middle, *onwards[:-1]] == caption
@@ -343,7 +283,7 @@ def test_a_caption_is_its_halves_and_its_middle(
 
 
 @given(st.lists(st.lists(st.sampled_from(("a", "sing", "eating", "ring", "go"))), min_size=1))
-def test_the_commonest_word_is_a_candidate_that_none_outnumbers(sentences: list[list[str]]) -> None:
+def test_the_commonest_word_is_a_candidate_that_none_outnumbers(sentences):
     candidates = [word for sentence in sentences for word in sentence if word.endswith("ing")]
     if candidates:
         word = commonest(sentences)
@@ -353,7 +293,7 @@ def test_the_commonest_word_is_a_candidate_that_none_outnumbers(sentences: list[
             commonest(sentences)
 
 
-def test_a_configuration_and_a_checkpoint_give_the_model_back(tmp_path) -> None:
+def test_a_configuration_and_a_checkpoint_give_the_model_back(tmp_path):
     model = middle_out_captioner(6, 2, middle_words=[3, 4], d_embedding=2, hidden_size=4).eval()
     values = configuration(model.configuration.to_dict())
     assert values == model.configuration and isinstance(build(values), MiddleOutCaptioner)
@@ -381,12 +321,12 @@ def test_a_configuration_and_a_checkpoint_give_the_model_back(tmp_path) -> None:
         ),
     ],
 )
-def test_a_bad_configuration_is_named(changes: dict[str, Any], message: str) -> None:
+def test_a_bad_configuration_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         middle_out_captioner(**{"vocabulary_size": 6, "d_feature": 2, **changes})
 
 
-def test_bad_input_is_named() -> None:
+def test_bad_input_is_named():
     model = sequence_to_sequence(6, 2, d_embedding=2, hidden_size=4, max_length=3).eval()
     source = torch.randn(2, 3, 2)
     with pytest.raises(ValueError, match="a source is empty"):
@@ -419,7 +359,7 @@ def test_bad_input_is_named() -> None:
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("kind", SELF_ATTENTION)
 @pytest.mark.parametrize("make", [middle_out_captioner, sequence_to_sequence])
-def test_both_passes_work_under_autocast(make: Any, kind: str, inside: bool) -> None:
+def test_both_passes_work_under_autocast(make, kind, inside):
     """Wherever the backward is called; the decoders themselves compute as they do without."""
     model = make(9, 3, self_attention=kind, d_embedding=4, hidden_size=6)
     features, tokens, lengths = torch.randn(2, 4, 3), torch.randint(3, 9, (2, 5)), [4, 2]

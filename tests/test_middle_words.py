@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.data import CaptionData, Split
 from benchmarks.data.features import ArrayFeatures
-from benchmarks.data.middle_words import MiddleWords, WithWord, choose
+from benchmarks.data.middle_words import WithWord, choose
 from benchmarks.data.vocabulary import END_ID, PAD_ID, Vocabulary
 from benchmarks.errors import InputError
 
@@ -17,7 +17,7 @@ WORDS = st.sampled_from(["a", "dog", "running", "sitting", "ring", "and"])
 CAPTIONS = st.lists(st.lists(WORDS, min_size=1, max_size=6), min_size=1, max_size=4)
 
 
-def data_of(captions: dict[str, list[list[list[str]]]], known: str) -> CaptionData:
+def data_of(captions, known):
     """A data set whose vocabulary has the words ``known``."""
     splits, image_id = {}, 0
     for name, images in captions.items():
@@ -37,7 +37,7 @@ DATA = st.builds(
 )
 
 
-def candidates_in(data: CaptionData, text: str) -> list[str]:
+def candidates_in(data, text):
     return [w for w in text.split() if w.endswith("ing") and w in data.vocabulary.words]
 
 
@@ -94,7 +94,7 @@ def test_a_caption_to_learn_is_the_caption_from_its_middle(data, most):
             assert right == [*ids[place + 1 :], END_ID][:most]
 
 
-def words_of_two() -> MiddleWords:
+def words_of_two():
     captions = {"train": [[["a", "dog", "running"]]], "test": [[["sitting"]]]}
     return choose(data_of(captions, "a dog running sitting"))
 

@@ -1,17 +1,14 @@
 """Whole captioners against the oracle, and what must hold of them."""
 
-from __future__ import annotations
-
 import copy
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.verify import strategies
 from benchmarks.verify.rounding import moved
@@ -19,7 +16,6 @@ from benchmarks.verify.tolerances import CHANGES, UNITS, assert_close
 from reference import transformer as oracle
 from tests.support.covers import covers
 from tests.support.parity import (
-    Array,
     Errors,
     assert_gradients,
     flat,
@@ -32,23 +28,22 @@ from tests.support.parity import (
 from torch_impl import models
 from torch_impl.models import Captioner, Configuration, ExpansionNet
 
-Fields = dict[str, Any]
 PRESETS = [
     models.expansionnet_v1,
     models.expansionnet_v2,
     models.transformer,
     models.transformer_aoa,
 ]
-SMALL: Fields = {"vocabulary_size": 11, "d_feature": 5, "d_model": 6, "d_ff": 7, "num_heads": 2}
+SMALL = {"vocabulary_size": 11, "d_feature": 5, "d_model": 6, "d_ff": 7, "num_heads": 2}
 
 
-def built(fields: Fields, generator: np.random.Generator) -> tuple[Captioner, dict[str, Array]]:
+def built(fields, generator):
     """A captioner in evaluation mode, and its parameters as the oracle takes them."""
     model = Captioner(Configuration(**fields)).eval()
     return model, load(model, generator)
 
 
-def through_the_oracle(fields: Fields, parameters: Any, features: Array, words: Array) -> Array:
+def through_the_oracle(fields, parameters, features, words):
     """One image (L, d_feature) and its words (T,) to log-probabilities (T, V)."""
     halves = (
         (fields[half], fields["num_heads"], fields[f"{half}_reduction"])
@@ -171,20 +166,6 @@ def test_later_words_change_nothing_before_them(fields, generator):
     assert_close(prefix, whole[:, : t + 1])
 
 
-@given(strategies.configurations(), strategies.generators(), st.integers(0, 3))
-def test_a_batch_is_its_images_in_any_order_split_or_padding(fields, generator, padding):
-    model, _ = built(fields, generator)
-    features = tensor(generator.standard_normal((4, 3, fields["d_feature"])))
-    words = torch.from_numpy(generator.integers(0, fields["vocabulary_size"], (4, 5)))
-    lengths = torch.tensor([3, 1, 2, 0])
-    whole = model(features, words, lengths).detach()
-    padded = torch.nn.functional.pad(features, (0, 0, 0, padding), value=torch.nan)
-    assert_close(model(padded, words, lengths).detach(), whole, "padding")
-    for part in np.array_split(generator.permutation(4), 2):
-        out = model(features[part], words[part], lengths[part]).detach()
-        assert_close(out, whole[part], "a part of the batch")
-
-
 @given(strategies.configurations())
 def test_a_configuration_survives_json(fields):
     configuration = Configuration(**fields)
@@ -218,7 +199,7 @@ def test_dropout_of_words_spares_their_positions(monkeypatch):
     """dropout(E[y] sqrt(d)) + p: with no words left, what the decoder reads is the positions."""
     model = models.transformer(**SMALL, max_length=5, dropout=0.9).train()
     nn.init.zeros_(model.embedding.weight)
-    read: list[Tensor] = []
+    read = []
 
     def forward(x, *_):
         read.append(x)
@@ -229,14 +210,23 @@ def test_dropout_of_words_spares_their_positions(monkeypatch):
     assert torch.equal(read[0], model.positions.weight.expand(2, 5, 6))
 
 
-@pytest.mark.parametrize("preset", [models.expansionnet_v1, models.transformer_aoa])
-def test_models_compile_whole(preset):
-    model = preset(**SMALL, num_encoder_layers=1, num_decoder_layers=1).double().eval()
+@pytest.mark.parametrize("groups", [(2, 3), (8, 16), None])
+def test_models_and_their_gradients_compile_whole(groups):
+    """Of few expansion vectors a token and of many, and of attention on attention."""
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    expansions = {"groups": groups, "num_expansions": 3} if groups else {}
+    preset = models.expansionnet_v2 if groups else models.transformer_aoa
+    model = preset(**SMALL, **layers, **expansions).double().eval()
     features = torch.randn(2, 4, 5, dtype=torch.float64)
     words, lengths = torch.randint(11, (2, 5)), torch.tensor([4, 1])
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    expected = model(features, words, lengths).detach()
-    assert_close(compiled(features, words, lengths).detach(), expected)
+    outs, found = [], []
+    for form in (torch.compile(model, backend="aot_eager", fullgraph=True), model):
+        model.zero_grad()
+        outs.append(form(features, words, lengths))
+        torch.autograd.backward(outs[-1].square().sum())
+        found.append(flat(gradients(model)))
+    assert_close(outs[0].detach(), outs[1].detach())
+    assert_close(found[0], found[1], "gradients")
 
 
 def test_presets_are_the_papers():

@@ -1,16 +1,12 @@
 """The training objectives: parity with the oracle, and their gradients."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close, assert_derivative
@@ -19,14 +15,13 @@ from tests.support.covers import covers
 from torch_impl.training import objectives
 
 PAD = 0
-Baseline = Literal["leave_one_out", "printed"]
-BASELINES: tuple[Baseline, Baseline] = ("leave_one_out", "printed")
+BASELINES = ("leave_one_out", "printed")
 
 smoothings = st.sampled_from([0.0, 0.1, 0.5, 0.99])
 
 
 @st.composite
-def captions(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+def captions(draw):
     """Logits (B, T, V) and targets (B, T) padded behind each caption; NaN logits in the padding."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     V, T = draw(st.integers(2, 6)), max(lengths) + draw(st.integers(0, 2))
@@ -40,7 +35,7 @@ def captions(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return logits, targets
 
 
-def unpadded(x: Tensor, targets: Tensor) -> list[np.ndarray]:
+def unpadded(x, targets):
     return [np.asarray(x[b, words != PAD]) for b, words in enumerate(targets)]
 
 
@@ -92,7 +87,7 @@ def test_padding_alone_costs_nothing_and_an_impossible_word_everything():
 
 
 @st.composite
-def samples(draw: st.DrawFn, at_least: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+def samples(draw, at_least=1):
     """Log-probabilities and mask (B, K, T), NaN where masked, and rewards (B, K)."""
     B, K, T = draw(st.integers(1, 3)), draw(st.integers(at_least, 5)), draw(st.integers(1, 5))
     random = torch.Generator().manual_seed(draw(SEEDS))
@@ -213,6 +208,6 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="at least 2 samples"):
         objectives.self_critical(log_probs[:, :1], mask[:, :1], rewards[:, :1])
     with pytest.raises(ValueError, match="baseline is 'greedy'"):
-        oracle.baselines(np.zeros(3), "greedy")  # type: ignore[arg-type]
+        oracle.baselines(np.zeros(3), "greedy")
     with pytest.raises(ValueError, match="at least 2 samples"):
         oracle.baselines(np.zeros(1))

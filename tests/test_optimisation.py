@@ -1,11 +1,8 @@
 """RAdam as run, the learning rates, and the recipes."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +16,9 @@ from tests.support.covers import covers
 from torch_impl.training import optimisation
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS, SCHEDULES, Optimisation, RAdam
 
-Run = tuple[list[np.ndarray], list[list[np.ndarray]], list[float]]
-
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
+def runs(draw):
     """First parameters (a few, of different shapes), their gradients and a rate for each step."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shapes = draw(st.lists(st.sampled_from([(), (1,), (3,), (2, 3), (0,)]), min_size=1, max_size=3))
@@ -34,7 +29,7 @@ def runs(draw: st.DrawFn) -> Run:
     return thetas, gradients, list(random.uniform(0, 0.1, size=steps))
 
 
-def follow(optimiser: torch.optim.Optimizer, run: Run, start: int = 0) -> list[list[np.ndarray]]:
+def follow(optimiser, run, start=0):
     """The parameters after each step from ``start`` on."""
     _, gradients, rates = run
     (group,) = optimiser.param_groups
@@ -48,7 +43,7 @@ def follow(optimiser: torch.optim.Optimizer, run: Run, start: int = 0) -> list[l
     return trajectory
 
 
-def leaves(thetas: list[np.ndarray]) -> list[torch.Tensor]:
+def leaves(thetas):
     return [torch.tensor(theta, requires_grad=True) for theta in thetas]
 
 
@@ -143,26 +138,9 @@ def test_idle_updates_are_those_that_change_nothing(algorithm):
 
 def test_pytorchs_radam_moves_in_the_first_five_steps():
     """The difference is there: a step of 0.1 of momentum against none."""
-    run: Run = ([np.ones(1)], [[np.ones(1)]], [0.1])
+    run = ([np.ones(1)], [[np.ones(1)]], [0.1])
     assert follow(torch.optim.RAdam(leaves(run[0]), betas=(0.9, 0.98)), run)[0][0] == [0.9]
     assert follow(RAdam(leaves(run[0])), run)[0][0] == [1.0]
-
-
-@pytest.mark.parametrize("step", range(1, 6))
-def test_no_rectification_on_steps_1_to_5(step):
-    assert optimisation.rectification(step, 0.98) is None
-    assert oracle.rectification(step, 0.98) is None
-
-
-def test_rectification_starts_at_step_6_and_tends_to_1():
-    """At step 6 rho is 5.88218..., by hand from its formula."""
-    rho, rho_inf = 99 - 12 * 0.98**6 / (1 - 0.98**6), 99
-    by_hand = math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
-    for rectification in (optimisation.rectification, oracle.rectification):
-        first, last = rectification(6, 0.98), rectification(5000, 0.98)
-        assert first is not None and last is not None
-        assert_close(first, by_hand)
-        assert_close(last, 1.0)
 
 
 @given(runs(), st.data())
@@ -241,13 +219,7 @@ def test_schedules_are_the_oracles(options, iteration):
         assert_close(ours(iteration, **options), theirs(iteration, **options))
 
 
-COCO: dict[str, Any] = {
-    "lr": 2e-4,
-    "warmup": 10_000,
-    "batches_per_epoch": 11_800,
-    "anneal": 0.8,
-    "anneal_every": 2,
-}
+COCO = {"lr": 2e-4, "warmup": 10_000, "batches_per_epoch": 11_800, "anneal": 0.8, "anneal_every": 2}
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,16 @@ SIZES = st.integers(1, 6)
 SCALES = st.sampled_from([0.0, 1e-20, 1.0, 1e3])
 
 
-def normals(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+def normals(seed, *shapes):
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(shape) for shape in shapes]
 
 
-def identity(d: int) -> dict[str, np.ndarray]:
+def identity(d):
     return {"weight": np.eye(d), "bias": np.zeros(d)}
 
 
-def named(**maps: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def named(**maps):
     return {f"{name}.{key}": value for name, p in maps.items() for key, value in p.items()}
 
 

@@ -48,7 +48,7 @@ TOKENS = ("C", "K", "V_1", "V_2", "S")
 VECTORS = ("E_Q", "E_B")
 
 
-def normal_operands(seed, N, L, d) -> Operands:
+def normal_operands(seed, N, L, d):
     rng = np.random.default_rng(seed)
     vectors = [rng.standard_normal((N, d)) for _ in VECTORS]
     return Operands(*vectors, *(rng.standard_normal((L, d)) for _ in TOKENS))

@@ -13,7 +13,7 @@ from reference import transformer
 from reference.attention import attention_on_attention, multi_head_attention
 from reference.primitives import feed_forward, layer_norm, select
 from tests.support.covers import covers
-from tests.support.parameters import Parameters, linear_map, prefixed
+from tests.support.parameters import linear_map, prefixed
 
 D, D_FF, HEADS, VOCABULARY, D_FEATURE, MAX_LENGTH = 4, 6, 2, 9, 3, 6
 ENCODERS = st.sampled_from(["attention", "aoa", "static:3", "static:1,4,2", "dynamic:2"])
@@ -21,11 +21,11 @@ DECODERS = st.sampled_from(["attention", "aoa", "dynamic:1", "dynamic:3"])
 REDUCTIONS = st.sampled_from(["linear", "norm", "none"])
 
 
-def norm(rng: np.random.Generator, name: str) -> Parameters:
+def norm(rng, name):
     return {f"{name}.weight": 1 + rng.random(D), f"{name}.bias": rng.standard_normal(D)}
 
 
-def mixer_parameters(rng: np.random.Generator, mixer: str) -> Parameters:
+def mixer_parameters(rng, mixer):
     kind, coefficients = transformer.parse_mixer(mixer)
     maps = {
         "attention": ["query", "key", "value", "out"],
@@ -33,7 +33,7 @@ def mixer_parameters(rng: np.random.Generator, mixer: str) -> Parameters:
         "static": ["key", "value_1", "value_2", "selector"],
         "dynamic": ["condition", "key", "value_1", "value_2", "selector"],
     }
-    parameters: Parameters = {}
+    parameters = {}
     for name in maps[kind]:
         parameters |= prefixed(name, linear_map(rng, D, D))
     if kind == "aoa":
@@ -45,7 +45,7 @@ def mixer_parameters(rng: np.random.Generator, mixer: str) -> Parameters:
     return parameters
 
 
-def layer_parameters(rng: np.random.Generator, mixer: str, cross: bool) -> Parameters:
+def layer_parameters(rng, mixer, cross):
     aoa = mixer == "aoa"
     parameters = prefixed("mixer", mixer_parameters(rng, mixer))
     if cross:
@@ -59,8 +59,8 @@ def layer_parameters(rng: np.random.Generator, mixer: str, cross: bool) -> Param
     return parameters
 
 
-def stack_parameters(rng, mixer: str, cross: bool, layers: int, reduction: str) -> Parameters:
-    parameters: Parameters = {}
+def stack_parameters(rng, mixer, cross, layers, reduction):
+    parameters = {}
     for index in range(layers):
         parameters |= prefixed(f"layers.{index}", layer_parameters(rng, mixer, cross))
     if reduction == "linear":

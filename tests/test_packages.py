@@ -2,7 +2,6 @@
 
 import ast
 import sys
-from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported(path):
     """The dotted names of the modules that a file imports, anywhere in it, its package's aside."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -25,12 +24,12 @@ def imported(path: Path) -> Iterator[str]:
 
 
 @cache
-def by_file(folder: str) -> dict[Path, set[str]]:
+def by_file(folder):
     """What each file of a folder imports."""
     return {path: set(imported(path)) for path in ROOT.joinpath(folder).rglob("*.py")}
 
 
-def roots(folder: str) -> set[str]:
+def roots(folder):
     """The packages that a folder's files import from."""
     return {name.split(".")[0] for names in by_file(folder).values() for name in names}
 
@@ -51,12 +50,12 @@ def test_no_test_imports_another_and_nothing_else_imports_tests():
     assert not (roots("benchmarks") | roots("reference")) & {"tests"}
 
 
-def module_of(path: Path) -> str:
+def module_of(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def assert_no_circle(needs: dict[str, set[str]]) -> None:
+def assert_no_circle(needs):
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
@@ -75,7 +74,7 @@ def test_no_module_imports_itself_through_others():
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_packages_import_each_other_in_one_direction(folder):
     """A module beside the packages counts as one."""
-    needs: dict[str, set[str]] = {}
+    needs = {}
     for path, names in by_file(folder).items():
         own = path.relative_to(ROOT / folder).with_suffix("").parts[0]
         parts = (name.split(".") for name in names)

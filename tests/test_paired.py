@@ -1,25 +1,19 @@
 """How sections compare rows: by the seeds that both have, and by one rule."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import records
 from benchmarks.kinds import Captions
 from benchmarks.papers import paired
 from benchmarks.report.drawings.examples import of_one_seed
-from benchmarks.statistics import (
-    difference_of_seeds,
-    paired_difference,
-)
+from benchmarks.statistics import difference_of_seeds, paired_difference
 from tests.support.records import record as a_record
 
 IMAGES = 4
 
 
-def record(row: str, seed: int) -> records.Record:
+def record(row, seed):
     """With numbers that are the seed's and the row's own."""
     scores = np.random.default_rng([seed, *row.encode()]).uniform(0, 2, IMAGES).tolist()
     of = {"row": row, "key": f"{row}{seed}", "n": IMAGES, "seeds": [seed]}
@@ -29,12 +23,12 @@ def record(row: str, seed: int) -> records.Record:
 seeds = st.lists(st.integers(0, 6), unique=True, max_size=5)
 
 
-def runs(row: str, of: list[int]) -> list[records.Record]:
+def runs(row, of):
     return [record(row, seed) for seed in of]
 
 
 @given(st.lists(seeds, min_size=1, max_size=4))
-def test_records_are_paired_by_the_seeds_that_all_rows_have(each: list[list[int]]) -> None:
+def test_records_are_paired_by_the_seeds_that_all_rows_have(each):
     rows = {f"row {i}": runs(f"row {i}", of) for i, of in enumerate(each)}
     found = paired.shared(*rows.values())
     common = sorted(set.intersection(*map(set, each)))
@@ -46,9 +40,7 @@ def test_records_are_paired_by_the_seeds_that_all_rows_have(each: list[list[int]
 
 
 @given(seeds, seeds, st.booleans())
-def test_a_difference_is_that_of_the_shared_seeds_alone(
-    ours: list[int], theirs: list[int], one_number: bool
-) -> None:
+def test_a_difference_is_that_of_the_shared_seeds_alone(ours, theirs, one_number):
     numbers = paired.value("CIDEr-D") if one_number else paired.percent("cider_d")
     a, b = runs("a", ours), runs("b", theirs)
     found = paired.difference(a, b, numbers)
@@ -65,7 +57,7 @@ def test_a_difference_is_that_of_the_shared_seeds_alone(
     assert other is not None and (other.mean, other.settled) == (-found.mean, found.settled)
 
 
-def test_a_record_without_the_number_is_of_no_pair() -> None:
+def test_a_record_without_the_number_is_of_no_pair():
     a, b = runs("a", [0, 1, 2]), runs("b", [0, 1, 2])
     a[1].values.pop("CIDEr-D")
     found = paired.difference(a, b, paired.value("CIDEr-D"))

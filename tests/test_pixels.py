@@ -1,7 +1,5 @@
 """Pictures for a captioner's own backbone: as pixels, as features made once, end to end."""
 
-from __future__ import annotations
-
 import torch
 
 from benchmarks.data import pixels, scenes

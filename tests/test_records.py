@@ -20,7 +20,7 @@ from tests.support.records import filled, record
 PLACE = {"paper": "p", "table": "t", "row": "r", "status": "embedded", "key": "k"}
 
 
-def example(row: str = "a", seed: int = 0, value: float = 1.0, **fields):
+def example(row="a", seed=0, value=1.0, **fields):
     return record(Ablation, {"CIDEr-D": value}, row=row, seeds=[seed], **fields)
 
 
@@ -111,7 +111,7 @@ def test_an_edited_number_is_refused(tmp_path, capsys):
     assert "line 1: edited" in capsys.readouterr().err
 
 
-def _append_many(path: str, row: str) -> None:
+def _append_many(path, row):
     for i in range(20):
         records.append([example(row=row, value=float(i))], Path(path))
 

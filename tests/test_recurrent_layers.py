@@ -1,9 +1,5 @@
 """What is built on the LSTM: both directions, and attention at every step."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -15,21 +11,14 @@ from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle_attention
 from reference import recurrent as oracle
 from tests.support.covers import covers
-from tests.support.parity import (
-    Array,
-    flat,
-    gradients,
-    load,
-    numpy,
-    tensor,
-)
+from tests.support.parity import flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import attentive_map, gates_map, score_map
 from torch_impl.models import attentive_nic
 from torch_impl.recurrent import AttentiveLSTM, BidirectionalLSTM, State
 
 
 @given(strategies.generators(), st.booleans())
-def test_both_directions_are_the_oracle_s(generator: np.random.Generator, ragged: bool) -> None:
+def test_both_directions_are_the_oracle_s(generator, ragged):
     layer = BidirectionalLSTM(3, 2)
     parameters = load(layer, generator)
     lengths = [4, 1, 3] if ragged else [4, 4, 4]
@@ -52,9 +41,7 @@ def test_both_directions_are_the_oracle_s(generator: np.random.Generator, ragged
 
 @covers(arnet=[3, 4])
 @given(strategies.generators(), strategies.masks(max_batch=2, empty=True), st.integers(1, 4))
-def test_the_attentive_lstm_is_the_oracle_s(
-    generator: np.random.Generator, mask: Array, T: int
-) -> None:
+def test_the_attentive_lstm_is_the_oracle_s(generator, mask, T):
     """Whatever padding of the memory holds; without rows the context is zero."""
     (B, L), d_x, d, d_s = mask.shape, 3, 2, 4
     layer = AttentiveLSTM(d_x, d, d_s, 5)
@@ -68,7 +55,7 @@ def test_the_attentive_lstm_is_the_oracle_s(
     of_score = {n.removeprefix("attention."): v for n, v in parameters.items() if "attention" in n}
     T_map, scores = attentive_map(of_lstm, d_x), score_map(of_score)
 
-    def score(h: Array, s: Array) -> float:
+    def score(h, s):
         return oracle_attention.additive_score(h, s, scores)
 
     for b in range(B):
@@ -81,9 +68,7 @@ def test_the_attentive_lstm_is_the_oracle_s(
 
 
 @given(strategies.generators(), st.integers(1, 3))
-def test_steps_of_several_states_attend_to_one_memory(
-    generator: np.random.Generator, K: int
-) -> None:
+def test_steps_of_several_states_attend_to_one_memory(generator, K):
     """K hypotheses of each sequence by steps: as many sequences with their memory repeated."""
     layer = AttentiveLSTM(3, 2, 4, zoneout=(0.2, 0.1)).eval()
     load(layer, generator)
@@ -106,15 +91,10 @@ def test_steps_of_several_states_attend_to_one_memory(
     st.booleans(),
 )
 def test_the_attentive_loop_is_its_steps_with_whatever_regularises(
-    generator: np.random.Generator,
-    mask: Array,
-    T: int,
-    zoneout: tuple[float, float],
-    dropped: str | None,
-    training: bool,
-) -> None:
+    generator, mask, T, zoneout, dropped, training
+):
     """Outputs, states and the gradient of every input and weight."""
-    options: dict[str, Any] = {"zoneout": zoneout}
+    options = {"zoneout": zoneout}
     if dropped:
         options |= {"recurrent_dropout": 0.5, "recurrent_dropout_of": dropped}
     layer = AttentiveLSTM(3, 2, 4, 5, **options)
@@ -142,7 +122,7 @@ def test_the_attentive_loop_is_its_steps_with_whatever_regularises(
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_autocast_changes_nothing_of_the_attentive_loop(inside: bool) -> None:
+def test_autocast_changes_nothing_of_the_attentive_loop(inside):
     layer, found = AttentiveLSTM(3, 4, 5), []
     xs, memory = torch.randn(2, 6, 3), torch.randn(2, 5, 5)
     for enabled in (False, True):
@@ -161,7 +141,7 @@ def test_autocast_changes_nothing_of_the_attentive_loop(inside: bool) -> None:
         assert (plain == cast).all()
 
 
-def test_the_library_s_lstm_does_not_attend() -> None:
+def test_the_library_s_lstm_does_not_attend():
     with pytest.raises(ValueError, match="the library's LSTM does not attend"):
         AttentiveLSTM(3, 2, 4, implementation="library")
     with pytest.raises(ValueError, match="the library's LSTM does not attend"):

@@ -1,10 +1,6 @@
 """The authors' files: their names, read as the papers' equations, give what ours give."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,16 +13,8 @@ from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
 from reference import expansion
 from reference.attention import heads_concatenated
-from reference.primitives import (
-    Parameters,
-    feed_forward,
-    layer_norm,
-    linear,
-    log_softmax,
-    select,
-    word_vectors,
-)
-from tests.support.parity import Array, assert_gradients, numpy, tensor
+from reference.primitives import feed_forward, layer_norm, linear, log_softmax, select, word_vectors
+from tests.support.parity import assert_gradients, numpy, tensor
 from tests.support.released_weights import IDS, Released, cases, end_to_end, inputs, released
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.checkpoints.checkpoint import load_released
@@ -36,7 +24,7 @@ from torch_impl.models import EndToEnd, ExpansionNet
 # the papers' equations, on the authors' names
 
 
-def encoded(weights: Parameters, groups: Sequence[int], features: Array) -> Array:
+def encoded(weights, groups, features):
     """The encoder's output (L, d) of an image (L, d_feature)."""
     X, outputs = linear(features, select(weights, "input_linear.")), []
     for layer in stack(weights, "encoders"):
@@ -50,7 +38,7 @@ def encoded(weights: Parameters, groups: Sequence[int], features: Array) -> Arra
     return reduced(weights, "enc", outputs)
 
 
-def decoded(weights: Parameters, num_heads: int, memory: Array, words: Array) -> Array:
+def decoded(weights, num_heads, memory, words):
     """Log-probabilities (T, V) of the word after each of (T,) words."""
     positions = [name for name in weights if name.startswith("pos_encoder.")]
     X = word_vectors(words, weights["out_embedder.embed.weight"], weights[positions[0]])
@@ -69,21 +57,21 @@ def decoded(weights: Parameters, num_heads: int, memory: Array, words: Array) ->
     return log_softmax(linear(reduced(weights, "dec", outputs), select(weights, "vocab_linear.")))
 
 
-def stack(weights: Parameters, name: str) -> list[dict[str, Array]]:
+def stack(weights, name):
     count = len({key.split(".")[1] for key in weights if key.startswith(f"{name}.")})
     return [select(weights, f"{name}.{i}.") for i in range(count)]
 
 
-def expansion_vectors(layer: Parameters, mixer: str) -> tuple[Array, Array]:
+def expansion_vectors(layer, mixer):
     return layer[f"{mixer}.query_exp_vectors.weight"], layer[f"{mixer}.bias_exp_vectors.weight"]
 
 
-def reduced(weights: Parameters, half: str, outputs: list[Array]) -> Array:
+def reduced(weights, half, outputs):
     together = linear(np.concatenate(outputs, 1), select(weights, f"{half}_reduce_group."))
     return layer_norm(outputs[-1] + together, select(weights, f"{half}_reduce_norm."))
 
 
-def through_the_oracle(case: Released, weights: Parameters, features: Array, words: Array) -> Array:
+def through_the_oracle(case, weights, features, words):
     return decoded(weights, case.num_heads, encoded(weights, case.groups, features), words)
 
 
@@ -150,7 +138,7 @@ def test_gradients_are_the_differences_by_the_authors_names(case, generator):
 @given(cases(), strategies.generators(), st.integers(1, 3))
 def test_beams_are_those_of_the_papers_equations(case, generator, beam_size):
     features, _ = inputs(case, generator)
-    options: dict[str, int] = {"beam_size": beam_size, "max_length": 5, "num_return": beam_size}
+    options = {"beam_size": beam_size, "max_length": 5, "num_return": beam_size}
     beams = beam_search(case.load(), tensor(features), **options)
     for image, found in zip(features, beams, strict=True):
         memory = encoded(case.weights, case.groups, image)
@@ -201,7 +189,7 @@ def test_an_end_to_end_file_captions_images(changes, tmp_path):
     ]
     assert_close(numpy(model(images, words)), np.stack(expected))
     captioner = Released(body, case.groups, case.num_heads).load()
-    options: dict[str, int] = {"beam_size": 2, "max_length": 5}
+    options = {"beam_size": 2, "max_length": 5}
     of_images = beam_search(model, images, **options)
     of_features = beam_search(captioner, features.detach(), **options)
     for (one,), (other,) in zip(of_images, of_features, strict=True):
@@ -217,7 +205,7 @@ def test_an_end_to_end_file_captions_images(changes, tmp_path):
 
 def test_end_to_end_files_have_the_published_520_tensors():
     """With Swin-L's depths and geometry, all else small."""
-    fields: dict[str, Any] = {
+    fields = {
         "depths": (2, 2, 18, 2),
         "num_heads": (1, 2, 4, 8),
         "embed_dim": 8,

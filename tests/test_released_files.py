@@ -1,19 +1,14 @@
 """The authors' files on disk: whole and of tensors alone, every key known, or refused by name."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from tests.support.parity import tensor
@@ -28,7 +23,7 @@ def test_a_file_a_dictionary_and_ours_are_the_same_model(
     tmp_path_factory, case, generator, zipped, wrapped
 ):
     path = tmp_path_factory.mktemp("released") / "rf_model.pth"
-    content: Any = case.tensors
+    content = case.tensors
     if wrapped:
         content = {"epoch": 3, "model_state_dict": content, "optim_state_dict": {"state": {}}}
     torch.save(content, path, _use_new_zipfile_serialization=zipped)
@@ -60,7 +55,7 @@ def test_weights_keep_their_precision_and_are_copies(dtype, tmp_path):
     assert all(x.dtype == dtype and torch.equal(x, before[name]) for name, x in again.items())
 
 
-def problems_of(error: pytest.ExceptionInfo[CheckpointError]) -> dict[str, str]:
+def problems_of(error):
     """What the message lists: the key, and what is wrong with it."""
     _, found, listed = str(error.value).partition("does not fit the model: ")
     assert found, str(error.value)
@@ -111,7 +106,7 @@ def test_a_whole_layer_that_is_missing_is_listed_key_by_key():
 
 def test_what_is_wrong_besides_shapes_is_named():
     case = released(np.random.default_rng(0))
-    weights: dict[str, Any] = {**case.tensors, "norm": [1], "vocab_linear.bias": None}
+    weights = {**case.tensors, "norm": [1], "vocab_linear.bias": None}
     with pytest.raises(CheckpointError, match="norm is a list, expected a tensor") as error:
         case.load(weights)
     assert "missing vocab_linear.bias 7" in str(error.value)
@@ -158,21 +153,21 @@ def test_what_the_tensors_do_not_tell_must_fit_them(changes, message):
 class Shell:
     """A pickle of it runs a command when it is read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.system, (f"touch {self.path}",)
 
 
 class Opens(Shell):
     """A pickle of it makes a file when it is read."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return open, (str(self.path), "w")
 
 
-def refused(path: Path) -> str:
+def refused(path):
     """The one line that says why a file is not loaded."""
     with pytest.raises(CheckpointError) as error:
         load_released(path, groups=(3,), num_heads=1)
@@ -187,7 +182,7 @@ def refused(path: Path) -> str:
 @pytest.mark.parametrize("form", ["zip", "legacy", "pickle 2", "pickle 4", "key"])
 def test_code_in_a_file_is_refused_and_not_executed(kind, form, tmp_path):
     path, proof = tmp_path / "checkpoint.pth", tmp_path / "executed"
-    content: Any = {"model_state_dict": case_tensors(), "extra": kind(proof)}
+    content = {"model_state_dict": case_tensors(), "extra": kind(proof)}
     if form == "key":
         content = {"model_state_dict": {**case_tensors(), "pos_encoder.weight": kind(proof)}}
     if form.startswith("pickle"):
@@ -206,7 +201,7 @@ def test_code_in_a_file_is_refused_and_not_executed(kind, form, tmp_path):
     assert proof.exists(), "it would have"
 
 
-def case_tensors() -> dict[str, Tensor]:
+def case_tensors():
     return released(np.random.default_rng(0)).tensors
 
 

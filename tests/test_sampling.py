@@ -1,7 +1,5 @@
 """Multinomial samples: the inverse of the cumulated distribution, draw by draw."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from reference import decoding as oracle
 from tests.support.tables import (
     END,
     START,
-    Options,
     Table,
     max_lengths,
     one_row,
@@ -28,7 +25,7 @@ from torch_impl.decoding import search as decoding
 def test_samples_are_the_oracles_on_the_same_uniform_draws(model, num_samples, max_length, seed):
     shape = (len(model[0]), num_samples, max_length - 1)
     uniforms = torch.rand(shape, dtype=torch.float64, generator=torch.manual_seed(seed)).numpy()
-    options: Options = {"max_length": max_length, "num_samples": num_samples}
+    options = {"max_length": max_length, "num_samples": num_samples}
     found, again = (
         decoding.sample(Table(), *model, **options, generator=torch.manual_seed(seed)).hypotheses()
         for _ in range(2)
@@ -42,7 +39,7 @@ def test_samples_are_the_oracles_on_the_same_uniform_draws(model, num_samples, m
 @given(tables(images=(2, 4)), max_lengths)
 def test_samples_of_a_split_batch_continue_the_same_random_stream(model, max_length):
     features, lengths = model
-    options: Options = {"max_length": max_length, "num_samples": 3}
+    options = {"max_length": max_length, "num_samples": 3}
     whole = decoding.sample(Table(), *model, **options, generator=torch.manual_seed(0))
     generator = torch.Generator().manual_seed(0)
     parts = []

@@ -4,26 +4,15 @@ The device has no hardware (`tests.support.second_device`), so that what would f
 want of a ``device=``, or stall it by reading back, fails here.
 """
 
-from __future__ import annotations
-
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from benchmarks.verify.tolerances import ANOTHER_DEVICE
-from tests.support.second_device import (
-    SECOND,
-    MixedDevicesError,
-    on_host,
-    on_second,
-    second_device,
-)
+from tests.support.second_device import SECOND, MixedDevicesError, on_host, on_second, second_device
 from tests.support.training import CONFIGURATION, RECIPE
 from torch_impl.cider import CiderD
 from torch_impl.common.padding import checking_values
@@ -56,13 +45,12 @@ from torch_impl.training import (
     SelfCriticalTraining,
 )
 from torch_impl.training.computation import PRECISIONS, Computation
-from torch_impl.training.loop import Step
 from torch_impl.training.optimisation import ALGORITHMS
 
 V, D = CONFIGURATION.vocabulary_size, CONFIGURATION.d_feature
 PLAIN = replace(CONFIGURATION, dropout=0.0, max_length=20)
-SMALL: dict[str, Any] = {"d_embedding": 8, "hidden_size": 8, "max_length": 9}
-MODELS: dict[str, Callable[[], Any]] = {
+SMALL = {"d_embedding": 8, "hidden_size": 8, "max_length": 9}
+MODELS = {
     **{
         f"{encoder} | {decoder}, {reduction}": lambda e=encoder, d=decoder, r=reduction: build(
             replace(PLAIN, encoder=e, decoder=d, encoder_reduction=r, decoder_reduction=r)
@@ -86,7 +74,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 BY_TOKEN = [*MODELS][: [*MODELS].index("arnet")]
 
 
-def features_of(name: str) -> tuple[Tensor, Tensor]:
+def features_of(name):
     random = torch.Generator().manual_seed(1)
     lengths = torch.tensor([4, 1, 3])
     if name == "code captioner":
@@ -94,7 +82,7 @@ def features_of(name: str) -> tuple[Tensor, Tensor]:
     return torch.randn(3, 4, D, generator=random, dtype=torch.float64), lengths
 
 
-def model_of(name: str) -> Any:
+def model_of(name):
     torch.manual_seed(0)
     return MODELS[name]().double()
 
@@ -102,28 +90,28 @@ def model_of(name: str) -> Any:
 class Epoch:
     """The batches of an epoch."""
 
-    def __init__(self, *batches: Any) -> None:
+    def __init__(self, *batches):
         self.batches = batches
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.batches)
 
-    def epoch(self, epoch: int, start: int) -> Any:
+    def epoch(self, epoch, start):
         return iter(self.batches[start:])
 
 
-def batch_of(name: str) -> Batch:
+def batch_of(name):
     features, lengths = features_of(name)
     tokens = torch.tensor([[1, 5, 6, 2], [1, 4, 2, 0], [1, 7, 8, 2], [1, 9, 3, 2]])
     return Batch(features, lengths, tokens, torch.tensor([0, 0, 1, 2]))
 
 
-def same(there: Any, here: Any) -> None:
+def same(there, here):
     """To rounding: kernels of attention and of optimisers differ between devices."""
     torch.testing.assert_close(on_host(there), here, **ANOTHER_DEVICE)
 
 
-def losses(steps: list[Step]) -> list[float]:
+def losses(steps):
     return [number for step in steps for number in (step.loss, step.gradient_norm)]
 
 
@@ -134,12 +122,12 @@ def losses(steps: list[Step]) -> list[float]:
         *(("nic", algorithm) for algorithm in ALGORITHMS if algorithm != RECIPE.algorithm),
     ],
 )
-def test_a_training_step_is_the_cpu_s_and_reads_nothing(name: str, algorithm: str) -> None:
+def test_a_training_step_is_the_cpu_s_and_reads_nothing(name, algorithm):
     recipe = replace(RECIPE, algorithm=algorithm, dropout=0.0)
 
-    def training(move: Callable[[Any], Any]) -> CrossEntropyTraining:
+    def training(move):
         model = move(model_of(name))
-        options: dict[str, Any] = {}
+        options = {}
         if name == "arnet":
             options = {"reconstructor": move(AutoReconstructor(8).double()), "lambda_": 0.1}
         return CrossEntropyTraining(model, Epoch(*[batch_of(name)] * 3), recipe, **options)
@@ -158,7 +146,7 @@ def test_a_training_step_is_the_cpu_s_and_reads_nothing(name: str, algorithm: st
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_step_reads_in_float16_alone_where_the_scaler_does(precision: str) -> None:
+def test_a_step_reads_in_float16_alone_where_the_scaler_does(precision):
     batch = batch_of("nic")
     batch = batch._replace(features=batch.features.float())
     with second_device() as reads:
@@ -172,7 +160,7 @@ def test_a_step_reads_in_float16_alone_where_the_scaler_does(precision: str) -> 
         assert bool(len(reads)) == (precision == "float16"), reads.by_place
 
 
-def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved() -> None:
+def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved():
     good = batch_of("nic")
     bad = good._replace(features=torch.full_like(good.features, torch.nan))
     with second_device():
@@ -186,7 +174,7 @@ def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved() -> None:
                 look()
 
 
-SEARCHES: dict[str, Callable[..., Any]] = {
+SEARCHES = {
     "greedy": lambda m, x, n, T: greedy(m, x, n, max_length=T),
     "beam search": lambda m, x, n, T: beam_search(m, x, n, beam_size=3, max_length=T),
     "grid beam search": lambda m, x, n, T: grid_beam_search(
@@ -198,12 +186,12 @@ SEARCHES: dict[str, Callable[..., Any]] = {
 }
 
 
-def most_reads(num_tokens: int) -> int:
+def most_reads(num_tokens):
     """Of a search of captions of so many tokens: whether they have ended, and the result."""
     return math.ceil(num_tokens / READ_EVERY)
 
 
-def captions(found: list[Any]) -> list[Any]:
+def captions(found):
     """Tokens of hypotheses, of one for each image or of several."""
     each = [one if isinstance(one, list) else [one] for one in found]
     return [[hypothesis.tokens for hypothesis in one] for one in each]
@@ -211,7 +199,7 @@ def captions(found: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", BY_TOKEN)
-def test_a_search_finds_the_cpu_s_captions(name: str, search: str) -> None:
+def test_a_search_finds_the_cpu_s_captions(name, search):
     model = model_of(name).eval()
     features, lengths = features_of(name)
     expected = SEARCHES[search](model, features, lengths, 8)
@@ -224,7 +212,7 @@ def test_a_search_finds_the_cpu_s_captions(name: str, search: str) -> None:
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize(("end", "asked"), [(-99.0, 2), (99.0, 1)])
-def test_a_search_reads_once_for_eight_tokens(search: str, end: float, asked: int) -> None:
+def test_a_search_reads_once_for_eight_tokens(search, end, asked):
     """Captions that never end, and such that end long before it is asked whether they have."""
     model = transformer(V, D, d_model=8, d_ff=8, num_heads=2, max_length=20).double().eval()
     model.vocabulary.bias.data[model.end_id] = end
@@ -238,7 +226,7 @@ def test_a_search_reads_once_for_eight_tokens(search: str, end: float, asked: in
     assert len(reads) == 1 + (asked if search != "grid beam search" else 0) <= most_reads(20)
 
 
-def test_an_ensemble_and_a_search_from_the_middle_find_the_cpu_s_captions() -> None:
+def test_an_ensemble_and_a_search_from_the_middle_find_the_cpu_s_captions():
     features, lengths = features_of("")
     members = [model_of(name).eval() for name in BY_TOKEN[:2]]
     expected = beam_search(Ensemble(members), features, lengths, beam_size=2, max_length=9)
@@ -262,11 +250,11 @@ def test_an_ensemble_and_a_search_from_the_middle_find_the_cpu_s_captions() -> N
 REFERENCES = [[[5, 6, 2], [5, 7, 2]], [[4, 2]], [[7, 8, 2], [7, 9, 2]]]
 
 
-def test_a_self_critical_step_is_the_cpu_s_and_reads_little() -> None:
+def test_a_self_critical_step_is_the_cpu_s_and_reads_little():
     name = next(iter(MODELS))
     recipe = replace(RECIPE, dropout=0.0)
 
-    def run(model: Any, reward: Any) -> list[Step]:
+    def run(model, reward):
         images = ImageBatch(*features_of(name), torch.arange(3))
         training = SelfCriticalTraining(
             model, Epoch(images, images), recipe, reward, num_samples=3, max_length=20
@@ -288,7 +276,7 @@ def test_a_self_critical_step_is_the_cpu_s_and_reads_little() -> None:
 @pytest.mark.parametrize(
     "layer", [StaticExpansion(8, (3, 2)).double(), DynamicExpansion(8, 2).double()]
 )
-def test_an_expansion_and_its_gradients_are_the_cpu_s(layer: Any, implementation: str) -> None:
+def test_an_expansion_and_its_gradients_are_the_cpu_s(layer, implementation):
     layer.double().implementation = implementation
     x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     here, there = copy.deepcopy(layer), copy.deepcopy(layer)
@@ -302,7 +290,7 @@ def test_an_expansion_and_its_gradients_are_the_cpu_s(layer: Any, implementation
 
 
 SWIN = SwinConfiguration(image_size=32, embed_dim=8, depths=(1, 1), num_heads=(1, 2), window_size=4)
-OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Tensor, ...]]]] = {
+OTHERS = {
     "end to end": (
         lambda: build(
             EndToEndConfiguration(**{**PLAIN.to_dict(), "d_feature": 16, "backbone": SWIN})
@@ -328,7 +316,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Tensor, ...]]]] = 
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_models_and_their_gradients_are_the_cpu_s(name: str) -> None:
+def test_other_models_and_their_gradients_are_the_cpu_s(name):
     build_model, inputs = OTHERS[name]
     torch.manual_seed(0)
     here = build_model().double().eval()
@@ -343,7 +331,7 @@ def test_other_models_and_their_gradients_are_the_cpu_s(name: str) -> None:
     same([p.grad for p in there.parameters()], [p.grad for p in here.parameters()])
 
 
-def test_values_elsewhere_than_on_a_cpu_are_checked_when_asked() -> None:
+def test_values_elsewhere_than_on_a_cpu_are_checked_when_asked():
     name = BY_TOKEN[0]
     features, _ = features_of(name)
     with second_device() as reads, torch.no_grad():
@@ -357,14 +345,14 @@ def test_values_elsewhere_than_on_a_cpu_are_checked_when_asked() -> None:
             model.encode(on_second(features), [4, 1, 5])  # the host's
 
 
-def test_samples_are_drawn_on_the_features_device() -> None:
+def test_samples_are_drawn_on_the_features_device():
     model = model_of(BY_TOKEN[0]).eval()
     with second_device():
         drawn = sample(on_second(model), *on_second(features_of("")), max_length=9, num_samples=2)
     assert {part.device for part in drawn} == {SECOND}
 
 
-def test_the_device_refuses_what_a_gpu_would_and_counts_what_stalls_it() -> None:
+def test_the_device_refuses_what_a_gpu_would_and_counts_what_stalls_it():
     with second_device() as reads:
         x = torch.ones(3, device=SECOND)
         with pytest.raises(MixedDevicesError):

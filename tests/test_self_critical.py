@@ -1,17 +1,12 @@
 """A step of self-critical training against the oracle, from the samples to the gradient."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
@@ -21,11 +16,11 @@ from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration
 from torch_impl.training import ImageBatch, SelfCriticalTraining
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS
-from torch_impl.training.self_critical import SelfCritical, self_critical
+from torch_impl.training.self_critical import self_critical
 
 
 @st.composite
-def captioners(draw: st.DrawFn) -> tuple[Captioner, Tensor, Tensor]:
+def captioners(draw):
     """Any pairing, in either mode, without dropout; ragged features."""
     model = Captioner(Configuration(**draw(strategies.configurations())))
     load(model, draw(strategies.generators()))
@@ -74,10 +69,10 @@ def test_a_step_is_the_oracle_s_from_the_samples_to_the_gradient(case, num_sampl
     assert_close(gradient, np.mean(gradients, 0))
 
 
-def step(model: Captioner, generator: torch.Generator) -> SelfCritical:
+def step(model, generator):
     features = torch.ones(2, 3, model.configuration.d_feature)
     reward, images = CiderD([[[3, 4, 2]], [[4, 4, 2]]]), torch.tensor([0, 1])
-    options: dict[str, Any] = {"num_samples": 5, "max_length": 6, "generator": generator}
+    options = {"num_samples": 5, "max_length": 6, "generator": generator}
     return self_critical(model, features, None, images, reward, **options)
 
 
@@ -93,7 +88,7 @@ def test_in_training_mode_samples_and_their_log_probabilities_have_dropout():
     dropped, redropped = (step(model.train(), generator.manual_seed(0)) for _ in range(2))
     first = (slice(None), slice(None), 0)  # on the same draws
     assert not torch.equal(dropped.samples.log_probs[first], redropped.samples.log_probs[first])
-    dropped.loss.backward()  # type: ignore[no-untyped-call]
+    dropped.loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -116,15 +111,15 @@ def test_what_cannot_be_is_named():
 class SameImages:
     """Five images, again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         generator = torch.Generator().manual_seed(1)
         features = torch.randn(5, 3, 4, generator=generator)
         self.batch = ImageBatch(features, torch.full((5,), 3), torch.arange(5))
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 100
 
-    def epoch(self, epoch: int, start: int) -> Iterator[ImageBatch]:
+    def epoch(self, epoch, start):
         return iter([self.batch] * (len(self) - start))
 
 
@@ -149,7 +144,7 @@ def test_a_training_that_cannot_be_is_named():
         Configuration(9, 4, "attention", "attention", "norm", "norm", d_model=8, num_heads=2)
     )
     given = model, SameImages(), OPTIMISATION_PRESETS["v2-as-run"], CiderD([[[2]]])
-    bad: list[tuple[dict[str, Any], str]] = [
+    bad = [
         ({"num_samples": 0}, "num_samples is 0, expected at least 1"),
         ({"num_samples": 1}, "at least 2 samples"),
         ({"baseline": "greedy"}, "baseline is 'greedy'"),

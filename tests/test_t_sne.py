@@ -1,7 +1,5 @@
 """t-SNE: the perplexity asked for, the gradient of the cost, what must not change either."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,7 +61,7 @@ def test_the_gradient_is_the_cost_s_by_central_differences(generator, size):
     assert_derivative(t_sne.gradient(p, y), numeric, "gradient")
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(generators(), st.integers(10, 20), st.integers(0, 99))
 def test_clusters_that_are_apart_stay_apart(generator, half, seed):
     x = generator.standard_normal((2 * half, 8))

@@ -13,11 +13,11 @@ from benchmarks.verify.tolerances import assert_close
 from tests.support.training import CONFIGURATION, RECIPE, RandomBatches, numbers
 from torch_impl.checkpoints.checkpoint import CheckpointError, load, save
 from torch_impl.models import Captioner
-from torch_impl.training import Batch, CrossEntropyTraining, NonFiniteError, data_generator
+from torch_impl.training import CrossEntropyTraining, NonFiniteError, data_generator
 from torch_impl.training.optimisation import ALGORITHMS
 
 
-def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURATION):
+def training(recipe=RECIPE, batches=None, seed=0, configuration=CONFIGURATION):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = Captioner(configuration)
@@ -25,7 +25,7 @@ def training(recipe=RECIPE, batches=None, seed: int = 0, configuration=CONFIGURA
 
 
 class DoubleBatches(RandomBatches):
-    def _batch(self, random: np.random.Generator) -> Batch:
+    def _batch(self, random):
         batch = super()._batch(random)
         return batch._replace(features=batch.features.double())
 

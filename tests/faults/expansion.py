@@ -8,7 +8,6 @@ LITERAL, FACTORED = "torch_impl.expansion.literal", "torch_impl.expansion.factor
 STREAM, ORACLE = "torch_impl.expansion.stream", "reference.expansion"
 DROPOUT = "test_dropout.py::test_dropout_falls_on_m_and_on_forward_and_backward_values"
 GRADIENTS = "test_dropout.py::test_gradients_under_dropout_are_the_literal_form_s"
-BLOCK = "test_expansion.py::test_a_block_is_the_mean_of_its_groups"
 PARITY = "test_expansion.py::test_a_padded_batch_is_each_sequence_through_the_oracle"
 CAUSAL = f"{CONFORMANCE}[dynamic_expansion-literal]"
 LITERALLY = f"{CONFORMANCE}[static_expansion-literal]"
@@ -91,7 +90,7 @@ EXPANSION = (
         f"{STREAM}:Stream.__init__",
         " * len(rows.groups)",
         "",
-        BLOCK,
+        PARITY,
     ),
     Fault(
         "factored: biases read forward",

@@ -15,7 +15,6 @@ from torch_impl.decoding import search
 from torch_impl.decoding.beams import Hypothesis
 
 PAD, START, END = 0, 1, 2
-Options = dict[str, Any]
 
 
 class Table(nn.Module):
