@@ -74,7 +74,7 @@ def captioned(place, capsys, *words):
     return printed.out, printed.err
 
 
-def test_twenty_own_pictures_are_learnt_by_heart(place, learnt):
+def test_own_pictures_are_overfitted(place, learnt):
     """CIDEr-D of at most 10: well above 5 on the pictures that were trained on."""
     data = karpathy.load(place / "dataset_tiny.json", place / "features")
     model, vocabulary = load_captioner(place / "run")

@@ -76,7 +76,6 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision):
 def layers(draw):
     """A layer of each kind with its parameters as the oracle takes them."""
     d_model, static = draw(strategies.widths()), draw(st.booleans())
-    layer: StaticExpansion | DynamicExpansion
     if static:
         layer = StaticExpansion(d_model, draw(strategies.groups()))
     else:

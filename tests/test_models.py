@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -210,13 +211,14 @@ def test_dropout_of_words_spares_their_positions(monkeypatch):
     assert torch.equal(read[0], model.positions.weight.expand(2, 5, 6))
 
 
-@pytest.mark.parametrize("groups", [(2, 3), (8, 16), None])
-def test_models_and_their_gradients_compile_whole(groups):
-    """Of few expansion vectors a token and of many, and of attention on attention."""
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-    expansions = {"groups": groups, "num_expansions": 3} if groups else {}
-    preset = models.expansionnet_v2 if groups else models.transformer_aoa
-    model = preset(**SMALL, **layers, **expansions).double().eval()
+@pytest.mark.parametrize(
+    ("encoder", "decoder"), [("static:2,3", "aoa"), ("static:8,16", "dynamic:3")]
+)
+def test_models_and_their_gradients_compile_whole(encoder, decoder):
+    """Of few expansion vectors a token and of many."""
+    model = models.transformer(**SMALL, num_encoder_layers=1, num_decoder_layers=1)
+    mixers = {"encoder": encoder, "decoder": decoder}
+    model = Captioner(replace(model.configuration, **mixers)).double().eval()
     features = torch.randn(2, 4, 5, dtype=torch.float64)
     words, lengths = torch.randint(11, (2, 5)), torch.tensor([4, 1])
     outs, found = [], []

@@ -19,8 +19,6 @@ from tests.support.parameters import lstm_map, prefixed, read_only_map, state
 
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 5)
-CLOSED = -800.0
-"""A gate's preactivation whose sigmoid is 0 in float64."""
 
 
 def pytorch_lstm(T, d_x, d, **options):
@@ -62,71 +60,6 @@ def test_the_bidirectional_lstm_is_the_one_that_pytorch_has(seed, d_x, d, length
     assert_close(H, hs.numpy(), "states")
     assert_close(final.h, h.numpy().ravel(), "final h")
     assert_close(final.c, c.numpy().ravel(), "final c")
-
-
-@given(SEEDS, SIZES, SIZES, LENGTHS)
-def test_a_mirrored_sequence_swaps_the_two_directions(seed, d_x, d, length):
-    rng = np.random.default_rng(seed)
-    T, X = [lstm_map(rng, d_x, d) for _ in range(2)], rng.standard_normal((length, d_x))
-    names = ("forward", "backward")
-    H, final = recurrent.bidirectional_lstm(X, prefixed(names[0], T[0]) | prefixed(names[1], T[1]))
-    mirrored, mirrored_final = recurrent.bidirectional_lstm(
-        X[::-1], prefixed(names[0], T[1]) | prefixed(names[1], T[0])
-    )
-    assert_close(mirrored[::-1], np.roll(H, d, axis=1))
-    assert_close(mirrored_final.h, np.roll(final.h, d))
-
-
-@covers(arnet=[1], lstm_readonly=[3])
-@given(SEEDS, SIZES, LENGTHS, st.data())
-def test_a_sequence_in_two_parts_is_the_sequence(seed, d, length, data):
-    cut = data.draw(st.integers(1, length))
-    rng = np.random.default_rng(seed)
-    cell = partial(recurrent.lstm, T=lstm_map(rng, d, d))
-    start, xs = state(rng, d), rng.standard_normal((length, d))
-    first = recurrent.unroll(cell, xs[:cut], start)
-    states = first + recurrent.unroll(cell, xs[cut:], first[-1])
-    assert_close(states, recurrent.unroll(cell, xs, start))
-
-
-@covers(arnet=[1, 2], lstm_readonly=[3])
-@given(SEEDS, SIZES, LENGTHS, st.data())
-def test_states_before_a_changed_input_are_the_same_to_the_bit(seed, d, length, data):
-    t = data.draw(st.integers(0, length - 1))
-    rng = np.random.default_rng(seed)
-    cell = partial(recurrent.lstm, T=lstm_map(rng, d, d))
-    start, xs = state(rng, d), rng.standard_normal((length, d))
-    before = np.array(recurrent.unroll(cell, xs, start))
-    xs[t] += 1
-    after = np.array(recurrent.unroll(cell, xs, start))
-    assert (before[:t] == after[:t]).all()
-    assert (before[t:] != after[t:]).any()
-
-
-@covers(arnet=[2])
-@given(SEEDS, SIZES, SIZES)
-def test_closed_and_open_gates_keep_and_forget(seed, d_x, d):
-    rng = np.random.default_rng(seed)
-    x, start = rng.standard_normal(d_x), state(rng, d)
-    T = {"weight": np.zeros((4 * d, d_x + d)), "bias": np.zeros(4 * d)}
-    i, f, o, _ = np.split(T["bias"], 4)
-    i[:], f[:], o[:] = CLOSED, -CLOSED, -CLOSED
-    kept = recurrent.lstm(x, start, T)
-    assert (kept.c == start.c).all()
-    assert_close(kept.h, np.tanh(start.c))
-    f[:] = CLOSED
-    assert not recurrent.lstm(x, start, T).c.any()
-    f[:], o[:] = -CLOSED, CLOSED
-    assert not recurrent.lstm(x, start, T).h.any()
-
-
-@covers(arnet=[2])
-@given(SEEDS, SIZES, SIZES)
-def test_no_bias_is_a_bias_of_zeros(seed, d_x, d):
-    rng = np.random.default_rng(seed)
-    T, x, start = lstm_map(rng, d_x, d, bias=False), rng.standard_normal(d_x), state(rng, d)
-    zeros = T | {"bias": np.zeros(4 * d)}
-    assert_close(recurrent.lstm(x, start, T), recurrent.lstm(x, start, zeros))
 
 
 @covers(arnet=[3])

@@ -163,28 +163,6 @@ def test_a_decoder_layer_is_three_pre_norm_residual_steps(seed, mixer, T, L):
     assert_close(transformer.decoder_layer(Y, O_enc, parameters, mixer, HEADS), expected)
 
 
-@covers(expansionnet_v1=[10, 11], expansionnet_v2=[11, 12])
-@given(SEEDS, ENCODERS, DECODERS, st.integers(1, 5))
-def test_layers_whose_maps_are_zero_hand_their_input_on(seed, encoder, decoder, L):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((L, D))
-    dead = {k: 0 * v for k, v in layer_parameters(rng, encoder, cross=False).items()}
-    assert (transformer.encoder_layer(X, dead, encoder, HEADS) == X).all()
-    dead = {k: 0 * v for k, v in layer_parameters(rng, decoder, cross=True).items()}
-    assert (transformer.decoder_layer(X, X, dead, decoder, HEADS) == X).all()
-
-
-@covers(expansionnet_v1=[11], expansionnet_v2=[12])
-@given(SEEDS, DECODERS, st.integers(1, 4))
-def test_equal_memory_rows_are_one_memory_row(seed, mixer, copies):
-    rng = np.random.default_rng(seed)
-    parameters = layer_parameters(rng, mixer, cross=True)
-    Y, O_enc = rng.standard_normal((3, D)), rng.standard_normal((1, D))
-    one = transformer.decoder_layer(Y, O_enc, parameters, mixer, HEADS)
-    many = transformer.decoder_layer(Y, np.repeat(O_enc, copies, axis=0), parameters, mixer, HEADS)
-    assert_close(many, one)
-
-
 @given(SEEDS, st.integers(1, 3))
 def test_reductions_agree_where_they_must(seed, layers):
     rng = np.random.default_rng(seed)

@@ -5,11 +5,7 @@ they print. Matrix products go through `product`, which counts nothing: they are
 multiply-accumulates, elsewhere.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,50 +17,50 @@ class Counted:
 
     operations = 0
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value):
         self.value = value
 
-    def _new(self, value: float) -> Counted:
+    def _new(self, value):
         Counted.operations += 1
         return Counted(value)
 
-    def __add__(self, other: Any) -> Counted:
+    def __add__(self, other):
         return self._new(self.value + _plain(other))
 
-    def __sub__(self, other: Any) -> Counted:
+    def __sub__(self, other):
         return self._new(self.value - _plain(other))
 
-    def __rsub__(self, other: Any) -> Counted:
+    def __rsub__(self, other):
         return self._new(_plain(other) - self.value)
 
-    def __mul__(self, other: Any) -> Counted:
+    def __mul__(self, other):
         return self._new(self.value * _plain(other))
 
-    def __truediv__(self, other: Any) -> Counted:
+    def __truediv__(self, other):
         return self._new(self.value / _plain(other))
 
-    def __rtruediv__(self, other: Any) -> Counted:
+    def __rtruediv__(self, other):
         return self._new(_plain(other) / self.value)
 
-    def __neg__(self) -> Counted:
+    def __neg__(self):
         return self._new(-self.value)
 
-    def maximum(self, other: Any) -> Counted:
+    def maximum(self, other):
         return self._new(max(self.value, _plain(other)))
 
-    def exp(self) -> Counted:
+    def exp(self):
         return self._new(math.exp(self.value))
 
-    def log(self) -> Counted:
+    def log(self):
         return self._new(math.log(self.value))
 
-    def sqrt(self) -> Counted:
+    def sqrt(self):
         return self._new(math.sqrt(self.value))
 
     __radd__ = __add__
 
 
-def _plain(number: Any) -> float:
+def _plain(number):
     return number.value if isinstance(number, Counted) else float(number)
 
 
@@ -73,57 +69,57 @@ _unwrap = np.frompyfunc(_plain, 1, 1)
 _maximum = np.frompyfunc(lambda a, b: a.maximum(b), 2, 1)
 
 
-def numbers(*shape: int) -> np.ndarray:
+def numbers(*shape):
     """An array of that shape whose entries count."""
     return _wrap(np.random.default_rng(0).standard_normal(shape).astype(object))
 
 
-def product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def product(A, B):
     """A B without counting."""
     return _wrap((_unwrap(A).astype(float) @ _unwrap(B).astype(float)).astype(object))
 
 
-def count(function: Callable[..., Any], *arguments: Any) -> int:
+def count(function, *arguments):
     """How many operations calling ``function`` does."""
     Counted.operations = 0
     function(*arguments)
     return Counted.operations
 
 
-def linear(X: np.ndarray, width: int) -> np.ndarray:
+def linear(X, width):
     return product(X, numbers(X.shape[-1], width)) + numbers(width)
 
 
-def relu(X: np.ndarray) -> np.ndarray:
+def relu(X):
     return _maximum(X, 0)
 
 
-def sigmoid(X: np.ndarray) -> np.ndarray:
+def sigmoid(X):
     return 1 / (np.exp(-X) + 1)
 
 
-def normalise(X: np.ndarray) -> np.ndarray:
+def normalise(X):
     return X / (X.sum(axis=-1, keepdims=True) + EPSILON)
 
 
-def softmax(X: np.ndarray) -> np.ndarray:
+def softmax(X):
     powers = np.exp(X - _maximum.reduce(X, axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def log_softmax(X: np.ndarray) -> np.ndarray:
+def log_softmax(X):
     shifted = X - _maximum.reduce(X, axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def layer_norm(X: np.ndarray) -> np.ndarray:
+def layer_norm(X):
     d = X.shape[-1]
     centred = X - X.sum(axis=-1, keepdims=True) / d
     variance = (centred * centred).sum(axis=-1, keepdims=True) / d
     return centred / np.sqrt(variance + 1e-5) * numbers(d) + numbers(d)
 
 
-def expansion(X: np.ndarray, Q_E: np.ndarray, B_E: np.ndarray, groups: list[int]) -> np.ndarray:
+def expansion(X, Q_E, B_E, groups):
     """Equations 2 to 8 as printed, with the projections K, V_1, V_2, S."""
     d = X.shape[-1]
     K, V_1, V_2, S = (linear(X, d) for _ in range(4))
@@ -141,12 +137,12 @@ def expansion(X: np.ndarray, Q_E: np.ndarray, B_E: np.ndarray, groups: list[int]
     return gate * B[0] + (1 - gate) * B[1]
 
 
-def static_expansion(length: int, d: int, groups: list[int]) -> np.ndarray:
+def static_expansion(length, d, groups):
     N = sum(groups)
     return expansion(numbers(length, d), numbers(N, d), numbers(N, d), groups)
 
 
-def dynamic_expansion(length: int, d: int, N_E: int) -> np.ndarray:
+def dynamic_expansion(length, d, N_E):
     """BroadSum (equation 1), then the same equations on L N_E rows."""
     X = numbers(length, d)
     C = linear(X, d)
@@ -154,7 +150,7 @@ def dynamic_expansion(length: int, d: int, N_E: int) -> np.ndarray:
     return expansion(X, Q_E, B_E, [length * N_E])
 
 
-def attention(queries: int, keys: int, d: int, heads: int, gated: bool) -> np.ndarray:
+def attention(queries, keys, d, heads, gated):
     X, Y = numbers(queries, d), numbers(keys, d)
     Q, K, V = linear(X, d), linear(Y, d), linear(Y, d)
     context = []

@@ -3,17 +3,10 @@
 ``captionbench equations`` reads the decorators from the source, so keep the arguments literal.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
 from reference.equations import PAPERS
 
-Test = TypeVar("Test", bound=Callable[..., object])
 
-
-def covers(**equations: Sequence[int | str]) -> Callable[[Test], Test]:
+def covers(**equations):
     """Name the equations that a test is a property of; unknown ones are an error at import."""
     for paper, numbers in equations.items():
         for number in numbers:

@@ -1,21 +1,16 @@
 """The batched expansion operators and the oracle's on the same cases, by the oracle's names."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.precision import SMALLEST
 from benchmarks.verify.rounding import literal
-from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
+from benchmarks.verify.strategies import DynamicCase, StaticCase
 from reference import expansion as oracle
 from reference import expansion_gradients as vjp
-from tests.support.parity import Array, numpy, tensor
+from tests.support.parity import numpy, tensor
 from torch_impl.expansion import dynamic_expansion, static_expansion
 
 CASES = st.one_of(strategies.static_cases(), strategies.dynamic_cases())
@@ -23,7 +18,7 @@ LEARNED = ("E_Q", "E_B")
 FORMS = ("literal", "factored")
 
 
-def operator(case: OperatorCase, arrays: dict[str, Tensor], **options: Any) -> Tensor:
+def operator(case, arrays, **options):
     """The operator under test on ``arrays``, which have the oracle's names."""
     a, mask = arrays, torch.from_numpy(case.mask)
     if isinstance(case, StaticCase):
@@ -45,9 +40,7 @@ def operator(case: OperatorCase, arrays: dict[str, Tensor], **options: Any) -> T
     )
 
 
-def run(
-    case: OperatorCase, dtype: torch.dtype = torch.float64, **options: Any
-) -> tuple[Array, dict[str, Array]]:
+def run(case, dtype=torch.float64, **options):
     """The operator's output and its gradients, by the oracle's names."""
     arrays = {name: tensor(x, dtype, grad=name != "dO") for name, x in case.arrays.items()}
     out = operator(case, arrays, **options)
@@ -55,9 +48,7 @@ def run(
     return numpy(out), {name: numpy(x.grad) for name, x in arrays.items()}
 
 
-def expected(
-    case: OperatorCase, b: int, precision: str | None = None
-) -> tuple[Array, dict[str, Array]]:
+def expected(case, b, precision=None):
     """The oracle's output and gradients for sequence ``b``, literally in ``precision``."""
     a, epsilon = case.sequence(b), oracle.EPSILON
     if precision is not None:
@@ -74,7 +65,7 @@ def expected(
         return oracle.dynamic_expansion(*vectors, case.causal, epsilon), dynamic._asdict()
 
 
-def batched(case: OperatorCase, precision: str | None = None) -> tuple[Array, dict[str, Array]]:
+def batched(case, precision=None):
     """The oracle on each sequence alone, put back into the padded batch; gradients zero there."""
     out = np.zeros(case.K.shape)
     dX = {name: np.zeros(x.shape) for name, x in case.arrays.items() if name != "dO"}

@@ -1,10 +1,6 @@
 """Small middle-out captioners with their weights by the oracle's names, sources and captions."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,23 +15,22 @@ from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration
 
 KINDS = st.sampled_from(SELF_ATTENTION)
 FIRST = st.sampled_from(("left", "right"))
-Half = TypeVar("Half")
 PAD = 0
 
 
-def oracle_lstm(W: Array, b: Array) -> dict[str, Array]:
+def oracle_lstm(W, b):
     """W (in, 4 d) and b (4 d,) as the oracle's ``weight`` and ``bias``."""
     return {"weight": W.T, "bias": b}
 
 
-def oracle_side(weights: Mapping[str, Array]) -> dict[str, Array]:
+def oracle_side(weights):
     """The `Weights` of one side and one lane, by name, as ``reference.middle_out`` has them."""
     lstm = oracle_lstm(weights["W"], weights["b"])
     scores = {name: value for name, value in weights.items() if name.startswith("W_")}
     return {f"lstm.{name}": value for name, value in lstm.items()} | scores
 
 
-def turned(model: MiddleOutCaptioner, left: Half, right: Half) -> list[Half]:
+def turned(model, left, right):
     """The halves in the order of their sides' turns, of one side the right one alone."""
     return [(left, right)[side] for side in model.configuration.turns]
 
@@ -51,7 +46,7 @@ class Captions:
     captions: list[tuple[list[int], int, list[int]]]
 
     @property
-    def tokens(self) -> Tensor:
+    def tokens(self):
         """The captions in the generated order, padded."""
         pad, rows = self.model.pad_id, []
         for left, middle, right in self.captions:
@@ -61,13 +56,13 @@ class Captions:
         return torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
 
 
-def sides(model: MiddleOutCaptioner) -> tuple[oracle.Side, ...]:
+def sides(model):
     """The oracle's names of a captioner's sides, in the order of their turns."""
-    names: tuple[oracle.Side, ...] = ("left", "right")
+    names = ("left", "right")
     return tuple(names[side] for side in model.configuration.turns)
 
 
-def oracle_parameters(model: MiddleOutCaptioner, weights: dict[str, Array]) -> dict[str, Array]:
+def oracle_parameters(model, weights):
     """A captioner's weights by the oracle's names."""
     parameters = {"embedding.weight": weights["embedding.weight"]}
     for ours, name in (("forwards", "forward"), ("backwards", "backward")):
@@ -86,20 +81,14 @@ def oracle_parameters(model: MiddleOutCaptioner, weights: dict[str, Array]) -> d
     return parameters
 
 
-def torch_lstm(lstm: Any) -> dict[str, Array]:
+def torch_lstm(lstm):
     """An ``LSTM``'s weights as the oracle's."""
     W = np.concatenate([numpy(lstm.weight_x), numpy(lstm.weight_h)], -1)
     return {"weight": W, "bias": numpy(lstm.bias)}
 
 
 @st.composite
-def captions(
-    draw: st.DrawFn,
-    middle_out: bool | None = None,
-    kind: str | None = None,
-    reads_middle_word: bool | None = None,
-    first: str | None = None,
-) -> Captions:
+def captions(draw, middle_out=None, kind=None, reads_middle_word=None, first=None):
     """Small captioners with normal weights, ragged sources and captions."""
     V, generator = draw(st.integers(4, 7)), draw(generators())
     both = draw(st.booleans()) if middle_out is None else middle_out
@@ -131,13 +120,13 @@ def captions(
     return Captions(model, named, torch.from_numpy(features), lengths, drawn)
 
 
-def encoded(case: Captions, b: int) -> tuple[Array, Any]:
+def encoded(case, b):
     """Source ``b``, without padding, through the oracle's encoder."""
     rows = case.features[b, : case.lengths[b], : case.model.configuration.d_source]
     return oracle.encode(numpy(rows), case.parameters)
 
 
-def parameters_of(case: Captions, b: int) -> dict[str, Array]:
+def parameters_of(case, b):
     """The oracle's, for source ``b``: a word that is read beside all others stands beside them."""
     if not case.model.configuration.reads_middle_word:
         return case.parameters

@@ -1,16 +1,12 @@
 """Sections and pages of the report as text, for tests."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.records import Record
 from benchmarks.report import build, markdown
-from benchmarks.report.document import Figure, Page, Section, Table
+from benchmarks.report.document import Figure, Page, Table
 
 
-def files(*sections: Section) -> dict[str, str]:
+def files(*sections):
     """The Markdown of a page of these sections, and each table and figure by itself."""
     found = {"README.md": markdown.page(Page("t", "t", "l", sections))}
     for block in (block for section in sections for block in section.blocks):
@@ -21,6 +17,6 @@ def files(*sections: Section) -> dict[str, str]:
     return found
 
 
-def report(made: Sequence[Record]) -> dict[str, str]:
+def report(made):
     """The same of all sections of a report."""
     return files(*(section for page in build.pages(made) for section in page.sections))

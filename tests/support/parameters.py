@@ -1,38 +1,35 @@
 """Random parameters of the oracle's networks, small ones."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from reference.middle_out import SelfAttention
 from reference.recurrent import State
 
 Parameters = dict[str, np.ndarray]
 
 
-def prefixed(prefix: str, parameters: Parameters) -> Parameters:
+def prefixed(prefix, parameters):
     return {f"{prefix}.{name}": value for name, value in parameters.items()}
 
 
-def linear_map(rng: np.random.Generator, d_in: int, d_out: int) -> Parameters:
+def linear_map(rng, d_in, d_out):
     return {"weight": rng.standard_normal((d_out, d_in)), "bias": rng.standard_normal(d_out)}
 
 
-def lstm_map(rng: np.random.Generator, inputs: int, d: int, bias: bool = True) -> Parameters:
+def lstm_map(rng, inputs, d, bias=True):
     """The T of an LSTM of d channels; ``inputs`` are all that stands beside h."""
     T = linear_map(rng, inputs + d, 4 * d)
     return T if bias else {"weight": T["weight"]}
 
 
-def state(rng: np.random.Generator, d: int) -> State:
+def state(rng, d):
     return State(rng.standard_normal(d), rng.standard_normal(d))
 
 
-def read_only_map(rng: np.random.Generator, N: int) -> Parameters:
+def read_only_map(rng, N):
     return {f"W_{gate}{source}": rng.standard_normal((N, N)) for gate in "iforc" for source in "xm"}
 
 
-def captioner_map(rng: np.random.Generator, N: int, V: int, d_feature: int) -> Parameters:
+def captioner_map(rng, N, V, d_feature):
     """A read-only captioner's parameters."""
     return {
         "W_i": rng.standard_normal((d_feature, N)),
@@ -43,15 +40,13 @@ def captioner_map(rng: np.random.Generator, N: int, V: int, d_feature: int) -> P
     }
 
 
-def decoder_inputs(self_attention: SelfAttention, d_e: int, d_c: int, d: int) -> int:
+def decoder_inputs(self_attention, d_e, d_c, d):
     """The size of what S's LSTM reads beside h, in eqs. 1, 5, 6 and 7."""
     sizes = {"none": d_e + d_c, "output": d_e + d_c, "hidden": d_e + d_c + d}
     return sizes.get(self_attention, 2 * d_e + d_c + d)
 
 
-def decoder_map(
-    rng: np.random.Generator, self_attention: SelfAttention, d_e: int, d_c: int, d: int
-) -> Parameters:
+def decoder_map(rng, self_attention, d_e, d_c, d):
     """The parameters of ``middle_out.decoder_step``."""
     inputs = decoder_inputs(self_attention, d_e, d_c, d)
     return {
@@ -62,7 +57,7 @@ def decoder_map(
     }
 
 
-def encoder_map(rng: np.random.Generator, d_x: int, d: int) -> Parameters:
+def encoder_map(rng, d_x, d):
     """A bidirectional encoder with d channels in all, an even number."""
     return {
         **prefixed("encoder.forward", lstm_map(rng, d_x, d // 2)),

@@ -1,15 +1,11 @@
 """Holding torch modules to the oracle: conversions, parameters, derivatives by differences."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from hypothesis import assume
-from torch import Tensor, nn
 
 from benchmarks.verify import tolerances
 from benchmarks.verify.rounding import literal
@@ -18,18 +14,18 @@ from benchmarks.verify.strategies import fill
 Array = npt.NDArray[Any]
 
 
-def tensor(x: npt.ArrayLike, dtype: torch.dtype = torch.float64, grad: bool = False) -> Tensor:
+def tensor(x, dtype=torch.float64, grad=False):
     """``x`` as a leaf of its own."""
     return torch.tensor(np.asarray(x), dtype=dtype).requires_grad_(grad)
 
 
-def numpy(x: Tensor | None) -> Array:
+def numpy(x):
     """``x`` in float64, whatever its dtype."""
     assert x is not None, "no gradient reached it"
     return x.detach().double().numpy()
 
 
-def load(module: nn.Module, generator: np.random.Generator) -> dict[str, Array]:
+def load(module, generator):
     """Fill ``module`` with normal parameters, in float64; they are returned as the oracle's."""
     module.double()
     parameters = {
@@ -40,25 +36,17 @@ def load(module: nn.Module, generator: np.random.Generator) -> dict[str, Array]:
     return parameters
 
 
-def flat(arrays: Mapping[str, Array]) -> Array:
+def flat(arrays):
     """All arrays as one vector, so that one scale holds for all of them."""
     return np.concatenate([arrays[name].ravel() for name in sorted(arrays)])
 
 
-def gradients(module: nn.Module) -> dict[str, Array]:
+def gradients(module):
     """Every parameter's gradient."""
     return {name: numpy(parameter.grad) for name, parameter in module.named_parameters()}
 
 
-def assert_gradients(
-    loss: Callable[[Mapping[str, Array]], float],
-    arrays: Mapping[str, Array],
-    gradients: Mapping[str, Array],
-    generator: np.random.Generator,
-    *,
-    directions: int = 4,
-    step: float = 1e-5,
-) -> None:
+def assert_gradients(loss, arrays, gradients, generator, *, directions=4, step=1e-5):
     """Hold ``gradients`` to central differences of ``loss`` along directions through all arrays.
 
     Where half the step tells another derivative there is a kink nearby: the example is dropped.
@@ -67,7 +55,7 @@ def assert_gradients(
     for _ in range(directions):
         direction = {name: generator.standard_normal(x.shape) for name, x in arrays.items()}
 
-        def difference(by: float, along: Mapping[str, Array] = direction) -> float:
+        def difference(by, along=direction):
             ahead, behind = (
                 loss({name: x + sign * by * along[name] for name, x in arrays.items()})
                 for sign in (1, -1)
@@ -81,14 +69,14 @@ def assert_gradients(
     tolerances.assert_derivative(derivatives, fine, "directional derivatives")
 
 
-def in_precision(arrays: Mapping[str, Array], precision: str) -> tuple[dict[str, Array], ...]:
+def in_precision(arrays, precision):
     """The arrays rounded to ``precision``: in float64, and for the oracle to evaluate literally."""
     low = {name: literal(value, precision) for name, value in arrays.items()}
     exact = {name: np.asarray(value, dtype=np.float64) for name, value in low.items()}
     return exact, low
 
 
-def nudge(x: Array, precision: str, generator: np.random.Generator) -> Array:
+def nudge(x, precision, generator):
     """``x`` with every entry moved by less than one unit of ``precision``, relative."""
     return x * (1 + tolerances.UNITS[precision] * generator.uniform(-1, 1, x.shape))
 
@@ -102,21 +90,14 @@ class Errors:
     overflows is no yardstick; most must be one.
     """
 
-    def __init__(self, precision: str) -> None:
+    def __init__(self, precision):
         self.unit = tolerances.UNITS[precision]
         self.cases = 0
-        self.actual: list[float] = []
-        self.literal: list[float] = []
-        self.ulps: list[float] = []
+        self.actual = []
+        self.literal = []
+        self.ulps = []
 
-    def add(
-        self,
-        actual: npt.ArrayLike,
-        literal: npt.ArrayLike,
-        exact: npt.ArrayLike,
-        nudged: Iterable[npt.ArrayLike],
-        scale: float | None = None,
-    ) -> None:
+    def add(self, actual, literal, exact, nudged, scale=None):
         """One case.
 
         Args:
@@ -135,9 +116,7 @@ class Errors:
             self.literal.append(yardstick)
             self.ulps.append(ulp / of_inputs)
 
-    def check(
-        self, what: str, statistics: Sequence[Callable[[Any], Any]] = (np.max, np.mean)
-    ) -> None:
+    def check(self, what, statistics=(np.max, np.mean)):
         """Hold what was added to the rule, its worst and its mean."""
         assert len(self.literal) > self.cases / 2 > 5, f"{len(self.literal)} of {self.cases} cases"
         for how in statistics:

@@ -1,26 +1,24 @@
 """Synthetic records for tests: what a test does not name is filled in by type."""
 
-from __future__ import annotations
-
 import types
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, convert, structs, to_builtins
 
 from benchmarks import records
-from benchmarks.kinds import AnyDetails, Captions, Details
+from benchmarks.kinds import AnyDetails, Captions
 from benchmarks.records import Data, Device, Record
 
 CPU = Device(kind="cpu", name="a machine", cores=2, threads=1)
 
 
-def filled(kind: type[Details], **given: Any) -> Any:
+def filled(kind, **given):
     """Details of a kind from JSON values, with nothing in the fields that are not given."""
     return convert(_fields(kind, to_builtins(given, enc_hook=float)), kind)
 
 
-def record(kind: type[Details] = Captions, values: Any = None, /, **given: Any) -> Record:
+def record(kind=Captions, values=None, /, **given):
     """A record; what is no argument of `records.make` is a field of its details."""
     what = {
         "paper": "expansionnet_v2",
@@ -38,21 +36,21 @@ def record(kind: type[Details] = Captions, values: Any = None, /, **given: Any) 
     return records.replace(made, time=time) if time else made
 
 
-def from_json(value: Any) -> Any:
+def from_json(value):
     """Records that a command printed as JSON."""
     if isinstance(value, list):
         return list(map(from_json, value))
     return convert(value, Record[AnyDetails])
 
 
-def altered(made: Record, **changes: Any) -> Record:
+def altered(made, **changes):
     """The record with other fields, of its own or of its details."""
     own = {n: changes.pop(n) for n in list(changes) if not hasattr(made.details, n)}
     details = structs.replace(made.details, **changes)
     return records.replace(made, details=details, **own)
 
 
-def _fields(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _fields(kind, given):
     needed = {f.name: f.type for f in structs.fields(kind) if f.required}
     known = {f.name: f.type for f in structs.fields(kind)}
     assert given.keys() <= known.keys(), f"{kind.__name__} has no {given.keys() - known.keys()}"
@@ -60,7 +58,7 @@ def _fields(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
     return {**{name: _value(each, NODEFAULT) for name, each in needed.items()}, **found}
 
 
-def _value(kind: Any, given: Any) -> Any:
+def _value(kind, given):
     """``given`` with its own missing fields filled in, or a plain value of the type."""
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, types.UnionType):

@@ -1,41 +1,35 @@
 """Holding recurrent modules to the oracle: parameters by its names, and one sequence through it."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from reference import recurrent as oracle
 from reference.primitives import select
-from tests.support.parity import Array
-from torch_impl.recurrent import LSTM
 
 
-def _with_bias(weight: Array, p: Mapping[str, Array]) -> dict[str, Array]:
+def _with_bias(weight, p):
     return {"weight": weight, "bias": p["bias"]} if "bias" in p else {"weight": weight}
 
 
-def gates_map(p: Mapping[str, Array]) -> dict[str, Array]:
+def gates_map(p):
     """T of ARNet 2, which acts on [x_t; h_{t-1}]."""
     return _with_bias(np.concatenate([p["weight_x"], p["weight_h"]], 1), p)
 
 
-def attentive_map(p: Mapping[str, Array], input_size: int) -> dict[str, Array]:
+def attentive_map(p, input_size):
     """T of ARNet 3, which acts on [x_t; h_{t-1}; z_t]."""
     x, z = np.split(p["weight_x"], [input_size], 1)
     return _with_bias(np.concatenate([x, p["weight_h"], z], 1), p)
 
 
-def score_map(p: Mapping[str, Array]) -> dict[str, Array]:
+def score_map(p):
     """The perceptron of ``additive_score``."""
     W = {"W_s": p["key.weight"], "b": p["key.bias"], "W_h": p["query.weight"]}
     return W | {"w": p["score.weight"][0]}
 
 
-def printed_map(p: Mapping[str, Array], names: str) -> dict[str, Array]:
+def printed_map(p, names):
     """W_ix, W_im and so on of the read-only paper, its gates called by ``names``."""
     G = len(names)
     return {
@@ -45,13 +39,13 @@ def printed_map(p: Mapping[str, Array], names: str) -> dict[str, Array]:
     }
 
 
-def reconstructor_map(p: Mapping[str, Array]) -> dict[str, Array]:
+def reconstructor_map(p):
     """``lstm.`` and ``fc.`` as the oracle's auto-reconstructor has them."""
     T = {f"lstm.{name}": value for name, value in gates_map(select(p, "lstm.")).items()}
     return T | {f"fc.{name}": value for name, value in select(p, "fc.").items()}
 
 
-def cell(lstm: LSTM, p: Mapping[str, Array], read: Array | None) -> oracle.Cell:
+def cell(lstm, p, read):
     """The oracle's cell that ``lstm`` is, with what it reads at this step."""
     if lstm.squash:
         return partial(oracle.lstm, T=gates_map(p))
@@ -60,20 +54,12 @@ def cell(lstm: LSTM, p: Mapping[str, Array], read: Array | None) -> oracle.Cell:
 
 
 def through_the_oracle(
-    lstm: LSTM,
-    p: Mapping[str, Array],
-    xs: Array,
-    state: oracle.State,
-    reads: Array | None = None,
-    z_c: Array | None = None,
-    z_h: Array | None = None,
-    factors: Array | None = None,
-    updates: Array | None = None,
-) -> list[oracle.State]:
+    lstm, p, xs, state, reads=None, z_c=None, z_h=None, factors=None, updates=None
+):
     """The states along one sequence (T, d_x), with the masks (T, d) of its steps if there are."""
     states, scale = [], 1 - lstm.recurrent_dropout
     for t, x in enumerate(xs):
-        step: Any = cell(lstm, p, None if reads is None else reads[t])
+        step = cell(lstm, p, None if reads is None else reads[t])
         if factors is not None:
             step = oracle.recurrent_dropout(step, factors[t] * scale, lstm.recurrent_dropout)
         if updates is not None:

@@ -1,15 +1,10 @@
 """Weights under the names of the authors' files, written out, and what loads them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
 
 from benchmarks.verify import strategies
 from benchmarks.verify.strategies import fill
@@ -29,40 +24,37 @@ class Released:
     num_heads: int
 
     @property
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self):
         return {name: torch.from_numpy(x.copy()) for name, x in self.weights.items()}
 
-    def load(self, source: Any = None, **changes: Any) -> Any:
+    def load(self, source=None, **changes):
         """``load_released`` of these weights, or of ``source``."""
         options = {"groups": self.groups, "num_heads": self.num_heads, **IDS, **changes}
         return load_released(self.tensors if source is None else source, **options)
 
     @property
-    def d_feature(self) -> int:
+    def d_feature(self):
         return self.weights["input_linear.weight"].shape[1]
 
 
 def released(
-    generator: np.random.Generator,
+    generator,
     *,
-    d_model: int = 4,
-    num_heads: int = 2,
-    d_ff: int = 6,
-    d_feature: int = 5,
-    vocabulary: int = 7,
-    groups: tuple[int, ...] = (2, 1),
-    num_expansions: int = 2,
-    layers: tuple[int, int] = (1, 1),
-    positions: int = 8,
-    pos_encoder: str = "pos_encoder.weight",
-) -> Released:
+    d_model=4,
+    num_heads=2,
+    d_ff=6,
+    d_feature=5,
+    vocabulary=7,
+    groups=(2, 1),
+    num_expansions=2,
+    layers=(1, 1),
+    positions=8,
+    pos_encoder="pos_encoder.weight",
+):
     """Random weights under the names of the authors' files."""
-    shapes: dict[str, tuple[int, ...]] = {
-        "out_embedder.embed.weight": (vocabulary, d_model),
-        pos_encoder: (positions, d_model),
-    }
+    shapes = {"out_embedder.embed.weight": (vocabulary, d_model), pos_encoder: (positions, d_model)}
 
-    def add(name: str, *shape: int) -> None:
+    def add(name, *shape):
         shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
 
     add("input_linear", d_model, d_feature)
@@ -93,7 +85,7 @@ def released(
 
 
 @st.composite
-def sizes(draw: st.DrawFn) -> dict[str, Any]:
+def sizes(draw):
     """No two widths are equal, so that a transposed matrix is not the matrix."""
     num_heads = draw(st.integers(1, 2))
     d_model = num_heads * draw(st.integers(4 // num_heads, 3 + 3 // num_heads))
@@ -111,17 +103,17 @@ def sizes(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def cases() -> st.SearchStrategy[Released]:
+def cases():
     return st.builds(lambda fields, g: released(g, **fields), sizes(), strategies.generators())
 
 
-def inputs(case: Released, generator: np.random.Generator) -> tuple[Array, Array]:
+def inputs(case, generator):
     """Features (2, 3, d_feature) and words (2, 5)."""
     features = generator.standard_normal((2, 3, case.d_feature))
     return features, generator.integers(0, len(case.weights["vocab_linear.bias"]), (2, 5))
 
 
-def end_to_end(generator: np.random.Generator, **changes: Any) -> tuple[Released, SwinTransformer]:
+def end_to_end(generator, **changes):
     """A captioner's weights and a backbone's under one roof, and that backbone."""
     fields = {
         "image_size": 16,

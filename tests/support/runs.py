@@ -1,18 +1,10 @@
 """Small runs by the command line: trained ones, untrained ones, refused ones, and comparing two."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
-import pytest
 import torch
 
 from benchmarks import run_folder
 from benchmarks.cli import main as cli
-from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.run_folder import RunFolder
-from torch_impl.models import BaseCaptioner
 
 SIZES = ["--d-model", "8", "--d-ff", "8", "--num-heads", "2"]
 SIZES += ["--num-encoder-layers", "1", "--num-decoder-layers", "1"]
@@ -25,12 +17,12 @@ class CtrlC(KeyboardInterrupt):
     """Ctrl-C, pressed by a test."""
 
 
-def main(*words: Any) -> int:
+def main(*words):
     """The command line's exit code."""
     return cli.main([str(word) for word in words])
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+def refused(capsys, *words):
     """The one line that refuses a command, nothing else being printed."""
     capsys.readouterr()
     assert main(*words) == cli.EXIT_BAD_INPUT
@@ -39,7 +31,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
     return printed.err
 
 
-def untrained(path: Path, model: BaseCaptioner, vocabulary: Vocabulary, seed: int = 0) -> None:
+def untrained(path, model, vocabulary, seed=0):
     """A run's folder, validated once, whose best weights are those that it began with."""
     run = RunFolder(path)
     run.prepare({"seed": seed}, vocabulary, resume=False)
@@ -47,13 +39,13 @@ def untrained(path: Path, model: BaseCaptioner, vocabulary: Vocabulary, seed: in
     run_folder.save(run.best, model, {"vocabulary": vocabulary.fingerprint})
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
+def log_of(folder):
     """The log, clocks aside."""
     log = RunFolder(folder).read_log()
     return [{k: v for k, v in record.items() if k not in CLOCKS} for record in log]
 
 
-def assert_same(one: Path, other: Path) -> None:
+def assert_same(one, other):
     """The same numbers, clocks aside, and the same weights, bit for bit."""
     assert log_of(one) == log_of(other)
     for name in ("last.safetensors", "best.safetensors"):

@@ -7,15 +7,11 @@ finish its work first, is counted by its place in our code. A copy that does not
 it holds nothing until an event after it is waited for, which is one unless data of later work came.
 """
 
-from __future__ import annotations
-
 import traceback
 import types
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,8 +55,8 @@ class OnSecond(Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, held: Tensor) -> OnSecond:
-        made: OnSecond = Tensor._make_wrapper_subclass(
+    def __new__(cls, held):
+        made = Tensor._make_wrapper_subclass(
             cls,
             held.shape,
             strides=held.stride(),
@@ -71,45 +67,45 @@ class OnSecond(Tensor):
         made.held = held
         return made
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self):
         return f"OnSecond({self.held})"
 
-    def tolist(self) -> Any:
+    def tolist(self):
         return self.cpu().tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
         return _run(op, args, kwargs or {})
 
 
 class Reads:
     """Reads back to the host, by place in our code."""
 
-    def __init__(self) -> None:
-        self.by_place: Counter[str] = Counter()
+    def __init__(self):
+        self.by_place = Counter()
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.by_place.total()
 
 
-_counting: list[Reads] = []
-_copying: list[tuple[Tensor, Tensor]] = []
+_counting = []
+_copying = []
 """Copies to the host that no event was waited for after: their targets and values."""
-_arrived: Counter[str] = Counter()
+_arrived = Counter()
 """Tensors copied from the host."""
 
 
 class _Creating(TorchDispatchMode):
     """Runs what creates tensors on the second device and has none to dispatch by."""
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         return _run(op, args, kwargs or {})
 
 
 class _FromNumbers(TorchFunctionMode):
     """Makes tensors of Python's numbers on the CPU first: PyTorch does so where no mode sees it."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         options = dict(kwargs or {})
         if func in (torch.tensor, torch.as_tensor) and "device" in options:
             device = options.pop("device")
@@ -125,7 +121,7 @@ class _FromNumbers(TorchFunctionMode):
 
 
 @contextmanager
-def second_device() -> Iterator[Reads]:
+def second_device():
     """Within it, ``device="second"`` works; gives the reads back to the host."""
     reads = Reads()
     _counting.append(reads)
@@ -136,11 +132,11 @@ def second_device() -> Iterator[Reads]:
         _counting.remove(reads)
 
 
-def on_second(value: Any) -> Any:
+def on_second(value):
     """A module, changed, or tensors within tuples and dictionaries, copied to the second device."""
     if not isinstance(value, nn.Module):
         return tree_map_only(Tensor, lambda x: OnSecond(x.detach().clone()), value)
-    moved: dict[int, nn.Parameter] = {}  # one for all places of a shared one
+    moved = {}  # one for all places of a shared one
     for module in value.modules():
         for name, one in module._parameters.items():
             if one is not None and id(one) not in moved:
@@ -152,23 +148,23 @@ def on_second(value: Any) -> Any:
     return value
 
 
-def on_host(value: Any) -> Any:
+def on_host(value):
     """Tensors within tuples and dictionaries, without a read that counts."""
     return tree_map_only(OnSecond, lambda x: x.held, value)
 
 
-def _place() -> str:
+def _place():
     frames = traceback.extract_stack()
     ours = [f for f in frames if Path(f.filename).is_relative_to(ROOT / "torch_impl")]
     return f"{Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].lineno}" if ours else "a test"
 
 
-def _read() -> None:
+def _read():
     for reads in _counting:
         reads.by_place[_place()] += 1
 
 
-def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _run(op, args, kwargs):
     flat, spec = tree_flatten((args, kwargs))
     held = {id(x.held): x for x in flat if isinstance(x, OnSecond)}
     wanted = kwargs.get("device")
@@ -185,7 +181,7 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if op in FUSED and held:
         op = FUSED[op]
 
-    def lent(x: Any) -> Any:
+    def lent(x):
         if isinstance(x, torch.device) and x.type == "second":
             return torch.device("cpu")
         return x.held if isinstance(x, OnSecond) else x
@@ -198,7 +194,7 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             out.zero_()
         return out
 
-    def back(x: Tensor) -> Tensor:
+    def back(x):
         return held[id(x)] if id(x) in held else OnSecond(x)
 
     if op in PACKING:  # the sizes of packed batches stay on the host
@@ -207,10 +203,10 @@ def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 class _Event:
-    def record(self) -> None:
+    def record(self):
         self._arrived = _arrived.total()
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         if _arrived.total() == self._arrived:
             _read()
         for target, value in _copying:
@@ -218,7 +214,7 @@ class _Event:
         _copying.clear()
 
 
-def _refuse_mixed(op: Any, args: Any, kwargs: dict[str, Any], copies: bool) -> None:
+def _refuse_mixed(op, args, kwargs, copies):
     first = HOST_ARGUMENTS.get(op)
     checked = args if first is None else (*args[:first], *args[first + 1 :])
     for x in tree_flatten((checked, kwargs))[0]:
@@ -228,7 +224,7 @@ def _refuse_mixed(op: Any, args: Any, kwargs: dict[str, Any], copies: bool) -> N
         raise MixedDevicesError("lengths of packed sequences must be on the CPU")
 
 
-def _indexes_by_mask(op: Any, args: Any) -> bool:
+def _indexes_by_mask(op, args):
     """Whether an index is a mask, whose number of entries a GPU has to count first."""
     return op in INDEXING and any(x is not None and x.dtype == torch.bool for x in args[1])
 
@@ -236,9 +232,7 @@ def _indexes_by_mask(op: Any, args: Any) -> bool:
 PACKING = (_aten._pack_padded_sequence.default, _aten._pad_packed_sequence.default)
 
 
-def _fused_cell(
-    inputs: Tensor, hidden: Tensor, c: Tensor, b_inputs: Any = None, b_hidden: Any = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fused_cell(inputs, hidden, c, b_inputs=None, b_hidden=None):
     """What `nn.LSTMCell` is on a GPU: one kernel, which the CPU has not."""
     gates = inputs + hidden
     for bias in (b_inputs, b_hidden):
@@ -249,9 +243,7 @@ def _fused_cell(
     return o * c_next.tanh(), c_next, torch.cat([i, f, g, o], dim=1)
 
 
-def _fused_cell_backward(
-    dh: Tensor | None, dc: Tensor | None, c: Tensor, c_next: Tensor, gates: Tensor, has_bias: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _fused_cell_backward(dh, dc, c, c_next, gates, has_bias):
     i, f, g, o = gates.chunk(4, dim=1)
     t = c_next.tanh()
     dh = torch.zeros_like(c) if dh is None else dh

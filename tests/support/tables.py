@@ -1,18 +1,11 @@
 """A toy captioner whose log-probabilities are a table, so that ties and sums are exact."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
-from reference import decoding as oracle
 from torch_impl.decoding import search
-from torch_impl.decoding.beams import Hypothesis
 
 PAD, START, END = 0, 1, 2
 
@@ -23,16 +16,14 @@ class Table(nn.Module):
 
     start_id, end_id, pad_id, max_length = START, END, PAD, 12
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.calls = 0
 
-    def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def encode(self, features, lengths=None):
         return features
 
-    def decode(
-        self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
-    ) -> Tensor:
+    def decode(self, tokens, memory, memory_lengths=None):
         self.calls += 1
         if memory_lengths is None:
             memory_lengths = torch.full((len(memory),), memory.shape[1])
@@ -41,9 +32,7 @@ class Table(nn.Module):
         return memory.gather(1, rows.unsqueeze(-1).expand(-1, -1, memory.shape[-1]))
 
 
-def teacher_forced(
-    model: Any, features: Tensor, lengths: Tensor | None, captions: Sequence[Any]
-) -> tuple[Tensor, Tensor]:
+def teacher_forced(model, features, lengths, captions):
     """``search.teacher_forced`` of lists: log-probabilities, 0 in padding, and the mask."""
     K = max(map(len, captions))
     T = max(len(caption) for of_image in captions for caption in of_image)
@@ -56,8 +45,8 @@ def teacher_forced(
     return search.teacher_forced(model, features, lengths, tokens).where(mask, 0), mask
 
 
-def table_oracle(table: np.ndarray) -> oracle.NextLogProbs:
-    def next_log_probs(prefix: tuple[int, ...]) -> np.ndarray:
+def table_oracle(table):
+    def next_log_probs(prefix):
         row = sum((token + 1) * (position + 2) for position, token in enumerate(prefix))
         return np.asarray(table[row % len(table)])
 
@@ -65,9 +54,7 @@ def table_oracle(table: np.ndarray) -> oracle.NextLogProbs:
 
 
 @st.composite
-def tables(
-    draw: st.DrawFn, vocabulary: tuple[int, int] = (3, 7), images: tuple[int, int] = (1, 4)
-) -> tuple[Tensor, Tensor]:
+def tables(draw, vocabulary=(3, 7), images=(1, 4)):
     """Features and lengths of ``Table``: few distinct multiples of 1/4, so that ties abound and
     sums are exact, some of probability zero; NaN in the padding."""
     B, V = draw(st.integers(*images)), draw(st.integers(*vocabulary))
@@ -83,17 +70,17 @@ def tables(
     return torch.tensor(features, dtype=dtype), torch.tensor(lengths)
 
 
-def oracles(features: Tensor, lengths: Tensor) -> list[oracle.NextLogProbs]:
+def oracles(features, lengths):
     values = features.double().numpy()
     return [table_oracle(table[:length]) for table, length in zip(values, lengths, strict=True)]
 
 
-def one_row(*log_probs: float) -> tuple[Tensor, Tensor]:
+def one_row(*log_probs):
     """A model of one distribution, whatever the prefix."""
     return torch.tensor([[log_probs]], dtype=torch.float64), torch.tensor([1])
 
 
-def plain(hypotheses: Sequence[Hypothesis | oracle.Hypothesis]) -> list[tuple[object, ...]]:
+def plain(hypotheses):
     """Tokens, log-probabilities and score, to compare exactly."""
     return [(tuple(h.tokens), tuple(h.log_probs), h.score) for h in hypotheses]
 

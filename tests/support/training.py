@@ -1,17 +1,11 @@
 """A small training by the library: its recipe, its captioner, its data, and what a step says."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import torch
 
 from torch_impl.models import Configuration
 from torch_impl.training import Batch, data_generator
-from torch_impl.training.loop import Step
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 
 RECIPE = replace(
@@ -37,18 +31,18 @@ CONFIGURATION = Configuration(
 class RandomBatches:
     """Random features and captions; two captions describe image 0, one each of the others."""
 
-    def __init__(self, count: int, seed: int = 0, images: int = 3) -> None:
+    def __init__(self, count, seed=0, images=3):
         self.count, self.seed, self.images = count, seed, images
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def epoch(self, epoch: int, start: int) -> Iterator[Batch]:
+    def epoch(self, epoch, start):
         random = data_generator(self.seed, epoch)
         batches = [self._batch(random) for _ in range(self.count)]
         return iter(batches[start:])
 
-    def _batch(self, random: np.random.Generator) -> Batch:
+    def _batch(self, random):
         captions = self.images + 1
         features = torch.tensor(random.normal(size=(self.images, 4, 5)), dtype=torch.float32)
         tokens = torch.tensor(random.integers(3, 11, size=(captions, 6)))
@@ -58,7 +52,7 @@ class RandomBatches:
         return Batch(features, lengths, tokens, images)
 
 
-def numbers(step: Step) -> tuple[Any, ...]:
+def numbers(step):
     """All that a step says of itself but its clocks."""
     return (
         step.step,
