@@ -83,7 +83,7 @@ def run(
 
 @OPERATORS
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data(), tiles=TILES)
 def test_a_padded_batch_is_each_sequence_through_the_oracle(
     data: st.DataObject, tiles: Tiles, kind: str
@@ -104,7 +104,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
     """With the tiles of the default choice, of which every size here is a part."""
     output, gradients = Errors(precision), Errors(precision)
 
-    @settings(max_examples=12)
+    @settings(max_examples=6)
     @given(
         st.sampled_from(list(CASES.values())).flatmap(lambda c: c(kinds=strategies.MODERATE)),
         strategies.generators(),

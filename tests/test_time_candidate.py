@@ -17,6 +17,7 @@ from tests.support.strangers import written
 
 BUDGET = Budget(seconds=0.1, least=5, most=8, warm_up=1)
 RIGHT = "tests/candidates/right_torch.py"
+SINGLE = "tests/candidates/right.py:static_expansion_torch"
 
 
 @pytest.fixture
@@ -75,10 +76,26 @@ def test_padded_batches_and_every_form_of_ours_are_timed(no_ceilings):
 
 def test_single_sequences_are_compared_with_ours_of_a_batch_of_one(no_ceilings):
     sizes = {"L": 5, "d": 8, "groups": 1, "group_0": 3}
-    where = "tests/candidates/right.py:static_expansion_torch"
-    found = compared(where, "static_expansion", sizes=sizes)
+    found = compared(SINGLE, "static_expansion", sizes=sizes)
     assert not found.failed
     assert found.sizes["batch"] == 1
+
+
+@pytest.mark.parametrize("where", [f"{RIGHT}:static_expansion", SINGLE])
+def test_derivatives_are_timed_and_compared_with_ours(where, no_ceilings):
+    sizes = {"L": 5, "d": 8, "groups": 1, "group_0": 3, "batch": 4}
+    found = compared(where, "static_expansion", sizes=sizes, passes=candidates.BOTH)
+    assert not found.failed
+    assert found.answers > found.measured.rounds >= 5
+
+
+def test_a_backward_pass_that_is_wrong_at_these_sizes_alone_is_wrong(tmp_path, no_ceilings):
+    text = FEED_FORWARD.replace("linear(linear(X", "linear(linear(other(X)")
+    text += "\n\ndef other(X):\n    return X + (X - X.detach()) if len(X) == 20 else X\n"
+    where, sizes = f"{written(tmp_path, text)}:f", {"batch": 1, "L": 20, "d": 8, "d_ff": 4}
+    assert not compared(where, "feed_forward", sizes=sizes).failed
+    found = compared(where, "feed_forward", sizes=sizes, passes=candidates.BOTH)
+    assert found.failed.startswith("its answer in call 1 at these sizes is not ours")
 
 
 def test_a_slow_candidate_is_slower(tmp_path, no_ceilings):
@@ -121,8 +138,8 @@ from benchmarks.verify.candidate import Candidate
 right, prepare, answers = f, Candidate.prepare, []
 
 
-def early(self, arguments, named):
-    prepare(self, arguments, named)
+def early(self, *of):
+    prepare(self, *of)
     answers[:] = [right(*self.prepared[0])]
 
 
@@ -168,13 +185,15 @@ def test_the_commands_time_what_they_have_verified(in_a_hurry, capsys):
     claim = ["--candidate", f"{RIGHT}:layer_norm", "--operator", "layer_norm"]
     assert main(["time", *claim, "--seconds", "0.1"]) == 0
     printed = capsys.readouterr().out
-    assert "layer_norm: batch=1, L=3, d=4, dtype=float32, threads=1" in printed
+    for passes in (candidates.FORWARD, candidates.BOTH):
+        assert f"layer_norm, {passes}: batch=1, L=3, d=4, dtype=float32, threads=1" in printed
     assert "answers were ours, and it was verified again afterwards" in printed
     assert main(["verify", *claim, "--quick", "--time", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    (times,) = found["time"]
-    assert found["passed"] and times["passed"]
-    assert set(times["forms"]) == {"torch", f"{RIGHT}:layer_norm"}
+    assert [times["passes"] for times in found["time"]] == [candidates.FORWARD, candidates.BOTH]
+    for times in found["time"]:
+        assert found["passed"] and times["passed"]
+        assert set(times["forms"]) == {"torch", f"{RIGHT}:layer_norm"}
 
 
 def test_a_wrong_candidate_is_not_timed(in_a_hurry, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Right candidates of each family of operators pass, and each one's slip is caught."""
+"""Right candidates of every operator pass, and the slip that some can make is caught."""
 
 import inspect
 from functools import partial
@@ -6,53 +6,31 @@ from functools import partial
 import pytest
 
 from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.conformance import FAILED, conformance_test
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.properties import UndecidedError
-from benchmarks.verify.search import Trial, draws
-from tests.candidates import (
-    decoding,
-    middle_out,
-    objectives,
-    optimisation,
-    recurrent,
-    right_words,
-)
+from tests.mutants import right
 
-CANDIDATES = {
-    name: function
-    for module in (recurrent, middle_out, objectives, optimisation, decoding)
-    for name, function in inspect.getmembers(module, inspect.isfunction)
-    if name in OPERATORS
+RIGHT = {f"{one.operator}-{one.where}": one for one in right.candidates()}
+SLIPS = {
+    name: one for name, one in RIGHT.items() if "slip" in inspect.signature(one.function).parameters
 }
 
 
-def failing(name, function, examples=5):
-    """The properties that fail of a function of single elements, in this process."""
-    operator, found = OPERATORS[name], []
-    for prop in operator.properties:
-        if prop.needs or prop.settings:
-            continue
-        trial = Trial(prop.check, {}, operator, Candidate(function))
-        for draw in draws(prop, operator, examples, seed=2):
-            try:
-                failure = trial.attempt(operator.case(draw), draw)
-            except UndecidedError:
-                continue
-            if failure is not None:
-                found.append(f"{prop.name}: {failure.message}")
-                break
-    return found
+def test_every_operator_has_one():
+    assert {one.operator for one in RIGHT.values()} == {*OPERATORS}
 
 
-WORDS = {name: getattr(right_words, name) for name in OPERATORS if hasattr(right_words, name)}
-
-
-@pytest.mark.parametrize("name", [*CANDIDATES, *WORDS])
+@pytest.mark.parametrize("name", RIGHT)
 def test_a_right_candidate_passes(name):
-    assert failing(name, (CANDIDATES | WORDS)[name]) == []
+    found = RIGHT[name].verdicts(seed=2, examples=2)
+    assert not [f"{v.name}: {v.message}" for v in found if v.status == FAILED]
 
 
-@pytest.mark.parametrize("name", CANDIDATES)
+@pytest.mark.parametrize("name", SLIPS)
 def test_its_slip_is_caught_on_ordinary_numbers(name):
-    found = failing(name, partial(CANDIDATES[name], slip=True))
-    assert any(failure.startswith("equals_oracle: ") for failure in found), found
+    one = SLIPS[name]
+    wrong = Candidate(partial(one.function, slip=True), one.framework)
+    (verdict,) = conformance_test(
+        OPERATORS[one.operator], wrong, examples=5, seed=2, only=("equals_oracle",)
+    )
+    assert verdict.status == FAILED

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from benchmarks.cli.main import main
-from benchmarks.verify import properties, table, tolerances
+from benchmarks.verify import properties, search, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.own import Own, implementations
 from benchmarks.verify.precision import literal_limit
+from tests.candidates import wrong
 
 
 def test_twice_the_literal_form_s_roundings_and_2_are_the_limit_of_a_precision():
@@ -53,9 +54,9 @@ def test_a_bound_is_of_the_terms_and_not_of_what_is_left_of_them():
     (bound,) = tolerances.roundings(oracle, case, 1e-10)
     assert 1e-11 < bound < 1e-9
     tolerances.assert_conforms(x + 1e-12, oracle, case)
-    for wrong in (x + 1e-8, x * np.nan, x + np.inf, np.zeros((1, 1)), (x, x)):
+    for other in (x + 1e-8, x * np.nan, x + np.inf, np.zeros((1, 1)), (x, x)):
         with pytest.raises(AssertionError):
-            tolerances.assert_conforms(wrong, oracle, case)
+            tolerances.assert_conforms(other, oracle, case)
     with pytest.raises(tolerances.OutOfToleranceError):  # nothing cancels here
         tolerances.assert_conforms(x * (1 + 1e-8), lambda a, x, b: x, case)
 
@@ -97,26 +98,33 @@ def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
     assert slopes[1] == 0
 
 
-def off(X, parameters):
-    (own,) = [own for own in implementations() if own.operator == "layer_norm"]
-    return own.function(X, parameters) + 1e-2
+@pytest.fixture
+def in_a_hurry(monkeypatch):
+    monkeypatch.setattr(search, "SECONDS", 0.5)
 
 
-def raising(X, parameters):
-    raise ValueError
-
-
-def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch):
-    monkeypatch.setattr(table, "implementations", lambda device: [Own("layer_norm", "off", off)])
-    rows = {(row.what, row.dtype): row for row in table.rows(examples=3)}
-    assert not rows["output", "float64"].passed
-    assert not rows["output", "float32"].passed
-    assert rows["gradient", "float64"].passed
-    (first, *_) = rows["output", "float64"].failures
+def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch, in_a_hurry, capsys):
+    monkeypatch.setattr(
+        table, "implementations", lambda device: [Own("layer_norm", "off", wrong.layer_norm)]
+    )
+    assert main(["verify", "--examples", "3", "--json"]) == 1
+    rows = {(row["what"], row["dtype"]): row for row in json.loads(capsys.readouterr().out)}
+    assert not rows["output", "float64"]["passed"]
+    assert not rows["output", "float32"]["passed"]
+    assert rows["gradient", "float64"]["passed"]
+    (first, *_) = rows["output", "float64"]["failures"]
     assert first["property"] == "equals_oracle"
     assert "error 0.01 exceeds" in first["message"]
-    monkeypatch.setattr(table, "implementations", lambda device: [Own("layer_norm", "", raising)])
-    assert not any(row.passed for row in table.rows(examples=3))
+
+
+def test_failures_of_ours_print_their_case(monkeypatch, in_a_hurry, capsys):
+    kept = [Own("layer_norm", "", wrong.raising)]
+    monkeypatch.setattr(table, "implementations", lambda device: kept)
+    assert main(["verify", "--examples", "1"]) == 1
+    printed = capsys.readouterr().out
+    assert re.search(r"0 of \d+ passed", printed)
+    assert "X = np.array([[" in printed
+    assert "assert_conforms(candidate(*case), oracle, case)" in printed
 
 
 def test_the_command_prints_our_table(monkeypatch, capsys):
@@ -130,11 +138,3 @@ def test_the_command_prints_our_table(monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert {row["operator"] for row in found} == {"layer_norm"}
     assert {"equations", "dtype", "device", "worst", "bound", "passed"} <= set(found[0])
-
-
-def test_our_failures_print_their_case(monkeypatch, capsys):
-    monkeypatch.setattr(table, "implementations", lambda device: [Own("layer_norm", "off", off)])
-    assert main(["verify", "--quick"]) == 1
-    printed = capsys.readouterr().out
-    assert "X = np.array([[" in printed
-    assert "assert_conforms(candidate(*case), oracle, case)" in printed

@@ -27,7 +27,7 @@ from benchmarks.perf.session import Session
 from benchmarks.perf.targets import device_name, judge, roofline
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record, of
-from benchmarks.verify.conformance import FAILED, QUICK, conformance_test, resolve, seed
+from benchmarks.verify.conformance import FAILED, QUICK, conformance_test, new_seed, resolve
 
 SECONDS = 3.0
 MORE = {
@@ -157,7 +157,7 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
     operator = claimed(arguments.operator)
     check_timed(operator)
     measuring = session(arguments, device, None)
-    where, from_seed, quiet = arguments.candidate, seed(), arguments.json
+    where, from_seed, quiet = arguments.candidate, new_seed(), arguments.json
     with resolve(where, operator, arguments.framework, arguments.device) as candidate:
         verdicts = conformance_test(operator, candidate, examples=QUICK, seed=from_seed)
         failed = [verdict.name for verdict in verdicts if verdict.status == FAILED]

@@ -63,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_operators(arguments.json)
         return 0
-    from benchmarks.cli.options import check_device
     from benchmarks.verify.conformance import resolve
 
     if arguments.examples is not None and arguments.examples < 1:
@@ -72,7 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
         if not getattr(arguments, name) > 0:
             option = name.replace("_", "-")
             raise InputError(f"--{option} {getattr(arguments, name):g}: expected more than 0")
-    check_device(arguments.device)
+    if arguments.device != "cpu":
+        from benchmarks.cli.options import check_device
+
+        check_device(arguments.device)
     if arguments.candidate is None:
         return _verify_own(arguments)
     operator, where = _claimed(arguments)
@@ -91,24 +93,25 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 
 def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
     """The operator that the candidate claims to be, and where the candidate is."""
-    from benchmarks.scoring.captioners import is_exported
-
-    if is_exported(Path(arguments.candidate)):
+    if Path(arguments.candidate).is_dir():
+        from benchmarks.scoring.captioners import is_exported
         from benchmarks.verify import exported
 
+        if not is_exported(Path(arguments.candidate)):
+            raise InputError(
+                f"--candidate {arguments.candidate}: not a folder of captionbench export"
+            )
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")
         return exported.operator(Path(arguments.candidate)), exported.CANDIDATE
-    if Path(arguments.candidate).is_dir():
-        raise InputError(f"--candidate {arguments.candidate}: not a folder of captionbench export")
     return claimed(arguments.operator), arguments.candidate
 
 
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
-    from benchmarks.verify.conformance import EXAMPLES, FAILED, QUICK, seed
+    from benchmarks.verify.conformance import EXAMPLES, FAILED, QUICK, new_seed
 
     examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
-    from_seed = seed() if arguments.seed is None else arguments.seed
+    from_seed = new_seed() if arguments.seed is None else arguments.seed
     quiet = arguments.json
     if not quiet:
         what = f"{candidate.name} ({candidate.framework}) as {operator.name}"

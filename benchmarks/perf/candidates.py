@@ -1,5 +1,6 @@
 """Somebody else's implementation timed against ours, on the papers' sizes, in worker processes.
 
+Forward passes, and forward and backward passes where the operator has gradients, on their own.
 Each has a worker of its own; they take turns, in a new random order each round. The clock is this
 process's: it starts when a worker is told to compute with arguments that it was sent before, and
 stops when the whole answer is here. So an answer that is computed when it is looked at, by another
@@ -38,6 +39,7 @@ from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.own import implementations
 from benchmarks.verify.process import Isolated
+from benchmarks.verify.properties import direction
 from benchmarks.verify.tolerances import SAME_WORK, error, outputs, scale
 
 BATCH = 48
@@ -74,6 +76,8 @@ IMPOSSIBLE = 0.5
 PRODUCT = 1024
 """Rows and columns of the matrices whose product is a ceiling."""
 
+FORWARD, BOTH = "forward pass", "forward and backward pass"
+
 _M_PERTURB = -6
 
 
@@ -82,6 +86,7 @@ class Comparison:
     """A candidate's time beside ours."""
 
     operator: str  # its name
+    passes: str  # FORWARD or BOTH
     sizes: Mapping[str, Any]  # what was computed
     name: str  # the candidate's
     measured: Measurement  # our first form is the baseline; handing the answer over is in all
@@ -105,6 +110,7 @@ class Comparison:
         return {
             "operator": self.operator,
             "candidate": self.name,
+            "passes": self.passes,
             "sizes": dict(self.sizes),
             "forms": forms,
             "rounds": self.measured.rounds,
@@ -123,7 +129,7 @@ class Comparison:
     def lines(self) -> list[str]:
         """As a table."""
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        found = [f"{self.operator}: {sizes}"]
+        found = [f"{self.operator}, {self.passes}: {sizes}"]
         for name in self.measured.samples:
             seconds, ratio = self.measured.seconds(name), self.measured.ratio(name)
             low, high = 1000 * seconds.low, 1000 * seconds.high
@@ -162,15 +168,20 @@ def time_candidate(
 ) -> tuple[bool, list[dict[str, Any]]]:
     """Whether it is right at the papers' sizes too, and its times by each number of threads.
 
+    Those of a forward pass, and with the backward pass where the operator has gradients.
+
     Prints a table for each unless ``quiet``.
 
     Raises:
         InputError: the operator is not timed, or the clock jumps.
     """
     found = []
-    for number in threads:
+    passes = (FORWARD, BOTH) if operator.by and candidate.framework != "numpy" else (FORWARD,)
+    for number, each in itertools.product(threads, passes):
         try:
-            comparison = compare(operator, candidate, budget, threads=number, seed=seed)
+            comparison = compare(
+                operator, candidate, budget, passes=each, threads=number, seed=seed
+            )
         except CandidateError as error:
             lines, result = [f"  FAILED: at the papers' sizes it {error}"], {"failed": str(error)}
         else:
@@ -194,13 +205,15 @@ def compare(
     candidate: Isolated,
     budget: Budget,
     *,
+    passes: str = FORWARD,
     threads: int = 1,
     seed: int = 0,
     sizes: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Time a verified candidate, in its worker process, against our forms, and verify it again.
 
-    ``sizes`` are those of the operator's cases, "batch" among them; the papers' if None.
+    ``sizes`` are those of the operator's cases, "batch" among them; the papers' if None. ``passes``
+    is FORWARD, or BOTH: the derivatives of a weighted sum of its outputs.
 
     Raises:
         InputError: the operator is not timed, or the clock jumps.
@@ -223,10 +236,12 @@ def compare(
             if own.operator == operator.name and not own.in_parts
         }
         ours = next(iter(workers.values()))
-        turns = {name: _Turn(worker, operator, sizes, seed) for name, worker in workers.items()}
-        turn = turns[candidate.name] = _Turn(candidate, operator, sizes, seed, ours)
+        places, weights = _weighted(ours, operator, sizes, seed) if passes == BOTH else ([], None)
+        of = operator, sizes, seed, places, weights
+        turns = {name: _Turn(worker, *of) for name, worker in workers.items()}
+        turn = turns[candidate.name] = _Turn(candidate, *of, ours)
         for each in turns.values():
-            each.worker.apply(settle, threads, cores)
+            each.worker.apply(settle, threads, cores, passes == BOTH)
         measured = measure(turns, device, budget, stopwatch=lambda function: function())
         counts = {name: each.count() for name, each in turns.items()}
         flops = [counts[name]["flops"] for name in workers if "flops" in counts[name]]
@@ -240,6 +255,7 @@ def compare(
     candidate.apply(settle, threads, cores, True)
     return Comparison(
         operator.name,
+        passes,
         sizes | {"dtype": "float32", "threads": threads},
         candidate.name,
         measured,
@@ -247,8 +263,19 @@ def compare(
         median(turn.transfers),
         roofline,
         turn.calls,
-        failed or _verified_again(operator, candidate, seed),
+        failed or _verified_again(operator, candidate, seed, passes),
     )
+
+
+def _weighted(
+    ours: Isolated, operator: Operator, sizes: Mapping[str, Any], seed: int
+) -> tuple[list[Place], Any]:
+    """Where a case is differentiated, and the weights of its outputs."""
+    turn = _Turn(ours, operator, sizes, seed)
+    by = {operator.arguments.index(name) for name in operator.by}
+    places = [place for place in float_arrays(turn.prepare(ours)) if place[0] in by]
+    (output,) = outputs(_timed(ours, Candidate.run_prepared)[1])
+    return places, direction(output.shape).astype(np.float32)
 
 
 def settle(
@@ -265,24 +292,27 @@ def settle(
 
 def count(candidate: Candidate, places: Sequence[Place]) -> dict[str, int]:
     """In the worker: what a call takes; its saved activations with gradients by ``places``."""
-    (positional, named), device = candidate.prepared, torch.device(candidate.device)
-    given = [x for x in tree_leaves((positional, named)) if isinstance(x, torch.Tensor)]
-    call = partial(candidate.function, *positional, **named)
+    (given, by_name, timed, _), device = candidate.prepared, torch.device(candidate.device)
+    tensors = [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
+    call = candidate.run_prepared if timed else partial(candidate.called, given, by_name)
     try:
-        taken = resources.count(Work(call, given), device)
+        taken = resources.count(Work(call, tensors), device)
         if "peak bytes" not in taken:
             return {}
         with torch.enable_grad():
             for place in places:
-                get(positional, place).requires_grad_()
-            saved = resources.count(Work(call, given, trains=True), device)
+                get(given, place).requires_grad_()
+            saved = resources.count(Work(call, tensors, trains=True), device)
     except Exception:  # not every function lets its operations be watched
         return {}
     return taken | ({"saved bytes": saved["saved bytes"]} if places else {})
 
 
 class _Turn:
-    """Computes once, on new arguments, and gives the seconds; compares the answer with ours."""
+    """Computes once, on new arguments, and gives the seconds; compares the answer with ours.
+
+    With ``places`` it computes the derivatives there of the sum of its outputs by ``weights``.
+    """
 
     def __init__(
         self,
@@ -290,9 +320,12 @@ class _Turn:
         operator: Operator,
         sizes: Mapping[str, Any],
         seed: int,
+        places: Sequence[Place] = (),
+        weights: Any = None,
         ours: Isolated | None = None,
     ) -> None:
         self.worker, self.operator, self.ours = worker, operator, ours
+        self.places, self.weights = list(places), weights
         self.pins = {name: value for name, value in sizes.items() if name != "batch"}
         self.batch, self.seeds = sizes["batch"], itertools.count(1000 * seed)
         self.wrong, self.calls, self.bytes = "", 0, 0
@@ -301,13 +334,13 @@ class _Turn:
         self.computing: list[float] = []
 
     def __call__(self) -> float:
-        case = self._prepare(self.worker)
+        case = self.prepare(self.worker)
         seconds, answer = _timed(self.worker, Candidate.run_prepared)
         self.calls += 1
         self.transfers.append(_timed(self.worker, Candidate.answer_again)[0])
         self.computing.append(seconds - self.transfers[-1])
         if self.ours is not None and not self.wrong:
-            self._prepare(self.ours, case)
+            self.prepare(self.ours, case)
             expected = _timed(self.ours, Candidate.run_prepared)[1]
             given = (x.nbytes for x in tree_leaves(list(case)) if isinstance(x, np.ndarray))
             self.bytes = sum(given) + sum(x.nbytes for x in outputs(expected)) // 2  # in float64
@@ -318,25 +351,27 @@ class _Turn:
         by = {self.operator.arguments.index(name) for name in self.operator.by}
         if self.worker.framework != "torch":
             return {}
-        places = [place for place in float_arrays(self._prepare(self.worker)) if place[0] in by]
+        places = [place for place in float_arrays(self.prepare(self.worker)) if place[0] in by]
         counted: dict[str, int] = self.worker.apply(count, places)
         return counted
 
-    def _prepare(self, worker: Isolated, case: Case | None = None) -> Case:
+    def prepare(self, worker: Isolated, case: Case | None = None) -> Case:
         """Send the worker a case's arguments; they are those of a padded batch if it takes one."""
         if case is None:
             draw = Draw(next(self.seeds), **self.pins)
             case = rounded(self.operator.case(draw), "float32")
-        named = {}
-        arguments, sequences = case, self.operator.sequences
+        arguments, sequences = list(case), self.operator.sequences
         if worker.padding:
             batch = [
                 np.stack([np.roll(array, i, axis=0) * (-1) ** i for i in range(self.batch)])
                 for array in case[:sequences]
             ]
-            arguments = *batch, *case[sequences:]
-            named = all_valid(worker.padding, self.batch, batch[-1].shape[1])
-        worker.apply(Candidate.prepare, list(arguments), named)
+            valid = all_valid(worker.padding, self.batch, batch[-1].shape[1])
+            arguments = [*batch, *case[sequences:], valid]
+        weights = self.weights
+        if self.places and self.ours and self.ours.padding and not worker.padding:
+            weights = weights[0]
+        worker.apply(Candidate.prepare, arguments, worker.padding, self.places, weights)
         return case
 
     def _compared(self, answer: Any, expected: Any) -> str:
@@ -344,11 +379,15 @@ class _Turn:
         found, wanted = outputs(answer), outputs(expected)
         if len(found) != len(wanted):
             return f"call {self.calls} gave {len(found)} outputs, expected {len(wanted)}"
-        for array, of in zip(found, wanted, strict=True):
-            if self.ours and self.ours.padding and not self.worker.padding:
+        alone = self.ours and self.ours.padding and not self.worker.padding
+        arguments = [i for i, _ in self.places] or [0]
+        for i, array, of in zip(arguments, found, wanted, strict=True):
+            if alone and i < self.operator.sequences:
                 of = of[0]
-            if not error(array, of) <= SAME_WORK * scale(of):
-                off = f"error {error(array, of):.3g} exceeds {SAME_WORK * scale(of):.3g}"
+            # a derivative may be zero but for rounding: all of them are compared with the largest
+            bound = SAME_WORK * (max(map(scale, wanted)) if self.places else scale(of))
+            if not error(array, of) <= bound:
+                off = f"error {error(array, of):.3g} exceeds {bound:.3g}"
                 return f"its answer in call {self.calls} at these sizes is not ours: {off}"
         return ""
 
@@ -377,10 +416,11 @@ def _roofline(flops: int, bytes_: int, device: torch.device, threads: int) -> fl
     return max(flops / (2 * PRODUCT**3) * product, bytes_ / (2 * source.nbytes) * copy)
 
 
-def _verified_again(operator: Operator, candidate: Isolated, seed: int) -> str:
+def _verified_again(operator: Operator, candidate: Isolated, seed: int, passes: str) -> str:
     """Why the candidate is wrong now, in the process that was timed; nothing if it is not."""
+    only = ("equals_oracle", "large", *(("gradient",) if passes == BOTH else ()))
     again = conformance.conformance_test(
-        operator, candidate, examples=conformance.QUICK, seed=seed, only=("equals_oracle", "large")
+        operator, candidate, examples=conformance.QUICK, seed=seed, only=only
     )
     failed = [verdict for verdict in again if verdict.status == conformance.FAILED]
     return "".join(f"verified again, {v.name} fails: {v.message}" for v in failed[:1])

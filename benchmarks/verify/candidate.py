@@ -27,6 +27,10 @@ PADDING = ("mask", "lengths")
 """Arguments that tell the valid rows of a padded batch: (B, L) booleans, or their number (B,)."""
 
 
+Called = tuple[Any, list[Any], str]
+"""Of a call: the result, the arguments after it, and a changed setting."""
+
+
 class CandidateError(Exception):
     """The candidate raised, returned what is no array, or did what it must not: a failure of it."""
 
@@ -56,19 +60,19 @@ class Calls:
     def restart(self) -> None:
         """Begin again with a process that has called nothing yet, where it has one of its own."""
 
-    def __call__(self, *arguments: Any, layout: str = "plain", **named: Any) -> Any:
+    def __call__(self, *arguments: Any, layout: str = "plain", by_name: str = "") -> Any:
         """The function's result for copies of the arguments, as NumPy arrays.
 
         Args:
             arguments: as the operator has them, NumPy arrays and plain values.
             layout: how arrays lie in memory, see ``frameworks``.
-            named: passed by name.
+            by_name: of the last argument, if it is not passed by position.
 
         Raises:
             CandidateError: the function raised, gave no array, or changed an argument or a global
                 setting.
         """
-        (result,) = self.in_turn([arguments], layout=layout, named=[named])
+        (result,) = self.in_turn([arguments], layout=layout, by_name=by_name)
         return result
 
     def in_turn(
@@ -76,7 +80,7 @@ class Calls:
         cases: Sequence[Sequence[Any]],
         *,
         layout: str = "plain",
-        named: Sequence[Mapping[str, Any]] | None = None,
+        by_name: str = "",
         same_objects: bool = False,
     ) -> list[Any]:
         """The results of calls in turn; of ``same_objects``, whose content changes between them.
@@ -84,15 +88,13 @@ class Calls:
         Raises:
             CandidateError: as for one call.
         """
-        named = named or [{}] * len(cases)
         results = []
-        for arguments, by_name, (result, after, after_named, changed) in zip(
-            cases, named, self._call(cases, layout, named, same_objects), strict=True
-        ):
-            given = [*enumerate(arguments, 1), *by_name.items()]
-            for (where, before), now in zip(given, [*after, *after_named], strict=True):
+        found = self._call([list(case) for case in cases], layout, by_name, same_objects)
+        for case, (result, after, changed) in zip(cases, found, strict=True):
+            for where, (now, before) in enumerate(zip(after, case, strict=True), 1):
                 if not _same(now, before):
-                    raise CandidateError(f"changed its argument {where} in place", "in place")
+                    which = by_name if by_name and where == len(case) else where
+                    raise CandidateError(f"changed its argument {which} in place", "in place")
             if changed:
                 raise CandidateError(f"changed the global setting {changed}", "state")
             results.append(result)
@@ -105,7 +107,7 @@ class Calls:
         places: Sequence[Place],
         *,
         uses: int = 1,
-        named: Mapping[str, Any] | None = None,
+        by_name: str = "",
     ) -> list[Any]:
         """Derivatives of the sum of ``weights * output`` at each of ``places``.
 
@@ -114,25 +116,15 @@ class Calls:
         Raises:
             CandidateError: the function raised, or its output has no such derivative.
         """
-        return self._gradient(list(arguments), weights, list(places), uses, dict(named or {}))
+        return self._gradient(list(arguments), weights, list(places), uses, by_name)
 
     def _call(
-        self,
-        cases: Sequence[Sequence[Any]],
-        layout: str,
-        named: Sequence[Mapping[str, Any]],
-        same_objects: bool,
-    ) -> list[tuple[Any, list[Any], list[Any], str]]:
-        """Of each call: the result, the arguments after it, those by name, a changed setting."""
+        self, cases: list[list[Any]], layout: str, by_name: str, same_objects: bool
+    ) -> list[Called]:
         raise NotImplementedError
 
     def _gradient(
-        self,
-        arguments: list[Any],
-        weights: Any,
-        places: list[Place],
-        uses: int,
-        named: dict[str, Any],
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
     ) -> list[Any]:
         raise NotImplementedError
 
@@ -161,59 +153,54 @@ class Candidate(Calls):
         self._arrays = FRAMEWORKS[framework](device)
 
     def _call(
-        self,
-        cases: Sequence[Sequence[Any]],
-        layout: str,
-        named: Sequence[Mapping[str, Any]],
-        same_objects: bool,
-    ) -> list[tuple[Any, list[Any], list[Any], str]]:
+        self, cases: list[list[Any]], layout: str, by_name: str, same_objects: bool
+    ) -> list[Called]:
         found = []
         given: list[Any] = []
-        for arguments, by_name in zip(cases, named, strict=True):
+        for arguments in cases:
             if same_objects and given:
                 self._refill(given, arguments)
             else:
                 given = [give(self._arrays, value, layout) for value in arguments]
-            given_by_name = {name: give(self._arrays, value) for name, value in by_name.items()}
             state = self._arrays.state()
-            returned = self._run(self.function, *given, **given_by_name)
+            returned = self._run(self.called, given, by_name)
             changed = [name for name, value in self._arrays.state().items() if value != state[name]]
-            result = self._taken(returned)
+            result = self._run(take, self._arrays, returned)
             after = [_taken_or_none(self._arrays, value) for value in given]
-            after_named = [_taken_or_none(self._arrays, value) for value in given_by_name.values()]
-            found.append((result, after, after_named, ", ".join(changed)))
+            found.append((result, after, ", ".join(changed)))
             # what is kept of the answer, or of the arguments, is of no use in the next call
-            self._poison([returned, *given_by_name.values(), *([] if same_objects else given)])
+            self._poison([returned, *([] if same_objects else given)])
         return found
 
     def _gradient(
-        self,
-        arguments: list[Any],
-        weights: Any,
-        places: list[Place],
-        uses: int,
-        named: dict[str, Any],
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
     ) -> list[Any]:
         given = [give(self._arrays, value) for value in arguments]
-        by_name = {name: give(self._arrays, value) for name, value in named.items()}
+        return self._backward(given, by_name, places, weights, uses)
 
+    def _backward(
+        self, given: list[Any], by_name: str, places: Sequence[Place], weights: Any, uses: int
+    ) -> list[Any]:
         def loss(*case: Any) -> Any:
-            return self.function(*case, **by_name)
+            return self.called(case, by_name)
 
         gradients: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, uses)
         return gradients
 
-    def prepare(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Copies of the arguments of a call, for ``run_prepared``."""
-        self.prepared = (
-            [give(self._arrays, value) for value in arguments],
-            {name: give(self._arrays, value) for name, value in named.items()},
-        )
+    def prepare(
+        self, arguments: Sequence[Any], by_name: str, places: Sequence[Place] = (), weights: Any = 0
+    ) -> None:
+        """Copies of the arguments of a call, for ``run_prepared``; see ``gradient``."""
+        given = [give(self._arrays, value) for value in arguments]
+        self.prepared = given, by_name, places, weights
 
     def run_prepared(self) -> Any:
-        """The function's result as NumPy arrays."""
-        positional, named = self.prepared
-        self.answer = self._taken(self._run(self.function, *positional, **named))
+        """The function's result as NumPy arrays; with places the derivatives there instead."""
+        given, by_name, places, weights = self.prepared
+        if places:
+            self.answer = self._backward(given, by_name, places, weights, 1)
+        else:
+            self.answer = self._run(take, self._arrays, self._run(self.called, given, by_name))
         return self.answer
 
     def answer_again(self) -> Any:
@@ -224,11 +211,16 @@ class Candidate(Calls):
         """``function(self, *arguments)``, for what only another process's candidate needs."""
         return function(self, *arguments)
 
-    def _run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def called(self, case: Sequence[Any], by_name: str) -> Any:
+        """The function's own result; the last argument ``by_name`` if that is given."""
+        *rest, last = case
+        return self.function(*rest, **{by_name: last}) if by_name else self.function(*case)
+
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             # what overflows shows in the result, and would be said again for every case
             with _importable(self.folder), self._within(), np.errstate(all="ignore"):
-                return function(*arguments, **named)
+                return function(*arguments)
         except NotAnArrayError as error:
             raise CandidateError(f"returned {error}, expected an array", "not an array") from error
         except KeyboardInterrupt:
@@ -239,9 +231,6 @@ class Candidate(Calls):
             with suppress(Exception):
                 said = " / ".join(str(error).strip().splitlines()[:3])
             raise CandidateError(f"raised {kind}: {said}", kind) from error
-
-    def _taken(self, value: Any) -> Any:
-        return self._run(take, self._arrays, value)
 
     def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:
         for i, value in enumerate(arguments):
@@ -356,10 +345,10 @@ class _Source(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def all_valid(name: str, batch: int, rows: int) -> dict[str, Any]:
+def all_valid(name: str, batch: int, rows: int) -> Any:
     """The argument of ``PADDING`` that says that nothing is padded."""
     mask = np.ones((batch, rows), np.bool_)
-    return {name: mask if name == "mask" else mask.sum(1)}
+    return mask if name == "mask" else mask.sum(1)
 
 
 def padding_argument(function: Callable[..., Any], contract: Sequence[str]) -> str:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
+from benchmarks.errors import InputError
 from benchmarks.verify.candidate import Calls, CandidateError
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators import Operator, Property
+from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, OURS, TORCH, WRITABLE
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import STUCK, Isolated, Limits
@@ -66,7 +68,7 @@ class Verdict:
 
 
 def resolve(
-    source: str | Callable[..., object],
+    source: str | Callable[..., Any],
     operator: Operator,
     framework: str | None = None,
     device: str = "cpu",
@@ -78,33 +80,32 @@ def resolve(
     Raises:
         InputError: it cannot be loaded, or cannot be called with the operator's arguments.
     """
-    candidate = Isolated(
-        source,
-        operator.arguments,
-        framework=framework or "numpy",
-        device=device,
-        name=name,
-        limits=limits,
-    )
-    if framework is not None:
+
+    def isolated(framework: str) -> Isolated:
+        named: Any = {"framework": framework, "device": device, "name": name, "limits": limits}
+        return Isolated(source, operator.arguments, **named)
+
+    candidate = isolated(framework or "numpy")
+    if framework is not None or takes_arrays(candidate, operator):
         return candidate
-    case = operator.case(Draw(1))
+    other = isolated("torch")
+    chosen, left = candidate, other
+    if candidate.mentions_torch or takes_arrays(other, operator):
+        chosen, left = other, candidate
+    left.close()
+    return chosen
+
+
+def takes_arrays(candidate: Calls, operator: Operator) -> bool:
+    """Whether a candidate gives arrays for a case in its framework."""
     try:
-        _alone(candidate, operator)(*case)
+        _alone(candidate, operator)(*operator.case(Draw(1)))
     except CandidateError:
-        other = candidate.like("torch")
-        try:
-            _alone(other, operator)(*case)
-        except CandidateError:
-            if not candidate.mentions_torch:
-                other.close()
-                return candidate
-        candidate.close()
-        return other
-    return candidate
+        return False
+    return True
 
 
-def seed() -> int:
+def new_seed() -> int:
     """A new seed: no candidate can know the cases of the next run."""
     return secrets.randbits(32)
 
@@ -128,7 +129,7 @@ def conformance_test(
         ours: whether it is an implementation of this project's.
         only: the names of the properties to run, if not all.
     """
-    stuck = ""
+    stuck, failed = "", 0
     for prop in operator.properties:
         if only and prop.name not in only:
             continue
@@ -137,7 +138,8 @@ def conformance_test(
             yield Verdict(prop.name, prop.says, NOT_RUN, reason)
             continue
         began = time.perf_counter()
-        verdict, kind = _verdict(prop, operator, candidate, examples, seed)
+        verdict, kind = _verdict(prop, operator, candidate, examples, seed, failed)
+        failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind == STUCK:
             stuck = "the candidate has not answered within its time limit before"
@@ -167,7 +169,7 @@ def _alone(candidate: Calls, operator: Operator) -> Calls:
 
 
 def _verdict(
-    prop: Property, operator: Operator, candidate: Calls, examples: int, seed: int
+    prop: Property, operator: Operator, candidate: Calls, examples: int, seed: int, failed: int
 ) -> tuple[Verdict, str]:
     """The verdict, and the kind of the failure."""
     calls, of = _alone(candidate, operator), operator
@@ -177,7 +179,7 @@ def _verdict(
     if "dtype" in prop.settings:
         limit = _limit(operator, str(prop.settings["dtype"]))
         prop = replace(prop, settings={**prop.settings, "limit": limit})
-    trial = Trial(prop.check, prop.settings, of, calls, prop.pins, candidate.restart)
+    trial = Trial(prop.check, prop.settings, of, calls, prop.pins, candidate.restart, failed)
     with Errors() as seen:
         tried, failure = search(trial, draws(prop, of, examples, seed))
     worst = max(seen, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
@@ -203,3 +205,45 @@ def clearest(failed: Sequence[Verdict]) -> Verdict:
         ValueError: there is none.
     """
     return min(failed, key=lambda verdict: (not verdict.plain, verdict.numbers))
+
+
+def check(
+    candidate: str | Callable[..., Any],
+    operator: str,
+    *,
+    framework: str | None = None,
+    device: str = "cpu",
+    examples: int = EXAMPLES,
+    seed: int | None = None,
+    limits: Limits | None = None,
+) -> list[Verdict]:
+    """Fail, with a case to paste, unless ``candidate`` is the operator; else the verdicts.
+
+    Args:
+        candidate: a function, sent to a worker process; or where one is, as the command takes it.
+        operator: a name of ``captionbench verify --list``.
+        framework: "numpy", "torch" or "jax"; found out if not given.
+        device: where PyTorch computes.
+        examples: cases of each property.
+        seed: of the cases; another one in each run if not given.
+        limits: of time and memory of a call.
+
+    Raises:
+        AssertionError: a property failed.
+        InputError: there is no such operator, or the candidate cannot be called as one.
+    """
+    if operator not in OPERATORS:
+        raise InputError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
+    of = OPERATORS[operator]
+    seed = new_seed() if seed is None else seed
+    with resolve(candidate, of, framework, device, limits) as isolated:
+        found = list(conformance_test(of, isolated, examples=examples, seed=seed))
+        failed = [verdict for verdict in found if verdict.status == FAILED]
+        if failed:
+            names = ", ".join(verdict.name for verdict in failed)
+            shown = clearest(failed)
+            raise AssertionError(
+                f"{isolated.name} is not {operator} (seed {seed}): failed {names}\n"
+                f"{shown.name}: {shown.message}\n\n{shown.code}"
+            )
+    return found

@@ -27,7 +27,7 @@ from benchmarks.verify import properties
 from benchmarks.verify.cases import Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator
-from benchmarks.verify.operators.operator import Property, described
+from benchmarks.verify.operators.operator import Property
 from benchmarks.verify.operators.transformer import captioner
 from reference.primitives import Array, Integers
 from torch_impl.models import build, configuration
@@ -44,7 +44,7 @@ class Exported(Operator):
 
     def _properties(self) -> Iterator[Property]:
         settings = {"dtype": "float32"}
-        yield described("float32", properties.low_precision, settings=settings)
+        yield Property("float32", properties.low_precision, settings=settings)
 
 
 def read(features: Array, tokens: Integers, folder: str) -> Array:

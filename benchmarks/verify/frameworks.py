@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.cases import Place, get
+from benchmarks.verify.cases import Place, get, replaced
 
 
 class NotAnArrayError(TypeError):
@@ -20,38 +20,6 @@ class NotAnArrayError(TypeError):
 
 
 Function = Callable[..., Any]
-Gradients = list[Any]
-
-
-class Framework(Protocol):
-    """What differs between frameworks."""
-
-    name: str
-
-    def give(self, array: Any, layout: str = "plain") -> Any:
-        """A copy of a NumPy array in this framework, 16-bit ones included."""
-
-    def take(self, value: Any) -> Any:
-        """The framework's own array as a NumPy array, 16-bit ones in float32."""
-
-    def refill(self, given: Any, array: Any) -> None:
-        """Write ``array`` into what was given."""
-
-    def gradient(
-        self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
-    ) -> Gradients:
-        """Derivatives of the sum of ``weights * output``, ``uses`` times, at each place."""
-
-    def state(self) -> dict[str, Any]:
-        """Global settings that a call must leave alone."""
-
-
-def _fill(array: Any, given: Any, layout: str) -> Any:
-    """``array`` written into ``given``, which is twice as wide where strided."""
-    if layout == "strided" and array.ndim:
-        given = given[..., ::2]
-    given[...] = array
-    return given
 
 
 def _one_row(array: Any) -> tuple[slice, ...] | None:
@@ -63,24 +31,23 @@ def _one_row(array: Any) -> tuple[slice, ...] | None:
     return None
 
 
-def _room(array: Any, layout: str) -> tuple[int, ...]:
-    shape: tuple[int, ...] = array.shape
-    return (*shape[:-1], 2 * shape[-1]) if layout == "strided" and array.ndim else shape
-
-
 class NumPy:
-    """Arrays of NumPy."""
+    """Arrays of NumPy, and what differs in another framework."""
 
     name = "numpy"
 
     def give(self, array: Any, layout: str = "plain") -> Any:
-        """A copy."""
+        """A copy of a NumPy array in this framework, 16-bit ones included."""
         if layout == "broadcast":
             return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
-        return _fill(array, np.zeros(_room(array, layout), array.dtype), layout)
+        if layout == "strided" and array.ndim:
+            given = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)[..., ::2]
+            given[...] = array
+            return given
+        return np.array(array)
 
     def take(self, value: Any) -> Any:
-        """A copy."""
+        """A copy of the framework's own array as a NumPy array, 16-bit ones in float32."""
         if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
         array = np.array(value)
@@ -91,68 +58,61 @@ class NumPy:
         return array
 
     def refill(self, given: Any, array: Any) -> None:
-        """In place."""
+        """Write ``array`` into what was given."""
         given[...] = array
 
     def gradient(
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
-    ) -> Gradients:
-        """NumPy has none."""
+    ) -> list[Any]:
+        """Derivatives of the sum of ``weights * output``, ``uses`` times, at each place."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """None: how it treats errors is set around each call."""
-        return {}
+        """Global settings that a call must leave alone."""
+        return {}  # how NumPy treats errors is set around each call
 
 
-class Torch:
+class Torch(NumPy):
     """Tensors of PyTorch on one device."""
 
     name = "torch"
 
     def __init__(self, device: str = "cpu") -> None:
-        """PyTorch is imported here, once it is needed."""
-        import torch
+        import torch  # once it is needed
 
         self.torch, self.device = torch, device
 
     def give(self, array: Any, layout: str = "plain") -> Any:
-        """A tensor of its own."""
         torch = self.torch
         if array.dtype.name == "bfloat16":  # PyTorch has no conversion from the extension type
             tensor = torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
         else:
             tensor = torch.from_numpy(np.array(array))
-        if layout == "plain":
-            return tensor.to(self.device)
         if layout == "broadcast":
             return tensor[_one_row(array)].clone().to(self.device).expand(tensor.shape)
-        return _fill(tensor, torch.zeros(_room(array, layout), dtype=tensor.dtype), layout).to(
-            self.device
-        )
+        if layout == "strided" and tensor.ndim:
+            return torch.stack([tensor, tensor], -1).to(self.device).flatten(-2)[..., ::2]
+        return tensor.to(self.device)
 
     def take(self, value: Any) -> Any:
-        """A copy on the host, after all work on the device is done."""
         torch = self.torch
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of tensor of its own")
         if value.layout != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {value.layout}")
-        if value.is_cuda:
+        if value.is_cuda:  # all work on the device is done, other streams' too
             torch.cuda.synchronize(value.device)
         value = value.detach().cpu().resolve_conj().resolve_neg()
         if value.dtype in (torch.bfloat16, torch.float16):
             value = value.float()
-        return NumPy().take(value.numpy())
+        return super().take(value.numpy())
 
     def refill(self, given: Any, array: Any) -> None:
-        """In place, for every view of it."""
-        given.data.copy_(self.give(array))
+        given.data.copy_(self.give(array))  # for every view of it
 
     def gradient(
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
-    ) -> Gradients:
-        """By autograd."""
+    ) -> list[Any]:
         for place in places:
             get(case, place).requires_grad_()
         total = 0.0
@@ -165,7 +125,6 @@ class Torch:
         return [np.zeros(x.shape) if dx is None else self.take(dx) for x, dx in found]
 
     def state(self) -> dict[str, Any]:
-        """The default dtype, gradient mode and the number of threads."""
         torch = self.torch
         return {
             "torch.get_default_dtype()": str(torch.get_default_dtype()),
@@ -174,36 +133,29 @@ class Torch:
         }
 
 
-class Jax:
-    """Arrays of JAX, in 64 bits where they are given so."""
+class Jax(NumPy):
+    """Arrays of JAX, which have no strides and do not change, in 64 bits where given so."""
 
     name = "jax"
 
     def __init__(self) -> None:
-        """JAX is imported here, once it is needed."""
-        import jax
+        import jax  # once it is needed
 
         jax.config.update("jax_enable_x64", True)
         self.jax: Any = jax
 
     def give(self, array: Any, layout: str = "plain") -> Any:
-        """A copy; JAX has no strides."""
         return self.jax.numpy.array(array)
 
     def take(self, value: Any) -> Any:
-        """A copy, once it is computed."""
-        return NumPy().take(np.asarray(value))
+        return super().take(np.asarray(value))
 
     def refill(self, given: Any, array: Any) -> None:
-        """JAX's arrays do not change."""
         raise NotImplementedError
 
     def gradient(
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
-    ) -> Gradients:
-        """By ``jax.grad``."""
-        from benchmarks.verify.cases import replaced
-
+    ) -> list[Any]:
         def total(arrays: Sequence[Any]) -> Any:
             moved: Sequence[Any] = case
             for place, array in zip(places, arrays, strict=True):
@@ -214,11 +166,10 @@ class Jax:
         return [self.take(gradient) for gradient in found]
 
     def state(self) -> dict[str, Any]:
-        """Whether 64 bits are on."""
         return {"jax_enable_x64": self.jax.config.jax_enable_x64}
 
 
-FRAMEWORKS: dict[str, Callable[[str], Framework]] = {
+FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
     "numpy": lambda device: NumPy(),
     "torch": Torch,
     "jax": lambda device: Jax(),
@@ -226,7 +177,7 @@ FRAMEWORKS: dict[str, Callable[[str], Framework]] = {
 """By name, for a device."""
 
 
-def give(framework: Framework, value: Any, layout: str = "plain") -> Any:
+def give(framework: NumPy, value: Any, layout: str = "plain") -> Any:
     """``value`` with every array in it in the framework: copies, mappings too."""
     if isinstance(value, np.ndarray):
         plain = layout == "broadcast" and _one_row(value) is None
@@ -236,7 +187,7 @@ def give(framework: Framework, value: Any, layout: str = "plain") -> Any:
     return value
 
 
-def take(framework: Framework, value: Any) -> Any:
+def take(framework: NumPy, value: Any) -> Any:
     """A result as data: every array in it as a NumPy array, whatever framework it is of.
 
     Raises:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ import cloudpickle
 
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
-from benchmarks.verify.candidate import Calls, CandidateError
+from benchmarks.verify.candidate import Called, Calls, CandidateError
 from benchmarks.verify.cases import Place
 
 SECONDS = 30.0
@@ -119,15 +119,9 @@ class Isolated(Calls):
         name: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Start a worker and load the candidate.
+        """Start a worker and load the candidate, see ``conformance.resolve``.
 
-        Args:
-            source: where the function is, as for ``candidate.load``, or the function itself.
-            contract: the operator's arguments.
-            framework: one of ``frameworks.FRAMEWORKS``.
-            device: where PyTorch computes.
-            name: how it is called in messages.
-            limits: of each call.
+        ``contract`` are the names of the operator's arguments.
 
         Raises:
             InputError: it cannot be loaded, sent, or called with the arguments.
@@ -143,17 +137,6 @@ class Isolated(Calls):
         about = self._start()
         self.padding = about["padding"]
         self.mentions_torch: bool = about["torch"]
-
-    def like(self, framework: str) -> Isolated:
-        """The same candidate in another framework, in a worker of its own."""
-        return Isolated(
-            self.source,
-            self.contract,
-            framework=framework,
-            device=self.device,
-            name=self.name,
-            limits=self.limits,
-        )
 
     def restart(self) -> None:
         self.close()
@@ -190,15 +173,11 @@ class Isolated(Calls):
         self._output.close()
 
     def _call(
-        self,
-        cases: Sequence[Sequence[Any]],
-        layout: str,
-        named: Sequence[Mapping[str, Any]],
-        same_objects: bool,
-    ) -> list[tuple[Any, list[Any], list[Any], str]]:
-        found = self._ask("_call", ([list(case) for case in cases], layout, named, same_objects))
+        self, cases: list[list[Any]], layout: str, by_name: str, same_objects: bool
+    ) -> list[Called]:
+        found = self._ask("_call", (cases, layout, by_name, same_objects))
         try:
-            checked = [(result, after, by_name, str(s)) for result, after, by_name, s in found]
+            checked = [(result, after, str(changed)) for result, after, changed in found]
         except (TypeError, ValueError):
             checked = []
         if len(checked) != len(cases):
@@ -206,14 +185,9 @@ class Isolated(Calls):
         return checked
 
     def _gradient(
-        self,
-        arguments: list[Any],
-        weights: Any,
-        places: list[Place],
-        uses: int,
-        named: dict[str, Any],
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
     ) -> list[Any]:
-        found = self._ask("_gradient", (arguments, weights, places, uses, named))
+        found = self._ask("_gradient", (arguments, weights, places, uses, by_name))
         if not isinstance(found, list) or len(found) != len(places):
             raise CandidateError("spoiled its connection", "protocol")
         return found

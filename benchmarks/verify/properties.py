@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import Calls, all_valid
+from benchmarks.verify.candidate import Called, Calls, all_valid
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -110,6 +110,9 @@ def gradient_of_some(candidate: Calls, oracle: Function, case: Case, *, by: Sequ
     assert_derivative(derivatives(candidate, oracle, case, by, every=2), expected, "gradient")
 
 
+GRADIENTS = (gradient, gradient_used_twice, gradient_of_some)
+
+
 def low_precision(
     candidate: Calls, oracle: Function, case: Case, *, dtype: str, limit: float
 ) -> None:
@@ -154,8 +157,7 @@ def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
 
 def finite(candidate: Batched, oracle: Function, case: Case) -> None:
     """An empty sequence gives finite numbers, and leaves the others of its batch alone."""
-    *alone, padding = case
-    everything = candidate.candidate(*alone, **{candidate.padding: padding})
+    everything = candidate.candidate(*case, by_name=candidate.padding)
     assert np.isfinite(everything).all(), "not finite"
     assert_conforms(candidate(*case), oracle, case)
 
@@ -230,21 +232,18 @@ class Batched(Calls):
         """See ``of_batch``; ``padding`` is the name of the last argument."""
         self.candidate, self.rows, self.empty, self.padding = candidate, rows, empty, padding
 
-    def _call(self, cases: Any, layout: str, named: Any, same_objects: bool) -> Any:
-        split = [case[:-1] for case in cases]
-        by_name = [{self.padding: case[-1]} for case in cases]
-        found = self.candidate._call(split, layout, by_name, same_objects)
+    def _call(self, cases: Any, layout: str, _: str, same_objects: bool) -> list[Called]:
+        found = self.candidate._call(cases, layout, self.padding, same_objects)
         return [
-            (self._valid(result, case[-1]), [*after, *after_named], [], changed)
-            for case, (result, after, after_named, changed) in zip(cases, found, strict=True)
+            (self._valid(result, case[-1]), after, changed)
+            for case, (result, after, changed) in zip(cases, found, strict=True)
         ]
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, named: Any
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
     ) -> list[Any]:
-        *rest, padding = arguments
-        by_name = {self.padding: padding}
-        return self.candidate._gradient(rest, self._valid(weights, padding), places, uses, by_name)
+        weights = self._valid(weights, arguments[-1])
+        return self.candidate._gradient(arguments, weights, places, uses, self.padding)
 
     def _valid(self, result: Any, padding: Array) -> Any:
         result = np.asarray(result)
@@ -291,35 +290,25 @@ class OneOfBatch(Calls):
         """``sequences`` is how many of its first arguments have a batch axis."""
         self.candidate, self.sequences, self.padding = candidate, sequences, padding
 
-    def _batch(self, case: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _batch(self, case: Sequence[Any]) -> list[Any]:
         batch = [array[None] for array in case[: self.sequences]]
-        by_name = all_valid(self.padding, 1, batch[-1].shape[1])
-        return [*batch, *case[self.sequences :]], by_name
+        valid = all_valid(self.padding, 1, batch[-1].shape[1])
+        return [*batch, *case[self.sequences :], valid]
 
-    def _alone(self, values: list[Any]) -> list[Any]:
-        return [v[0] if i < self.sequences else v for i, v in enumerate(values)]
-
-    def _call(self, cases: Any, layout: str, named: Any, same_objects: bool) -> Any:
-        batches = [self._batch(case) for case in cases]
-        found = self.candidate._call(
-            [case for case, _ in batches],
-            layout,
-            [by_name for _, by_name in batches],
-            same_objects,
-        )
+    def _call(self, cases: Any, layout: str, _: str, same_objects: bool) -> list[Called]:
+        batches, n = [self._batch(case) for case in cases], self.sequences
+        found = self.candidate._call(batches, layout, self.padding, same_objects)
         return [
-            (_first(result), self._alone(after), [], changed) for result, after, _, changed in found
+            (_first(result), [*map(_first, after[:n]), *after[n:-1]], changed)
+            for result, after, changed in found
         ]
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, named: Any
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
     ) -> list[Any]:
-        batch, by_name = self._batch(arguments)
-        found = self.candidate._gradient(batch, weights[None], places, uses, by_name)
-        return [
-            array[0] if i < self.sequences else array
-            for (i, _), array in zip(places, found, strict=True)
-        ]
+        of = self._batch(arguments), weights[None], places, uses, self.padding
+        found = zip(places, self.candidate._gradient(*of), strict=True)
+        return [array[0] if i < self.sequences else array for (i, _), array in found]
 
 
 def _first(result: Any) -> Any:
@@ -345,21 +334,20 @@ def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1)
         UndecidedError: there is a kink of ReLU nearby, and no derivative.
     """
     slopes, doubts, sums = [], [], [0.0]
+
+    def loss(step: float, moving: Sequence[tuple[int, Place]]) -> float:
+        moved = case
+        for phase, place in moving:
+            array = get(case, place)
+            moved = replaced(moved, place, array + step * direction(array.shape, phase))
+        output = np.asarray(oracle(*moved))
+        terms = output * direction(output.shape)
+        sums.append(float(np.abs(terms).sum()))
+        return float(terms.sum())
+
+    half, full, here = 2.0**-19, 2.0**-18, loss(0.0, [])
     for moving in _by_argument(case, by, every):
-
-        def loss(step: float, moving: Any = moving) -> float:
-            moved = case
-            for phase, place in moving:
-                array = get(case, place)
-                moved = replaced(moved, place, array + step * direction(array.shape, phase))
-            output = np.asarray(oracle(*moved))
-            terms = output * direction(output.shape)
-            sums.append(float(np.abs(terms).sum()))
-            return float(terms.sum())
-
-        half, full = 2.0**-19, 2.0**-18
-        here = loss(0.0)
-        near, far = ([loss(step), loss(-step)] for step in (half, full))
+        near, far = ([loss(step, moving), loss(-step, moving)] for step in (half, full))
         slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
         # the slopes' jump at the point itself, and what a kink within reach makes of the estimate
         bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2

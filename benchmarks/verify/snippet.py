@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
-# a failing case may be written with these
-from benchmarks.verify import own  # noqa: F401
+# a failing case may be written with these, and with ``own`` and ``exported``
 from benchmarks.verify.candidate import Calls, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.operators.operator import BATCHES, HOLES
 from benchmarks.verify.properties import Batched, OneOfBatch, of_batch  # noqa: F401
 from benchmarks.verify.search import REPEATS, Failure
-from torch_impl.training import objectives  # noqa: F401
 
 LONGEST = 3000
 """Characters of arguments that are printed; larger ones are regenerated from their seed."""
@@ -114,7 +112,7 @@ def _body(prop: Property) -> str:
 def _imports(prop: Property, lines: str, source: Any) -> list[str]:
     """What ``lines`` need: names that the property's module or this one knows."""
     used = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
-    found = {"from benchmarks.verify import exported"} if "exported" in used else set()
+    found = {f"from benchmarks.verify import {name}" for name in {"exported", "own"} & used}
     for name, value in (globals() | prop.check.__globals__).items():
         if name not in used or name in ("Any",):
             continue

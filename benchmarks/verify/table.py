@@ -79,15 +79,7 @@ def rows(
     limits: Limits | None = None,
     seed: int = 0,
 ) -> Iterator[Row]:
-    """All rows, those of an implementation together.
-
-    Args:
-        device: where PyTorch computes.
-        examples: cases for each property.
-        only: the operator, if not all.
-        limits: of the worker processes.
-        seed: of the cases.
-    """
+    """All rows, or those of the operator ``only``; those of an implementation together."""
     for own in implementations(device):
         if only not in (None, own.operator):
             continue

@@ -28,89 +28,39 @@ from benchmarks.verify.rounding import moved
 
 Array = npt.NDArray[np.floating]
 
-FLOAT64 = 1e-10
-"""Relative to the largest entry: float64 forms of one function, gradients included."""
-
-METRIC = 1e-12
-"""Absolute: caption metrics against the published implementation."""
-
+FLOAT64 = 1e-10  # relative to the largest entry: float64 forms of one function, with gradients
+# mappings are options of pytest.approx, or of torch.testing.assert_close
+METRIC = 1e-12  # absolute: caption metrics against the published implementation
+# absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition
 SMOOTHED = 1e-8
-"""Absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition."""
-
-PERCENT = {"abs": 100 * SMOOTHED}
-"""Of `pytest.approx`: the same times 100, as scores are printed."""
-
-KEPT = {"abs": 1e-6}
-"""Of `pytest.approx`: means of what is kept to six decimals, half of the last and as much again."""
-
-KEPT_PERCENT = {"abs": 1e-4}
-"""Of `pytest.approx`: the same times 100, as scores are printed."""
-
-PROCESSES = 1e-6
-"""Absolute: float32 weights and losses of several processes against those of one."""
-
-JPEG = 2
-"""Of 255: how far the best quality of JPEG may be from an even colour."""
-
-SUMS = 1e-12
-"""Relative: sums and means of operations, in another order."""
-
-PRINTED_FLOPS = 1e-3
-"""Relative: operations against the three or four digits that Table VI prints."""
-
-COUNTED = {"abs": 0.02}
-"""Of `pytest.approx`: counted bytes against the power of a size that they grow with."""
-
+PERCENT = {"abs": 100 * SMOOTHED}  # the same times 100, as scores are printed
+KEPT = {"abs": 1e-6}  # means of what is kept to six decimals, half of the last and as much again
+KEPT_PERCENT = {"abs": 1e-4}  # the same times 100, as scores are printed
+PROCESSES = 1e-6  # absolute: float32 weights and losses of several processes against those of one
+JPEG = 2  # of 255: how far the best quality of JPEG may be from an even colour
+SUMS = 1e-12  # relative: sums and means of operations, in another order
+PRINTED_FLOPS = 1e-3  # relative: operations against the three or four digits that Table VI prints
+COUNTED = {"abs": 0.02}  # counted bytes against the power of a size that they grow with
+# absolute: float32 forms that are timed against each other; a wrong argument shows beyond it
 SAME_WORK = 1e-4
-"""Absolute: float32 forms that are timed against each other; a wrong argument shows beyond it."""
-
-TIMES = {"rel": 1e-9}
-"""Of `pytest.approx`: ratios of times by logarithms and exponentials, in another order."""
-
-EXPONENTS = {"abs": 1e-9}
-"""Of `pytest.approx`: slopes of logarithms against the power that they are of."""
-
-SIMULATED = {"rel": 0.02}
-"""Of `pytest.approx`: times of simulated processes against what they stand for."""
-
-CHAINED = {"rel": 0.05}
-"""Of `pytest.approx`: products of some such ratios."""
-
-SCHEDULED = {"rel": 1e-4}
-"""Of `pytest.approx`: training times whose steps round to whole numbers."""
-
-SCHEDULED_TWICE = {"rel": 1e-3}
-"""Of `pytest.approx`: the same of two stages."""
-
-SHOWN = {"rel": 6e-4}
-"""Of `pytest.approx`: a number as reports show it, to three digits."""
-
-SHOWN_MEAN = {"rel": 6e-3, "abs": 6e-4}
-"""Of `pytest.approx`: the same of a mean, in a unit of 1 or of 100."""
-
-SHOWN_ERROR = {"rel": 1e-3}
-"""Of `pytest.approx`: errors and operations, as pages show them."""
-
+TIMES = {"rel": 1e-9}  # ratios of times by logarithms and exponentials, in another order
+EXPONENTS = {"abs": 1e-9}  # slopes of logarithms against the power that they are of
+SIMULATED = {"rel": 0.02}  # times of simulated processes against what they stand for
+CHAINED = {"rel": 0.05}  # products of some such ratios
+SCHEDULED = {"rel": 1e-4}  # training times whose steps round to whole numbers
+SCHEDULED_TWICE = {"rel": 1e-3}  # the same of two stages
+SHOWN = {"rel": 6e-4}  # a number as reports show it, to three digits
+SHOWN_MEAN = {"rel": 6e-3, "abs": 6e-4}  # the same of a mean, in a unit of 1 or of 100
+SHOWN_ERROR = {"rel": 1e-3}  # errors and operations, as pages show them
+# effects of claims against those of records, which keep so many digits
 CLAIMED = {"rel": 1e-4, "abs": 1e-4}
-"""Of `pytest.approx`: effects of claims against those of records, which keep so many digits."""
-
-EFFECTS = {"abs": 1e-9}
-"""Of `pytest.approx`: differences of means, in another order."""
-
-RESIDUAL = {"rel": 0.1}
-"""Of `pytest.approx`: the standard deviation of 3,600 draws."""
-
-BETWEEN = {"rel": 0.5}
-"""Of `pytest.approx`: the standard deviation of 60 draws, beside their noise."""
-
-ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}
-"""Of `torch.testing.assert_close`: float64 on another device."""
-
-DEVIATIONS = 6
-"""Standard deviations: what is drawn against its expectation."""
-
+EFFECTS = {"abs": 1e-9}  # differences of means, in another order
+RESIDUAL = {"rel": 0.1}  # the standard deviation of 3,600 draws
+BETWEEN = {"rel": 0.5}  # the standard deviation of 60 draws, beside their noise
+ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}  # float64 on another device
+DEVIATIONS = 6  # standard deviations: what is drawn against its expectation
+# relative to the largest entry: a derivative against central differences in float64
 DIFFERENCES = 1e-6
-"""Relative to the largest entry: a derivative against central differences in float64."""
 
 LITERAL_FACTOR = 2.0
 ULPS = 2.0

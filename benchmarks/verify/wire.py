@@ -6,7 +6,6 @@ lists, mappings and arrays. Pickle, which runs code, goes to the worker only.
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 import time
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from msgspec import msgpack
 
 HEADER = struct.Struct("!QQ")
 """Of a frame: the request's number and the bytes that follow."""
@@ -28,61 +28,38 @@ def dump(value: Any) -> bytes:
     Raises:
         TypeError: something in it is not data.
     """
-    buffers: list[bytes] = []
-    head = json.dumps(_packed(value, buffers)).encode()
-    return b"".join([struct.pack("!Q", len(head)), head, *buffers])
+    try:
+        return msgpack.encode(value, enc_hook=_packed)
+    except (ValueError, OverflowError) as error:
+        raise TypeError(f"what cannot be sent: {error}") from error
 
 
-def _packed(value: Any, buffers: list[bytes]) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+def _packed(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        buffers.append(np.ascontiguousarray(value).tobytes())
-        return {"array": [value.dtype.str, list(value.shape)]}
+        data = np.ascontiguousarray(value).tobytes()
+        return msgpack.Ext(0, msgpack.encode((value.dtype.str, value.shape, data)))
     if isinstance(value, Mapping):
-        return {"mapping": [[str(key), _packed(item, buffers)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_packed(item, buffers) for item in value]}
+        return {str(key): item for key, item in value.items()}
     raise TypeError(f"a {type(value).__name__}")
 
 
 def load(data: bytes) -> Any:
-    """The value of ``dump``.
+    """The value of ``dump``, with lists for tuples.
 
     Raises:
         ValueError: it is none.
     """
     try:
-        (length,) = struct.unpack_from("!Q", data)
-        value, end = _unpacked(json.loads(data[8 : 8 + length]), data, 8 + length)
-    except (struct.error, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return msgpack.decode(data, ext_hook=_array)
+    except Exception as error:
         raise ValueError(f"not a response: {error}") from error
-    if end != len(data):
-        raise ValueError("not a response: too long")
-    return value
 
 
-def _unpacked(packed: Any, data: bytes, start: int) -> tuple[Any, int]:
-    if not isinstance(packed, dict):
-        return packed, start
-    ((kind, content),) = packed.items()
-    if kind == "array":
-        dtype, shape = np.dtype(content[0]), tuple(content[1])
-        if dtype.kind not in "biuf":
-            raise ValueError(f"not a response: an array of {dtype}")
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(data, dtype, count, start).reshape(shape).copy()
-        return array, start + array.nbytes
-    values = []
-    for item in content:
-        key, inner = item if kind == "mapping" else (None, item)
-        value, start = _unpacked(inner, data, start)
-        values.append((key, value))
-    if kind == "mapping":
-        return dict(values), start
-    items = [value for _, value in values]
-    return (items if kind == "list" else tuple(items)), start
+def _array(_: int, data: memoryview) -> Any:
+    dtype, shape, content = msgpack.decode(data, type=tuple[str, tuple[int, ...], memoryview])
+    if np.dtype(dtype).kind not in "biuf":
+        raise ValueError(f"an array of {dtype}")
+    return np.frombuffer(content, dtype).reshape(shape).copy()
 
 
 def send(connection: socket.socket, number: int, data: bytes) -> None:

@@ -38,3 +38,13 @@ def multi_head_attention(X, Y, parameters, num_heads, causal, lengths):
         scores = scores.masked_fill(ahead, -torch.inf)
     heads = torch.einsum("bhmn,bnhk->bmhk", scores.softmax(-1), V).flatten(-2)
     return heads @ parameters["out.weight"].T + parameters["out.bias"]
+
+
+def layer_norm(X, parameters):
+    """Has a hundredth too much."""
+    return 0.01 + torch.nn.functional.layer_norm(X, X.shape[-1:], *parameters.values())
+
+
+def raising(X, parameters):
+    """Computes nothing."""
+    raise ValueError

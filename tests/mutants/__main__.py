@@ -6,10 +6,14 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from benchmarks.verify.conformance import FAILED
 from tests.mutants import right
 from tests.mutants.cheats import CHEATS
 from tests.mutants.mutant import EXAMPLES, caught
 from tests.mutants.slips import SLIPS
+
+CASES = 100
+"""Of a run of ours, in each dtype."""
 
 
 def main() -> int:
@@ -20,11 +24,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the cases (default: 0)")
     parser.add_argument("--list", action="store_true", help="print them and run none")
     parser.add_argument("--table", metavar="FILE", help="write what caught each as Markdown")
-    parser.add_argument(
-        "--right", type=int, metavar="N", help="instead: right candidates by N seeds, none refused"
-    )
+    parser.add_argument("--right", type=int, metavar="N", help="instead: right ones, by N seeds")
+    parser.add_argument("--own", type=int, metavar="N", help="instead: our forms, on N cases")
+    parser.add_argument("--out", metavar="FILE", help="of these two: their runs, which resume")
     arguments = parser.parse_args()
-    if arguments.right:
+    if arguments.right or arguments.own:
         return _right(arguments)
     chosen = [*SLIPS, *CHEATS][:: arguments.every]
     if arguments.names:
@@ -36,11 +40,11 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             found = caught(mutant, Path(folder), arguments.seed)
-        verdict = mutant.caught_by if found.message else "MISSED"
+        verdict = mutant.caught_by if found.status == FAILED else "MISSED"
         took = f"{found.seconds:5.1f}"
         lines.append(f"| {mutant.operator} | {mutant.slip} | {verdict} | {took.strip()} |")
         print(f"{verdict:<20} {took} s  {mutant.name}: {found.message[:110]}", flush=True)
-        if not found.message:
+        if found.status != FAILED:
             missed.append(mutant.name)
     if not arguments.list:
         said = f"{len(chosen) - len(missed)} of {len(chosen)} mutants caught"
@@ -53,33 +57,48 @@ def main() -> int:
 MUTANTS = """# Wrong candidates
 
 {said}, each by the property named for it: `python -m tests.mutants --table FILE`.
-Seconds are of a process that imports, tests {examples} cases of the property and looks for the
-smallest failing one, on a shared CPU.
+Seconds are of the property alone: {examples} cases, and the search for the smallest that fails.
 
 | operator | slip | caught by | s |
 |---|---|---|---|""".replace("{examples}", str(EXAMPLES))
 
-RIGHT = """# Right candidates
+COLUMNS = """
+| operator | function | framework | {dtypes} | runs | refusals | CPU s |
+|---|---|---|---|---|---|---|---|---|---|""".replace("{dtypes}", " | ".join(right.DTYPES))
 
-{said}: `python -m tests.mutants --right {seeds} --table FILE`. A run is every property of the
-operator that the candidate's framework has, on {examples} cases each, by another seed.
+RIGHT = f"""# Right candidates
 
-| operator | candidate | framework | tested in | runs | refusals | CPU s |
-|---|---|---|---|---|---|---|"""
+{{said}}: `python -m tests.mutants --right N --out FILE --table FILE`.
+
+A run is every property of the operator that the candidate's framework has, on {right.EXAMPLES}
+small cases each and all large ones, by another seed. Columns of dtypes are numbers of cases.
+{COLUMNS}"""
+
+OWN = f"""# Our own forms
+
+{{said}}: `python -m tests.mutants --own N --out FILE --table FILE`.
+
+A run is outputs on {CASES} random small cases in float64, and in float32 where the operator has it.
+{COLUMNS}"""
 
 
 def _right(arguments: argparse.Namespace) -> int:
-    lines, failed = [], []
-    for line, refusals in right.table(arguments.right, arguments.names):
-        print("\n".join([line, *refusals]), flush=True)
-        lines.append(line)
-        failed += refusals
-    said = f"{len(failed)} refusals in {len(lines) * arguments.right} runs of right candidates"
+    own = arguments.own
+    chosen = right.ours() if own else list(right.candidates())
+    if arguments.names:
+        chosen = [one for one in chosen if any(name in one.operator for name in arguments.names)]
+    seeds = -(-own // CASES) if own else arguments.right
+    options = (CASES, ("equals_oracle", "float32")) if own else (right.EXAMPLES,)
+    found = []
+    for run in right.runs(chosen, seeds, arguments.out, *options):
+        found.append(run)
+        if run["failed"]:
+            print(run["of"], f"seed {run['seed']}", *run["failed"], sep="\n", flush=True)
+    said = right.said(found)
     print(said)
     if arguments.table:
-        head = RIGHT.format(said=said, seeds=arguments.right, examples=right.EXAMPLES)
-        _write(arguments.table, head, lines)
-    return int(bool(failed))
+        _write(arguments.table, (OWN if own else RIGHT).format(said=said), right.table(found))
+    return int(any(run["failed"] for run in found))
 
 
 def _write(path: str, head: str, lines: list[str]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.verify.conformance import FAILED, conformance_test, resolve
+from benchmarks.verify.conformance import Verdict, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from tests.candidates import right_words
@@ -54,25 +53,15 @@ class Mutant:
         return head + function + tail.replace(self.old, self.new, 1)
 
 
-@dataclass(frozen=True)
-class Caught:
-    """What became of a mutant: the message of the property that failed, or nothing."""
-
-    message: str
-    seconds: float
-
-
-def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Caught:
-    """Put a mutant to the property that must catch it."""
+def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Verdict:
+    """The verdict of the property that must catch a mutant."""
     path = folder / "mutant.py"
     path.write_text(mutant.text())
     operator = OPERATORS[mutant.operator]
-    began = time.perf_counter()
     framework = "numpy" if mutant.operator in WORDS else "torch"
     where, limits = f"{path}:{mutant.operator}", Limits(seconds=3.0)
     with resolve(where, operator, framework, limits=limits) as candidate:
         (verdict,) = conformance_test(
             operator, candidate, examples=EXAMPLES, seed=seed, only=(mutant.caught_by,)
         )
-    message = verdict.message if verdict.status == FAILED else ""
-    return Caught(message, time.perf_counter() - began)
+    return verdict

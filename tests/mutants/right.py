@@ -1,22 +1,27 @@
-"""Right candidates: none may be refused."""
+"""Right candidates, ours among them: none may be refused."""
 
 from __future__ import annotations
 
 import inspect
+import itertools
+import json
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from benchmarks.verify.candidate import Candidate, CandidateError
-from benchmarks.verify.conformance import FAILED, PASSED, conformance_test
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.conformance import FAILED, Verdict, conformance_test, takes_arrays
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.properties import OneOfBatch
+from benchmarks.verify.own import implementations
 from tests.candidates import (
     decoding,
     middle_out,
     objectives,
+    optimisation,
     recurrent,
     right,
     right_masks,
@@ -32,14 +37,16 @@ MODULES = (
     recurrent,
     middle_out,
     objectives,
+    optimisation,
     decoding,
 )
 EXAMPLES = 20
+DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
 class Right:
-    """A right candidate in the framework that it works in."""
+    """A function that is right: a candidate of the tests, or an implementation of ours."""
 
     operator: str
     where: str
@@ -51,17 +58,12 @@ class Right:
         contract = OPERATORS[self.operator].arguments
         return Candidate(self.function, self.framework, contract=contract)
 
-    def refusals(self, seed: int) -> tuple[set[str], list[str]]:
-        """The dtypes that it was tested in, and what it failed."""
-        operator, dtypes, failed = OPERATORS[self.operator], {"float64"}, []
-        found = conformance_test(operator, self.candidate(), examples=EXAMPLES, seed=seed)
-        dtype_of = {p.name: str(p.settings.get("dtype", "float64")) for p in operator.properties}
-        for verdict in found:
-            if verdict.status == PASSED:
-                dtypes.add(dtype_of[verdict.name])
-            if verdict.status == FAILED:
-                failed.append(f"seed {seed}, {verdict.name}: {verdict.message}")
-        return dtypes, failed
+    def verdicts(
+        self, seed: int, examples: int = EXAMPLES, only: Sequence[str] = ()
+    ) -> list[Verdict]:
+        """What each property says of it, or ``only`` some."""
+        of, one = OPERATORS[self.operator], self.candidate()
+        return list(conformance_test(of, one, examples=examples, seed=seed, only=only))
 
 
 def candidates() -> Iterator[Right]:
@@ -72,36 +74,60 @@ def candidates() -> Iterator[Right]:
                 where = f"tests/candidates/{module.__name__.rpartition('.')[2]}.py"
                 for framework in ("numpy", "torch"):
                     one = Right(name, where, function, framework)
-                    if _runs(one):
+                    if takes_arrays(one.candidate(), OPERATORS[name]):
                         yield one
                         break
 
 
-def _runs(one: Right) -> bool:
-    """Whether it takes the framework's arrays."""
-    operator, candidate = OPERATORS[one.operator], one.candidate()
-    name = candidate.padding
-    calls = OneOfBatch(candidate, operator.sequences, name) if name else candidate
-    try:
-        calls(*operator.case(Draw(1)))
-    except CandidateError:
-        return False
-    return True
+def ours() -> list[Right]:
+    """Our own forms."""
+    return [
+        Right(own.operator, own.implementation, own.function, own.framework)
+        for own in implementations()
+    ]
 
 
-def table(seeds: int, names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """A line of a table for each candidate, and its refusals."""
-    for one in candidates():
-        if names and not any(name in one.operator for name in names):
+def runs(
+    chosen: Sequence[Right], seeds: int, out: str | None, examples: int, only: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """The runs that the file ``out`` has, and a run of each by each seed that it has not."""
+    path = Path(out or os.devnull)
+    known = [*map(json.loads, path.read_text().splitlines())] if path.is_file() else []
+    yield from known
+    done = {(run["of"], run["seed"]) for run in known}
+    for seed, one in itertools.product(range(seeds), chosen):
+        of = f"{one.operator} | {one.where} | {one.framework}"
+        if (of, seed) in done:
             continue
-        began, dtypes, failed = time.process_time(), {"float64"}, []
-        for seed in range(seeds):
-            tested, wrong = one.refusals(seed)
-            dtypes |= tested
-            failed += wrong
-        seconds = time.process_time() - began
-        yield (
-            f"| {one.operator} | {one.where.rpartition('/')[2]} | {one.framework} "
-            f"| {', '.join(sorted(dtypes))} | {seeds} | {len(failed)} | {seconds:.0f} |",
-            failed,
-        )
+        began, cases = time.process_time(), Counter[str]()
+        found = one.verdicts(seed, examples, only)
+        settings = {prop.name: prop.settings for prop in OPERATORS[one.operator].properties}
+        for verdict in found:
+            cases[str(settings[verdict.name].get("dtype", "float64"))] += verdict.cases
+        failed = [f"{v.name}: {v.message}" for v in found if v.status == FAILED]
+        seconds = round(time.process_time() - began, 2)
+        run = {"of": of, "seed": seed, "cases": cases, "failed": failed, "seconds": seconds}
+        with path.open("a") as file:
+            file.write(json.dumps(run) + "\n")
+        yield run
+
+
+def said(found: Sequence[dict[str, Any]]) -> str:
+    """What was found, in a sentence."""
+    cases = sum(sum(run["cases"].values()) for run in found)
+    refused = sum(len(run["failed"]) for run in found)
+    of = len({run["of"] for run in found})
+    return f"{refused} refusals in {cases:,} cases, {len(found):,} runs of {of} right functions"
+
+
+def table(found: Sequence[dict[str, Any]]) -> list[str]:
+    """A line of a table for each function."""
+    lines = []
+    for of in dict.fromkeys(run["of"] for run in found):
+        mine = [run for run in found if run["of"] == of]
+        counts = [sum(run["cases"].get(dtype, 0) for run in mine) for dtype in DTYPES]
+        cells = " | ".join(f"{count:,}" if count else "-" for count in counts)
+        refused = sum(len(run["failed"]) for run in mine)
+        seconds = sum(run["seconds"] for run in mine)
+        lines.append(f"| {of} | {cells} | {len(mine)} | {refused} | {seconds:.0f} |")
+    return lines

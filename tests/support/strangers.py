@@ -2,7 +2,6 @@
 
 from benchmarks.verify.conformance import FAILED, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.process import Limits
 
 
 def written(tmp_path, text):
@@ -12,11 +11,11 @@ def written(tmp_path, text):
     return str(path)
 
 
-def verdicts(tmp_path, operator, text, examples=20, seed=0, seconds=20.0, framework=None):
-    """What each property says of its function ``f``, by the property's name."""
+def verdicts(tmp_path, operator, text, examples=20, only=(), framework=None):
+    """What each property, or ``only`` some, says of its function ``f``, by the property's name."""
     of, where = OPERATORS[operator], f"{written(tmp_path, text)}:f"
-    with resolve(where, of, framework, limits=Limits(seconds=seconds)) as candidate:
-        found = conformance_test(of, candidate, examples=examples, seed=seed)
+    with resolve(where, of, framework) as candidate:
+        found = conformance_test(of, candidate, examples=examples, only=only)
         return {verdict.name: verdict for verdict in found}
 
 

@@ -52,7 +52,7 @@ def _implementations(operator: str, implementation: str, device: str) -> Iterato
         yield Own(operator, "torch", partial(_rewards, device=device), "numpy")
         return
     if operator in own.EXPANSIONS:
-        chosen = own.of_expansion(operator, implementation)
+        chosen = own.of_form(operator, implementation)
         yield from [chosen, chosen.in_small_parts()] if implementation == "factored" else [chosen]
         if implementation != "auto":
             return

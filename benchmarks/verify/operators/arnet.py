@@ -6,7 +6,6 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.objectives import FLOATS
 from benchmarks.verify.operators.operator import Operator
 from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates
 from reference import auto_reconstructor, objectives
@@ -77,7 +76,6 @@ OPERATORS = (
         sequences=1,
         rows=False,
         holes=None,
-        dtypes=FLOATS,
     ),
     Operator(
         "arnet_joint_loss",
@@ -92,7 +90,6 @@ OPERATORS = (
         conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means."),
         special={"no_weight": ({"lambda": 0.0}, "lambda is 0")},
         by=("log_probs", "H", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "mean_centroid_distance",
@@ -105,7 +102,6 @@ OPERATORS = (
         conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
         special={"one_image": ({"N": 1}, "a single image")},
         by=("U", "V"),
-        dtypes=FLOATS,
     ),
     Operator(
         "point_wise_distance",
@@ -118,6 +114,5 @@ OPERATORS = (
         conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
         special={"one_image": ({"N": 1}, "a single image")},
         by=("U", "V"),
-        dtypes=FLOATS,
     ),
 )

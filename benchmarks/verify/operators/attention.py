@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import Operator, described
+from benchmarks.verify.operators.operator import ALL, Operator, Property
 from reference import attention
 from reference.primitives import Parameters
 
@@ -77,8 +77,8 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         },
         regimes=("zeros", "huge"),
         own=(
-            described("causality", properties.causal_keys, {"causal": True}),
-            described("broadcast", properties.broadcast),
+            Property("causality", properties.causal_keys, pins={"causal": True}),
+            Property("broadcast", properties.broadcast),
         ),
         by=("X", "Y", "parameters"),
         sequences=2,
@@ -86,6 +86,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         empty=False,
         holes={"causal": False},  # there, no convention says which rows a query sees
         gates=aoa,
+        dtypes=ALL,
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
             {"M": 144, "N": 144, "num_heads": 8, "d_k": 64},

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case, HalvesLogProbs, NextLogProbs
 from benchmarks.verify.draw import Draw, Pins
-from benchmarks.verify.operators.operator import WORDS, Operator
+from benchmarks.verify.operators.operator import Operator
 from reference import decoding, grid_beam, middle_out_decoding
 from reference.middle_out import Side
 
@@ -170,7 +170,7 @@ def _search(
     result: str = "[(tokens, score), ...]",
     **named: Any,
 ) -> Operator:
-    named = {"compare": properties.same_hypotheses, "dtypes": WORDS, **named}
+    named = {"compare": properties.same_hypotheses, **named}
     return Operator(name, arguments, result, about, oracle, case, conventions=conventions, **named)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import NORMAL_RANGE, Operator, described
+from benchmarks.verify.operators.operator import NORMAL_RANGE, Operator, Property
 from reference import expansion
 
 PSI = "Psi divides each row by its sum plus an epsilon of 1e-9."
@@ -80,8 +80,8 @@ OPERATORS = (
         },
         regimes=REGIMES,
         own=(
-            described("token_order", properties.token_order),
-            described("broadcast", properties.broadcast),
+            Property("token_order", properties.token_order),
+            Property("broadcast", properties.broadcast),
         ),
         by=("X", "parameters"),
         sequences=1,
@@ -117,8 +117,8 @@ OPERATORS = (
         },
         regimes=REGIMES,
         own=(
-            described("causality", properties.causality, {"causal": True}),
-            described("broadcast", properties.broadcast),
+            Property("causality", properties.causality, pins={"causal": True}),
+            Property("broadcast", properties.broadcast),
         ),
         by=("X", "parameters"),
         sequences=1,

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import WORDS, Operator
+from benchmarks.verify.operators.operator import Operator
 from reference import cider, metrics
 from reference.primitives import Array
 
@@ -91,7 +91,6 @@ def _metric(
         conventions=conventions,
         special={**ONE, **REPEATED, **ALL_FULL, **SOME_EMPTY},
         compare=compare,
-        dtypes=WORDS,
     )
 
 
@@ -132,7 +131,6 @@ OPERATORS = (
         conventions=(SMOOTHED, CLOSEST),
         special={**REPEATED, **ALL_FULL, **SOME_EMPTY},
         compare=properties.same_self_bleu,
-        dtypes=WORDS,
     ),
     Operator(
         "cider_d_reward",
@@ -149,6 +147,5 @@ OPERATORS = (
             BIGRAMS,
         ),
         special={**ONE, **REPEATED},
-        dtypes=WORDS,
     ),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
-from benchmarks.verify.operators.objectives import FLOATS
 from benchmarks.verify.operators.operator import Operator
 from benchmarks.verify.operators.recurrent import GATES, gates
 from reference import denoising, metrics, middle_out
@@ -109,18 +110,9 @@ def middle_out_captioner(
     return np.concatenate([found["left"], found["right"]])
 
 
-def middle_out_loss(
-    left: Integers,
-    middle: int,
-    right: Integers,
-    memory: Array,
-    h: Array,
-    c: Array,
-    parameters: Parameters,
-    self_attention: SelfAttention,
-) -> float:
+def middle_out_loss(left: Integers, middle: int, right: Integers, *rest: Any) -> float:
     """Minus the oracle's log-probabilities of the words of both halves, summed."""
-    log_p = middle_out_captioner(left, middle, right, memory, h, c, parameters, self_attention)
+    log_p = middle_out_captioner(left, middle, right, *rest)
     words = np.concatenate([left, right])
     return float(-sum(log_p[t, word] for t, word in enumerate(words)))
 
@@ -154,7 +146,6 @@ OPERATORS = (
         sequences=2,
         rows=False,
         empty=False,
-        dtypes=FLOATS,
     ),
     Operator(
         "middle_out_step",
@@ -170,7 +161,6 @@ OPERATORS = (
         conventions=(GATES, SCORE, ORDER, "h~_1 is zero: there are no states before the first."),
         special={**KINDS, "first_step": ({"written": 0}, "the first step, without states")},
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "middle_out_captioner",
@@ -187,7 +177,6 @@ OPERATORS = (
             "longer_left": ({"left": 4, "right": 1}, "a left half that goes on alone"),
         },
         by=("memory", "h", "c", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "middle_out_loss",
@@ -200,7 +189,6 @@ OPERATORS = (
         {"middle_out": (7,)},
         conventions=(GATES, SCORE, ORDER, TURNS, READS),
         by=("memory", "h", "c", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "symmetric_sequence",
@@ -222,7 +210,6 @@ OPERATORS = (
         metrics.mse,
         _numbers,
         by=("y_hat", "y"),
-        dtypes=FLOATS,
     ),
     Operator(
         "symmetric_mse",
@@ -233,6 +220,5 @@ OPERATORS = (
         lambda draw: _numbers(draw)[:1],
         conventions=("The middle number does not count.",),
         by=("y_hat",),
-        dtypes=FLOATS,
     ),
 )

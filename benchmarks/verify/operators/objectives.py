@@ -12,8 +12,6 @@ from benchmarks.verify.operators.operator import Operator
 from reference import neural_image_caption, objectives
 from reference.primitives import Integers, Mask
 
-FLOATS = ("float64", "float32")
-
 
 def _log_probs(draw: Draw, *shape: int) -> Array:
     return -draw.random.integers(1, 64, shape) / 16
@@ -88,7 +86,6 @@ OPERATORS = (
         _sentences,
         {"lstm_readonly": (2,)},
         by=("log_probs",),
-        dtypes=FLOATS,
     ),
     Operator(
         "negative_log_likelihood",
@@ -100,7 +97,6 @@ OPERATORS = (
         _after_start,
         {"arnet": (8,), "lstm_readonly": (15,)},
         by=("log_probs",),
-        dtypes=FLOATS,
     ),
     Operator(
         "cross_entropy",
@@ -121,7 +117,6 @@ OPERATORS = (
             "label_smoothing": ({"label_smoothing": (0.125, 0.5)}, "smoothed labels"),
         },
         by=("log_probs",),
-        dtypes=FLOATS,
     ),
     Operator(
         "self_critical",
@@ -139,6 +134,5 @@ OPERATORS = (
             "printed": ({"baseline": "printed"}, "the baseline as v1's equation 15 prints it"),
         },
         by=("log_probs",),
-        dtypes=FLOATS,
     ),
 )

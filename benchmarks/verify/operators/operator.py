@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,22 +15,20 @@ from benchmarks.verify.draw import NUMBERS, Draw, Pins
 from benchmarks.verify.properties import Function, of_batch
 from reference.equations import Number
 
-ALL = ("float64", "float32", "bfloat16", "float16")
+FLOATS = ("float64", "float32")
 
-NORMAL_RANGE = ("float64", "float32", "bfloat16")
+ALL = (*FLOATS, "bfloat16", "float16")
+
+NORMAL_RANGE = (*FLOATS, "bfloat16")
 """Dtypes that hold Psi's epsilon: in float16 a layer with an expansion has no literal form."""
-
-WORDS = ("float64",)
-"""Of operators whose numbers are words, or log-probabilities of words to choose from."""
 
 STATE = "a padded batch, too, leaves nothing behind for the next of the same shape"
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """What padded rows may hold."""
 
-TORCH, GRADIENT, BATCHES, HOLES, OURS, WRITABLE = (
-    *("torch", "gradient", "batches", "holes", "ours", "writable"),
-)
+TORCH, GRADIENT, BATCHES = "torch", "gradient", "batches"
+HOLES, OURS, WRITABLE = "holes", "ours", "writable"
 """What a property may need of a candidate."""
 
 
@@ -40,8 +38,8 @@ class Property:
 
     Attributes:
         name: printed, and chosen by.
-        says: what it means, for ``--list`` and the verdict.
         check: of ``properties``: ``check(candidate, oracle, case)``.
+        meaning: in words, if not the first line of the check's docstring.
         pins: sizes and choices that its cases have, by name, see ``Draw``.
         needs: of a candidate or its framework: TORCH, GRADIENT, BATCHES, HOLES, OURS and WRITABLE.
         settings: the check's other arguments, by name.
@@ -49,12 +47,18 @@ class Property:
     """
 
     name: str
-    says: str
     check: Callable[..., None]
+    meaning: str = ""
     pins: Pins = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     large: bool = False
+
+    @property
+    def says(self) -> str:
+        """What it means, for ``--list`` and the verdict."""
+        line = (self.check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        return self.meaning or line[0].lower() + line[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +108,7 @@ class Operator:
     empty: bool = True
     holes: Pins | None = field(default_factory=dict)
     gates: bool = False
-    dtypes: tuple[str, ...] = ALL
+    dtypes: tuple[str, ...] = FLOATS
     ours: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
 
@@ -121,66 +125,56 @@ class Operator:
 
     def _properties(self) -> Iterator[Property]:
         same, compare = "equals the oracle", self.compare
-        yield Property("equals_oracle", f"{same}: ordinary numbers", compare)
+        yield Property("equals_oracle", compare, f"{same}: ordinary numbers")
         for name, (pins, words) in self.special.items():
-            yield Property(name, f"{same}: {words}", compare, pins)
+            yield Property(name, compare, f"{same}: {words}", pins)
         for name in self.regimes:
             check = properties.gated if self.gates and name == "huge" else compare
-            yield Property(name, f"{same}: {NUMBERS[name]}", check, {"numbers": name})
-        yield Property("large", f"{same}: sizes that straddle tiles", compare, large=True)
+            yield Property(name, check, f"{same}: {NUMBERS[name]}", {"numbers": name})
+        yield Property("large", compare, f"{same}: sizes that straddle tiles", large=True)
         yield from self.own
         if not float_arrays(self.case(Draw())):
             return
-        yield described("strided", properties.strided)
-        yield described("no_state", properties.no_state)
-        yield described("same_objects", properties.same_objects, needs=(WRITABLE,))
+        yield Property("strided", properties.strided)
+        yield Property("no_state", properties.no_state)
+        yield Property("same_objects", properties.same_objects, needs=(WRITABLE,))
         for dtype in (*self.dtypes[1:], *self.ours):
             needs = () if dtype == "float32" else (OURS,) if dtype in self.ours else (TORCH,)
             settings = {"dtype": dtype}
-            yield described(dtype, properties.low_precision, needs=needs, settings=settings)
+            yield Property(dtype, properties.low_precision, needs=needs, settings=settings)
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}
-        if self.by:
-            for check in (
-                properties.gradient,
-                properties.gradient_used_twice,
-                properties.gradient_of_some,
-            ):
-                yield described(check.__name__, check, needs=(GRADIENT,), settings=by)
+        for check in properties.GRADIENTS if self.by else ():
+            yield Property(check.__name__, check, needs=(GRADIENT,), settings=by)
         if self.sequences:
             yield from self._batched(by)
 
     def _batched(self, by: Mapping[str, Any]) -> Iterator[Property]:
         alone = "every sequence of a padded batch comes out as it does alone"
-        full = {"empty": False, "padding": 0.0}
+        full, compare = {"empty": False, "padding": 0.0}, self.compare
         needs = (BATCHES,)
-        yield Property("padded_batch", alone, self.compare, full, needs)
+        yield Property("padded_batch", compare, alone, full, needs)
         if self.holes is not None:
             pins = {**full, **self.holes, "holes": True}
-            yield Property("holes", f"{alone}: valid rows anywhere", self.compare, pins, (HOLES,))
+            yield Property("holes", compare, f"{alone}: valid rows anywhere", pins, (HOLES,))
         content = "whatever is in the padding, NaN and Inf too, is ignored"
         pins = {"empty": False, "padding": PADDING[1:]}
-        yield Property("padding_content", content, self.compare, pins, needs)
-        yield Property(
-            "large_batch", f"{alone}: large batches", self.compare, full, needs, {}, True
-        )
-        yield described("empty_sequence", properties.finite, {"empty": True}, needs)
-        yield replace(described("padded_no_state", properties.no_state, full, needs), says=STATE)
+        yield Property("padding_content", compare, content, pins, needs)
+        words = f"{alone}: large batches"
+        yield Property("large_batch", compare, words, full, needs, large=True)
+        yield Property("empty_sequence", properties.finite, "", {"empty": True}, needs)
+        yield Property("padded_no_state", properties.no_state, STATE, full, needs)
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
-            yield Property("padded_gradient", words, properties.gradient, {}, both, by)
+            yield Property("padded_gradient", properties.gradient, words, {}, both, by)
 
     def of_batch(self, padding: str = "lengths") -> Operator:
         """The operator of padded batches: its last argument is ``lengths`` or ``mask``."""
-        return Operator(
-            self.name,
-            (*self.arguments, padding),
-            self.result,
-            self.about,
-            of_batch(self.oracle, self.sequences, self.rows, self.empty),
-            partial(self._padded, padding),
-            compare=self.compare,
-            dtypes=self.dtypes,
+        return replace(
+            self,
+            arguments=(*self.arguments, padding),
+            oracle=of_batch(self.oracle, self.sequences, self.rows, self.empty),
+            case=partial(self._padded, padding),
         )
 
     def _padded(self, name: str, draw: Draw) -> Case:
@@ -205,16 +199,3 @@ class Operator:
             mask = draw.random.permuted(mask, axis=1)
         batch[-1][~mask] = padding
         return *batch, *case[self.sequences :], mask if name == "mask" else lengths
-
-
-def described(
-    name: str,
-    check: Callable[..., None],
-    pins: Pins | None = None,
-    needs: Sequence[str] = (),
-    settings: Mapping[str, Any] | None = None,
-) -> Property:
-    """A property that says in the docstring of its check what it is."""
-    says = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-    says = says[0].lower() + says[1:]
-    return Property(name, says, check, pins or {}, tuple(needs), settings or {})

@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.objectives import FLOATS
 from benchmarks.verify.operators.operator import Operator
 from reference import optimisation
 
@@ -98,7 +97,6 @@ OPERATORS = (
         {"lstm_readonly": (19,)},
         conventions=("The loss is the mean over the examples.",),
         special={"one_example": ({"B": 1}, "a single example")},
-        dtypes=FLOATS,
     ),
     Operator(
         "clip_gradients",
@@ -112,7 +110,6 @@ OPERATORS = (
         conventions=("One norm, of all parameters together; nothing is added to it.",),
         special={"small": ({"threshold": 1e6}, "a norm below the threshold")},
         regimes=("zeros",),
-        dtypes=FLOATS,
     ),
     Operator(
         "radam",
@@ -132,7 +129,6 @@ OPERATORS = (
             "published": ({"published": True}, "a step of momentum without rectification"),
         },
         regimes=("zeros",),
-        dtypes=FLOATS,
     ),
     _schedule(
         "hyperbolic_warmup",

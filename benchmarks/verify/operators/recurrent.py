@@ -8,7 +8,6 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.objectives import FLOATS
 from benchmarks.verify.operators.operator import Operator
 from reference import attention, neural_image_caption, recurrent
 from reference.primitives import Integers, Mask, Parameters, select
@@ -208,7 +207,7 @@ OPERATORS = (
         special={"one_channel": ({"d": 1, "d_x": 1}, "a single channel and input")},
         regimes=("zeros", "huge"),
         by=("x", "h", "c", "parameters"),
-        dtypes=FLOATS,
+        gates=True,
     ),
     Operator(
         "lstm",
@@ -223,7 +222,6 @@ OPERATORS = (
         regimes=("zeros",),
         by=("X", "parameters"),
         sequences=1,
-        dtypes=FLOATS,
         sizes=({"T": 20, "d": 512, "d_x": 512},),
     ),
     Operator(
@@ -246,7 +244,6 @@ OPERATORS = (
         sequences=2,
         rows=False,
         empty=False,
-        dtypes=FLOATS,
     ),
     Operator(
         "zoneout",
@@ -263,7 +260,6 @@ OPERATORS = (
             "The new h, before zoneout, is of the new c before zoneout.",
         ),
         by=("X", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "recurrent_dropout",
@@ -279,7 +275,6 @@ OPERATORS = (
             "update": ({"dropped": "update"}, "dropout of g_t"),
         },
         by=("X", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "read_only_lstm_cell",
@@ -294,7 +289,6 @@ OPERATORS = (
         special={"one_channel": ({"d": 1}, "a single channel")},
         regimes=("zeros",),
         by=("x", "m", "c", "read", "parameters"),
-        dtypes=FLOATS,
     ),
     Operator(
         "read_only_lstm",
@@ -317,7 +311,6 @@ OPERATORS = (
         by=("X", "parameters"),
         sequences=1,
         holes=None,
-        dtypes=FLOATS,
     ),
     Operator(
         "read_only_captioner",
@@ -335,6 +328,5 @@ OPERATORS = (
             "the input before (previous_input); the words follow.",
         ),
         by=("features", "parameters"),
-        dtypes=FLOATS,
     ),
 )

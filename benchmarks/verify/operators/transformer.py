@@ -6,7 +6,7 @@ from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import attention, expansion
-from benchmarks.verify.operators.operator import NORMAL_RANGE, Operator, described
+from benchmarks.verify.operators.operator import ALL, NORMAL_RANGE, Operator, Property
 from reference import primitives, transformer
 from reference.primitives import Integers, Parameters
 
@@ -148,7 +148,7 @@ def _layer(decodes: bool) -> Operator:
         else {"expansionnet_v1": (10,), "expansionnet_v2": (11,)},
         conventions=(NORM, PRE_NORM, expansion.PSI)
         + (("A decoder's mixer is causal; its cross-attention is not.",) if decodes else ()),
-        own=(described("causality", properties.causality),) if decodes else (),
+        own=(Property("causality", properties.causality),) if decodes else (),
         by=(*arguments, "parameters"),
         sequences=1 + decodes,
         rows=not decodes,
@@ -169,6 +169,7 @@ OPERATORS = (
         special={"one_channel": ({"d": 1}, "a single channel, of no variance")},
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
+        dtypes=ALL,
     ),
     Operator(
         "feed_forward",
@@ -180,6 +181,7 @@ OPERATORS = (
         _feed_forwards,
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
+        dtypes=ALL,
     ),
     _layer(decodes=False),
     _layer(decodes=True),

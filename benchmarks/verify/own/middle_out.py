@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,18 +78,9 @@ def middle_out_captioner(
     return torch.cat(rows)
 
 
-def middle_out_loss(
-    left: Tensor,
-    middle: int,
-    right: Tensor,
-    memory: Tensor,
-    h: Tensor,
-    c: Tensor,
-    parameters: Parameters,
-    self_attention: str,
-) -> Tensor:
+def middle_out_loss(left: Tensor, middle: int, right: Tensor, *rest: Any) -> Tensor:
     """Cross-entropy of both sides, of ``torch_impl.middle_out.run``."""
-    log_p = middle_out_captioner(left, middle, right, memory, h, c, parameters, self_attention)
+    log_p = middle_out_captioner(left, middle, right, *rest)
     return -log_p.gather(1, torch.cat([left, right])[:, None]).sum()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,41 +48,14 @@ def radam(
     return torch.stack(trajectory)
 
 
-def hyperbolic_warmup(
-    iteration: int,
-    lr: float,
-    warmup: int,
-    batches_per_epoch: int,
-    anneal: float,
-    anneal_every: int,
-    floor: float,
-) -> float:
+SCHEDULE = ("lr", "warmup", "batches_per_epoch", "anneal", "anneal_every", "floor")
+
+
+def hyperbolic_warmup(iteration: int, *options: Any) -> float:
     """``torch_impl.training.optimisation.hyperbolic_warmup``."""
-    return optimisation.hyperbolic_warmup(
-        iteration,
-        lr=lr,
-        warmup=warmup,
-        batches_per_epoch=batches_per_epoch,
-        anneal=anneal,
-        anneal_every=anneal_every,
-        floor=floor,
-    )
+    return optimisation.hyperbolic_warmup(iteration, **dict(zip(SCHEDULE, options, strict=True)))
 
 
-def linear_warmup(
-    iteration: int,
-    lr: float,
-    warmup: int,
-    batches_per_epoch: int,
-    anneal: float,
-    anneal_every: int,
-) -> float:
-    """``torch_impl.training.optimisation.linear_warmup``."""
-    return optimisation.linear_warmup(
-        iteration,
-        lr=lr,
-        warmup=warmup,
-        batches_per_epoch=batches_per_epoch,
-        anneal=anneal,
-        anneal_every=anneal_every,
-    )
+def linear_warmup(iteration: int, *options: Any) -> float:
+    """``torch_impl.training.optimisation.linear_warmup``, which has no floor."""
+    return optimisation.linear_warmup(iteration, **dict(zip(SCHEDULE, options, strict=False)))
