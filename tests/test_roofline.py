@@ -77,6 +77,9 @@ def test_a_call_takes_as_long_as_its_kernels_and_as_each_need_of_all(first, seco
     whole, parts = predict([*first, *second], GPU), (predict(first, GPU), predict(second, GPU))
     assert whole.seconds == pytest.approx(sum(part.seconds for part in parts))
     assert whole.launches == len(first) + len(second)
+    unlaunched = predict([*first, *second], replace(GPU, launch=1e-30))
+    assert whole.graphed == pytest.approx(unlaunched.seconds)
+    assert whole.graphed <= whole.seconds
     least = (
         whole.flops / GPU.peak["float32"],
         whole.bytes / GPU.bandwidth,
