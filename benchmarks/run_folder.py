@@ -94,11 +94,11 @@ class RunFolder:
         Raises:
             InputError: the file is missing, damaged or edited.
         """
-        config = read_json(self.config, "the configuration of a training run")
+        config = read_json(self.config, "the configuration as the run wrote it, or another folder")
         if not isinstance(config, dict) or _hashed(config) != config:
             raise InputError(
                 f"{self.config}: damaged or edited: it does not match its own hash; expected the "
-                "file as the run wrote it"
+                "file as the run wrote it, or another folder"
             )
         del config[_HASH]
         return config
@@ -185,7 +185,7 @@ class RunFolder:
             if _hashed(entry) != entry:
                 raise InputError(
                     f"{self.log}: line {number} is damaged or edited: it does not match its own "
-                    "hash; expected the file as the run wrote it"
+                    "hash; expected the file as the run wrote it, or another folder"
                 )
             del entry[_HASH]
         return log

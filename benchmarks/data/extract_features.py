@@ -75,12 +75,9 @@ def extract(
     """The features of a data set's photographs; those already in ``out`` are skipped.
 
     Args:
-        path: the data set in Karpathy's layout.
-        out: the folder of shards.
         images: zip files or folders of photographs; those beside the data set if None.
         backbone: a name in `BACKBONES`.
         batch_size: photographs at a time, a thread.
-        dtype: of the shards.
 
     Returns:
         The store, and how many photographs were extracted now.

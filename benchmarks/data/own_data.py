@@ -36,13 +36,10 @@ def make(
     """The data set in Karpathy's layout, with its tokens and rarity, and what there is to say.
 
     Args:
-        photographs: the pictures, by name.
-        entries: their captions; those with a split are in that one.
-        name: of the data set.
+        entries: the captions; those with a split are in that one.
         shares: per cent of the images in "train", "val" and "test" (default: `SHARES`); none where
             entries name splits.
         seed: of who is where; another image changes no other's place by more than the shares do.
-        min_count: rarer words are unknown.
         tokeniser: one of `TOKENISERS`.
         skip_bad: leave out captions of missing or damaged pictures, and those without a word.
 

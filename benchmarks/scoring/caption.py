@@ -25,15 +25,7 @@ def caption(
 ) -> dict[int, str]:
     """The best caption of each image by the model's own beam search; beam size 1 is greedy.
 
-    Args:
-        model: see `captioners.search`.
-        vocabulary: the words of its ids.
-        split: the images.
-        beam_size: hypotheses kept for each image.
-        batch_size: images at a time.
-        max_length: see `captioners.search`.
-        middle: likewise.
-        progress: show a bar on stderr.
+    Of sizes and of the ``middle`` word, see `captioners.search`; ``progress`` is a bar on stderr.
 
     Raises:
         InputError: a size is out of range, the features do not fit the model or are not finite.

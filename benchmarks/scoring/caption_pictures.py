@@ -71,13 +71,8 @@ def caption_pictures(
 
     Args:
         places: picture files, and folders of them.
-        seeing: see `load`.
-        beam_size: hypotheses kept for each image; 1 is greedy.
-        batch_size: pictures at a time.
         max_length: in tokens, the start included.
-        num_return: captions of each.
         middle_word: that a middle-out model begins with; its classifier's if None.
-        device: where to compute.
         skip_bad: leave out files that are no whole pictures.
         overlay_folder: where to draw what the model looked at for each word.
         head: of the overlays; the heads' mean if None.
@@ -167,11 +162,6 @@ def backbone_of(
 
     An end to end model has its own backbone; another was trained on the features of the one that
     the run's configuration names, or else of the ``chosen`` one.
-
-    Args:
-        model: the run's.
-        checkpoint: the run's folder, or a checkpoint in it.
-        chosen: a backbone's name.
 
     Raises:
         InputError: the run does not say and none is chosen, or another one is; the backbone is not

@@ -84,12 +84,9 @@ def measure(
 
     Args:
         model: is put into evaluation mode, on the device it is on.
-        data: the captions.
-        split: whose images.
         beam_size: of the search that gives the model's own captions.
         max_length: of a caption in tokens, the start included, or of a half with the middle word;
             references are cut there.
-        batch_size: images at a time.
 
     Raises:
         InputError: a model of two sides, and the split does not say what they generate in turn

@@ -146,11 +146,7 @@ def evaluate_runs(
 
     Args:
         checkpoints: runs' folders, or checkpoints in them.
-        data: what is captioned.
-        status: of the record.
         row_suffix: of the row's name, what was done to the features.
-        split: a name in the data.
-        beam_size: 1 is greedy.
         tokeniser: of the scores; PTB if None, or the vocabulary's tokens where they are no words.
 
     Raises:

@@ -43,10 +43,7 @@ def load(
 ) -> tuple[EndToEnd, ReleasedWords]:
     """The model of a released file and its words.
 
-    Args:
-        checkpoint: the authors' file.
-        words: a JSON list of the words, by id.
-        groups: the static expansion coefficients.
+    ``words`` is a JSON list of the words by id, ``groups`` the static expansion coefficients.
 
     Raises:
         InputError: a file is missing, damaged or another; the model captions features, not
