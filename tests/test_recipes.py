@@ -269,8 +269,8 @@ def test_a_recipe_out_of_time_stops_and_goes_on_when_given_more(whole, tmp_path,
 
 def test_v1_s_steps_are_its_own(tmp_path, capsys):
     folder = tmp_path / "run"
-    words = ["train", "--recipe", "expansionnet_v1", *DATA, *SIZES, *SHORT]
-    assert main(*words, "--out", folder) == 0
+    words = ["train", "--recipe", "expansionnet_v1", *DATA, *SIZES, *SHORT, "--dropout", 0.1]
+    assert main(*words, "--sampling", "shared", "--out", folder) == 0
     names = list(RECIPES["expansionnet_v1"]["scenes"].stages)
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
         str(folder / name) for name in names
@@ -289,6 +289,7 @@ def test_v1_s_steps_are_its_own(tmp_path, capsys):
         ([*SEEING, "--mean-features"], "--mean-features do not go"),
         ([*SEEING, "--images", "."], "--images goes with --karpathy"),
         ([*TRAIN, "--stages", "A", "--accumulate", 0], "--accumulate is 0, expected at least 1"),
+        ([*TRAIN, "--stages", "A", "--sampling", "off"], "--sampling off: no self-critical stage"),
         (["train", *DATA, "--stages", "A"], "--stages goes with --recipe"),
         (["train", *DATA, "--preset", "paper"], "--preset paper: expected one of scenes, few"),
         (["train", *DATA, "--backbone", "tiny"], "--backbone goes with --recipe"),

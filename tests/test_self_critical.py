@@ -16,6 +16,7 @@ from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration
 from torch_impl.training import ImageBatch, SelfCriticalTraining
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS
+from torch_impl.training.sampling import SAMPLINGS, SamplingComputation
 from torch_impl.training.self_critical import self_critical
 
 
@@ -123,17 +124,21 @@ class SameImages:
         return iter([self.batch] * (len(self) - start))
 
 
-def test_training_raises_the_reward_of_its_samples():
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_training_raises_the_reward_of_its_samples(sampling):
     """From nothing: no caption is shown, only what those that were drawn are worth."""
     references = [[[3, 4, 5, 2], [4, 3, 2]], [[5, 6, 7, 2]], [[8, 9, 10, 2]], [[4, 2]], [[9, 3, 2]]]
     sizes = {"vocabulary_size": 11, "d_feature": 4, "d_model": 16, "d_ff": 16, "num_heads": 2}
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.0}
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.1}
     mixers = {"encoder": "attention", "decoder": "attention"}
     reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
     torch.manual_seed(0)
     model = Captioner(Configuration(**sizes, **layers, **mixers, **reductions))
     recipe = replace(OPTIMISATION_PRESETS["v2-as-run"], lr=1e-2, warmup=0, anneal=1.0)
-    run = SelfCriticalTraining(model, SameImages(), recipe, CiderD(references), max_length=6)
+    computation = SamplingComputation(sampling=sampling)
+    run = SelfCriticalTraining(
+        *(model, SameImages(), recipe, CiderD(references)), max_length=6, computation=computation
+    )
     rewards = [step.reward or 0.0 for step in run.run(1)]
     assert np.mean(rewards[:10]) < 1
     assert np.mean(rewards[-10:]) > 3

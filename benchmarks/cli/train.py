@@ -26,6 +26,7 @@ from torch_impl.models import BaseCaptioner
 from torch_impl.training import distributed
 from torch_impl.training.computation import PRECISIONS, Computation
 from torch_impl.training.distributed import ProcessGroup, ProcessGroupError
+from torch_impl.training.sampling import SAMPLINGS, SamplingComputation
 
 OF_STAGE = {
     "warm_up": "warmup",
@@ -132,6 +133,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="through torch.compile, which takes minutes before the first step",
     )
+    computed.add_argument(
+        "--sampling",
+        choices=SAMPLINGS,
+        default="as-run",
+        help="in self-critical stages, by prefixes under dropout masks of each token's own, under "
+        "one mask a sample, layer and position, or without dropout (default: as-run)",
+    )
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
     kept.add_argument(
@@ -195,6 +203,10 @@ def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
         preset(arguments.recipe, arguments.preset, of_scenes=of_scenes), arguments
     )
     stages.check(config, arguments.stages, pictures=arguments.backbone is not None)
+    wanted = arguments.stages or config.stages
+    rewarded = any(config.stages[name].objective == "self_critical" for name in wanted)
+    if arguments.sampling != "as-run" and not rewarded:
+        raise InputError(f"--sampling {arguments.sampling}: no self-critical stage here")
     data, vision = _data(arguments)
     out = arguments.out
     folders = {name: out / name if arguments.recipe else out for name in config.stages}
@@ -303,7 +315,10 @@ def _initial(checkpoint: Path | None, data: CaptionData) -> BaseCaptioner | None
 
 
 def _computation(arguments: argparse.Namespace) -> Computation:
+    options = arguments.accumulate, arguments.precision, arguments.compile
     try:
-        return Computation(arguments.accumulate, arguments.precision, arguments.compile)
+        if arguments.sampling == "as-run":
+            return Computation(*options)
+        return SamplingComputation(*options, arguments.sampling)
     except ValueError as error:
         raise InputError(f"--{error}") from error

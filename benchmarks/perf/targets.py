@@ -12,7 +12,7 @@ from benchmarks.perf.cases import random_shapes
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.cases.models import RECIPE
-from benchmarks.perf.cases.suites import PRECISIONS, STEPS, case
+from benchmarks.perf.cases.suites import PRECISIONS, REWARDED, STEPS, case
 from benchmarks.records import Record
 from benchmarks.statistics import Estimate
 
@@ -39,7 +39,8 @@ class Target:
     @property
     def since(self) -> str:
         """The day that it was set."""
-        return "2026-11-22" if "784 steps" in self.what else "2026-11-21"
+        later = {"784 steps": "2026-11-22", "self-critical": "2026-11-23"}
+        return next((day for what, day in later.items() if what in self.what), "2026-11-21")
 
     @property
     def bound_text(self) -> str:
@@ -69,6 +70,8 @@ _ON_CPU = [
         ("beam search, 1 image", case("beam", batch=1), "incremental", RATIO, 4),
         ("beam search alone, 8 images", case("beam-encoded", batch=8), "incremental", RATIO, 10),
         ("beam search alone, 1 image", case("beam-encoded", batch=1), "incremental", RATIO, 4),
+        ("self-critical step, 4 images", case("sc-step", batch=4, **REWARDED), "shared", RATIO, 4),
+        ("self-critical step, 48 images", case("sc-step", **REWARDED), "shared", RATIO, 4),
         ("CIDEr-D of 240 captions", case("reward"), "tensors", RATIO, 8),
         (DIGITS, case("digits-step", **STEPS), "auto", RATIO, 3),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch_impl.models import BaseCaptioner, Captioner, Configuration
 from torch_impl.training import Batch, CrossEntropyTraining
 from torch_impl.training.optimisation import OPTIMISATION_PRESETS
 
+T = TypeVar("T")
 RECIPE = OPTIMISATION_PRESETS["v2-as-run"]
 WIDTHS = ("d_model", "d_ff", "heads", "layers")
 MODEL = (*WIDTHS, "vocabulary", "d_feature", "encoder", "decoder")
@@ -81,16 +83,16 @@ def _decoder(case: Case, implementation: str, device: torch.device, *, backward:
     return work(partial(forward, captions(case, device)), [memory], used, backward)
 
 
-class _Repeated:
+class Repeated(Generic[T]):
     """One batch, again and again."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: T) -> None:
         self.batch = batch
 
     def __len__(self) -> int:
         return 10**6
 
-    def epoch(self, epoch: int, start: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start: int) -> Iterator[T]:
         return repeat(self.batch)
 
 
@@ -99,7 +101,7 @@ def training_step(model: BaseCaptioner, images: Tensor, words: Tensor) -> Work:
     lengths = torch.full(images.shape[:1], images.shape[1], device=images.device)
     own = torch.arange(len(images), device=images.device)
     batch = Batch(images, lengths, words, own)
-    steps = CrossEntropyTraining(model, _Repeated(batch), RECIPE).run(1)
+    steps = CrossEntropyTraining(model, Repeated(batch), RECIPE).run(1)
 
     def step() -> None:
         next(steps)

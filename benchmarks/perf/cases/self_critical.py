@@ -1,12 +1,25 @@
-"""A step of self-critical training as something to predict: samples, both passes, the update."""
+"""A step of self-critical training: samples, both passes, the update."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from benchmarks.perf.cases.case import Case, Subject, Work
-from benchmarks.perf.cases.models import IMPLEMENTATIONS, MODEL, RECIPE, captioner, features
+from benchmarks.perf.cases.models import (
+    IMPLEMENTATIONS,
+    MODEL,
+    RECIPE,
+    Repeated,
+    captioner,
+    captions,
+    features,
+)
+from torch_impl.cider import CiderD
+from torch_impl.training import ImageBatch, SelfCriticalTraining
+from torch_impl.training.sampling import SAMPLINGS, SamplingComputation
 from torch_impl.training.self_critical import self_critical
 
 
@@ -41,11 +54,51 @@ def _step(case: Case, implementation: str, device: torch.device) -> Work:
     return Work(step, [*model.parameters(), seen], trains=True)
 
 
+def _training(case: Case, sampling: str, device: torch.device) -> Work:
+    sizes = case.sizes
+    model = captioner(case, "auto", device, training=True)
+    with torch.no_grad():
+        # no sample may end early: the most work, and the same whatever the weights
+        model.vocabulary.bias[model.end_id] = -1e4
+    images = features(case, device)
+    told = replace(case, sizes=replace(sizes, batch=sizes.batch * sizes.references))
+    references = captions(told, torch.device("cpu")).split(sizes.references)
+    lengths = torch.full(images.shape[:1], images.shape[1])
+    batch = ImageBatch(images, lengths, torch.arange(len(images))).to(device)
+    steps = SelfCriticalTraining(
+        model,
+        Repeated(batch),
+        RECIPE,
+        CiderD([of.tolist() for of in references]).to(device),
+        num_samples=sizes.beam,
+        max_length=sizes.tokens,
+        computation=SamplingComputation(sampling=sampling),
+    ).run(1)
+
+    def step() -> None:
+        next(steps)
+        model.zero_grad()  # so that a step begins with as much memory as it ends with
+
+    return Work(step, [*model.parameters(), *batch], trains=True)
+
+
+_SIZES = "batch", "beam", "length", "tokens", *MODEL, "dropout"
+"""The beam of a case is K, the samples of an image."""
 SUBJECT = Subject(
     "self-critical step",
     "samples of each image, both passes over them and the update, without the reward",
-    ("batch", "beam", "length", "tokens", *MODEL, "dropout"),
+    _SIZES,
     IMPLEMENTATIONS,
     make=_step,
 )
-"""The beam of a case is K, the samples of an image."""
+"""To be predicted."""
+SUBJECTS = [
+    Subject(
+        "sc-step",
+        "a step of self-critical training from encoding to update, by how it samples",
+        (*_SIZES, "references"),
+        tuple(SAMPLINGS),
+        make=_training,
+        precisions=("float32",),
+    )
+]

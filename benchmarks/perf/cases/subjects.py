@@ -12,12 +12,16 @@ from benchmarks.perf.cases import (
     random_shapes,
     recurrent,
     reward,
+    self_critical,
 )
 from benchmarks.perf.cases.case import Subject
 
 SUBJECTS: dict[str, Subject] = {
     subject.name: subject
-    for module in (ceilings, expansions, models, recurrent, decoding, reward, memory, random_shapes)
+    for module in (
+        *(ceilings, expansions, models, recurrent, decoding, reward, self_critical),
+        *(memory, random_shapes),
+    )
     for subject in module.SUBJECTS
 }
 

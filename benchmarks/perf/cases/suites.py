@@ -33,6 +33,8 @@ STEPS: dict[str, Any] = {"batch": 64, "tokens": 784, "d_model": 128}
 """The sizes at which ARNet's Table 5 is trained."""
 WORDS: dict[str, Any] = {"batch": 48, "tokens": 20, "d_model": 512}
 """Those of an LSTM that decodes captions."""
+REWARDED: dict[str, Any] = {"dropout": 0.1}
+"""What v2's self-critical steps are trained with."""
 FRAMES: dict[str, Any] = {"batch": 16, "length": 30, "tokens": 21}
 """Of a Middle-Out step: 30 rows of features, halves of 10 words and the middle word."""
 DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
@@ -55,6 +57,8 @@ def cpu(seed: int = random_shapes.SEED) -> list[Case]:
         case("dynamic-memory", FORMS),
         case("reward", SUBJECTS["reward"].implementations),
         case("xe-step", ("literal", "auto"), batch=16, dropout=RECIPE.dropout),
+        case("sc-step", SUBJECTS["sc-step"].implementations, batch=4, **REWARDED),
+        case("sc-step", SUBJECTS["sc-step"].implementations, **REWARDED),
         case("beam", READERS, batch=1),
         case("beam", READERS, batch=8),
         case("beam-encoded", READERS, batch=1),
