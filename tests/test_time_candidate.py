@@ -2,6 +2,8 @@
 
 import json
 import re
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.perf import candidates
-from benchmarks.perf.candidates import check_timed, compare
+from benchmarks.perf.candidates import check_timed, compare, workers
 from benchmarks.perf.timing import Budget, Measurement
 from benchmarks.verify.conformance import resolve
 from benchmarks.verify.operators import OPERATORS
@@ -25,10 +27,21 @@ def no_ceilings(monkeypatch):
     monkeypatch.setattr(candidates, "_roofline", lambda *_: 0.0)
 
 
-def compared(where, name, **options):
-    operator = OPERATORS[name]
-    with resolve(where, operator, "torch") as candidate:
-        return compare(operator, candidate, BUDGET, **options)
+@pytest.fixture(scope="module")
+def ours():
+    """Our forms of an operator, in workers that all tests share."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(workers(OPERATORS[name], "cpu")))
+
+
+@pytest.fixture
+def compared(ours):
+    def compared(where, name, **options):
+        operator = OPERATORS[name]
+        with resolve(where, operator, "torch") as candidate:
+            return compare(operator, candidate, ours(name), BUDGET, **options)
+
+    return compared
 
 
 FEED_FORWARD = """
@@ -42,7 +55,7 @@ def f(X, parameters):
 """
 
 
-def test_a_right_candidate_has_times_and_counts_of_all(tmp_path, monkeypatch):
+def test_a_right_candidate_has_times_and_counts_of_all(tmp_path, monkeypatch, compared):
     roofs = []
 
     def roofline(flops, bytes_, device, threads):
@@ -65,7 +78,7 @@ def test_a_right_candidate_has_times_and_counts_of_all(tmp_path, monkeypatch):
     assert roofs == [(ours["flops"], 4 * (2 * 144 * 512 + 2 * 512 * 2048 + 2048 + 512), "cpu", 1)]
 
 
-def test_padded_batches_and_every_form_of_ours_are_timed(no_ceilings):
+def test_padded_batches_and_every_form_of_ours_are_timed(no_ceilings, compared):
     sizes = {"L": 5, "d": 8, "groups": 2, "group_0": 3, "group_1": 2, "batch": 4}
     found = compared(f"{RIGHT}:static_expansion", "static_expansion", sizes=sizes)
     assert not found.failed
@@ -74,7 +87,7 @@ def test_padded_batches_and_every_form_of_ours_are_timed(no_ceilings):
     assert found.to_dict()["sizes"] == sizes | {"dtype": "float32", "threads": 1}
 
 
-def test_single_sequences_are_compared_with_ours_of_a_batch_of_one(no_ceilings):
+def test_single_sequences_are_compared_with_ours_of_a_batch_of_one(no_ceilings, compared):
     sizes = {"L": 5, "d": 8, "groups": 1, "group_0": 3}
     found = compared(SINGLE, "static_expansion", sizes=sizes)
     assert not found.failed
@@ -82,14 +95,16 @@ def test_single_sequences_are_compared_with_ours_of_a_batch_of_one(no_ceilings):
 
 
 @pytest.mark.parametrize("where", [f"{RIGHT}:static_expansion", SINGLE])
-def test_derivatives_are_timed_and_compared_with_ours(where, no_ceilings):
+def test_derivatives_are_timed_and_compared_with_ours(where, no_ceilings, compared):
     sizes = {"L": 5, "d": 8, "groups": 1, "group_0": 3, "batch": 4}
     found = compared(where, "static_expansion", sizes=sizes, passes=candidates.BOTH)
     assert not found.failed
     assert found.answers > found.measured.rounds >= 5
 
 
-def test_a_backward_pass_that_is_wrong_at_these_sizes_alone_is_wrong(tmp_path, no_ceilings):
+def test_a_backward_pass_that_is_wrong_at_these_sizes_alone_is_wrong(
+    tmp_path, no_ceilings, compared
+):
     text = FEED_FORWARD.replace("linear(linear(X", "linear(linear(other(X)")
     text += "\n\ndef other(X):\n    return X + (X - X.detach()) if len(X) == 20 else X\n"
     where, sizes = f"{written(tmp_path, text)}:f", {"batch": 1, "L": 20, "d": 8, "d_ff": 4}
@@ -98,7 +113,7 @@ def test_a_backward_pass_that_is_wrong_at_these_sizes_alone_is_wrong(tmp_path, n
     assert found.failed.startswith("its answer in call 1 at these sizes is not ours")
 
 
-def test_a_slow_candidate_is_slower(tmp_path, no_ceilings):
+def test_a_slow_candidate_is_slower(tmp_path, no_ceilings, compared):
     text = FEED_FORWARD.replace("    def linear", "    time.sleep(0.2)\n    def linear", 1)
     found = compared(f"{written(tmp_path, text)}:f", "feed_forward")
     assert not found.failed
@@ -106,7 +121,7 @@ def test_a_slow_candidate_is_slower(tmp_path, no_ceilings):
     assert found.measured.seconds(found.name).low >= 0.2
 
 
-def test_a_candidate_that_drifts_at_these_sizes_is_wrong(tmp_path, no_ceilings):
+def test_a_candidate_that_drifts_at_these_sizes_is_wrong(tmp_path, no_ceilings, compared):
     text = FEED_FORWARD.replace("    def linear", "    X = X + drift(X)\n    def linear", 1)
     text += """
 calls = []
@@ -122,7 +137,7 @@ def drift(X):
 
 
 def test_a_candidate_that_drifts_with_every_call_fails_when_it_is_verified_again(
-    tmp_path, no_ceilings
+    tmp_path, no_ceilings, compared
 ):
     """After a thousandth of an error, which float32 hides."""
     text = FEED_FORWARD.replace("    def linear", "    X = X + 1e-7 * calls()\n    def linear", 1)
@@ -151,7 +166,9 @@ def f(X, parameters):
 """
 
 
-def test_an_answer_that_was_computed_before_the_call_is_impossibly_quick(tmp_path, monkeypatch):
+def test_an_answer_that_was_computed_before_the_call_is_impossibly_quick(
+    tmp_path, monkeypatch, compared
+):
     where = f"{written(tmp_path, FEED_FORWARD + REPLAYED)}:f"
     found = compared(where, "feed_forward")
     assert found.failed.startswith("it takes less than half the time of the roofline")

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import perf_counter
@@ -177,18 +177,20 @@ def time_candidate(
     """
     found = []
     passes = (FORWARD, BOTH) if operator.by and candidate.framework != "numpy" else (FORWARD,)
-    for number, each in itertools.product(threads, passes):
-        try:
-            comparison = compare(
-                operator, candidate, budget, passes=each, threads=number, seed=seed
-            )
-        except CandidateError as error:
-            lines, result = [f"  FAILED: at the papers' sizes it {error}"], {"failed": str(error)}
-        else:
-            lines, result = comparison.lines(), comparison.to_dict()
-        found.append(result)
-        if not quiet:
-            print("\n".join(["", *lines]), flush=True)
+    check_timed(operator)
+    with workers(operator, candidate.device) as ours:
+        of = operator, candidate, ours, budget
+        for number, each in itertools.product(threads, passes):
+            try:
+                comparison = compare(*of, passes=each, threads=number, seed=seed)
+            except CandidateError as error:
+                lines = [f"  FAILED: at the papers' sizes it {error}"]
+                result: dict[str, Any] = {"failed": str(error)}
+            else:
+                lines, result = comparison.lines(), comparison.to_dict()
+            found.append(result)
+            if not quiet:
+                print("\n".join(["", *lines]), flush=True)
     return not any(result["failed"] for result in found), found
 
 
@@ -200,9 +202,23 @@ def check_timed(operator: Operator) -> None:
         )
 
 
+@contextmanager
+def workers(operator: Operator, device: str) -> Iterator[dict[str, Isolated]]:
+    """Our forms of an operator by name, each in a worker process."""
+    with ExitStack() as stack:
+        yield {
+            own.implementation: stack.enter_context(
+                conformance.resolve(own.function, operator, own.framework, device, name=own.name)
+            )
+            for own in implementations(device)
+            if own.operator == operator.name and not own.in_parts
+        }
+
+
 def compare(
     operator: Operator,
     candidate: Isolated,
+    ours: Mapping[str, Isolated],
     budget: Budget,
     *,
     passes: str = FORWARD,
@@ -210,7 +226,7 @@ def compare(
     seed: int = 0,
     sizes: Mapping[str, Any] | None = None,
 ) -> Comparison:
-    """Time a verified candidate, in its worker process, against our forms, and verify it again.
+    """Time a verified candidate in its process against our ``workers``, and verify it again.
 
     ``sizes`` are those of the operator's cases, "batch" among them; the papers' if None. ``passes``
     is FORWARD, or BOTH: the derivatives of a weighted sum of its outputs.
@@ -225,27 +241,17 @@ def compare(
         sizes["batch"] = 1
     device = torch.device(candidate.device)
     cores = cpu_threads.cores(threads) if device.type == "cpu" else []
-    with ExitStack() as stack:
-        workers = {
-            own.implementation: stack.enter_context(
-                conformance.resolve(
-                    own.function, operator, own.framework, candidate.device, name=own.name
-                )
-            )
-            for own in implementations(candidate.device)
-            if own.operator == operator.name and not own.in_parts
-        }
-        ours = next(iter(workers.values()))
-        places, weights = _weighted(ours, operator, sizes, seed) if passes == BOTH else ([], None)
-        of = operator, sizes, seed, places, weights
-        turns = {name: _Turn(worker, *of) for name, worker in workers.items()}
-        turn = turns[candidate.name] = _Turn(candidate, *of, ours)
-        for each in turns.values():
-            each.worker.apply(settle, threads, cores, passes == BOTH)
-        measured = measure(turns, device, budget, stopwatch=lambda function: function())
-        counts = {name: each.count() for name, each in turns.items()}
-        flops = [counts[name]["flops"] for name in workers if "flops" in counts[name]]
-        roofline = _roofline(min(flops, default=0), turn.bytes, device, threads)
+    first = next(iter(ours.values()))
+    places, weights = _weighted(first, operator, sizes, seed) if passes == BOTH else ([], None)
+    of = operator, sizes, seed, places, weights
+    turns = {name: _Turn(worker, *of) for name, worker in ours.items()}
+    turn = turns[candidate.name] = _Turn(candidate, *of, first)
+    for each in turns.values():
+        each.worker.apply(settle, threads, cores, passes == BOTH)
+    measured = measure(turns, device, budget, stopwatch=lambda function: function())
+    counts = {name: each.count() for name, each in turns.items()}
+    flops = [counts[name]["flops"] for name in ours if "flops" in counts[name]]
+    roofline = _roofline(min(flops, default=0), turn.bytes, device, threads)
     failed = turn.wrong
     if median(turn.computing).high < IMPOSSIBLE * roofline:
         failed = failed or (
