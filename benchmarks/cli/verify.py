@@ -238,8 +238,8 @@ CALLED = (
     "padded rows does not matter; padding may hold NaN and Inf. Of an empty sequence it must give "
     "finite numbers, and finite derivatives.",
     "In float64 an output may be off by what a relative change of 1e-10 of its inputs, and of what "
-    "is computed from them, makes of it; in lower precision by twice the roundings of the literal "
-    "form, and 2 more.",
+    "is computed from them, makes of it, and where a sigmoid gates huge inputs by 1e-10 of the "
+    "largest; in lower precision by twice the roundings of the literal form, and 2 more.",
 )
 
 
