@@ -101,7 +101,6 @@ class RowRun:
         row: as the tables name it.
         seeds: of everything random; several of what trains side by side, or is an ensemble.
         name: of the form.
-        training: the row's.
         measure: the run -> its records, for every table that it is a row of.
         key: a hash of all that its numbers depend on.
         trial: what of the form's grid it tries; None of a row that is reported.

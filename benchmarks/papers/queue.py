@@ -94,9 +94,7 @@ def plan(
     """The runs of the rows that are asked for, each once, in their order.
 
     Args:
-        experiments: whose.
         form: a name; each experiment's smallest if None.
-        place: where they work.
         seeds: how many; each experiment's if None.
         only: rows named so, or that begin so; all if None.
         by_row: in the order of what it settles: all seeds of every experiment's first row, which
@@ -159,7 +157,6 @@ def train(
 
     Args:
         runs: in the order to do them in.
-        out: the file of records.
         known: keys of the runs that have records.
         minutes: begin no further run after so long.
         processes: do so many side by side, on one thread each; one after the other if None.

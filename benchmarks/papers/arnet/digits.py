@@ -138,10 +138,8 @@ def step(
     """An update of all that ``optimiser`` has by a batch, ARNet 9 with a reconstructor; the loss.
 
     Args:
-        model: is trained.
         optimiser: of its parameters, and of the reconstructor's.
         xs: (B, T, 1), the pixels.
-        labels: (B,).
         reconstructor: reads the model's states, if there is one.
         lambda_: the weight of its errors.
     """

@@ -33,8 +33,6 @@ class Model:
 
     Args:
         name: as the tables print it.
-        encoder: what mixes the tokens in it.
-        decoder: likewise.
         paper: whose way to sum the layers it has.
         places: (paper, table) of the row.
         members: how many models it is an ensemble of; 1 for a single model.

@@ -109,9 +109,6 @@ class Training:
         """Draw everything; of a seed the same, whichever others train beside it.
 
         Args:
-            model: one of ``MODELS``.
-            seeds: at least one.
-            settings: the training.
             device: where it runs; data and weights are drawn on the CPU.
         """
         self.seeds, self.settings = tuple(seeds), settings

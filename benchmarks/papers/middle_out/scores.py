@@ -223,11 +223,8 @@ def mixed(
     """Words that are ``wanted`` right in the mean, and the share of images with predicted ones.
 
     Args:
-        predicted: the classifier's word of each image.
-        own: each image's own.
         right: the classifier's accuracy, below ``wanted``.
         wanted: the accuracy to simulate.
-        seed: of the images that are drawn.
     """
     share = (1 - wanted) / (1 - right)
     draws = np.random.default_rng((seed, 3)).random(len(own))
