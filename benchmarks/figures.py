@@ -228,25 +228,17 @@ def overlays(picture: Any, rows: Mapping[str, Sequence[tuple[str, Any]]]) -> str
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing of several: curves with intervals, and levels that are the same at every x.
-
-    Args:
-        title: above it.
-        lines: name -> (x, y, low, high); names keep their colour in all panels.
-        levels: name -> y.
-        xlabel: below it.
-        ylabel: beside it.
-        labels: name -> its line in the legend, where that is not the name.
-        dotted: name -> y, at the line's x.
-    """
+    """One drawing of several: curves with intervals, and levels that are the same at every x."""
 
     title: str
+    # name -> (x, y, low, high); names keep their colour in all panels
     lines: Mapping[str, tuple[Sequence[float], ...]]
-    levels: Mapping[str, float]
+    levels: Mapping[str, float]  # name -> y
     xlabel: str
     ylabel: str
+    # name -> its line in the legend, where that is not the name
     labels: Mapping[str, str] = field(default_factory=dict)
-    dotted: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    dotted: Mapping[str, Sequence[float]] = field(default_factory=dict)  # name -> y, at its x
 
 
 def panels(rows: Sequence[Sequence[Panel]]) -> str:
@@ -288,11 +280,7 @@ def treemap(weights: Sequence[float], within: Rectangle) -> list[Rectangle]:
     """``within`` divided into a rectangle for each weight, of an area in proportion.
 
     The longer side is cut where the weights before and after come nearest to halves, and so on in
-    both parts. Heavy weights first give the squarest rectangles.
-
-    Args:
-        weights: all above 0.
-        within: the whole.
+    both parts. Weights are above 0; heavy ones first give the squarest rectangles.
     """
     if len(weights) == 1:
         return [within]

@@ -73,11 +73,8 @@ def dispatched(
 ) -> list[Kernel]:
     """The kernels of one call of a case's implementation.
 
-    Args:
-        case: what.
-        implementation: by which form.
-        cuda: as on a GPU; else as on a CPU, where some forms split a batch to stay in caches.
-        warm_up: count a second call, where a first one makes what stays.
+    With ``cuda`` as on a GPU, else as on a CPU, where some forms split a batch to stay in caches;
+    with ``warm_up`` of a second call, where a first one makes what stays.
 
     Raises:
         ValueError: the implementation is unavailable, or what it launches depends on the data.

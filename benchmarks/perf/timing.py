@@ -105,7 +105,6 @@ def measure(
     Args:
         functions: what to call, by name; each call does the whole work anew.
         device: where they compute: what is waited for.
-        budget: of all the rounds together.
         refused: takes what any but the first raises in its first call, which then is not timed;
             without it, that is raised.
         flush: empty a CUDA device's cache before each call. A CPU's stays as the call before left

@@ -111,14 +111,9 @@ class Component:
 def seconds(
     macs: Number, moved: Number, *, width: Number, peak: Number, bandwidth: Number
 ) -> Number:
-    """A component's roofline: its products at the peak or its bytes at the bandwidth.
+    """A component's roofline: its products at ``peak`` FLOPs a second or bytes at ``bandwidth``.
 
-    Args:
-        macs: of the batch.
-        moved: numbers read and written for it.
-        width: bytes of a number.
-        peak: FLOPs a second.
-        bandwidth: bytes a second.
+    ``moved`` numbers of ``width`` bytes are read and written for a batch of so many ``macs``.
     """
     return largest(2 * macs / peak, width * moved / bandwidth)
 
@@ -136,16 +131,8 @@ def kv_cache(
 
     Attention stores keys and values of each slot; an expansion keys, conditions, two values, P and,
     for both streams, R_fw over the beam's tokens, in float32 at least. Both store the keys and the
-    values of the image's features.
-
-    Args:
-        kind: of the layer's mixer.
-        d: the model's width.
-        N_E: its expansion coefficient.
-        features: of the image, L.
-        slots: beams times tokens.
-        tokens: of a beam at most.
-        width: bytes of a number.
+    values of the image's ``features``, L. There are ``slots``, beams times tokens, at most
+    ``tokens`` of a beam, and ``width`` bytes a number.
     """
     cross = 2 * features * d * width
     if kind != "dynamic":

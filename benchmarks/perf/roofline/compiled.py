@@ -50,13 +50,7 @@ class Architecture:
     blocks: int
 
     def occupancy(self, registers: int, shared: int, warps: int) -> float:
-        """The part of its warps that blocks of so many warps can fill.
-
-        Args:
-            registers: of a thread.
-            shared: bytes of a block.
-            warps: of a block.
-        """
+        """The part of its warps that blocks of so many ``warps`` and ``shared`` bytes can fill."""
         of_warp = -(-registers * THREADS // REGISTERS_AT_ONCE) * REGISTERS_AT_ONCE
         by_registers = REGISTERS // of_warp // warps if registers else self.blocks
         by_shared = self.shared // (shared + RESERVED)
