@@ -66,16 +66,24 @@ def dots(rows: Mapping[str, Sequence[float]], label: str, reference: float | Non
     return _svg(figure)
 
 
-def forest(rows: Mapping[str, Mapping[str, Any]], label: str, bars: Sequence[str] = ()) -> str:
+def forest(
+    rows: Mapping[str, Mapping[str, Any]],
+    label: str,
+    bars: Sequence[str] = (),
+    *,
+    beside: bool = False,
+) -> str:
     """A line a row on a logarithmic axis: numbers, or estimates with their intervals, by name.
 
     Args:
-        rows: what stands above a line, and what is on it.
+        rows: what stands above a line, or to its left if ``beside``, and what is on it.
         label: of the axis.
         bars: names that are drawn as bars across a line, others as dots.
+        beside: half as high.
     """
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    figure, axes = plt.subplots(figsize=(5.2, 0.42 * len(rows) + 1))
+    size = (7.0, 0.17 * len(rows) + 0.7) if beside else (5.2, 0.42 * len(rows) + 1)
+    figure, axes = plt.subplots(figsize=size)
     for name in names:
         found = [(place, row[name]) for place, row in enumerate(rows.values()) if name in row]
         values = [getattr(of, "value", of) for _, of in found]
@@ -86,17 +94,20 @@ def forest(rows: Mapping[str, Mapping[str, Any]], label: str, bars: Sequence[str
         style: dict[str, Any] = (
             {"fmt": "|", "ms": 11, "mew": 2} if name in bars else {"fmt": "o", "ms": 5}
         )
-        places = [place + 0.2 for place, _ in found]
+        places = [place + 0.2 * (not beside) for place, _ in found]
         axes.errorbar(values, places, xerr=ends, label=name, color=FOREST.get(name), **style)
     above: dict[str, Any] = {"fontsize": 8, "va": "center", "transform": axes.get_yaxis_transform()}
-    for place, name in enumerate(rows):
+    for place, name in enumerate(() if beside else rows):
         axes.text(0.01, place - 0.2, name, **above)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_yticks([place + 0.5 for place in range(len(rows))], [""] * len(rows))
+    if beside:
+        axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    else:
+        axes.set_yticks([place + 0.5 for place in range(len(rows))], [""] * len(rows))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel(label)
     legend = axes.legend(frameon=False, fontsize=8, ncols=len(names), loc="lower left")

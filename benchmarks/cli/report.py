@@ -14,7 +14,15 @@ from benchmarks import records
 from benchmarks.cli.options import add_data
 from benchmarks.errors import InputError
 from benchmarks.files import check_folder
-from benchmarks.kinds import Ablation, Equations, Operations, Released, TrainingTime, Verification
+from benchmarks.kinds import (
+    Ablation,
+    Equations,
+    Operations,
+    Parameters,
+    Released,
+    TrainingTime,
+    Verification,
+)
 from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build, jobs, pictures
 from benchmarks.scoring import java
@@ -97,7 +105,7 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
     return [r for r in records.load(folder) if r.key in keys or _of_its_own(r)]
 
 
-OF_REPORT = (Ablation, Equations, Operations, Released, TrainingTime, Verification)
+OF_REPORT = (Ablation, Equations, Operations, Parameters, Released, TrainingTime, Verification)
 """What only the main job measures: of older code where its key is no planned job's."""
 
 

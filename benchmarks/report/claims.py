@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.papers.claims import OUTCOMES, Verdict, verdicts
+from benchmarks.papers.claims import NOT_SETTLED, OUTCOMES, Verdict, verdicts
 from benchmarks.records import Record
 from benchmarks.report.document import Cell, Page, Section, Table, Value
+from benchmarks.report.tables import quantity
 
 RULE = (
     "No verdict is written by hand. A comparison is settled where the 95 % interval of the paired "
@@ -31,6 +32,12 @@ def counts(of_paper: Sequence[Verdict]) -> str:
     return ", ".join(f"{counted[o]} {o}" for o in OUTCOMES if counted[o])
 
 
+def caveat(of_paper: Sequence[Verdict]) -> str:
+    """The commonest reason why a claim is not settled."""
+    why = Counter(v.reason for v in of_paper if v.verdict == NOT_SETTLED and v.reason)
+    return f". Most often {why.most_common(1)[0][0].partition(':')[0]}." if why else ""
+
+
 def page(
     titles: Mapping[str, str], found: Mapping[str, Sequence[Verdict]], made: Sequence[Record[Any]]
 ) -> Page:
@@ -49,6 +56,10 @@ def page(
     )
 
 
+def _short(effect: float) -> str:
+    return quantity(effect) if abs(effect) >= 100 else f"{effect:.3g}"
+
+
 def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> Table:
     """A paper's claims, each with its verdict and the comparison that decides it."""
     by_key = {record.key: record for record in made if record.what.paper == paper}
@@ -58,11 +69,16 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
         effect: Cell = None
         if one.effect is not None and records:
             ends = one.interval
-            detail = "" if ends is None else f"[{ends[0]:+.3g}, {ends[1]:+.3g}]"
-            effect = Value(f"{one.effect:+.3g}", records, one.status, detail=detail)
+            detail = "" if ends is None else f"[{', '.join(map(_short, ends))}]"
+            effect = Value(_short(one.effect), records, one.status, detail=detail)
         seeds = f"{len(one.seeds)} seeds" if one.seeds else ""
         data = ", ".join(filter(None, (one.status, one.data, seeds)))
         holm = "" if one.by_holm == one.verdict else one.by_holm
         rows.append([one.claim, one.where, one.verdict, effect, one.unit, holm, data, one.reason])
     columns = ("claim", "where", "verdict", "effect", "of", "by Holm", "data", "why not settled")
-    return Table(f"claims-{paper}", "Claims, and what the records say of them", columns, rows)
+    return Table(
+        f"claims-{paper}",
+        f"Claims, and what the records say of them: {counts(found)}",
+        columns,
+        rows,
+    )

@@ -79,10 +79,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing; ``draw`` gives its SVG, and is called only where it is written."""
+    """What is drawn of ``records``; ``draw`` gives its SVG, called only where it is written."""
 
     name: str
     caption: str
+    records: Sequence[Record[Any]]
     draw: Callable[[], str] = field(compare=False)
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.records import Record
-from benchmarks.report.document import Cell, Page, Section, Table, Value
+from benchmarks.report.document import Cell, Figure, Page, Section, Table, Value
 
 LENGTH = 12
 
@@ -18,8 +18,8 @@ def name_of(record: Record[Any]) -> str:
     return content[len(b'{"hash":"') :][:LENGTH].decode()
 
 
-def link(value: Value) -> str:
-    """The page and the place of the first record that a value is computed from."""
+def link(value: Value | Figure) -> str:
+    """The page and the place of the first record that a value or a figure is made from."""
     return place(value.records[0])
 
 

@@ -48,14 +48,19 @@ def inline(text: str) -> Markup:
     """The markup of a text as HTML; everything else in it is escaped."""
     marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     marked = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", marked)
+    marked = re.sub(
+        r"\b(CIDEr-D|ROUGE-L|(?:Tables?|Figure|section) [IVX\d]\S*)",
+        r'<span class="whole">\1</span>',
+        marked,
+    )
     return Markup(re.sub(LINK, r'<a href="\2">\1</a>', marked))
 
 
 def kind(cell: Cell) -> str:
     """The class of a table's cell: of a number, or of a word that has a colour."""
-    if isinstance(cell, Value):
-        return "number"
     text = text_of(cell)
+    if isinstance(cell, Value):
+        return "number" if re.match(r"[-+−–×\d]", text or cell.printed) else ""
     return KINDS.get(text) or ("number" if _NUMBER.fullmatch(text) else "")
 
 
@@ -94,7 +99,7 @@ def _environment() -> jinja2.Environment:
     return found
 
 
-def texts(pages: Sequence[Page], link: Callable[[Value], str]) -> dict[str, str]:
+def texts(pages: Sequence[Page], link: Callable[[Value | Figure], str]) -> dict[str, str]:
     """Every page of the site, its style sheet and its script: file name to text.
 
     Args:

@@ -17,6 +17,7 @@ from benchmarks.report import claims, tables
 from benchmarks.report import paper as of_paper
 from benchmarks.report.document import Box, Cell, Page, Paragraph, Section, Table, Value
 from benchmarks.report.equations import counted
+from benchmarks.report.sections import speed
 from reference.equations import PAPERS
 
 LEAD = (
@@ -50,7 +51,7 @@ def page(
         LEAD,
         [
             Section("Five papers", [_matrix(titles, boxes, verdicts, made)]),
-            Section("Headline results", [_headlines(made, boxes)]),
+            Section("Headline results", [_headlines(made, boxes), *speed.headline(made)]),
             Section("Not run", list(_not_run(titles, boxes, made))),
         ],
     )
@@ -75,13 +76,15 @@ def _matrix(
     rows: list[list[Cell]] = []
     for paper, title in titles.items():
         statuses = Counter(status for _, _, status in boxes[paper])
+        shown = ", ".join(f"{statuses[s]} {s}" for s in (*STATUSES, NOT_RUN) if statuses[s])
+        held = verdicts.get(paper, ())
         rows.append(
             [
                 f"[{title}]({paper}.html)",
                 f"[{counted(paper)}]({paper}.html#every-equation)",
                 _error(paper, made),
-                ", ".join(f"{statuses[s]} {s}" for s in (*STATUSES, NOT_RUN) if statuses[s]),
-                f"[{claims.counts(verdicts.get(paper, ()))}]({paper}.html#claims)",
+                f"[{shown}]({paper}.html#{_place(boxes[paper][0][0])})",
+                f"[{claims.counts(held)}]({paper}.html#claims){claims.caveat(held)}",
             ]
         )
     columns = ("paper", "equations", "worst error", "tables", "claims")
@@ -110,9 +113,12 @@ def _headlines(
     rows += _denoised(made)
     ((table, box, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
     about = f"[More expansion vectors, more CIDEr-D](expansionnet_v2.html#{_place(table)})"
-    rows.append([about, f"**{box.word}**: {box.text.partition('. ')[0]}", status])
+    best, base = (table.cell(row.name, "CIDEr-D").meant for row in (table.rows[-1], table.rows[0]))
+    here = f"**{box.word}**: {box.text.partition('. ')[0]}"
+    rows.append([about, f"{base} to {best}", here, status])
     rows += _speed(made)
-    return Table("headlines", "Claim, what was found, on what", ("result", "here", "status"), rows)
+    columns = ("result", "paper", "here", "status")
+    return Table("headlines", "What a paper prints, what was found, on what", columns, rows)
 
 
 def _place(table: papers.Table) -> str:
@@ -134,7 +140,7 @@ def _operations(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     place = _place(table)
     about = f"[v2's Table VI, operations](expansionnet_v2.html#{place})"
     said = Value(f"all {len(off)} rows within {worst:.3f} %", (record,), record.status)
-    return [[about, said, record.status]]
+    return [[about, f"{len(table.rows)} rows", said, record.status]]
 
 
 def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
@@ -145,12 +151,10 @@ def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         theirs = table.cell(record.what.row, column).meant
         if column in record.values and isinstance(theirs, float):
             place = _place(table)
-            about = f"Released captions of {record.what.row}, CIDEr-D, scored again"
-            said = Value(
-                tables.quantity(record.values[column], 2), (record,), record.status,
-                detail=f"printed {theirs:g}",
-            )  # fmt: skip
-            rows.append([f"[{about}]({record.what.paper}.html#{place})", said, record.status])
+            about = f"CIDEr-D of the released captions of {record.what.row}"
+            said = Value(tables.quantity(record.values[column], 2), (record,), record.status)
+            about = f"[{about}]({record.what.paper}.html#{place})"
+            rows.append([about, f"{theirs:g}", said, record.status])
     return rows
 
 
@@ -171,10 +175,10 @@ def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
                 f"{record.values[column]:.0f} times smaller symmetric error",
                 (record,),
                 record.status,
-                detail=f"[{low:.0f}, {high:.0f}]; printed {one / other:.0f}",
+                detail=f"[{low:.0f}, {high:.0f}]",
             )
             about = f"[De-noising from the middle](middle_out.html#{_place(table)})"
-            rows.append([about, said, record.status])
+            rows.append([about, f"{one / other:.0f} times", said, record.status])
     return rows
 
 
@@ -192,7 +196,8 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         "embedded",
         detail=f"{slowest.device}; of all targets {counts['met']} met, {counts['missed']} missed",
     )
-    return [["[Against the papers' order of operations](speed.html)", said, "embedded"]]
+    about = "[Against the papers' order of operations](speed.html)"
+    return [[about, f"target {slowest.target.bound:g}", said, "embedded"]]
 
 
 def _not_run(

@@ -22,7 +22,7 @@ from benchmarks.papers.arnet import hidden_states, reconstruction_weight
 from benchmarks.papers.experiment import Experiment, Place, RowRun
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
-from benchmarks.perf.flops import table_vi
+from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import Record
 from benchmarks.report import ablation
@@ -137,6 +137,11 @@ def predict_training_time(key: str, paper: str) -> list[Record]:
     return [records.replace(record, key=key) for record in training_time.make_records(paper)]
 
 
+def count_parameters(key: str) -> list[Record]:
+    """The parameters of v2's Table VII."""
+    return [records.replace(record, key=key) for record in parameters.make_records()]
+
+
 def make_all(key: str, runs: Sequence[RowRun]) -> list[Record]:
     """Runs of an experiment one after the other, as what they share is done once."""
     return [record for run in runs for record in run.make()]
@@ -204,6 +209,8 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
             (data,),
         )
     )
+    key = records.key_of(parameters.counted)
+    jobs.append(Job("count parameters", key, count_parameters))
     key = records.key_of(record_equations, equations.entries())
     jobs.append(Job("list equations", key, record_equations))
     return jobs

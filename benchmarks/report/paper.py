@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from benchmarks import papers
+from benchmarks.equations import notes
 from benchmarks.papers.cells import NOT_RUN, beyond
 from benchmarks.papers.claims import Verdict
 from benchmarks.records import STATUSES, Record
 from benchmarks.report import claims, tables
-from benchmarks.report.document import Block, Box, Page, Paragraph, Section
+from benchmarks.report.document import Block, Box, Page, Paragraph, Section, Table
 from benchmarks.report.drawings import (
     arnet,
     attention,
@@ -86,9 +87,7 @@ def page(
         [
             Section("What it proposes", [Paragraph(" ".join(content.summary))]),
             Section("Claims", [claims.table(paper, verdicts, made)]),
-            *(_table(paper, table, mine, jpegs) for table in content.tables),
-            *(_figure(paper, figure, mine, jpegs) for figure in content.figures if figure.data),
-            *_more(content, mine),
+            Section("Errata and decisions", list(_notes(paper))),
             Section(
                 "Every equation",
                 [
@@ -100,8 +99,24 @@ def page(
                     *equations(paper, made),
                 ],
             ),
+            *(_table(paper, table, mine, jpegs) for table in content.tables),
+            *(_figure(paper, figure, mine, jpegs) for figure in content.figures if figure.data),
+            *_more(content, mine),
         ],
     )
+
+
+def _notes(paper: str) -> Iterator[Table]:
+    about = {
+        "erratum": "Errata: the print errs, or contradicts itself or what was run",
+        "decision": "Decisions: the print leaves open what is taken, or says it elsewhere",
+    }
+    columns = ("where", "printed", "taken", "why")
+    for kind, caption in about.items():
+        found = [note for note in notes() if (note["paper"], note["kind"]) == (paper, kind)]
+        rows = [[note[name] for name in columns] for note in found]
+        if rows:
+            yield Table(f"{kind}-{paper}", caption, columns, rows, folded=kind == "decision")
 
 
 def title_of(shown: papers.Table | papers.Figure) -> str:

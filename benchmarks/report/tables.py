@@ -27,6 +27,7 @@ from benchmarks.statistics import Interval, difference_of_seeds, holm
 BEST_FORM = "converged"
 COMPARED = ("other data", "embedded")
 """Statuses of which differences between rows compare with the paper's, and values do not."""
+ASSUMED = (f"{PREDICTED}, assuming: ", "ours, assuming: ")
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
@@ -39,11 +40,16 @@ class Source(NamedTuple):
 
 
 def sources(made: Sequence[Record[Any]]) -> list[Source]:
-    """The records of a table by data and form: trained to the end first, then by status."""
+    """The records of a table by data and form: trained to the end first, then by status.
+
+    What is counted of no data stands beside what is predicted.
+    """
     groups: dict[tuple[str, str, str], list[Record[Any]]] = {}
+    computed = PREDICTED if any(r.status == PREDICTED for r in made) else ""
     for record in made:
         form = getattr(record.details, "form", None) or ""
-        groups.setdefault((form, record.status, record.data.name), []).append(record)
+        status = record.status if record.data.name else computed or record.status
+        groups.setdefault((form, status, record.data.name), []).append(record)
     ordered = sorted(
         groups.items(),
         key=lambda of: (
@@ -111,7 +117,8 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
         rows = {r.what.row for r in source.made}
         kept = [c for c in cells if first or c.row in rows]
         kept += of_cells.beside(paper, source.made, table)
-        caption = f"{'Printed, and ours below' if first else 'Also'}: {source.status}"
+        here = "Printed, and ours below" if table.columns else "Measured here"
+        caption = f"{here if first else 'Also'}: {source.status}"
         caption += f" ({source.label})" if source.label else ""
         name = slug("table", paper, table.name, str(n + 1))
         shown.append(_layout(paper, table, caption, name, kept, source.made, folded=not first))
@@ -121,16 +128,21 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
     return shown
 
 
-def _notes(
-    table: papers.Table, kept: Sequence[of_cells.Cell], source: Source
-) -> Iterator[Paragraph]:
+def _notes(table: papers.Table, kept: Sequence[of_cells.Cell], source: Source) -> Iterator[Block]:
     for name, text in (("Unit", table.unit), ("The paper's table", table.remark)):
         if text:
             yield Paragraph(f"{name}: {text}")
     said = [note for note in of_cells.notes(kept) if not note.startswith("ours: ")]
+    assumed = [note.partition(": ")[2] for note in said if note.startswith(ASSUMED)]
+    said = [f"{n[:1].upper()}{n[1:]}" for n in said if not n.startswith((PREDICTED, *ASSUMED))]
     signatures = sorted({r.signature for r in source.made if r.signature})
     said += [f"Signature: `{signature}`." for signature in signatures]
     yield from map(Paragraph, said)
+    if assumed:
+        name = slug("assumed", source.made[0].what.paper, table.name)
+        yield Table(
+            name, "What is assumed", ("assumed",), [[text] for text in assumed], folded=True
+        )
 
 
 def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
@@ -145,7 +157,8 @@ def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
     about = f"{column} of every row: a dot a seed, a bar at the mean"
     about += f"; dashed: {base}" if level is not None else ""
     if len(values) > 1:
-        yield Figure(name, f"{about}.", partial(figures.dots, values, column, level))
+        draw = partial(figures.dots, values, column, level)
+        yield Figure(name, f"{about}.", source.made, draw)
 
 
 def _ordered(table: papers.Table, source: Source) -> Iterator[tuple[str, Sequence[Record[Any]]]]:
@@ -187,14 +200,16 @@ def _layout(
         line += [_above(table, column, row, by_place, runs) for column in judged]
         if made:
             seeds = sorted({seed for cell in ours for r in cell.records for seed in r.seeds})
-            line += [len(seeds) or None, ours[0].status if ours else NOT_RUN]
+            statuses = dict.fromkeys(cell.status for cell in ours)
+            line += [len(seeds) or None, ", ".join(statuses) or NOT_RUN]
         rows.append(line)
+    first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
     heads = [heading(table, column) for column in columns]
     heads += [f"{column} above {_of_baseline(table)}" for column in judged]
     return Table(
         name or slug("table", paper, table.name),
         caption,
-        ("row", *heads, *(("seeds", "status") if made else ())),
+        (first, *heads, *(("seeds", "status") if made else ())),
         rows,
         folded=folded or not made,
     )
@@ -398,7 +413,7 @@ def _of_order(
     weak = weakness(runs)
     caveat = f" {weak[:1].upper()}{weak[1:]}." if weak else ""
     if not found:
-        return "not settled", f"no difference that is printed is compared. {scale}.{caveat}"
+        return "not settled", f"No difference that is printed is compared. {scale}.{caveat}"
     alike = sum(same for same, differs in found if differs.settled)
     other = sum(not same for same, differs in found if differs.settled)
     rest = len(found) - alike - other
@@ -408,7 +423,7 @@ def _of_order(
     word = "not settled" if none else "mixed" if alike and other else ""
     word = word or ("agrees" if alike else "opposes") + part
     return word, (
-        f"of {len(found)} differences from a baseline in {' and '.join(table.judged)}, {alike} "
+        f"Of {len(found)} differences from a baseline in {' and '.join(table.judged)}, {alike} "
         f"settled as printed, {other} the other way, {rest} not settled. {scale}; 95 % intervals, "
         f"paired by seed; judged together by Holm's method {together} are settled.{caveat}"
     )

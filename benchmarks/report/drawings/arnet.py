@@ -62,6 +62,7 @@ def by_weight(records: Sequence[Record]) -> list[Figure]:
             Figure(
                 slug(PAPER, "5", name),
                 about,
+                made,
                 partial(figures.dots, values, "CIDEr-D (x 100)", level),
             )
         )
@@ -90,5 +91,5 @@ def states(records: Sequence[Record]) -> list[Figure]:
             "apart mean anything. The distances above are those of the states themselves."
         )
         svg = partial(figures.scatter, panels, MODES)
-        drawn.append(Figure(slug(PAPER, "4", first.data.name), about, svg))
+        drawn.append(Figure(slug(PAPER, "4", first.data.name), about, made, svg))
     return drawn

@@ -87,5 +87,6 @@ def _figure(name: str, about: str, rows: dict[str, tuple[Record, int | None]]) -
         name,
         f"{about}; the first generated test scene, on **embedded** data. A detection's weight lies "
         "on all of its box, and adds up where boxes overlap; each word has a scale of its own.",
+        [record for record, _ in rows.values()],
         partial(figures.overlays, scenes.render(scene), drawn),
     )

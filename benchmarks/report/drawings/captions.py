@@ -27,7 +27,7 @@ def expansion(
     for form in dict.fromkeys(r.details.form for r in made):
         of_form = [r for r in made if r.details.form == form]
         about = (
-            f"{paper}, {SHOWN[paper]}: test images of {of_form[0].data.name} captioned by the "
+            f"{SHOWN[paper]}: test images of {of_form[0].data.name} captioned by the "
             "baseline and by an ExpansionNet; evenly spaced in the split, not chosen"
         )
         name = slug(paper, "captions", form or "")
@@ -63,7 +63,7 @@ def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Bloc
             "of the same model with every image's features replaced by their mean."
         )
         draw = partial(figures.curves, curves, "epoch", "CIDEr-D (x 100)")
-        shown.append(Figure("flickr8k-validation", about, draw))
+        shown.append(Figure("flickr8k-validation", about, seen, draw))
         items = [
             Photograph(
                 str(e.image),

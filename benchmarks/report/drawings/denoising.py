@@ -23,7 +23,7 @@ def errors(records: Sequence[Record]) -> list[Figure]:
     for steps in sorted({r.details.settings["steps"] for r in made}, reverse=True):
         of_steps = [r for r in made if r.details.settings["steps"] == steps]
         about = f"Test errors over {steps:,} steps, means and ranges of seeds; dashed: printed"
-        drawn.append(Figure(f"denoising-{steps}", about, partial(_drawing, of_steps)))
+        drawn.append(Figure(f"denoising-{steps}", about, of_steps, partial(_drawing, of_steps)))
     return drawn
 
 
@@ -54,9 +54,8 @@ def example(records: Sequence[Record]) -> list[Figure]:
             "Figure 3: a noisy test sequence, the clean one, and how far off it the regressors' "
             f"are after {steps:,} steps; the first seed's first."
         )
-        drawn.append(
-            Figure(f"denoising-{steps}-example", about, partial(sequences, parts, "position"))
-        )
+        draw = partial(sequences, parts, "position")
+        drawn.append(Figure(f"denoising-{steps}-example", about, made, draw))
     return drawn
 
 

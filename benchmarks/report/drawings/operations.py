@@ -52,6 +52,7 @@ def operations(records: Sequence[Record]) -> list[Block]:
             "operations",
             "Multiply-accumulates of one static layer per image (L = 144, d = 512) over the number "
             "of expansion vectors.",
+            made[:1],
             draw,
         ),
     ]

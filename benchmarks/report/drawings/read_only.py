@@ -49,7 +49,7 @@ def loss_curves(records: Sequence[Record]) -> list[Figure]:
             "before, and of the seeds that were trained so long."
         )
         drawing = partial(figures.curves, lines, "steps", "training loss, nats a word", log_y=True)
-        drawn.append(Figure(slug(PAPER, name, "7"), about, drawing))
+        drawn.append(Figure(slug(PAPER, name, "7"), about, made, drawing))
     return drawn
 
 

@@ -8,13 +8,9 @@ from functools import partial
 from benchmarks import figures
 from benchmarks.files import slug
 from benchmarks.kinds import Words
-from benchmarks.papers.lstm_readonly.words import (
-    PAPER,
-)
+from benchmarks.papers.lstm_readonly.words import PAPER
 from benchmarks.records import Record, of
-from benchmarks.report.document import (
-    Figure,
-)
+from benchmarks.report.document import Figure
 
 BARS = 40
 
@@ -33,6 +29,7 @@ def areas(records: Sequence[Record]) -> list[Figure]:
                 slug(PAPER, "1", record.what.row),
                 f"Figure 1: how often words occur in the captions of {record.data.name}: "
                 f"the {len(commonest)} commonest, and the others together.",
+                [record],
                 partial(figures.areas, commonest, rest),
             )
         )
@@ -49,6 +46,7 @@ def bars(records: Sequence[Record]) -> list[Figure]:
                 slug(PAPER, "2", record.what.row),
                 f"Figure 2: the {len(commonest)} commonest words in the captions of "
                 f"{record.data.name}.",
+                [record],
                 partial(figures.bars, commonest, "occurrences"),
             )
         )

@@ -18,8 +18,8 @@ from benchmarks.report.document import (
     Paragraph,
     Section,
     Table,
+    Value,
 )
-from benchmarks.report.sections.evidence import provenance
 
 VERDICTS = ("slower", "faster", "same", "not settled")
 TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
@@ -43,16 +43,21 @@ def history(records: Sequence[Record]) -> list[Section]:
         )
     ]
     found = series(made)
-    rows = [[*name, *cells(entry)] for name, entries in found.items() for entry in entries]
+    rows: list[list[Cell]] = []
+    for name, entries in found.items():
+        for entry in entries:
+            number, revision, ms, *rest = cells(entry)
+            timed = Value(ms or "-", [entry.record], entry.record.status)
+            rows.append([*name, number, revision, timed, *rest])
     blocks.append(Table("history", "Every revision tracked", ("of", "on", *COLUMNS), rows))
     for name, entries in found.items():
         if sum(entry.level is not None for entry in entries) > 1:
             about = f"{name[0]} on {name[1]}"
-            blocks.append(Figure(slug("history", *name), about, partial(drawing, entries)))
+            drawn = [entry.record for entry in entries]
+            blocks.append(Figure(slug("history", *name), about, drawn, partial(drawing, entries)))
     if tests := [record for record in made if is_test(record)]:
         about = "The comparison itself tested: a revision against itself, as it is and slowed down"
         blocks.append(Table("history-tests", about, TESTED, _tested(tests)))
-    blocks.append(provenance(made))
     return [Section("Revisions", blocks)]
 
 

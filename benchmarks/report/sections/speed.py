@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from benchmarks import figures
 from benchmarks.files import slug
 from benchmarks.kinds import Compiled, Measured, Prediction, Program, Scaling
+from benchmarks.papers.cells import NOT_RUN
 from benchmarks.perf import coefficient_curves
 from benchmarks.perf.roofline.compiled import V2
 from benchmarks.perf.roofline.devices import described
@@ -32,7 +33,6 @@ from benchmarks.report.document import (
     Table,
     Value,
 )
-from benchmarks.report.sections.evidence import not_run
 
 LITERAL = (
     "A ratio is against a plain form, timed in turn in one process: expansions and LSTMs against "
@@ -76,13 +76,14 @@ def targets(records: Sequence[Record]) -> Section:
     ratios = [outcome for outcome in known if outcome.target.quantity == RATIO]
     if ratios:
         about = "How many times as fast as the plain form, with 95 % intervals, against each target"
-        blocks.append(Figure("speed-targets", about, partial(_forest, ratios)))
+        drawn = [record for outcome in ratios for record in outcome.evidence]
+        blocks.append(Figure("speed-targets", about, drawn, partial(_forest, ratios)))
     columns = ("target", "asked", "measured", "on", "verdict")
     rows = [_target(outcome) for outcome in known]
     if rows:
         blocks.append(Table("speed-targets", "Targets, measured", columns, rows))
     else:
-        blocks.append(not_run("Nothing was timed:", f"{MEASURES}; the report times nothing."))
+        blocks.append(Box(NOT_RUN, f"Nothing was timed: {MEASURES}; the report times nothing."))
     made = of(records, Prediction)
     left: list[list[Cell]] = [
         [o.target.what, o.target.bound_text, f"a {WHERE[o.target.device]}", _predicted(o, made)]
@@ -136,13 +137,27 @@ def _verdicts(outcomes: Sequence[Judged]) -> Box:
     return Box("speed" if known else "not run", "; ".join(said) + ".")
 
 
-def _forest(outcomes: Sequence[Judged]) -> str:
+def headline(made: Sequence[Record]) -> list[Figure]:
+    """The ratios of one device, the one with most, in one small drawing."""
+    known = [o for o in judge(made) if o.evidence and o.target.quantity == RATIO]
+    if not known:
+        return []
+    device, _ = Counter(sorted(o.device for o in known)).most_common(1)[0]
+    shown = [outcome for outcome in known if outcome.device == device]
+    about = f"[Speed targets](speed.html) on {device}: times as fast as the plain form."
+    drawn = [record for outcome in shown for record in outcome.evidence]
+    return [Figure("speed-headline", about, drawn, partial(_forest, shown, device))]
+
+
+def _forest(outcomes: Sequence[Judged], device: str = "") -> str:
+    """A row a target and a device; of one device, which is then not said, a line each."""
     rows: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
-        row = rows.setdefault(f"{outcome.target.what} ({outcome.device})", {})
+        name = outcome.target.what if device else f"{outcome.target.what} ({outcome.device})"
+        row = rows.setdefault(name, {})
         row[outcome.verdict] = outcome.estimate
         row["target"] = outcome.target.bound
-    return figures.forest(rows, "times as fast", ["target"])
+    return figures.forest(rows, "times as fast", ["target"], beside=bool(device))
 
 
 def _target(outcome: Judged) -> list[Cell]:
@@ -167,8 +182,8 @@ def against_roofline(records: Sequence[Record]) -> Section:
         )
     ]
     if not made:
-        how = "`captionbench predict` does, with `--device A100` for a GPU."
-        return Section("Beside the roofline", [*blocks, not_run("Nothing was predicted:", how)])
+        how = "Nothing was predicted: `captionbench predict` does, with `--device A100` for a GPU."
+        return Section("Beside the roofline", [*blocks, Box(NOT_RUN, how)])
     pairs = [(record, beside(record, records)) for record in made]
     known = [pair for _, pair in pairs if pair]
     if known:
@@ -176,7 +191,7 @@ def against_roofline(records: Sequence[Record]) -> Section:
         slower = f"{-median(errors):.0f} % below what was measured (median of {len(known)})"
         blocks.insert(0, Box("predicted", f"Rooflines of one core lie {slower}."))
         about = "Measured, and the roofline of the same kernels; sizes that are not said are v2's"
-        blocks.append(Figure("speed-roofline", about, partial(_times, made, records)))
+        blocks.append(Figure("speed-roofline", about, made, partial(_times, made, records)))
     rows: list[list[Cell]] = [
         [
             r.details.row,
@@ -208,7 +223,7 @@ def compiled(records: Sequence[Record]) -> Section:
     )
     blocks: list[Block] = [Paragraph(about)]
     if not calls:
-        blocks.append(not_run("Nothing was compiled:", "`captionbench predict --kernels` does."))
+        blocks.append(Box(NOT_RUN, "Nothing was compiled: `captionbench predict --kernels` does."))
         return Section("Kernels, compiled, not run", blocks)
     spilling = sum(r.values["spilled bytes"] > 0 for of_call in calls.values() for r in of_call)
     total = sum(map(len, calls.values()))
@@ -285,15 +300,15 @@ def scaling(records: Sequence[Record]) -> Section:
         )
     ]
     if not made:
-        how = "`captionbench scale` does; the report itself times nothing."
-        return Section("Growth", [*blocks, not_run("Nothing was measured at several sizes:", how)])
+        how = "Nothing was measured at several sizes: `captionbench scale` does."
+        return Section("Growth", [*blocks, Box(NOT_RUN, how)])
     sides = Counter(map(_side, made))
     said = ", ".join(f"{n} {side}" for side, n in sides.items())
     blocks.insert(0, Box("growth", f"Of {len(made)} exponents of time: {said} the closed form's."))
     for device in dict.fromkeys(map(device_name, made)):
         drawn = [r for r in made if device_name(r) == device]
         about = f"Time over size on {device}; dotted: as the closed form grows"
-        blocks.append(Figure(slug("scaling", device), about, partial(curves.draw, drawn)))
+        blocks.append(Figure(slug("scaling", device), about, drawn, partial(curves.draw, drawn)))
     columns = ("of", "over", "on", "exponent", *GROWTH, "why")
     rows = [_growth(record) for record in made]
     blocks.append(Table("scaling", "Exponents of time and of counted bytes", columns, rows))
@@ -331,14 +346,23 @@ def _growth(record: Record) -> list[Cell]:
 def timed(made: Sequence[Record]) -> Section:
     """All that was timed, what was counted instead, and curves over expansion coefficients."""
     if not made:
-        return Section("All that was timed", [not_run("Nothing was timed:", f"{MEASURES}.")])
+        return Section("All that was timed", [Box(NOT_RUN, f"Nothing was timed: {MEASURES}.")])
     ordered = sorted(made, key=_place)
     blocks: list[Block] = [
         Table(
             "speed",
             "Medians of many rounds with 95 % intervals; a roofline is by the copies and products "
             "measured on the same device",
-            ("of", "implementation", "on", "ms", "times as fast", "", "of its roofline", "counted"),
+            (
+                "of",
+                "implementation",
+                "on",
+                "ms",
+                "times as fast",
+                "is",
+                "of its roofline",
+                "counted",
+            ),
             [_row(record, made) for record in ordered if "seconds" in record.values],
             folded=True,
         )
@@ -355,7 +379,7 @@ def timed(made: Sequence[Record]) -> Section:
     for n, curve in enumerate(coefficient_curves.curves(made)):
         about = f"Over expansion coefficients: {curve.about}"
         drawing = partial(coefficient_curves.draw, [curve])
-        blocks.append(Figure(f"speed-coefficients-{n + 1}", about, drawing))
+        blocks.append(Figure(f"speed-coefficients-{n + 1}", about, curve.made, drawing))
     return Section("All that was timed", blocks)
 
 
