@@ -10,19 +10,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import records
+from benchmarks import kinds, records
 from benchmarks.cli.options import add_data
 from benchmarks.errors import InputError
 from benchmarks.files import check_folder
-from benchmarks.kinds import (
-    Ablation,
-    Equations,
-    Operations,
-    Parameters,
-    Released,
-    TrainingTime,
-    Verification,
-)
 from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build, jobs, pictures
 from benchmarks.scoring import java
@@ -77,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
     failed = [
         row
-        for record in records.of(local, Verification)
+        for record in records.of(local, kinds.Verification)
         for row in record.details.rows
         if not row.passed
     ]
@@ -105,13 +96,21 @@ def measure(planned: list[Job], folder: Path) -> list[Record]:
     return [r for r in records.load(folder) if r.key in keys or _of_its_own(r)]
 
 
-OF_REPORT = (Ablation, Equations, Operations, Parameters, Released, TrainingTime, Verification)
+OF_REPORT = (
+    kinds.Ablation,
+    kinds.Equations,
+    kinds.Operations,
+    kinds.Parameters,
+    kinds.Released,
+    kinds.TrainingTime,
+    kinds.Verification,
+)
 """What only the main job measures: of older code where its key is no planned job's."""
 
 
 def _of_its_own(record: Record) -> bool:
     """Whether another command made it; `time` and `record` verify too, on their device."""
-    elsewhere = isinstance(record.details, Verification) and record.device.kind != "cpu"
+    elsewhere = isinstance(record.details, kinds.Verification) and record.device.kind != "cpu"
     return elsewhere or not isinstance(record.details, OF_REPORT)
 
 

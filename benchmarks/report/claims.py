@@ -56,10 +56,6 @@ def page(
     )
 
 
-def _short(effect: float) -> str:
-    return quantity(effect) if abs(effect) >= 100 else f"{effect:.3g}"
-
-
 def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> Table:
     """A paper's claims, each with its verdict and the comparison that decides it."""
     by_key = {record.key: record for record in made if record.what.paper == paper}
@@ -69,8 +65,8 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
         effect: Cell = None
         if one.effect is not None and records:
             ends = one.interval
-            detail = "" if ends is None else f"[{', '.join(map(_short, ends))}]"
-            effect = Value(_short(one.effect), records, one.status, detail=detail)
+            detail = "" if ends is None else f"[{', '.join(map(quantity, ends))}]"
+            effect = Value(quantity(one.effect), records, one.status, detail=detail)
         seeds = f"{len(one.seeds)} seeds" if one.seeds else ""
         data = ", ".join(filter(None, (one.status, one.data, seeds)))
         holm = "" if one.by_holm == one.verdict else one.by_holm

@@ -137,46 +137,35 @@ def _operations(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     if not off:
         return []
     worst, record = max(off, key=lambda pair: pair[0])
-    place = _place(table)
-    about = f"[v2's Table VI, operations](expansionnet_v2.html#{place})"
+    about = f"[v2's Table VI, operations](expansionnet_v2.html#{_place(table)})"
     said = Value(f"all {len(off)} rows within {worst:.3f} %", (record,), record.status)
     return [[about, f"{len(table.rows)} rows", said, record.status]]
 
 
 def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
+    column = "RL CIDEr-D"
     for record in of(made, Released):
-        column = "RL CIDEr-D"
-        table = papers.load(record.what.paper).table(record.what.table)
-        theirs = table.cell(record.what.row, column).meant
-        if column in record.values and isinstance(theirs, float):
-            place = _place(table)
-            about = f"CIDEr-D of the released captions of {record.what.row}"
+        paper, row = record.what.paper, record.what.row
+        table = papers.load(paper).table(record.what.table)
+        if column in record.values:
+            about = f"[CIDEr-D of the released captions of {row}]({paper}.html#{_place(table)})"
             said = Value(tables.quantity(record.values[column], 2), (record,), record.status)
-            about = f"[{about}]({record.what.paper}.html#{place})"
-            rows.append([about, f"{theirs:g}", said, record.status])
+            rows.append([about, tables.printed(table.cell(row, column).meant), said, record.status])
     return rows
 
 
 def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     """Middle-Out's Table 1: how many times smaller the symmetric error is."""
-    table = papers.load("middle_out").table("1")
+    table, column = papers.load("middle_out").table("1"), "symmetric MSE"
+    theirs = {row.name: table.cell(row.name, column).meant for row in table.rows}
     rows: list[list[Cell]] = []
-    column, printed_rows = "symmetric MSE", {row.name for row in table.rows}
     for record in of(made, DenoisingRatio):
-        if not {record.details.of, record.details.over} <= printed_rows:
-            continue
-        one, other = (
-            table.cell(row, column).meant for row in (record.details.of, record.details.over)
-        )
+        one, other = (theirs.get(row) for row in (record.details.of, record.details.over))
         if isinstance(one, float) and isinstance(other, float):
             low, high = record.details.interval[column]
-            said = Value(
-                f"{record.values[column]:.0f} times smaller symmetric error",
-                (record,),
-                record.status,
-                detail=f"[{low:.0f}, {high:.0f}]",
-            )
+            text = f"{record.values[column]:.0f} times smaller symmetric error"
+            said = Value(text, (record,), record.status, detail=f"[{low:.0f}, {high:.0f}]")
             about = f"[De-noising from the middle](middle_out.html#{_place(table)})"
             rows.append([about, f"{one / other:.0f} times", said, record.status])
     return rows

@@ -187,9 +187,8 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
         jobs += _on_scenes(records.LOCAL.parent / "runs")
         for paper in training_time.tables():
             key = records.key_of(predict_training_time, paper)
-            jobs.append(
-                Job(f"predict training times of {paper}", key, predict_training_time, (paper,))
-            )
+            name = f"predict training times of {paper}"
+            jobs.append(Job(name, key, predict_training_time, (paper,)))
     if data is not None and not quick:
         for released in RELEASED:
             paths = released.paths(data)
@@ -200,15 +199,8 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
     examples = QUICK if quick else EXAMPLES
     key = records.key_of(verify, examples)
     jobs.append(Job("verify every implementation", key, verify, (examples,)))
-    lengths = table_vi.captions(data)
-    jobs.append(
-        Job(
-            "count operations",
-            records.key_of(table_vi.make_records, lengths),
-            table_vi.make_records,
-            (data,),
-        )
-    )
+    key = records.key_of(table_vi.make_records, table_vi.captions(data))
+    jobs.append(Job("count operations", key, table_vi.make_records, (data,)))
     key = records.key_of(parameters.counted)
     jobs.append(Job("count parameters", key, count_parameters))
     key = records.key_of(record_equations, equations.entries())

@@ -8,8 +8,7 @@ from functools import partial
 from benchmarks import papers
 from benchmarks.figures import Panel, panels, sequences
 from benchmarks.kinds import Denoising
-from benchmarks.papers.cells import number
-from benchmarks.papers.middle_out.denoising import PAPER, RATIOS, TABLE
+from benchmarks.papers.middle_out.denoising import PAPER, TABLE
 from benchmarks.records import Record, of
 from benchmarks.report.document import Figure
 
@@ -59,16 +58,9 @@ def example(records: Sequence[Record]) -> list[Figure]:
     return drawn
 
 
-def _printed(row: str, measure: str) -> str | None:
-    if row in RATIOS:
-        return None
-    found = papers.load(PAPER).table(TABLE).cells
-    values = [cell.value for cell in found if (cell.row, cell.column) == (row, measure)]
-    return number(values[0]) if values else None
-
-
 def _drawing(made: Sequence[Record]) -> str:
     drawn = []
+    printed = {(c.row, c.column): c.value for c in papers.load(PAPER).table(TABLE).cells}
     for measure in MEASURES:
         lines, levels = {}, {}
         for record in made:
@@ -80,7 +72,7 @@ def _drawing(made: Sequence[Record]) -> str:
                 [min(of_seeds) for of_seeds in values],
                 [max(of_seeds) for of_seeds in values],
             )
-            if printed := _printed(row, measure):
-                levels[f"{row}, printed"] = float(printed)
+            if isinstance(level := printed.get((row, measure)), float):
+                levels[f"{row}, printed"] = level
         drawn.append(Panel(measure, lines, levels, "steps", f"test {measure}"))
     return panels([drawn])

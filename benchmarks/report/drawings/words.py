@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from benchmarks import figures
@@ -24,15 +24,8 @@ def areas(records: Sequence[Record]) -> list[Figure]:
             int(record.values[name]) for name in ("different words counted", "words counted")
         )
         rest = f"{different - len(commonest):,} other words", counted - sum(commonest.values())
-        drawn.append(
-            Figure(
-                slug(PAPER, "1", record.what.row),
-                f"Figure 1: how often words occur in the captions of {record.data.name}: "
-                f"the {len(commonest)} commonest, and the others together.",
-                [record],
-                partial(figures.areas, commonest, rest),
-            )
-        )
+        shown = f"the {len(commonest)} commonest, and the others together"
+        drawn.append(_figure("1", record, shown, partial(figures.areas, commonest, rest)))
     return drawn
 
 
@@ -41,13 +34,11 @@ def bars(records: Sequence[Record]) -> list[Figure]:
     drawn = []
     for record in of(records, Words):
         commonest = dict(record.details.commonest[:BARS])
-        drawn.append(
-            Figure(
-                slug(PAPER, "2", record.what.row),
-                f"Figure 2: the {len(commonest)} commonest words in the captions of "
-                f"{record.data.name}.",
-                [record],
-                partial(figures.bars, commonest, "occurrences"),
-            )
-        )
+        draw = partial(figures.bars, commonest, "occurrences")
+        drawn.append(_figure("2", record, f"the {len(commonest)} commonest", draw))
     return drawn
+
+
+def _figure(number: str, record: Record, shown: str, draw: Callable[[], str]) -> Figure:
+    about = f"Figure {number}: words in the captions of {record.data.name}: {shown}."
+    return Figure(slug(PAPER, number, record.what.row), about, [record], draw)

@@ -11,15 +11,7 @@ from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.history import COLUMNS, cells, drawing, is_test, series
 from benchmarks.perf.targets import device_name
 from benchmarks.records import Record, of
-from benchmarks.report.document import (
-    Block,
-    Cell,
-    Figure,
-    Paragraph,
-    Section,
-    Table,
-    Value,
-)
+from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table, Value
 
 VERDICTS = ("slower", "faster", "same", "not settled")
 TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
