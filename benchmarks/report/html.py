@@ -60,7 +60,7 @@ def kind(cell: Cell) -> str:
     """The class of a table's cell: of a number, or of a word that has a colour."""
     text = text_of(cell)
     if isinstance(cell, Value):
-        return "number" if re.match(r"[-+−–×\d]", text or cell.printed) else ""
+        return "number" if re.match(r"[-+−–×\d]", cell.printed or text) else ""
     return KINDS.get(text) or ("number" if _NUMBER.fullmatch(text) else "")
 
 

@@ -136,7 +136,7 @@ def _notes(table: papers.Table, kept: Sequence[of_cells.Cell], source: Source) -
     assumed = [note.partition(": ")[2] for note in said if note.startswith(ASSUMED)]
     said = [f"{n[:1].upper()}{n[1:]}" for n in said if not n.startswith((PREDICTED, *ASSUMED))]
     signatures = sorted({r.signature for r in source.made if r.signature})
-    said += [f"Signature: `{signature}`." for signature in signatures]
+    said += [f"Signature of CIDEr-D: `{signature}`." for signature in signatures]
     yield from map(Paragraph, said)
     if assumed:
         name = slug("assumed", source.made[0].what.paper, table.name)
