@@ -30,7 +30,7 @@ from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import PREDICTED, STATUSES, Record, key_of, of
 
-WIDEST, WIDEST_CELL = 132, 40
+WIDEST = 132
 """Characters of a line and of a cell: wider tables are broken, longer texts are listed."""
 
 FIELDS = (*(field.name for field in fields(Cell) if field.name != "records"), "record")
@@ -138,7 +138,7 @@ def lines(table: papers.Table, shown: Sequence[Cell]) -> list[str]:
         dict.fromkeys(cell.column for cell in shown),
         key=lambda name: names.index(name) if name in names else len(names),
     )
-    if max(len(_printed(cell)) for cell in shown) > WIDEST_CELL:
+    if table.kind == "captions":
         return [*_list(shown), "", *notes(shown)]
     rows: dict[str, dict[str, Cell]] = {}
     for cell in shown:
@@ -186,7 +186,7 @@ def _ours(cell: Cell) -> str:
 
 
 def _list(shown: Sequence[Cell]) -> Iterator[str]:
-    """Cells of long texts, one after another."""
+    """Captions, one after another."""
     for cell in shown:
         yield f"{cell.row}, {cell.column}"
         yield from (
