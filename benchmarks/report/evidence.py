@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import records
+from benchmarks.files import slug
 from benchmarks.records import Record
 from benchmarks.report.document import Cell, Figure, Page, Section, Table, Value
 
@@ -29,7 +30,7 @@ def place(record: Record[Any]) -> str:
 
 
 def _page(paper: str) -> str:
-    return f"evidence-{paper.replace('_', '-')}"
+    return slug("evidence", paper)
 
 
 def pages(made: Sequence[Record[Any]], titles: Mapping[str, str]) -> list[Page]:
