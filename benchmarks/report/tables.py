@@ -42,7 +42,8 @@ class Source(NamedTuple):
 def sources(made: Sequence[Record[Any]]) -> list[Source]:
     """The records of a table by data and form: trained to the end first, then by status.
 
-    What is counted of no data stands beside what is predicted.
+    A single row compares with nothing, so that its form is no first one. What is counted of no data
+    stands beside what is predicted.
     """
     groups: dict[tuple[str, str, str], list[Record[Any]]] = {}
     computed = PREDICTED if any(r.status == PREDICTED for r in made) else ""
@@ -53,7 +54,7 @@ def sources(made: Sequence[Record[Any]]) -> list[Source]:
     ordered = sorted(
         groups.items(),
         key=lambda of: (
-            of[0][0] != BEST_FORM,
+            of[0][0] != BEST_FORM or len({r.what.row for r in of[1]}) == 1,
             STATUSES.index(of[0][1]),
             -len(of[1]),
             -max(r.n or 0 for r in of[1]),
