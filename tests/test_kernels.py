@@ -104,7 +104,7 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
     """With the tiles of the default choice, of which every size here is a part."""
     output, gradients = Errors(precision), Errors(precision)
 
-    @settings(max_examples=6)
+    @settings(max_examples=12)
     @given(
         st.sampled_from(list(CASES.values())).flatmap(lambda c: c(kinds=strategies.MODERATE)),
         strategies.generators(),
