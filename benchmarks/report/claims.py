@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from benchmarks.papers.claims import NOT_SETTLED, OUTCOMES, Verdict, verdicts
@@ -72,9 +73,10 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
         holm = "" if one.by_holm == one.verdict else one.by_holm
         rows.append([one.claim, one.where, one.verdict, effect, one.unit, holm, data, one.reason])
     columns = ("claim", "where", "verdict", "effect", "of", "by Holm", "data", "why not settled")
+    said = [any(cells) or name != "by Holm" for name, *cells in zip(columns, *rows, strict=True)]
     return Table(
         f"claims-{paper}",
         f"Claims, and what the records say of them: {counts(found)}",
-        columns,
-        rows,
+        list(compress(columns, said)),
+        [list(compress(row, said)) for row in rows],
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import records
 from benchmarks.files import slug
+from benchmarks.kinds import Details, Verification
 from benchmarks.records import Record
 from benchmarks.report.document import Cell, Figure, Page, Section, Table, Value
 
@@ -112,10 +113,20 @@ def _entry(record: Record[Any], versions: int) -> dict[str, Any]:
         "command": record.command,
         "versions": versions,
         "values": [
-            (name, f"{value:.6g}", details.interval.get(name))
-            for name, value in record.values.items()
+            *(
+                (name, f"{value:.6g}", details.interval.get(name))
+                for name, value in record.values.items()
+            ),
+            *_worst(details),
         ],
     }
+
+
+def _worst(details: Details) -> Iterator[tuple[str, str, None]]:
+    """The worst error of every implementation that was verified."""
+    for row in details.rows if isinstance(details, Verification) else ():
+        name = f"{row.operator}, {row.what}, {row.dtype}, {row.implementation}: worst error"
+        yield name, "not finite" if row.worst is None else f"{row.worst:.1e}", None
 
 
 def _device(record: Record[Any]) -> str:

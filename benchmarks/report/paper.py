@@ -93,8 +93,9 @@ def page(
                 [
                     Paragraph(
                         f"{counted(paper)} numbered equations have an oracle in NumPy. An error is "
-                        "the worst over random cases, relative to the magnitudes that an output "
-                        "is made of; what is allowed stands beside it."
+                        "the worst over random cases of the operator named beside it, which "
+                        "computes the equation with others, relative to the magnitudes that an "
+                        "output is made of; what is allowed stands beside it."
                     ),
                     *equations(paper, made),
                 ],

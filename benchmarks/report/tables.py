@@ -412,19 +412,20 @@ def _of_order(
     ]
     scale = f"On {source.label} ({source.status})"
     weak = weakness(runs)
-    caveat = f" {weak[:1].upper()}{weak[1:]}." if weak else ""
+    caveat = f"; but {weak}" if weak else ""
     if not found:
-        return "not settled", f"No difference that is printed is compared. {scale}.{caveat}"
+        return "not settled", f"No difference that is printed is compared{caveat}. {scale}."
     alike = sum(same for same, differs in found if differs.settled)
     other = sum(not same for same, differs in found if differs.settled)
     rest = len(found) - alike - other
+    differences = f"{len(found)} difference{'s' if len(found) > 1 else ''} from a baseline"
     together = sum(holm([differs for _, differs in found]))
     part = " in part" if rest else ""
     none = weak or not alike + other
     word = "not settled" if none else "mixed" if alike and other else ""
     word = word or ("agrees" if alike else "opposes") + part
     return word, (
-        f"Of {len(found)} differences from a baseline in {' and '.join(table.judged)}, {alike} "
-        f"settled as printed, {other} the other way, {rest} not settled. {scale}; 95 % intervals, "
-        f"paired by seed; judged together by Holm's method {together} are settled.{caveat}"
+        f"Of {differences} in {' and '.join(table.judged)}, {alike} clear of zero as printed, "
+        f"{other} the other way, {rest} not clear{caveat}. {scale}; 95 % intervals, paired by "
+        f"seed; by Holm's method for all together {together} are clear of zero."
     )
