@@ -50,6 +50,12 @@ def _svg(figure: Any) -> str:
     return buffer.getvalue()
 
 
+def _legend(axes: Any) -> None:
+    """Below the axes and their label, over no curve."""
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 4.5}
+    axes.legend(frameon=False, fontsize=8, **place)
+
+
 def dots(rows: Mapping[str, Sequence[float]], label: str, reference: float | None = None) -> str:
     """One line a row: a dot a seed and a bar at their mean; ``reference`` draws a vertical line."""
     figure, axes = plt.subplots(figsize=(7, 0.42 * len(rows) + 1.2))
@@ -136,7 +142,7 @@ def curves(
         axes.set_yscale("log")
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
-    axes.legend(frameon=False, fontsize=9)
+    _legend(axes)
     return _svg(figure)
 
 
@@ -193,7 +199,7 @@ def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) 
             axes.plot(values, marker=".", label=name, color=f"C{names.index(name) % 10}")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(xlabel)
-        axes.legend(frameon=False, fontsize=8)
+        _legend(axes)
     figure.tight_layout()
     return _svg(figure)
 
@@ -209,7 +215,7 @@ def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_aspect("equal", adjustable="datalim")
-        axes.legend(frameon=False, fontsize=8)
+        _legend(axes)
     figure.tight_layout()
     return _svg(figure)
 
@@ -278,7 +284,7 @@ def panels(rows: Sequence[Sequence[Panel]]) -> str:
             axes.set_title(panel.title, fontsize=9)
             axes.set_xlabel(panel.xlabel)
             axes.set_ylabel(panel.ylabel)
-            axes.legend(frameon=False, fontsize=8)
+            _legend(axes)
     figure.tight_layout()
     return _svg(figure)
 

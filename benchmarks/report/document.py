@@ -79,12 +79,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn of ``records``; ``draw`` gives its SVG, called only where it is written."""
+    """What is drawn of ``records``.
+
+    Args:
+        draw: gives its SVG, called only where it is written.
+        narrow: likewise, for windows as narrow as a phone's.
+    """
 
     name: str
     caption: str
     records: Sequence[Record[Any]]
     draw: Callable[[], str] = field(compare=False)
+    narrow: Callable[[], str] | None = field(default=None, compare=False)
 
     @cached_property
     def svg(self) -> str:

@@ -13,7 +13,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from benchmarks.files import slug
-from benchmarks.report.document import Cell, Figure, Page, Photographs, Value, text_of
+from benchmarks.report.document import Cell, Figure, Page, Photographs, Table, Value, text_of
 
 LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([\w./#-]+)\)"
 _CODE = HtmlFormatter(nowrap=True, classprefix="p-")
@@ -64,6 +64,12 @@ def kind(cell: Cell) -> str:
     return KINDS.get(text) or ("number" if _NUMBER.fullmatch(text) else "")
 
 
+def wordy(table: Table) -> bool:
+    """Whether words fill most cells beside the rows' names."""
+    cells = [cell for row in table.rows for cell in row[1:] if cell not in (None, "", Value())]
+    return 2 * sum(kind(cell) == "number" for cell in cells) < len(cells)
+
+
 def mathml(latex: str) -> Markup:
     """A formula as MathML."""
     return Markup(convert(latex, display="block"))
@@ -92,7 +98,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = (inline, kind, mathml, python, slug, text_of)
+    shown = (inline, kind, mathml, python, slug, text_of, wordy)
     found.filters.update({filter_.__name__: filter_ for filter_ in shown})
     found.filters["word_kind"] = lambda word: KINDS.get(word, "")
     found.tests["block"] = lambda block, name: type(block).__name__ == name
@@ -122,6 +128,8 @@ def pictures(pages: Sequence[Page]) -> Iterator[tuple[str, bytes]]:
         match block:
             case Figure():
                 yield f"figures/{block.name}.svg", block.svg.encode()
+                if block.narrow is not None:
+                    yield f"figures/{block.name}-narrow.svg", block.narrow().encode()
             case Photographs():
                 for item in block.items:
                     if item.jpeg is not None:

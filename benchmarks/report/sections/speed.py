@@ -146,7 +146,8 @@ def headline(made: Sequence[Record]) -> list[Figure]:
     shown = [outcome for outcome in known if outcome.device == device]
     about = f"[Speed targets](speed.html) on {device}: times as fast as the plain form."
     drawn = [record for outcome in shown for record in outcome.evidence]
-    return [Figure("speed-headline", about, drawn, partial(_forest, shown, device))]
+    drawings = (partial(_forest, shown, of) for of in (device, ""))
+    return [Figure("speed-headline", about, drawn, *drawings)]
 
 
 def _forest(outcomes: Sequence[Judged], device: str = "") -> str:

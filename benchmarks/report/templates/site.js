@@ -43,10 +43,11 @@ for (const table of document.querySelectorAll("table[data-long]")) {
   });
 }
 
-// a link to a place inside something folded opens it
+// a link to a place inside something folded opens it, and a link to a row what the row folds
 const open = () => {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
+  if (target.tagName === "TR") for (const folded of target.querySelectorAll("details")) folded.open = true;
   for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
   target.scrollIntoView();
 };
