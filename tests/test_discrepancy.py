@@ -81,7 +81,7 @@ def cases(draw):
     with torch.no_grad():
         for name, bias in model.named_parameters():
             if name in ("vocabulary.bias", "vocabulary_b"):
-                bias[..., model.pad_id] = -100  # padding is nobody's word
+                bias[..., model.pad_id] = -100  # padding is never predicted
     ids = list(range(draw(st.integers(2, 5))))
     caption = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
     several = st.lists(caption, min_size=draw(st.integers(1, 2)), max_size=3)
