@@ -54,13 +54,13 @@ ATTENTION = {
 }
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """A captioner of expansions in float64, and what was made of it.
+@pytest.fixture(scope="module", params=[EXPANSIONS, ATTENTION], ids=["expansions", "attention"])
+def exported(request, tmp_path_factory):
+    """A captioner in float64, and what was made of it.
 
     Layer norm's epsilon is an attribute of a node, which ONNX holds in 32 bits; so has the model.
     """
-    model = Captioner(Configuration(vocabulary_size=9, d_feature=3, **SIZES, **EXPANSIONS))
+    model = Captioner(Configuration(vocabulary_size=9, d_feature=3, **SIZES, **request.param))
     load(model, np.random.default_rng(0))
     for module in model.modules():
         if isinstance(module, nn.LayerNorm):
