@@ -32,8 +32,9 @@ from benchmarks.papers.claims import (
     Within,
 )
 from benchmarks.records import Record
-from benchmarks.verify.tolerances import CLAIMED, EFFECTS, assert_close
+from benchmarks.verify.tolerances import assert_close
 from tests.support.records import record
+from tests.support.tolerances import CLAIMED, EFFECTS
 
 PAPER, IMAGES = "expansionnet_v2", 40
 STAGES = [{"optimisation": {"epochs": 9}, "patience": 3}]

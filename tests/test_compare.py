@@ -32,9 +32,9 @@ from benchmarks.perf.compare.outcome import Settings
 from benchmarks.perf.compare.worker import ForeignCodeError, Worker
 from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess
 from benchmarks.records import ROOT
-from benchmarks.verify.tolerances import SIMULATED
 from tests.support.records import from_json
 from tests.support.regressions import Repository, git, repository
+from tests.support.tolerances import SIMULATED
 
 __all__ = ["repository"]
 
@@ -368,7 +368,7 @@ def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, nu
 
 def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, monkeypatch):
     """Four trees: as it is, one operator more, another CIDEr-D, none at all."""
-    monkeypatch.setattr(measurement, "EXAMPLES", 1)
+    monkeypatch.setattr(measurement, "REVISION_EXAMPLES", 1)
     sources = {
         "same": lambda text: text,
         "more": lambda text: text.replace(

@@ -21,7 +21,7 @@ from benchmarks.perf.compare.counts import (
 )
 from benchmarks.perf.compare.outcome import Checked, Outcome
 from benchmarks.statistics import Estimate, verdict
-from benchmarks.verify.tolerances import TIMES
+from tests.support.tolerances import TIMES
 
 seeds = st.integers(0, 10_000)
 SMALLEST = 0.02

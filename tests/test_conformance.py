@@ -6,22 +6,22 @@ from benchmarks.verify import search, table
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import implementations, interpreted_kernels
+from benchmarks.verify.project import implementations, interpreted_kernels
 from tests.support.covers import covers
 
 OURS = {
-    f"{own.operator}-{own.implementation.replace(', ', '-')}": own
-    for own in (*implementations(), *interpreted_kernels())
+    f"{ours.operator}-{ours.implementation.replace(', ', '-')}": ours
+    for ours in (*implementations(), *interpreted_kernels())
 }
 EXAMPLES = 5
 
 
-def failures(own):
+def failures(ours):
     """What fails of an implementation, called in this process, with the case; one at a time."""
-    contract = OPERATORS[own.operator].arguments
-    candidate = Candidate(own.function, own.framework, contract=contract)
-    candidate.name = own.name
-    for verdict in table.verdicts(own, candidate, EXAMPLES):
+    arguments = OPERATORS[ours.operator].arguments
+    candidate = Candidate(ours.function, ours.framework, arguments=arguments)
+    candidate.name = ours.name
+    for verdict in table.verdicts(ours, candidate, EXAMPLES):
         if verdict.status == FAILED:
             yield f"{verdict.name}: {verdict.message}\n\n{verdict.code}"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.cli import claims as command
 from benchmarks.papers.equal_models import Spread, false_verdicts, simulate, spread, tables
-from benchmarks.verify.tolerances import BETWEEN, RESIDUAL
+from tests.support.tolerances import BETWEEN, RESIDUAL
 
 deviations = st.floats(0.1, 9)
 

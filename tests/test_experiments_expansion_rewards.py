@@ -14,7 +14,7 @@ from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1
 from benchmarks.scoring import quality
 from benchmarks.training import configuration
 from benchmarks.training.configuration import TrainingConfig
-from benchmarks.verify.tolerances import KEPT_PERCENT
+from tests.support.tolerances import KEPT_PERCENT
 
 SIZES = {**configuration.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"

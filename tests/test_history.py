@@ -17,10 +17,10 @@ from benchmarks.errors import InputError
 from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.history import series
 from benchmarks.report.sections.history import history
-from benchmarks.verify.tolerances import CHAINED
 from tests.support.pages import report as report_of
 from tests.support.records import altered, record
 from tests.support.regressions import git, repository
+from tests.support.tolerances import CHAINED
 
 __all__ = ["repository"]
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from benchmarks.verify import strategies
-from benchmarks.verify.rounding import moved
+from benchmarks.verify.rounding import perturbed
 from benchmarks.verify.tolerances import CHANGES, UNITS, assert_close
 from reference import transformer as oracle
+from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.parity import (
     Errors,
@@ -121,8 +121,8 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision):
         def evaluated(arrays):
             return through_the_oracle(fields, arrays, arrays["features"], words)
 
-        # every operation is moved, not the inputs alone: layers cancel what the inputs are made of
-        nearby = [moved(evaluated, (exact,), UNITS[precision], n)[0] for n in range(CHANGES)]
+        # every operation is perturbed: layers cancel what the inputs are made of
+        nearby = [perturbed(evaluated, (exact,), UNITS[precision], n)[0] for n in range(CHANGES)]
         model.load_state_dict({name: tensor(exact[name]) for name in parameters})
         image = tensor(exact["features"], dtype)[None]
         out = model.to(dtype)(image, torch.from_numpy(words)[None])[0]

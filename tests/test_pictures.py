@@ -8,7 +8,7 @@ from PIL import Image
 
 from benchmarks.data import pictures
 from benchmarks.errors import InputError
-from benchmarks.verify import strategies, tolerances
+from tests.support import strategies, tolerances
 from tests.support.pictures import encoded, huge
 
 LOSSLESS = ("png", "bmp", "tiff", "ppm")

@@ -6,7 +6,7 @@ from benchmarks.data import pixels, scenes
 from benchmarks.data.batches import padded_features
 from benchmarks.run_folder import load_captioner
 from benchmarks.training import stages
-from benchmarks.verify.tolerances import SAME_WORK, assert_low_precision
+from benchmarks.verify.tolerances import SAME_WORK, error, scale
 from tests.support.runs import RATES, SHORT, SIZES, main
 from torch_impl.models import EndToEnd
 
@@ -22,7 +22,7 @@ def test_pixels_and_cached_features_are_what_the_backbone_makes_of_the_pictures(
         with torch.no_grad():
             expected = backbone(images)
         features, _ = padded_features(cached.splits[name].store, split.image_ids)
-        assert_low_precision(features, expected, SAME_WORK, name)
+        assert error(features, expected) <= SAME_WORK * scale(expected), name
     assert len({data.fingerprint, cached.fingerprint, live.fingerprint}) == 3
     assert cached.backbone["backbone"] == "swin"
 

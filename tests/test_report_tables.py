@@ -16,9 +16,9 @@ from benchmarks.kinds import Captions
 from benchmarks.report import build, evidence, paper, tables
 from benchmarks.report.document import Box, Equation, Figure, Page, Table, Value
 from benchmarks.statistics import SEEDS
-from benchmarks.verify.tolerances import SHOWN, SHOWN_ERROR, SHOWN_MEAN
 from reference.equations import PAPERS
 from tests.support.records import record
+from tests.support.tolerances import SHOWN, SHOWN_ERROR, SHOWN_MEAN
 
 BASE, ROW = "attention | attention", "static:16 | attention"
 V2 = papers.load("expansionnet_v2").table("I")

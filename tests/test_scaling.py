@@ -36,9 +36,9 @@ from benchmarks.perf.scaling.ladders import (
 )
 from benchmarks.report.sections import speed
 from benchmarks.statistics import exponent, measured_exponent
-from benchmarks.verify.tolerances import EXPONENTS
 from tests.support.pages import files as files_of
 from tests.support.records import from_json
+from tests.support.tolerances import EXPONENTS
 
 ladders = st.lists(st.integers(1, 10**5), min_size=2, max_size=7, unique=True).map(sorted)
 powers = st.floats(-3, 3)

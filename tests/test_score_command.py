@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.cli.main import main
 from benchmarks.scoring import java
-from benchmarks.verify.tolerances import PERCENT
+from tests.support.tolerances import PERCENT
 
 HAS_JAVA = java.has_java()
 COLUMNS = ["B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE"]

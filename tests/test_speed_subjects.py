@@ -21,8 +21,9 @@ from benchmarks.perf.cases.case import (
     eager,
 )
 from benchmarks.perf.cases.subjects import SUBJECTS
-from benchmarks.verify.tolerances import COUNTED, SAME_WORK, error
+from benchmarks.verify.tolerances import SAME_WORK, error
 from tests.support.speed import CPU, tiny
+from tests.support.tolerances import COUNTED
 from torch_impl.kernels.support import interpreted
 from torch_impl.training import optimisation
 from torch_impl.training.sampling import SAMPLINGS

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.verify import strategies
-from benchmarks.verify.strategies import fill
 from benchmarks.verify.tolerances import assert_close, error, literal_bound
 from reference.primitives import layer_norm, linear, select, softmax
+from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.parity import (
     Errors,
@@ -26,6 +25,7 @@ from tests.support.parity import (
     numpy,
     tensor,
 )
+from tests.support.strategies import fill
 from torch_impl.layers import swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import vision

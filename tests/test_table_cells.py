@@ -12,8 +12,8 @@ from benchmarks.cli import tables
 from benchmarks.errors import InputError
 from benchmarks.kinds import Ablation
 from benchmarks.perf.flops import parameters
-from benchmarks.verify.tolerances import PRINTED_FLOPS
 from tests.support.records import record
+from tests.support.tolerances import PRINTED_FLOPS
 from torch_impl.models import ExpansionNet
 
 BASELINE = "attention | attention"

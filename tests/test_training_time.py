@@ -26,9 +26,9 @@ from benchmarks.perf.roofline.training_time import (
     make_records,
 )
 from benchmarks.records import Device
-from benchmarks.verify.tolerances import SCHEDULED, SCHEDULED_TWICE
 from tests.support.pages import report as report_of
 from tests.support.records import filled, record
+from tests.support.tolerances import SCHEDULED, SCHEDULED_TWICE
 
 DATA = training_time.schedules().data
 PAPERS = training_time.tables()

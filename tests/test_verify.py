@@ -16,7 +16,7 @@ from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.conformance import resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.search import OracleError, Trial, draws, search
+from benchmarks.verify.search import Attempt, OracleError, draws, search
 from benchmarks.verify.snippet import literal
 from tests.support.strangers import verdicts, written
 
@@ -176,11 +176,11 @@ def test_a_literal_is_its_value(value):
         assert repr(again) == repr(value)
 
 
-def trial(operator, function, oracle=None):
+def attempt(operator, function, oracle=None):
     """equals_oracle of a function in this process."""
     of = OPERATORS[operator]
     changed = of if oracle is None else dataclasses.replace(of, oracle=oracle)
-    return Trial(properties.equals_oracle, {}, changed, Candidate(function))
+    return Attempt(properties.equals_oracle, {}, changed, Candidate(function))
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, ValueError])
@@ -190,7 +190,7 @@ def test_an_oracle_that_raises_is_neither_the_candidate_s_fault_nor_a_case_it_pa
 
     case = OPERATORS["layer_norm"].case(Draw())
     with pytest.raises(OracleError, match=error.__name__):
-        trial("layer_norm", lambda X, parameters: X, oracle).attempt(case)
+        attempt("layer_norm", lambda X, parameters: X, oracle).run(case)
 
 
 def test_a_plain_error_is_not_shrunk_to_one_that_might_be_rounding():
@@ -201,8 +201,8 @@ def test_a_plain_error_is_not_shrunk_to_one_that_might_be_rounding():
             raise ValueError
         return operator.oracle(X, parameters) + (X > 0.5) + 1e-9 * (X > 0)
 
-    of = trial("layer_norm", wrong)
-    _, found = search(of, draws(operator.properties[0], operator, 50, seed=0))
+    of = attempt("layer_norm", wrong)
+    found = search(of, draws(operator.properties[0], operator, 50, seed=0)).failure
     assert found.kind == "far off"
     assert literal(found.case[0]) == "np.array([[1.0]])"
 

@@ -15,7 +15,7 @@ from benchmarks.verify.conformance import Verdict, clearest, conformance_test, r
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, give, take
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.search import ATTEMPTS, Failure, Trial, smallest
+from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, smallest
 from benchmarks.verify.tolerances import OutOfToleranceError
 from tests.support.strangers import failed, verdicts
 
@@ -131,8 +131,8 @@ def test_the_printed_case_is_as_small_as_the_slip_allows(tmp_path, slip, shape, 
 
 
 def test_of_failed_properties_a_plain_one_is_shown_then_the_smallest():
-    small_but_off = Verdict("a", "", "failed", plain=False, numbers=1)
-    large, small = (Verdict(str(n), "", "failed", plain=True, numbers=n) for n in (9, 4))
+    small_but_off = Verdict("a", "", "failed", plain=False, size=1)
+    large, small = (Verdict(str(n), "", "failed", plain=True, size=n) for n in (9, 4))
     assert clearest([small_but_off, large, small]) is small
     assert clearest([small_but_off]) is small_but_off
 
@@ -150,21 +150,21 @@ def test_simpler_choices_give_cases_too(name):
 
 
 def everywhere(name):
-    """A trial of a check that always fails."""
+    """An attempt at a check that always fails."""
 
     def check(candidate, oracle, case):
         raise AssertionError
 
-    return Trial(check, {}, OPERATORS[name], Candidate(print))
+    return Attempt(check, {}, OPERATORS[name], Candidate(print))
 
 
 @pytest.mark.parametrize("name", ["static_expansion", "multi_head_attention", "captioner"])
 def test_what_fails_everywhere_fails_on_the_smallest_case_there_is(name):
-    trial = everywhere(name)
+    attempt = everywhere(name)
     for seed in range(5):
         draw = Draw(seed)
-        case = trial.operator.case(draw)
-        least = smallest(trial, Failure(case, "wrong", "", draw))
+        case = attempt.operator.case(draw)
+        least = smallest(attempt, Failure(case, "wrong", "", draw))
         assert least.case[0].shape == (1, 1)
         assert all(
             np.isin(get(least.case, place), (0, 1)).all() for place in float_arrays(least.case)
@@ -178,9 +178,9 @@ def test_shrinking_keeps_to_its_budget():
         calls.append(case)
         raise AssertionError
 
-    trial = dataclasses.replace(everywhere("layer_norm"), check=check)
+    attempt = dataclasses.replace(everywhere("layer_norm"), check=check)
     draw = Draw(0, L=200, d=512)
-    smallest(trial, Failure(trial.operator.case(draw), "wrong", "", draw))
+    smallest(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
     assert len(calls) <= ATTEMPTS
 
 

@@ -11,8 +11,8 @@ from benchmarks.verify import properties, search, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import Own, implementations
 from benchmarks.verify.precision import literal_limit
+from benchmarks.verify.project import ProjectImplementation, implementations
 from tests.candidates import wrong
 
 
@@ -105,7 +105,9 @@ def in_a_hurry(monkeypatch):
 
 def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch, in_a_hurry, capsys):
     monkeypatch.setattr(
-        table, "implementations", lambda device: [Own("layer_norm", "off", wrong.layer_norm)]
+        table,
+        "implementations",
+        lambda device: [ProjectImplementation("layer_norm", "off", wrong.layer_norm)],
     )
     assert main(["verify", "--examples", "3", "--json"]) == 1
     rows = {(row["what"], row["dtype"]): row for row in json.loads(capsys.readouterr().out)}
@@ -118,7 +120,7 @@ def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch, in_a_hurry,
 
 
 def test_failures_of_ours_print_their_case(monkeypatch, in_a_hurry, capsys):
-    kept = [Own("layer_norm", "", wrong.raising)]
+    kept = [ProjectImplementation("layer_norm", "", wrong.raising)]
     monkeypatch.setattr(table, "implementations", lambda device: kept)
     assert main(["verify", "--examples", "1"]) == 1
     printed = capsys.readouterr().out
@@ -128,7 +130,7 @@ def test_failures_of_ours_print_their_case(monkeypatch, in_a_hurry, capsys):
 
 
 def test_the_command_prints_our_table(monkeypatch, capsys):
-    kept = [own for own in implementations("cpu") if own.operator in ("layer_norm", "rouge_l")]
+    kept = [each for each in implementations("cpu") if each.operator in ("layer_norm", "rouge_l")]
     monkeypatch.setattr(table, "implementations", lambda device: kept)
     assert main(["verify", "--quick"]) == 0
     printed = capsys.readouterr().out

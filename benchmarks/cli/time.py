@@ -27,7 +27,13 @@ from benchmarks.perf.session import Session
 from benchmarks.perf.targets import device_name, judge, roofline
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record, of
-from benchmarks.verify.conformance import FAILED, QUICK, conformance_test, new_seed, resolve
+from benchmarks.verify.conformance import (
+    FAILED,
+    QUICK_EXAMPLES,
+    conformance_test,
+    new_seed,
+    resolve,
+)
 
 SECONDS = 3.0
 MORE = {
@@ -159,7 +165,7 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
     measuring = session(arguments, device, None)
     where, from_seed, quiet = arguments.candidate, new_seed(), arguments.json
     with resolve(where, operator, arguments.framework, arguments.device) as candidate:
-        verdicts = conformance_test(operator, candidate, examples=QUICK, seed=from_seed)
+        verdicts = conformance_test(operator, candidate, examples=QUICK_EXAMPLES, seed=from_seed)
         failed = [verdict.name for verdict in verdicts if verdict.status == FAILED]
         times: list[dict[str, Any]] = []
         right = not failed

@@ -6,19 +6,21 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cli.candidate_options import add_candidate, claimed
 from benchmarks.errors import InputError
-from benchmarks.verify.operators import OPERATORS, Operator
+from benchmarks.verify import conformance
+from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
+from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
 
-# PyTorch is imported where it is needed: --list and --help are quick without
+# what imports PyTorch is imported where it is needed: --list and --help are quick without
 if TYPE_CHECKING:
-    from benchmarks.verify.conformance import Verdict
     from benchmarks.verify.table import Row
 
 GIB = 2**30
@@ -63,8 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_operators(arguments.json)
         return 0
-    from benchmarks.verify.conformance import resolve
-
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
     for name in ("time_limit", "memory_limit"):
@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         from benchmarks.perf.candidates import check_timed
 
         check_timed(operator)
-    limits = _limits(arguments)
-    with resolve(where, operator, arguments.framework, arguments.device, limits) as candidate:
+    of = where, operator, arguments.framework, arguments.device, _limits(arguments)
+    with conformance.resolve(*of) as candidate:
         return _verify(operator, candidate, arguments)
 
 
@@ -108,16 +108,18 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
 
 
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
-    from benchmarks.verify.conformance import EXAMPLES, FAILED, QUICK, new_seed
-
-    examples = arguments.examples or (QUICK if arguments.quick else EXAMPLES)
-    from_seed = new_seed() if arguments.seed is None else arguments.seed
+    usual, quick = conformance.EXAMPLES, conformance.QUICK_EXAMPLES
+    examples = arguments.examples or (quick if arguments.quick else usual)
+    from_seed = conformance.new_seed() if arguments.seed is None else arguments.seed
     quiet = arguments.json
     if not quiet:
         what = f"{candidate.name} ({candidate.framework}) as {operator.name}"
         print(f"{what}: {examples} cases each, --seed {from_seed}", flush=True)
     verdicts = []
-    for verdict in _with_progress(operator, candidate, examples, from_seed):
+    show = partial(_show_running, operator)
+    for verdict in conformance.conformance_test(
+        operator, candidate, examples=examples, seed=from_seed, on_start=show
+    ):
         verdicts.append(verdict)
         if not quiet:
             _print_verdict(verdict)
@@ -148,23 +150,14 @@ def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespa
     return int(not right)
 
 
-def _with_progress(
-    operator: Operator, candidate: Isolated, examples: int, seed: int
-) -> Iterator[Verdict]:
-    """The verdicts, each as soon as it is known; what runs is said on a terminal."""
-    from benchmarks.verify.conformance import conformance_test
-
-    found = conformance_test(operator, candidate, examples=examples, seed=seed)
-    for i, prop in enumerate(operator.properties, 1):
-        if sys.stderr.isatty():
-            line = f"{i} of {len(operator.properties)}: {prop.name}"
-            print(line.ljust(60), end="\r", file=sys.stderr, flush=True)
-        yield next(found)
+def _show_running(operator: Operator, prop: Property) -> None:
+    if sys.stderr.isatty():
+        of = operator.properties
+        line = f"{of.index(prop) + 1} of {len(of)}: {prop.name}"
+        print(line.ljust(60), end="\r", file=sys.stderr, flush=True)
 
 
 def _print_verdict(verdict: Verdict) -> None:
-    from benchmarks.verify.conformance import FAILED, NOT_RUN
-
     label = {FAILED: "FAILED", NOT_RUN: "-"}.get(verdict.status, "ok")
     print(f"  {label:<7}{verdict.name:<20}{verdict.says}", flush=True)
     if verdict.message:
@@ -173,10 +166,8 @@ def _print_verdict(verdict: Verdict) -> None:
 
 
 def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str) -> None:
-    from benchmarks.verify.conformance import NOT_RUN, clearest
-
     if failed:
-        shown = clearest(failed)
+        shown = conformance.clearest(failed)
         print(f"\nthe smallest case found on which {shown.name} fails, for a test:\n")
         print(shown.code)
         if printed:
@@ -198,7 +189,8 @@ def _verify_own(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name):
             raise InputError(f"--{name} is for a --candidate, which is missing")
     only = None if arguments.operator is None else claimed(arguments.operator).name
-    examples = arguments.examples or (table.QUICK if arguments.quick else table.EXAMPLES)
+    usual, quick = conformance.PROJECT_EXAMPLES, conformance.PROJECT_QUICK_EXAMPLES
+    examples = arguments.examples or (quick if arguments.quick else usual)
     found: list[Row] = []
     header = "operator", "equations", "of", "implementation", "dtype", "device", "cases"
     if not arguments.json:
@@ -208,9 +200,7 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     ):
         found.append(row)
         if not arguments.json:
-            words = row.operator, row.numbers, row.what, row.implementation, row.dtype, row.device
-            numbers = str(row.cases), f"{row.worst:.2g}", f"{row.bound:.2g}"
-            print(_line((*words, *numbers, "ok" if row.passed else "FAILED")), flush=True)
+            print(_own_line(row), flush=True)
     failed = [row for row in found if not row.passed]
     if arguments.json:
         print(json.dumps([row.to_dict() for row in found], indent=2))
@@ -220,6 +210,12 @@ def _verify_own(arguments: argparse.Namespace) -> int:
         print("errors and bounds are relative to the largest entry of the oracle's result")
         print(f"{len(found) - len(failed)} of {len(found)} passed")
     return int(bool(failed))
+
+
+def _own_line(row: Row) -> str:
+    of = row.operator, row.equation_ranges, row.what, row.implementation, row.dtype, row.device
+    errors = str(row.cases), f"{row.worst:.2g}", f"{row.bound:.2g}"
+    return _line((*of, *errors, "ok" if row.passed else "FAILED"))
 
 
 WIDTHS = 23, 21, 9, 15, 9, 7, 6, 12, 9, 7

@@ -37,8 +37,8 @@ from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
 from benchmarks.verify.cases import Case, Place, float_arrays, get, rounded
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator
-from benchmarks.verify.own import implementations
 from benchmarks.verify.process import Isolated
+from benchmarks.verify.project import implementations
 from benchmarks.verify.properties import direction
 from benchmarks.verify.tolerances import SAME_WORK, error, outputs, scale
 
@@ -207,11 +207,11 @@ def workers(operator: Operator, device: str) -> Iterator[dict[str, Isolated]]:
     """Our forms of an operator by name, each in a worker process."""
     with ExitStack() as stack:
         yield {
-            own.implementation: stack.enter_context(
-                conformance.resolve(own.function, operator, own.framework, device, name=own.name)
+            each.implementation: stack.enter_context(
+                conformance.resolve(each.function, operator, each.framework, device, name=each.name)
             )
-            for own in implementations(device)
-            if own.operator == operator.name and not own.in_parts
+            for each in implementations(device)
+            if each.operator == operator.name and not each.in_parts
         }
 
 
@@ -426,7 +426,7 @@ def _verified_again(operator: Operator, candidate: Isolated, seed: int, passes: 
     """Why the candidate is wrong now, in the process that was timed; nothing if it is not."""
     only = ("equals_oracle", "large", *(("gradient",) if passes == BOTH else ()))
     again = conformance.conformance_test(
-        operator, candidate, examples=conformance.QUICK, seed=seed, only=only
+        operator, candidate, examples=conformance.QUICK_EXAMPLES, seed=seed, only=only
     )
     failed = [verdict for verdict in again if verdict.status == conformance.FAILED]
     return "".join(f"verified again, {v.name} fails: {v.message}" for v in failed[:1])

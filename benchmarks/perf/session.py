@@ -20,7 +20,7 @@ from benchmarks.perf.scaling import growth
 from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
-from benchmarks.verify.table import QUICK
+from benchmarks.verify.conformance import PROJECT_QUICK_EXAMPLES
 
 
 @dataclass
@@ -77,10 +77,10 @@ class Session:
     def verify(self) -> Record:
         """The record of every implementation held to the oracle here, old or new."""
         described = case_records.describe(self.device, torch.get_num_threads())
-        found = self.known(case_records.verification_key(described, QUICK))
+        found = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
         if not found:
             print("holding every implementation to the oracle ...", file=sys.stderr)
-            found = [case_records.verify(self.device, QUICK)]
+            found = [case_records.verify(self.device, PROJECT_QUICK_EXAMPLES)]
             self.keep(found)
         return found[-1]
 

@@ -28,7 +28,7 @@ from benchmarks.records import Record
 from benchmarks.report import ablation
 from benchmarks.scoring import java, quality
 from benchmarks.verify import table
-from benchmarks.verify.table import EXAMPLES, QUICK
+from benchmarks.verify.conformance import PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES
 from benchmarks.workers import Job
 from reference.equations import PAPERS
 
@@ -196,7 +196,7 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
                 hashes = [sha256(path.read_bytes()) for path in paths]
                 key = records.key_of(score_released, released.row, *hashes, scorers)
                 jobs.append(Job(f"score {released.file}", key, score_released, (data, released)))
-    examples = QUICK if quick else EXAMPLES
+    examples = PROJECT_QUICK_EXAMPLES if quick else PROJECT_EXAMPLES
     key = records.key_of(verify, examples)
     jobs.append(Job("verify every implementation", key, verify, (examples,)))
     key = records.key_of(table_vi.make_records, table_vi.captions(data))

@@ -7,7 +7,7 @@
    the oracle within its tolerance (``tolerances``, ``precision``). A case that fails is shrunk.
 4. ``snippet`` writes that case as lines to paste; with it the verdict goes to the command.
 
-``own`` are our implementations as candidates, ``table`` the verdicts on them.
+``project`` has this project's implementations as candidates, ``table`` the verdicts on them.
 """
 
 from typing import Any

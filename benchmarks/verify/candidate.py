@@ -138,17 +138,17 @@ class Candidate(Calls):
         framework: str = "numpy",
         device: str = "cpu",
         folder: str | None = None,
-        contract: Sequence[str] | None = None,
+        arguments: Sequence[str] | None = None,
     ) -> None:
         """Modules in ``folder`` can be imported while the function runs.
 
         Raises:
-            TypeError: it cannot be called with the arguments of ``contract``.
+            TypeError: it cannot be called with ``arguments``.
         """
         self.function, self.framework, self.device = function, framework, device
         self.source, self.folder = function, folder
         self.name = getattr(function, "__name__", "candidate")
-        self.padding = "" if contract is None else padding_argument(function, contract)
+        self.padding = "" if arguments is None else padding_argument(function, arguments)
         self._within = getattr(function, "within", nullcontext)
         self._arrays = FRAMEWORKS[framework](device)
 
@@ -351,22 +351,22 @@ def all_valid(name: str, batch: int, rows: int) -> Any:
     return mask if name == "mask" else mask.sum(1)
 
 
-def padding_argument(function: Callable[..., Any], contract: Sequence[str]) -> str:
+def padding_argument(function: Callable[..., Any], arguments: Sequence[str]) -> str:
     """``mask`` or ``lengths``, by which a function says that it takes padded batches; else nothing.
 
-    The contract's other arguments are passed by position: their names are the candidate's business.
+    ``arguments`` are passed by position: their names are the candidate's business.
 
     Raises:
-        TypeError: it cannot be called with the arguments of the contract.
+        TypeError: it cannot be called with ``arguments``.
     """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin without a signature: taken at its word
         return ""
-    own = signature.parameters.keys() - {*contract}
-    name = next((name for name in PADDING if name in own), "")
+    others = signature.parameters.keys() - {*arguments}
+    name = next((name for name in PADDING if name in others), "")
     try:
-        signature.bind(*contract, **({name: None} if name else {}))
+        signature.bind(*arguments, **({name: None} if name else {}))
     except TypeError:
-        raise TypeError(f"takes {signature}, expected ({', '.join(contract)})") from None
+        raise TypeError(f"takes {signature}, expected ({', '.join(arguments)})") from None
     return name

@@ -38,8 +38,8 @@ class HalvesLogProbs:
 
     def __call__(self, left: Any, right: Any, side: str) -> Array:
         """Log-probabilities (V,) of the next word of a side; both halves begin with the middle."""
-        own, other = (left, right) if side == "left" else (right, left)
-        y = (own[-1] + 2 * other[-1]) % self.table.shape[-1]
+        this, other = (left, right) if side == "left" else (right, left)
+        y = (this[-1] + 2 * other[-1]) % self.table.shape[-1]
         row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y]
         return row
 

@@ -13,16 +13,21 @@ from benchmarks.errors import InputError
 from benchmarks.verify.candidate import Calls, CandidateError
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS, Operator, Property
-from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, OURS, TORCH, WRITABLE
+from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, PROJECT, TORCH, WRITABLE
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import STUCK, Isolated, Limits
-from benchmarks.verify.properties import Batched, OneOfBatch
-from benchmarks.verify.search import Trial, draws, search
+from benchmarks.verify.properties import Batched, BatchOfOne
+from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
-from benchmarks.verify.tolerances import Errors
 
-EXAMPLES, QUICK = 100, 20
-"""Cases of each property: usually, and in a hurry."""
+EXAMPLES, QUICK_EXAMPLES = 100, 20
+"""Small cases of each property of a candidate: usually, and with ``--quick``."""
+
+PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
+"""The same of this project's implementations."""
+
+REVISION_EXAMPLES = 5
+"""The same of a revision, before it is timed."""
 
 MEASURED = 20
 """Cases that the literal form's errors in a lower precision are measured on."""
@@ -41,7 +46,7 @@ class Verdict:
         message: why it failed, or was not run.
         code: lines to paste into a test, where it failed.
         plain: whether the failure cannot be rounding.
-        numbers: how many its arrays have.
+        size: how many numbers the arrays of that case have.
         cases: how many were tried.
         worst: the largest error relative to its bound, and the bound, both relative to the largest
             entry of the oracle's result.
@@ -55,7 +60,7 @@ class Verdict:
     message: str = ""
     code: str = ""
     plain: bool = False
-    numbers: int = 0
+    size: int = 0
     cases: int = 0
     worst: float = 0.0
     bound: float = 0.0
@@ -116,8 +121,9 @@ def conformance_test(
     *,
     examples: int = EXAMPLES,
     seed: int = 0,
-    ours: bool = False,
+    is_project: bool = False,
     only: Sequence[str] = (),
+    on_start: Callable[[Property], None] = lambda prop: None,
 ) -> Iterator[Verdict]:
     """The verdict on every property of the operator, the most basic first, each once it is known.
 
@@ -126,14 +132,16 @@ def conformance_test(
         candidate: from ``resolve``; or in this process.
         examples: small cases of each property; the large ones are always the same number.
         seed: of all cases.
-        ours: whether it is an implementation of this project's.
+        is_project: whether it is an implementation of this project's.
         only: the names of the properties to run, if not all.
+        on_start: called with each property before its verdict is found.
     """
     stuck, failed = "", 0
     for prop in operator.properties:
         if only and prop.name not in only:
             continue
-        reason = stuck or _not_run(prop, candidate, ours)
+        on_start(prop)
+        reason = stuck or _not_run(prop, candidate, is_project)
         if reason:
             yield Verdict(prop.name, prop.says, NOT_RUN, reason)
             continue
@@ -145,9 +153,9 @@ def conformance_test(
             stuck = "the candidate has not answered within its time limit before"
 
 
-def _not_run(prop: Property, candidate: Calls, ours: bool) -> str:
+def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
     """Why a property is not one of this candidate; nothing if it is."""
-    if OURS in prop.needs and not ours:
+    if PROJECT in prop.needs and not is_project:
         return "Psi's epsilon is 0 there, so there is no literal form of it"
     if BATCHES in prop.needs and not candidate.padding:
         return "it has no argument named lengths or mask"
@@ -165,7 +173,7 @@ def _not_run(prop: Property, candidate: Calls, ours: bool) -> str:
 
 def _alone(candidate: Calls, operator: Operator) -> Calls:
     name = candidate.padding
-    return OneOfBatch(candidate, operator.sequences, name) if name else candidate
+    return BatchOfOne(candidate, operator.sequences, name) if name else candidate
 
 
 def _verdict(
@@ -173,23 +181,28 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     """The verdict, and the kind of the failure."""
     calls, of = _alone(candidate, operator), operator
-    if {BATCHES, HOLES} & {*prop.needs}:
+    if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
         of = operator.of_batch(candidate.padding)
     if "dtype" in prop.settings:
         limit = _limit(operator, str(prop.settings["dtype"]))
         prop = replace(prop, settings={**prop.settings, "limit": limit})
-    trial = Trial(prop.check, prop.settings, of, calls, prop.pins, candidate.restart, failed)
-    with Errors() as seen:
-        tried, failure = search(trial, draws(prop, of, examples, seed))
-    worst = max(seen, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
-    if failure is not None:
-        code = snippet(prop, operator, candidate, failure)
-        found = failure.message, code, failure.plain, failure.numbers, tried
-        return Verdict(prop.name, prop.says, FAILED, *found, *worst), failure.kind
+    attempt = Attempt(prop.check, prop.settings, of, calls, prop.pins, candidate.restart, failed)
+    failure, tried, worst, bound = search(attempt, draws(prop, of, examples, seed))
     if not tried:
         return Verdict(prop.name, prop.says, NOT_RUN, "no case decides it"), ""
-    return Verdict(prop.name, prop.says, PASSED, "", "", False, 0, tried, *worst), ""
+    verdict = Verdict(prop.name, prop.says, PASSED, cases=tried, worst=worst, bound=bound)
+    if failure is None:
+        return verdict, ""
+    failed_verdict = replace(
+        verdict,
+        status=FAILED,
+        message=failure.message,
+        code=snippet(prop, operator, candidate, failure),
+        plain=failure.plain,
+        size=failure.size,
+    )
+    return failed_verdict, failure.kind
 
 
 @cache
@@ -204,7 +217,7 @@ def clearest(failed: Sequence[Verdict]) -> Verdict:
     Raises:
         ValueError: there is none.
     """
-    return min(failed, key=lambda verdict: (not verdict.plain, verdict.numbers))
+    return min(failed, key=lambda verdict: (not verdict.plain, verdict.size))
 
 
 def check(
@@ -234,11 +247,11 @@ def check(
     """
     if operator not in OPERATORS:
         raise InputError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
-    of = OPERATORS[operator]
+    claimed = OPERATORS[operator]
     seed = new_seed() if seed is None else seed
-    with resolve(candidate, of, framework, device, limits) as isolated:
-        found = list(conformance_test(of, isolated, examples=examples, seed=seed))
-        failed = [verdict for verdict in found if verdict.status == FAILED]
+    with resolve(candidate, claimed, framework, device, limits) as isolated:
+        verdicts = list(conformance_test(claimed, isolated, examples=examples, seed=seed))
+        failed = [verdict for verdict in verdicts if verdict.status == FAILED]
         if failed:
             names = ", ".join(verdict.name for verdict in failed)
             shown = clearest(failed)
@@ -246,4 +259,4 @@ def check(
                 f"{isolated.name} is not {operator} (seed {seed}): failed {names}\n"
                 f"{shown.name}: {shown.message}\n\n{shown.code}"
             )
-    return found
+    return verdicts

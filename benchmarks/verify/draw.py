@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.verify.cases import Array
 
-NUMBERS = {
+REGIMES = {
     "plain": "ordinary numbers",
     "zeros": "half of all numbers exactly zero",
     "one_sign": "no query meets a key with a positive product: one stream is empty",
@@ -43,7 +43,7 @@ class Draw:
         self.seed, self.pins = seed, pins
         self.random = np.random.default_rng([seed, 0])
         self._sizes = np.random.default_rng([seed, 1])
-        self.regime: str = pins.get("numbers", "plain")
+        self.regime: str = pins.get("regime", "plain")
         self.chosen: dict[str, Any] = {}
         self.large: dict[str, Sequence[Any]] = {}
         self._options: dict[str, Sequence[Any]] = {}

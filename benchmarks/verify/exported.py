@@ -1,7 +1,7 @@
 """An exported captioner as a candidate: what its graphs make of their own weights, and the oracle.
 
 Features and tokens are drawn; the weights, the sizes and the mixers are those of the folder. It is
-held to the rule of float32 whatever its weights are: layer norm's epsilon is an attribute of its
+tested by the rule of float32 whatever its weights are: layer norm's epsilon is an attribute of its
 node, and ONNX's attributes have 32 bits.
 """
 
@@ -74,7 +74,7 @@ def oracle(features: Array, tokens: Integers, folder: str) -> Array:
 
 
 def operator(folder: Path) -> Operator:
-    """What an exported captioner is held to.
+    """The operator that an exported captioner must equal.
 
     Raises:
         InputError: the folder is damaged, its graphs have other weights than those that were

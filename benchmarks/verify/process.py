@@ -112,7 +112,7 @@ class Isolated(Calls):
     def __init__(
         self,
         source: str | Callable[..., Any],
-        contract: Sequence[str],
+        arguments: Sequence[str],
         *,
         framework: str = "numpy",
         device: str = "cpu",
@@ -121,12 +121,12 @@ class Isolated(Calls):
     ) -> None:
         """Start a worker and load the candidate, see ``conformance.resolve``.
 
-        ``contract`` are the names of the operator's arguments.
+        ``arguments`` are the names of the operator's.
 
         Raises:
             InputError: it cannot be loaded, sent, or called with the arguments.
         """
-        self.source, self.contract, self.framework = source, list(contract), framework
+        self.source, self.arguments, self.framework = source, list(arguments), framework
         self.device, self.limits = device, limits or Limits()
         described = source if isinstance(source, str) else getattr(source, "__name__", "candidate")
         self.name: str = name or described
@@ -194,10 +194,10 @@ class Isolated(Calls):
 
     def _start(self) -> dict[str, Any]:
         self._pid, self._connection = _forked(self._output.fileno())
-        arguments = {
+        options = {
             "source": self._pickled,
             "name": self.name,
-            "contract": self.contract,
+            "arguments": self.arguments,
             "framework": self.framework,
             "device": self.device,
             "path": sys.path,
@@ -205,7 +205,7 @@ class Isolated(Calls):
             "memory": None if self.device.startswith("cuda") else self.limits.memory,
         }
         try:
-            about: dict[str, Any] = self._ask("load", arguments)
+            about: dict[str, Any] = self._ask("load", options)
         except CandidateError as error:
             self.close()
             raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None

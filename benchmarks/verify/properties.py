@@ -65,17 +65,17 @@ def broadcast(candidate: Calls, oracle: Function, case: Case) -> None:
     assert_conforms(candidate(*case, layout="broadcast"), oracle, case)
 
 
-def turned(case: Case) -> Case:
-    """The case with every array turned round."""
-    turn = mapped(case, lambda array: array[::-1].copy())
+def reversed_arrays(case: Case) -> Case:
+    """The case with every array in reverse order."""
+    reverse = mapped(case, lambda array: array[::-1].copy())
     return tuple(
-        x[::-1].copy() if isinstance(x, np.ndarray) and x.dtype.kind != "f" else x for x in turn
+        x[::-1].copy() if isinstance(x, np.ndarray) and x.dtype.kind != "f" else x for x in reverse
     )
 
 
 def no_state(candidate: Calls, oracle: Function, case: Case) -> None:
     """A call with other arguments of the same shapes changes nothing; the same give the same."""
-    other = turned(case)
+    other = reversed_arrays(case)
     for one, result in zip(
         (case, other, case), candidate.in_turn([case, other, case]), strict=True
     ):
@@ -84,7 +84,7 @@ def no_state(candidate: Calls, oracle: Function, case: Case) -> None:
 
 def same_objects(candidate: Calls, oracle: Function, case: Case) -> None:
     """Other numbers in the same arrays give their result: nothing is cached by identity."""
-    other = turned(case)
+    other = reversed_arrays(case)
     results = candidate.in_turn([case, other], same_objects=True)
     for one, result in zip((case, other), results, strict=True):
         assert_conforms(result, oracle, one)
@@ -283,7 +283,7 @@ def of_batch(oracle: Function, sequences: int, rows: bool, empty: bool = True) -
     return batch
 
 
-class OneOfBatch(Calls):
+class BatchOfOne(Calls):
     """A candidate of padded batches as one of single elements: a batch of one, all of it valid."""
 
     def __init__(self, candidate: Calls, sequences: int, padding: str = "lengths") -> None:

@@ -1,4 +1,4 @@
-"""The oracle computed otherwise: every operation's result rounded to a precision, or moved.
+"""The oracle computed otherwise: every operation's result rounded to a precision, or perturbed.
 
 NumPy itself leaves bfloat16 for float32 at the first matrix product, and sums bfloat16 numbers one
 by one; hardware and PyTorch accumulate in float32 and round once. So the literal form in 16 bits
@@ -19,21 +19,21 @@ EMPTY = 1e-6
 """A denominator below it is a sum of nothing: what is left is Psi's epsilon."""
 
 
-class Finished(np.ndarray[Any, np.dtype[np.float64]]):
-    """A float64 array; every result made from it is what ``finish(result, function)`` makes."""
+class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
+    """A float64 array; each result of it is replaced by ``after_op(result, ufunc, *inputs)``."""
 
-    finish: Callable[..., Any]
+    after_op: Callable[..., Any]
 
     def __array_finalize__(self, source: object) -> None:
-        self.finish = getattr(source, "finish", lambda x, *_: x)
+        self.after_op = getattr(source, "after_op", lambda x, *_: x)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: tuple[Any, ...] = (), **kwargs: Any
     ) -> Any:
-        plain = [np.asarray(x) if isinstance(x, Finished) else x for x in inputs]
+        plain = [np.asarray(x) if isinstance(x, HookedArray) else x for x in inputs]
         with np.errstate(all="ignore"):
             result = getattr(ufunc, method)(*plain, **kwargs)
-        result = self._finished(result, (ufunc, *plain))
+        result = self._hooked(result, ufunc, *plain)
         if not out:
             return result
         out[0][...] = result
@@ -44,18 +44,18 @@ class Finished(np.ndarray[Any, np.dtype[np.float64]]):
     ) -> Any:
         result = super().__array_function__(func, types, args, kwargs)
         if isinstance(result, list):
-            return [self._finished(x) for x in result]
-        return self._finished(result) if isinstance(result, np.ndarray) else result
+            return [self._hooked(x) for x in result]
+        return self._hooked(result) if isinstance(result, np.ndarray) else result
 
-    def _finished(self, x: Any, how: tuple[Any, ...] = (None,)) -> Any:
+    def _hooked(self, x: Any, *operation: Any) -> Any:
         x = np.asarray(x)
-        return finished(self.finish(x, *how), self.finish) if x.dtype.kind == "f" else x
+        return hooked(self.after_op(x, *operation), self.after_op) if x.dtype.kind == "f" else x
 
 
-def finished(x: npt.ArrayLike, finish: Callable[..., Any]) -> Finished:
+def hooked(x: npt.ArrayLike, after_op: Callable[..., Any]) -> HookedArray:
     """``x`` as such an array."""
-    array = np.asarray(x, dtype=np.float64).view(Finished)
-    array.finish = finish
+    array = np.asarray(x, dtype=np.float64).view(HookedArray)
+    array.after_op = after_op
     return array
 
 
@@ -69,10 +69,10 @@ def literal(x: npt.ArrayLike, precision: str) -> Any:
         with np.errstate(all="ignore"):
             return x.astype(dtype)
 
-    return finished(rounded(np.asarray(x)), rounded)
+    return hooked(rounded(np.asarray(x)), rounded)
 
 
-def moved(
+def perturbed(
     oracle: Callable[..., Any], case: Case, unit: float, seed: int
 ) -> tuple[Any, list[bytes]]:
     """The oracle's result where every input and every operation's is off by up to ``unit``.
@@ -86,4 +86,4 @@ def moved(
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         return x * (1 + unit * random.uniform(-1, 1, x.shape))
 
-    return oracle(*mapped(case, lambda array: finished(off(array), off))), empty
+    return oracle(*mapped(case, lambda array: hooked(off(array), off))), empty

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, si
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.process import STUCK
-from benchmarks.verify.tolerances import OutOfToleranceError
+from benchmarks.verify.tolerances import OutOfToleranceError, recorded
 
 ATTEMPTS = 1500
 """The most calls that are spent on making a failing case smaller."""
@@ -64,17 +64,17 @@ class Failure:
     @property
     def plain(self) -> bool:
         """Whether it cannot be rounding."""
-        return self.kind != "off"
+        return self.kind != "rounding"
 
     @property
-    def numbers(self) -> int:
+    def size(self) -> int:
         """How many numbers the case's arrays have."""
         return size(self.case)
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A property of an operator, put to a candidate.
+class Attempt:
+    """A property of an operator, run on a candidate.
 
     Attributes:
         pins: what a smaller case must have too.
@@ -90,7 +90,7 @@ class Trial:
     restart: Callable[[], None] = lambda: None
     failed: int = 0
 
-    def attempt(self, case: Case, draw: Draw | None = None) -> Failure | None:
+    def run(self, case: Case, draw: Draw | None = None) -> Failure | None:
         """How the property fails on ``case``, or None.
 
         Raises:
@@ -118,7 +118,7 @@ class Trial:
         except CandidateError as error:
             return Failure(case, error.kind, str(error), draw)
         except OutOfToleranceError as error:
-            finite = "far off" if error.excess > FAR else "off"
+            finite = "far off" if error.excess > FAR else "rounding"
             kind = finite if np.isfinite(error.excess) else "broken"
             return Failure(case, kind, str(error), draw)
         except AssertionError as error:
@@ -158,17 +158,33 @@ def draws(prop: Property, operator: Operator, examples: int, seed: int) -> Itera
     yield from map(draw, operator.sizes)
 
 
-def search(trial: Trial, chosen: Iterator[Draw]) -> tuple[int, Failure | None]:
-    """How many cases were tried, and the smallest failing one that was found.
+class Outcome(NamedTuple):
+    """The smallest failure found; the cases tried; the worst error, and the bound of that one."""
+
+    failure: Failure | None
+    tried: int
+    worst: float
+    bound: float
+
+
+def search(attempt: Attempt, chosen: Iterator[Draw]) -> Outcome:
+    """Run an attempt on cases until one fails, and shrink that one.
 
     What might be rounding is given only where nothing fails plainly.
     """
+    with recorded() as errors:
+        tried, failure = _first(attempt, chosen)
+        failure = failure and _confirmed(attempt, failure)
+    worst = max(errors, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
+    return Outcome(failure, tried, *worst)
+
+
+def _first(attempt: Attempt, chosen: Iterator[Draw]) -> tuple[int, Failure | None]:
     first: Failure | None = None
     tried = 0
     for draw in chosen:
-        case = trial.operator.case(draw)
         try:
-            failure = trial.attempt(case, draw)
+            failure = attempt.run(attempt.operator.case(draw), draw)
         except properties.UndecidedError:
             continue
         tried += 1
@@ -176,19 +192,19 @@ def search(trial: Trial, chosen: Iterator[Draw]) -> tuple[int, Failure | None]:
             first = failure
             if failure.plain:
                 break
-    return tried, None if first is None else _confirmed(trial, first)
+    return tried, first
 
 
-def _confirmed(trial: Trial, first: Failure) -> Failure:
+def _confirmed(attempt: Attempt, first: Failure) -> Failure:
     """The failure at its smallest, with the calls that it takes."""
     if first.kind == STUCK:
         return first
-    for failure in (smallest(trial, first), first):
-        calls, again, times = _repeated(trial, failure.case)
+    for failure in (smallest(attempt, first), first):
+        calls, again, times = _repeated(attempt, failure.case)
         if again.kind == STUCK:
             return again
         # what fails at random fails in the same call twice by chance
-        if calls and all(_repeated(trial, failure.case)[0] == calls for _ in range(2)):
+        if calls and all(_repeated(attempt, failure.case)[0] == calls for _ in range(2)):
             in_call = f" (in call {calls} of a fresh process)" if calls > 1 else ""
             return replace(again, message=again.message + in_call, draw=failure.draw, calls=calls)
     often = (
@@ -197,12 +213,12 @@ def _confirmed(trial: Trial, first: Failure) -> Failure:
     return replace(first, message=f"not deterministic: failed {often}: {first.message}", calls=0)
 
 
-def _repeated(trial: Trial, case: Case) -> tuple[int, Failure, int]:
+def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
     """In a fresh process, the first call that fails, how, and how many of all do; or 0."""
-    trial.restart()
+    attempt.restart()
     at, found, times = 0, Failure(case, "", ""), 0
     for call in range(1, REPEATS + 1):
-        failure = trial.attempt(case)
+        failure = attempt.run(case)
         if failure is not None:
             times += 1
             if not at:
@@ -212,10 +228,10 @@ def _repeated(trial: Trial, case: Case) -> tuple[int, Failure, int]:
     return at, found, times
 
 
-def smallest(trial: Trial, failure: Failure) -> Failure:
+def smallest(attempt: Attempt, failure: Failure) -> Failure:
     """The failing case as small as it can be, with as many zeros and ones, and still failing."""
-    fails = _Budget(trial, failure.kind)
-    while (smaller := next(_smaller(trial, failure, fails), None)) is not None:
+    fails = _Budget(attempt, failure.kind)
+    while (smaller := next(_smaller(attempt, failure, fails), None)) is not None:
         failure = smaller
     for place in float_arrays(failure.case):
         for make in _simpler(get(failure.case, place)):
@@ -228,41 +244,37 @@ def smallest(trial: Trial, failure: Failure) -> Failure:
 class _Budget:
     """Whether cases still fail in the same way, within what may be spent on that."""
 
-    def __init__(self, trial: Trial, kind: str) -> None:
-        self.trial, self.kind = trial, kind
-        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + trial.failed)
+    def __init__(self, attempt: Attempt, kind: str) -> None:
+        self.attempt, self.kind = attempt, kind
+        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + attempt.failed)
 
     def __call__(self, case: Case, draw: Draw | None) -> Failure | None:
         self.left -= 1
         if self.left < 0 or time.monotonic() > self.end:
             return None
         try:
-            failure = self.trial.attempt(case, draw)
+            failure = self.attempt.run(case, draw)
         except (properties.UndecidedError, OracleError):  # a vector of no direction, say
             return None
         # shrinking must not change the subject
         return failure if failure is not None and failure.kind == self.kind else None
 
 
-def _smaller(trial: Trial, failure: Failure, fails: _Budget) -> Iterator[Failure]:
+def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Failure]:
     """Failing cases with a smaller size, or an earlier choice."""
     assert failure.draw is not None
     for chosen in failure.draw.simpler():
-        if not all(_has(chosen, name, value) for name, value in trial.pins.items()):
+        if any(chosen[name] not in _options(value) for name, value in attempt.pins.items()):
             continue
         for seed in range(SEEDS):
             draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
-            found = fails(trial.operator.case(draw), draw)
+            found = fails(attempt.operator.case(draw), draw)
             if found is not None:
                 yield found
 
 
-def _has(chosen: Pins, name: str, pinned: Any) -> bool:
-    return (
-        chosen[name] in pinned
-        if isinstance(pinned, tuple)
-        else chosen[name] is pinned or chosen[name] == pinned
-    )
+def _options(pinned: Any) -> tuple[Any, ...]:
+    return pinned if isinstance(pinned, tuple) else (pinned,)
 
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:

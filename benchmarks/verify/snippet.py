@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-# a failing case may be written with these, and with ``own`` and ``exported``
+# a failing case may be written with these, and with ``project`` and ``exported``
 from benchmarks.verify.candidate import Calls, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
-from benchmarks.verify.operators.operator import BATCHES, HOLES
-from benchmarks.verify.properties import Batched, OneOfBatch, of_batch  # noqa: F401
+from benchmarks.verify.properties import Batched, BatchOfOne, of_batch  # noqa: F401
 from benchmarks.verify.search import REPEATS, Failure
 
 LONGEST = 3000
@@ -40,11 +39,11 @@ def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failu
         f"candidate = {_candidate(prop, operator, candidate)}",
         f"oracle = {_oracle(operator)}",
     ]
-    if _batches(prop):
+    if prop.is_batched:
         lines.append(
             f"oracle = of_batch(oracle, {operator.sequences}, {operator.rows}, {operator.empty})"
         )
-    lines += [*_case(operator, failure, candidate.padding if _batches(prop) else "")]
+    lines += [*_case(operator, failure, candidate.padding if prop.is_batched else "")]
     lines += [f"{name} = {value!r}" for name, value in prop.settings.items()]
     body = _body(prop)
     calls = failure.calls or 10 * REPEATS
@@ -67,15 +66,11 @@ def _candidate(prop: Property, operator: Operator, candidate: Calls) -> str:
         text = f"load({f'{path}:{name}'!r}{framework}{device}{folder})"
     else:
         text = f"Candidate({candidate.name}, {candidate.framework!r}, {candidate.device!r})"
-    if _batches(prop):
+    if prop.is_batched:
         return f"Batched({text}, {operator.rows}, {operator.empty}, {candidate.padding!r})"
     if candidate.padding:
-        return f"OneOfBatch({text}, {operator.sequences}, {candidate.padding!r})"
+        return f"BatchOfOne({text}, {operator.sequences}, {candidate.padding!r})"
     return text
-
-
-def _batches(prop: Property) -> bool:
-    return bool({BATCHES, HOLES} & {*prop.needs})
 
 
 def _oracle(operator: Operator) -> str:
@@ -90,7 +85,7 @@ def _case(operator: Operator, failure: Failure, padding: str) -> list[str]:
     draw = failure.draw
     if sum(map(len, values)) > LONGEST and draw is not None:
         choices = "".join(f", {name}={value!r}" for name, value in draw.chosen.items())
-        regime = "" if draw.regime == "plain" else f", numbers={draw.regime!r}"
+        regime = "" if draw.regime == "plain" else f", regime={draw.regime!r}"
         of = f".of_batch({padding!r})" if padding else ""
         return [
             f"operator = OPERATORS[{operator.name!r}]{of}",
@@ -112,7 +107,7 @@ def _body(prop: Property) -> str:
 def _imports(prop: Property, lines: str, source: Any) -> list[str]:
     """What ``lines`` need: names that the property's module or this one knows."""
     used = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
-    found = {f"from benchmarks.verify import {name}" for name in {"exported", "own"} & used}
+    found = {f"from benchmarks.verify import {name}" for name in {"exported", "project"} & used}
     for name, value in (globals() | prop.check.__globals__).items():
         if name not in used or name in ("Any",):
             continue

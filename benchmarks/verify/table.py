@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,16 +12,20 @@ from msgspec import convert
 
 from benchmarks.kinds import Verification, Verified
 from benchmarks.verify.candidate import Calls
-from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict, conformance_test, resolve
+from benchmarks.verify.conformance import (
+    FAILED,
+    NOT_RUN,
+    PROJECT_EXAMPLES,
+    Verdict,
+    conformance_test,
+    resolve,
+)
 from benchmarks.verify.operators import OPERATORS, Operator
-from benchmarks.verify.own import Own, implementations
 from benchmarks.verify.process import Limits
+from benchmarks.verify.project import ProjectImplementation, implementations
 from reference.equations import Number
 
 SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
-
-EXAMPLES, QUICK = 30, 6
-"""Cases of each property: usually, and in a hurry."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Row:
         return {**asdict(self), "passed": self.passed}
 
     @property
-    def numbers(self) -> str:
+    def equation_ranges(self) -> str:
         """The equations as printed in a table: ``v1 4-9; v2 2-9``."""
         return "; ".join(
             f"{SHORT.get(paper, paper)} {_ranges(n)}" for paper, n in self.equations.items()
@@ -62,34 +67,30 @@ class Row:
 
 def as_details(rows: Sequence[Row]) -> Verification:
     """Rows as a record has them."""
-    return Verification(rows=[_verified(row) for row in rows])
-
-
-def _verified(row: Row) -> Verified:
-    fields = {**row.to_dict(), "numbers": row.numbers}
-    for name in ("worst", "bound"):
+    found = [row.to_dict() | {"numbers": row.equation_ranges} for row in rows]
+    for fields, name in itertools.product(found, ("worst", "bound")):
         fields[name] = fields[name] if math.isfinite(fields[name]) else None
-    return convert(fields, Verified)
+    return Verification(rows=convert(found, list[Verified]))
 
 
 def rows(
     device: str = "cpu",
-    examples: int = EXAMPLES,
+    examples: int = PROJECT_EXAMPLES,
     only: str | None = None,
     limits: Limits | None = None,
     seed: int = 0,
 ) -> Iterator[Row]:
     """All rows, or those of the operator ``only``; those of an implementation together."""
-    for own in implementations(device):
-        if only not in (None, own.operator):
+    for each in implementations(device):
+        if only not in (None, each.operator):
             continue
-        operator = OPERATORS[own.operator]
-        where = "cpu" if own.framework == "numpy" else device
+        operator = OPERATORS[each.operator]
+        where = "cpu" if each.framework == "numpy" else device
         with resolve(
-            own.function, operator, own.framework, where, limits, name=own.name
+            each.function, operator, each.framework, where, limits, name=each.name
         ) as candidate:
-            found = list(verdicts(own, candidate, examples, seed))
-        for what, dtype, chosen in _grouped(operator, found):
+            found = list(verdicts(each, candidate, examples, seed))
+        for (what, dtype), chosen in _grouped(operator, found).items():
             # relative to its bound: the bounds of cases differ
             worst, bound = max(
                 ((v.worst, v.bound) for v in chosen), key=lambda pair: pair[0] / (pair[1] or 1.0)
@@ -100,7 +101,7 @@ def rows(
                 if v.status == FAILED
             )
             yield Row(
-                *(own.operator, dict(operator.equations), what, own.implementation, dtype, where),
+                *(each.operator, dict(operator.equations), what, each.implementation, dtype, where),
                 sum(v.cases for v in chosen),
                 worst if math.isfinite(worst) else math.inf,
                 bound,
@@ -108,18 +109,20 @@ def rows(
             )
 
 
-def verdicts(own: Own, candidate: Calls, examples: int, seed: int = 0) -> Iterator[Verdict]:
+def verdicts(
+    implementation: ProjectImplementation, candidate: Calls, examples: int, seed: int = 0
+) -> Iterator[Verdict]:
     """Those on an implementation, called by ``candidate``; in small parts none on large cases."""
-    of, small = OPERATORS[own.operator], own.in_parts
+    of, small = OPERATORS[implementation.operator], implementation.in_parts
     only = [prop.name for prop in of.properties if not (small and prop.large)]
-    examples = -(-examples // own.share)
-    return conformance_test(of, candidate, examples=examples, seed=seed, ours=True, only=only)
+    examples = -(-examples // implementation.share)
+    return conformance_test(of, candidate, examples=examples, seed=seed, is_project=True, only=only)
 
 
 def _grouped(
     operator: Operator, verdicts: Sequence[Verdict]
-) -> Iterator[tuple[str, str, list[Verdict]]]:
-    """(what, dtype, verdicts) of those that were run, the outputs in float64 first."""
+) -> dict[tuple[str, str], list[Verdict]]:
+    """The verdicts on what was run by (what, dtype), the outputs in float64 first."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
     properties = {prop.name: prop for prop in operator.properties}
     for verdict in verdicts:
@@ -128,8 +131,7 @@ def _grouped(
         dtype = str(prop.settings.get("dtype", "float64"))
         if verdict.status != NOT_RUN:
             groups.setdefault((what, dtype), []).append(verdict)
-    for (what, dtype), chosen in groups.items():
-        yield what, dtype, chosen
+    return groups
 
 
 def _ranges(numbers: Sequence[Number]) -> str:

@@ -1,4 +1,4 @@
-"""The only place with tolerances.
+"""The tolerances of the kit; those of tests alone are in ``tests.support.tolerances``.
 
 float64. An output may differ from the oracle's by 1e-10 of its largest entry, and by what a
 relative change of 1e-10 of every input and of every operation's result makes of it. That is the
@@ -17,50 +17,26 @@ NaN and Inf never pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.verify.cases import Case, float_arrays, get
-from benchmarks.verify.rounding import moved
+from benchmarks.verify.rounding import perturbed
 
 Array = npt.NDArray[np.floating]
 
 FLOAT64 = 1e-10  # relative to the largest entry: float64 forms of one function, with gradients
-# mappings are options of pytest.approx, or of torch.testing.assert_close
-METRIC = 1e-12  # absolute: caption metrics against the published implementation
-# absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition
-SMOOTHED = 1e-8
-PERCENT = {"abs": 100 * SMOOTHED}  # the same times 100, as scores are printed
-KEPT = {"abs": 1e-6}  # means of what is kept to six decimals, half of the last and as much again
-KEPT_PERCENT = {"abs": 1e-4}  # the same times 100, as scores are printed
-PROCESSES = 1e-6  # absolute: float32 weights and losses of several processes against those of one
-JPEG = 2  # of 255: how far the best quality of JPEG may be from an even colour
-SUMS = 1e-12  # relative: sums and means of operations, in another order
-PRINTED_FLOPS = 1e-3  # relative: operations against the three or four digits that Table VI prints
-COUNTED = {"abs": 0.02}  # counted bytes against the power of a size that they grow with
-# absolute: float32 forms that are timed against each other; a wrong argument shows beyond it
-SAME_WORK = 1e-4
-TIMES = {"rel": 1e-9}  # ratios of times by logarithms and exponentials, in another order
-EXPONENTS = {"abs": 1e-9}  # slopes of logarithms against the power that they are of
-SIMULATED = {"rel": 0.02}  # times of simulated processes against what they stand for
-CHAINED = {"rel": 0.05}  # products of some such ratios
-SCHEDULED = {"rel": 1e-4}  # training times whose steps round to whole numbers
-SCHEDULED_TWICE = {"rel": 1e-3}  # the same of two stages
-SHOWN = {"rel": 6e-4}  # a number as reports show it, to three digits
-SHOWN_MEAN = {"rel": 6e-3, "abs": 6e-4}  # the same of a mean, in a unit of 1 or of 100
-SHOWN_ERROR = {"rel": 1e-3}  # errors and operations, as pages show them
-# effects of claims against those of records, which keep so many digits
-CLAIMED = {"rel": 1e-4, "abs": 1e-4}
-EFFECTS = {"abs": 1e-9}  # differences of means, in another order
-RESIDUAL = {"rel": 0.1}  # the standard deviation of 3,600 draws
-BETWEEN = {"rel": 0.5}  # the standard deviation of 60 draws, beside their noise
-ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}  # float64 on another device
-DEVIATIONS = 6  # standard deviations: what is drawn against its expectation
 # relative to the largest entry: a derivative against central differences in float64
 DIFFERENCES = 1e-6
+# absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition
+SMOOTHED = 1e-8
+# absolute: float32 forms that are timed against each other; a wrong argument shows beyond it
+SAME_WORK = 1e-4
 
 LITERAL_FACTOR = 2.0
 ULPS = 2.0
@@ -108,7 +84,7 @@ def roundings(oracle: Callable[..., Any], case: Case, unit: float) -> list[float
     expected = outputs(oracle(*case))
     found = [0.0] * len(expected)
     for seed in range(CHANGES if float_arrays(case) else 0):
-        for i, array in enumerate(outputs(moved(oracle, case, unit, seed)[0])):
+        for i, array in enumerate(outputs(perturbed(oracle, case, unit, seed)[0])):
             with np.errstate(invalid="ignore"):  # of infinities, which do not change
                 change = np.nan_to_num(np.abs(array - expected[i]), nan=0.0)
             found[i] = max(found[i], float(change.max(initial=0.0)))
@@ -118,7 +94,7 @@ def roundings(oracle: Callable[..., Any], case: Case, unit: float) -> list[float
 def on_a_jump(oracle: Callable[..., Any], case: Case, dtype: str) -> bool:
     """Whether roundings of ``dtype`` could decide which of the oracle's denominators are empty."""
     seeds, unit = range(NEAR_CHANGES), NEAR * UNITS[dtype]
-    return len({tuple(moved(oracle, case, unit, seed)[1]) for seed in seeds}) > 1
+    return len({tuple(perturbed(oracle, case, unit, seed)[1]) for seed in seeds}) > 1
 
 
 def outputs(result: Any) -> list[Array]:
@@ -160,26 +136,26 @@ def _worst(actual: Array, expected: Array) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(np.argmax(errors), errors.shape))
 
 
-Seen = list[tuple[float, float]]
-_seen: list[Seen] = []
+Errors = list[tuple[float, float]]
+"""Of comparisons the error and its bound, relative to the largest entry of what was expected."""
+
+_ERRORS: ContextVar[Errors] = ContextVar("_ERRORS")
 
 
-class Errors:
-    """Collects (error, bound) of every comparison made within: ``with Errors() as seen``."""
-
-    def __enter__(self) -> Seen:
-        _seen.append([])
-        return _seen[-1]
-
-    def __exit__(self, *_: object) -> None:
-        _seen.pop()
+@contextmanager
+def recorded() -> Iterator[Errors]:
+    """The errors of all comparisons made within."""
+    errors: Errors = []
+    token = _ERRORS.set(errors)
+    try:
+        yield errors
+    finally:
+        _ERRORS.reset(token)
 
 
 def _assert_within(actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float, what: str) -> None:
-    found = error(actual, expected)
-    for seen in _seen:
-        # relative to the largest entry, so that errors of several cases can be compared
-        seen.append((found / scale(expected), bound / scale(expected)))
+    found, largest = error(actual, expected), scale(expected)
+    _ERRORS.get([]).append((found / largest, bound / largest))
     if not found <= bound:
         raise OutOfToleranceError(what, actual, expected, bound)
 
@@ -246,10 +222,3 @@ def assert_gated(actual: Any, oracle: Callable[..., Any], case: Case) -> None:
 def assert_derivative(actual: npt.ArrayLike, differences: npt.ArrayLike, what: str) -> None:
     """Fail unless a derivative is that of central differences."""
     _assert_within(actual, differences, DIFFERENCES * scale(differences), what)
-
-
-def assert_low_precision(
-    actual: npt.ArrayLike, expected: npt.ArrayLike, limit: float, what: str = "output"
-) -> None:
-    """Fail unless the error is at most ``limit``, relative to the largest entry of ``expected``."""
-    _assert_within(actual, expected, limit * scale(expected), what)

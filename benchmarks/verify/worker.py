@@ -87,7 +87,7 @@ def _worker(connection: socket.socket, output: int) -> None:
 def _loaded(
     source: str | bytes,
     name: str,
-    contract: list[str],
+    arguments: list[str],
     framework: str,
     device: str,
     path: list[str],
@@ -109,10 +109,11 @@ def _loaded(
     except ImportError as error:  # the framework is missing
         raise InputError(f"framework {framework}: {error}") from error
     try:
-        padding = padding_argument(candidate.function, contract)
+        padding = padding_argument(candidate.function, arguments)
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
-    return candidate, {"padding": padding, "torch": "torch" in _modules(candidate.function)}
+    module = sys.modules.get(getattr(candidate.function, "__module__", ""))
+    return candidate, {"padding": padding, "torch": hasattr(module, "torch")}
 
 
 def _unpickled(source: bytes) -> Callable[..., Any]:
@@ -124,12 +125,6 @@ def _unpickled(source: bytes) -> Callable[..., Any]:
             "name it as package.module:callable or path/file.py:callable"
         ) from error
     return function
-
-
-def _modules(function: Callable[..., Any]) -> list[str]:
-    """The names that the function's module knows."""
-    module = sys.modules.get(getattr(function, "__module__", ""), None)
-    return list(vars(module)) if module is not None else []
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED, Verdict, conformance_test, takes_arrays
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import implementations
+from benchmarks.verify.project import implementations
 from tests.candidates import (
     decoding,
     middle_out,
@@ -55,8 +55,8 @@ class Right:
 
     def candidate(self) -> Candidate:
         """It, in this process."""
-        contract = OPERATORS[self.operator].arguments
-        return Candidate(self.function, self.framework, contract=contract)
+        arguments = OPERATORS[self.operator].arguments
+        return Candidate(self.function, self.framework, arguments=arguments)
 
     def verdicts(
         self, seed: int, examples: int = EXAMPLES, only: Sequence[str] = ()
@@ -82,8 +82,8 @@ def candidates() -> Iterator[Right]:
 def ours() -> list[Right]:
     """Our own forms."""
     return [
-        Right(own.operator, own.implementation, own.function, own.framework)
-        for own in implementations()
+        Right(each.operator, each.implementation, each.function, each.framework)
+        for each in implementations()
     ]
 
 

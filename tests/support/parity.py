@@ -9,7 +9,7 @@ from hypothesis import assume
 
 from benchmarks.verify import tolerances
 from benchmarks.verify.rounding import literal
-from benchmarks.verify.strategies import fill
+from tests.support.strategies import fill
 
 Array = npt.NDArray[Any]
 

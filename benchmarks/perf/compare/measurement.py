@@ -19,12 +19,11 @@ from benchmarks.perf.compare.checkout import Tree
 from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, compare
 from benchmarks.perf.compare.outcome import Checked, Outcome, Settings
 from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess, start_workers
+from benchmarks.verify.conformance import REVISION_EXAMPLES
 
 TURN = 0.003
 """Seconds that a process computes in a round, or one call: many short rounds settle more than few
 long ones, as what disturbs one call of a busy machine disturbs the next one too."""
-EXAMPLES = 5
-"""Cases of each property that a revision is held to."""
 MOST_ROUNDS = 1000
 LONGEST = 10
 """How many times as long as it computes a benchmark may take, on a machine that others use too."""
@@ -58,7 +57,7 @@ def verify_and_count(
             what = {"name": benchmark.name, "implementation": implementation}
             # made first: what a revision lacks is not wrong
             _step(running, checked, "prepare", "", **what, clock=settings.clock)
-            _step(running, checked, "verify", "wrong", **what, examples=EXAMPLES)
+            _step(running, checked, "verify", "wrong", **what, examples=REVISION_EXAMPLES)
             _step(running, checked, "count", "counts")
             outcomes.append(Outcome(benchmark, implementation, checked))
     finally:

@@ -1,4 +1,4 @@
-"""A revision held to the oracle before it is timed.
+"""A revision verified against the oracle before it is timed.
 
 The oracle is the running checkout's, for both revisions: one judge. A revision's own could be wrong
 in the same way as what it judges, and two judges could each be right about something else. Whoever
@@ -17,14 +17,14 @@ import torch
 
 from benchmarks.perf.cases.case import eager
 from benchmarks.perf.compare.benchmarks import Benchmark
-from benchmarks.verify import own
+from benchmarks.verify import project
 from benchmarks.verify.conformance import FAILED, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import Own, implementations
+from benchmarks.verify.project import ProjectImplementation, implementations
 
 
 def failures(benchmark: Benchmark, implementation: str, device: str, examples: int) -> list[str]:
-    """What of a benchmark is wrong, a line each: nothing if all that it is held to holds.
+    """What of a benchmark is wrong, a line each: nothing if every property holds.
 
     "auto" stands for all implementations that it may choose from.
     """
@@ -40,19 +40,21 @@ def _failures(operator: str, implementation: str, device: str, examples: int) ->
     of, found = OPERATORS[operator], []
     for each in _implementations(operator, implementation, device):
         with resolve(each.function, of, each.framework, device, name=each.name) as candidate:
-            for verdict in conformance_test(of, candidate, examples=examples, ours=True):
+            for verdict in conformance_test(of, candidate, examples=examples, is_project=True):
                 if verdict.status == FAILED:
                     said = f"{operator} ({each.implementation}): {verdict.name}"
                     found.append(f"{said}: {verdict.message}".splitlines()[0])
     return tuple(found)
 
 
-def _implementations(operator: str, implementation: str, device: str) -> Iterator[Own]:
+def _implementations(
+    operator: str, implementation: str, device: str
+) -> Iterator[ProjectImplementation]:
     if operator == "cider_d":
-        yield Own(operator, "torch", partial(_rewards, device=device), "numpy")
+        yield ProjectImplementation(operator, "torch", partial(_rewards, device=device), "numpy")
         return
-    if operator in own.EXPANSIONS:
-        chosen = own.of_form(operator, implementation)
+    if operator in project.EXPANSIONS:
+        chosen = project.of_form(operator, implementation)
         yield from [chosen, chosen.in_small_parts()] if implementation == "factored" else [chosen]
         if implementation != "auto":
             return

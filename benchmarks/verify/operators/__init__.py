@@ -15,9 +15,9 @@ To add one, write in the module of its family (or a new one, listed below):
    it is differentiated, ``sequences`` where it takes padded batches, and the papers' equations.
 
 Everything else follows: small and large cases, memory layouts, state, dtypes, gradients, padded
-batches. What is true of this operator alone is a function in ``properties`` and goes to ``own``;
-pins that deserve a name of their own go to ``special``. Our own implementation of it is a function
-in ``benchmarks.verify.own``.
+batches. What is true of this operator alone is a function in ``properties`` and goes to
+``extra_properties``; pins that deserve a name of their own go to ``special``. This project's
+implementation of it is a function in ``benchmarks.verify.project``.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             "one_head": ({"num_heads": 1}, "a single head"),
         },
         regimes=("zeros", "huge"),
-        own=(
+        extra_properties=(
             Property("causality", properties.causal_keys, pins={"causal": True}),
             Property("broadcast", properties.broadcast),
         ),

@@ -79,7 +79,7 @@ OPERATORS = (
             "block": ({"groups": (2, 3)}, "several groups"),
         },
         regimes=REGIMES,
-        own=(
+        extra_properties=(
             Property("token_order", properties.token_order),
             Property("broadcast", properties.broadcast),
         ),
@@ -87,7 +87,7 @@ OPERATORS = (
         sequences=1,
         gates=True,
         dtypes=NORMAL_RANGE,
-        ours=("float16",),
+        project_dtypes=("float16",),
         sizes=(
             {"L": 33, "d": 40, "group_0": 65, "groups": 1},
             {"L": 144, "d": 130, "group_0": 65, "groups": 2},
@@ -116,7 +116,7 @@ OPERATORS = (
             "bidirectional": ({"causal": False}, "not causal"),
         },
         regimes=REGIMES,
-        own=(
+        extra_properties=(
             Property("causality", properties.causality, pins={"causal": True}),
             Property("broadcast", properties.broadcast),
         ),
@@ -124,7 +124,7 @@ OPERATORS = (
         sequences=1,
         gates=True,
         dtypes=NORMAL_RANGE,
-        ours=("float16",),
+        project_dtypes=("float16",),
         sizes=(
             {"L": 20, "d": 130, "N_E": 16, "causal": True},
             {"L": 33, "d": 512, "N_E": 16, "causal": True},

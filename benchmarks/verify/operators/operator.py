@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Case, float_arrays
-from benchmarks.verify.draw import NUMBERS, Draw, Pins
+from benchmarks.verify.draw import REGIMES, Draw, Pins
 from benchmarks.verify.properties import Function, of_batch
 from reference.equations import Number
 
@@ -22,13 +22,13 @@ ALL = (*FLOATS, "bfloat16", "float16")
 NORMAL_RANGE = (*FLOATS, "bfloat16")
 """Dtypes that hold Psi's epsilon: in float16 a layer with an expansion has no literal form."""
 
-STATE = "a padded batch, too, leaves nothing behind for the next of the same shape"
+STATE = "no state is carried from one padded batch to the next"
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """What padded rows may hold."""
 
 TORCH, GRADIENT, BATCHES = "torch", "gradient", "batches"
-HOLES, OURS, WRITABLE = "holes", "ours", "writable"
+HOLES, PROJECT, WRITABLE = "holes", "project", "writable"
 """What a property may need of a candidate."""
 
 
@@ -41,7 +41,7 @@ class Property:
         check: of ``properties``: ``check(candidate, oracle, case)``.
         meaning: in words, if not the first line of the check's docstring.
         pins: sizes and choices that its cases have, by name, see ``Draw``.
-        needs: of a candidate or its framework: TORCH, GRADIENT, BATCHES, HOLES, OURS and WRITABLE.
+        needs: of a candidate or its framework: TORCH, GRADIENT and so on, below.
         settings: the check's other arguments, by name.
         large: whether its cases are the large ones.
     """
@@ -53,6 +53,11 @@ class Property:
     needs: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     large: bool = False
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether its cases are padded batches."""
+        return bool({BATCHES, HOLES} & {*self.needs})
 
     @property
     def says(self) -> str:
@@ -76,8 +81,8 @@ class Operator:
         conventions: what a candidate must know beside the equations, a sentence each.
         special: by the property's name its pins and what they are, in words: ``equals_oracle`` on
             cases worth a name of their own.
-        regimes: of ``draw.NUMBERS``, beside "plain".
-        own: further properties, of this operator alone.
+        regimes: of ``draw.REGIMES``, beside "plain".
+        extra_properties: of this operator alone.
         compare: the check against the oracle; another one where results are not arrays.
         by: the arguments that the output is differentiated by; none for no gradient.
         sequences: how many of the first arguments have a batch axis in a padded batch; 0 for none.
@@ -86,7 +91,7 @@ class Operator:
         holes: pins of cases whose mask has holes; None where it may have none.
         gates: whether a sigmoid gates its output.
         dtypes: those that it is defined in, float64 first.
-        ours: those that our own implementations alone are tested in.
+        project_dtypes: those that this project's implementations alone are tested in.
         sizes: pins of large cases with several large sizes, as the papers have them.
     """
 
@@ -100,7 +105,7 @@ class Operator:
     conventions: tuple[str, ...] = ()
     special: Mapping[str, tuple[Pins, str]] = field(default_factory=dict)
     regimes: tuple[str, ...] = ()
-    own: tuple[Property, ...] = ()
+    extra_properties: tuple[Property, ...] = ()
     compare: Callable[..., None] = properties.equals_oracle
     by: tuple[str, ...] = ()
     sequences: int = 0
@@ -109,7 +114,7 @@ class Operator:
     holes: Pins | None = field(default_factory=dict)
     gates: bool = False
     dtypes: tuple[str, ...] = FLOATS
-    ours: tuple[str, ...] = ()
+    project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
 
     @property
@@ -130,16 +135,17 @@ class Operator:
             yield Property(name, compare, f"{same}: {words}", pins)
         for name in self.regimes:
             check = properties.gated if self.gates and name == "huge" else compare
-            yield Property(name, check, f"{same}: {NUMBERS[name]}", {"numbers": name})
+            yield Property(name, check, f"{same}: {REGIMES[name]}", {"regime": name})
         yield Property("large", compare, f"{same}: sizes that straddle tiles", large=True)
-        yield from self.own
+        yield from self.extra_properties
         if not float_arrays(self.case(Draw())):
             return
         yield Property("strided", properties.strided)
         yield Property("no_state", properties.no_state)
         yield Property("same_objects", properties.same_objects, needs=(WRITABLE,))
-        for dtype in (*self.dtypes[1:], *self.ours):
-            needs = () if dtype == "float32" else (OURS,) if dtype in self.ours else (TORCH,)
+        for dtype in (*self.dtypes[1:], *self.project_dtypes):
+            other = PROJECT if dtype in self.project_dtypes else TORCH
+            needs = () if dtype == "float32" else (other,)
             settings = {"dtype": dtype}
             yield Property(dtype, properties.low_precision, needs=needs, settings=settings)
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}

@@ -148,7 +148,7 @@ def _layer(decodes: bool) -> Operator:
         else {"expansionnet_v1": (10,), "expansionnet_v2": (11,)},
         conventions=(NORM, PRE_NORM, expansion.PSI)
         + (("A decoder's mixer is causal; its cross-attention is not.",) if decodes else ()),
-        own=(Property("causality", properties.causality),) if decodes else (),
+        extra_properties=(Property("causality", properties.causality),) if decodes else (),
         by=(*arguments, "parameters"),
         sequences=1 + decodes,
         rows=not decodes,

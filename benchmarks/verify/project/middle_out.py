@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.verify.own.modules import select
+from benchmarks.verify.project.modules import select
 from torch_impl.middle_out import Weights, attend, interleave, run, step
 from torch_impl.models import denoising
 

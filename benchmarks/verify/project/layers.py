@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from benchmarks.verify.own.modules import call
+from benchmarks.verify.project.modules import call
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
 from torch_impl.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Mixer

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from benchmarks.verify.own.modules import call, select
+from benchmarks.verify.project.modules import call, select
 from torch_impl.models import RecurrentCaptioner
 from torch_impl.models.recurrent import RecurrentConfiguration
 from torch_impl.recurrent import LSTM, AttentiveLSTM, Masks, State, read_only_inputs

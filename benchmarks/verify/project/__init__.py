@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.own import (
+from benchmarks.verify.project import (
     arnet,
     decoding,
     layers,
@@ -24,9 +24,7 @@ from benchmarks.verify.own import (
     optimisation,
     recurrent,
 )
-from benchmarks.verify.own.parts import Within, small_parts
-
-__all__ = ["EXPANSIONS", "FUNCTIONS", "Own", "Within", "implementations", "small_parts"]
+from benchmarks.verify.project.parts import Within, small_parts
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -40,7 +38,7 @@ EXPANSIONS = ("static_expansion", "dynamic_expansion")
 
 
 @dataclass(frozen=True)
-class Own:
+class ProjectImplementation:
     """An implementation of this project's: of an operator, by name, as a candidate's function."""
 
     operator: str
@@ -55,39 +53,41 @@ class Own:
         """The function as Python source, for a test."""
         function = self.function
         if isinstance(function, Within):
-            return f"own.Within({replace(self, function=function.function).name}, own.small_parts)"
+            whole = replace(self, function=function.function).name
+            return f"project.Within({whole}, project.small_parts)"
         if isinstance(function, partial):
             given = "".join(f", {name}={value!r}" for name, value in function.keywords.items())
             return f"partial({replace(self, function=function.func).name}{given})"
         module = function.__module__.removeprefix(f"{__name__}.")
-        ours = module != function.__module__
-        return f"own.{module}.{function.__name__}" if ours else f"own.FUNCTIONS[{self.operator!r}]"
+        if module == function.__module__:  # of another package
+            return f"project.FUNCTIONS[{self.operator!r}]"
+        return f"project.{module}.{function.__name__}"
 
     @property
     def in_parts(self) -> bool:
         """Whether its chunks and tiles are lowered."""
         return isinstance(self.function, Within)
 
-    def in_small_parts(self) -> Own:
+    def in_small_parts(self) -> ProjectImplementation:
         """The same with its chunks and tiles lowered."""
         function = Within(self.function, small_parts)
         return replace(self, implementation=f"{self.implementation}, parts", function=function)
 
 
-def of_form(operator: str, implementation: str) -> Own:
+def of_form(operator: str, implementation: str) -> ProjectImplementation:
     """The operator by one of its forms."""
     function = partial(FUNCTIONS[operator], implementation=implementation)
-    return Own(operator, implementation, function)
+    return ProjectImplementation(operator, implementation, function)
 
 
-def interpreted_kernels() -> list[Own]:
+def interpreted_kernels() -> list[ProjectImplementation]:
     """The fused expansions on Triton's interpreter, in small parts; none without Triton."""
     if importlib.util.find_spec("triton") is None:
         return []
     return [replace(of_form(name, "fused"), share=5).in_small_parts() for name in EXPANSIONS]
 
 
-def implementations(device: str = "cpu") -> list[Own]:
+def implementations(device: str = "cpu") -> list[ProjectImplementation]:
     """Everything that this project has and the device can run; in small parts what has parts."""
     fused = device.startswith("cuda") and torch.version.cuda and importlib.util.find_spec("triton")
     found = []
@@ -97,11 +97,12 @@ def implementations(device: str = "cpu") -> list[Own]:
             quick = of_form(name, "factored" if name in EXPANSIONS else "scan")
             found += [of_form(name, "literal"), quick, quick.in_small_parts()]
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
-            found += [Own(name, "library", recurrent.library_lstm)] if name == "lstm" else []
+            if name == "lstm":
+                found.append(ProjectImplementation(name, "library", recurrent.library_lstm))
         elif "device" in options:
-            found.append(Own(name, "torch", partial(function, device=device)))
+            found.append(ProjectImplementation(name, "torch", partial(function, device=device)))
         elif function.__module__ == metrics.__name__:
-            found.append(Own(name, "pycocoevalcap", function, "numpy"))
+            found.append(ProjectImplementation(name, "pycocoevalcap", function, "numpy"))
         else:
-            found.append(Own(name, "torch", function))
+            found.append(ProjectImplementation(name, "torch", function))
     return found

@@ -7,8 +7,8 @@ from functools import partial
 
 from torch import Tensor
 
-from benchmarks.verify.own.modules import call, select
-from benchmarks.verify.own.recurrent import given
+from benchmarks.verify.project.modules import call, select
+from benchmarks.verify.project.recurrent import given
 from torch_impl.recurrent import auto_reconstructor
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
 
