@@ -46,8 +46,8 @@ from benchmarks.records import ROOT
 TARGET = {"killed": 500, "damaged": 300, "bad input": 200, "full disk": 100, "doubled": 50}
 ENDS = ("survived", "refused", "wrong")
 TRAIN = (
-    "--scenes 8,3,3 --d-model 8 --d-ff 8 --num-heads 2 --num-encoder-layers 1 --num-decoder-layers 1 "
-    "--epochs 2 --out run"
+    "--scenes 8,3,3 --d-model 8 --d-ff 8 --num-heads 2 --num-encoder-layers 1 "
+    "--num-decoder-layers 1 --epochs 2 --out run"
 )
 IMPORTED_LATE = (
     "torch_impl.checkpoints.export",
@@ -298,7 +298,7 @@ class Campaign:
 def _run_here(words: Sequence[str]) -> NoReturn:
     """The command in this fork, in the place of a new interpreter."""
     os.closerange(3, 256)  # by one of them the parent learns that the command has begun
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", 1, closefd=False)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
     sys.argv, code = ["captionbench", *words], 1
     try:
         code = captionbench()
