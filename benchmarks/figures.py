@@ -22,7 +22,8 @@ matplotlib.rcParams.update(
     }
 )
 
-from matplotlib import pyplot as plt  # noqa: E402  (after the backend is chosen)
+import squarify  # noqa: E402  (after the backend is chosen)
+from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 Point = tuple[float, float]
@@ -167,9 +168,11 @@ def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
     figure, axes = plt.subplots(figsize=(width, height))
     axes.set_axis_off()
     shares = dict(sorted([*weights.items(), rest], key=lambda share: -share[1]))
-    drawn = treemap(list(shares.values()), (0.0, 0.0, width, height))
-    for place, (name, (left, bottom, wide, high)) in enumerate(zip(shares, drawn, strict=True)):
-        colour = plt.colormaps["viridis"](0.3 + 0.65 * place / len(shares))
+    sizes = squarify.normalize_sizes([*shares.values()], width, height)
+    drawn = squarify.squarify(sizes, 0, 0, width, height)
+    for place, (name, box) in enumerate(zip(shares, drawn, strict=True)):
+        left, bottom, wide, high = (box[of] for of in ("x", "y", "dx", "dy"))
+        colour = plt.colormaps["viridis"](0.45 + 0.5 * place / len(shares))
         axes.add_patch(
             plt.Rectangle(
                 (left, bottom),
@@ -179,7 +182,7 @@ def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
                 edgecolor="white",
             )
         )
-        size = min(14.0, 40 * high, 90 * wide / len(name))
+        size = min(14.0, 40 * high, 78 * wide / len(name))
         if size >= 4:
             axes.text(
                 left + wide / 2, bottom + high / 2, name, ha="center", va="center", fontsize=size
@@ -287,31 +290,3 @@ def panels(rows: Sequence[Sequence[Panel]]) -> str:
             _legend(axes)
     figure.tight_layout()
     return _svg(figure)
-
-
-Rectangle = tuple[float, float, float, float]
-"""Left, bottom, width, height."""
-
-
-def treemap(weights: Sequence[float], within: Rectangle) -> list[Rectangle]:
-    """``within`` divided into a rectangle for each weight, of an area in proportion.
-
-    The longer side is cut where the weights before and after come nearest to halves, and so on in
-    both parts. Weights are above 0; heavy ones first give the squarest rectangles.
-    """
-    if len(weights) == 1:
-        return [within]
-    total, before = sum(weights), 0.0
-    cut, share = 1, weights[0] / total
-    for place, weight in enumerate(weights[:-1], start=1):
-        before += weight
-        if abs(before / total - 0.5) < abs(share - 0.5):
-            cut, share = place, before / total
-    left, bottom, width, height = within
-    if width >= height:
-        one = left, bottom, width * share, height
-        other = left + width * share, bottom, width * (1 - share), height
-    else:
-        one = left, bottom + height * (1 - share), width, height * share
-        other = left, bottom, width, height * (1 - share)
-    return [*treemap(weights[:cut], one), *treemap(weights[cut:], other)]

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.cli import tables
 from benchmarks.cli.main import main
-from benchmarks.figures import treemap
 from benchmarks.papers.lstm_readonly import words
 from benchmarks.papers.lstm_readonly.words import LEFT_OUT, MIN_COUNT, OF_ALL, OF_COUNTED, SOURCES
-from benchmarks.verify import tolerances
 from tests.support import caption_files
 
 CAPTIONS = st.lists(
@@ -40,25 +38,6 @@ def test_words_are_in_falling_order_and_equals_by_the_alphabet(counts):
     assert dict(found) == counts
     pairs = [(-times, word) for word, times in found]
     assert pairs == sorted(pairs)
-
-
-@given(
-    st.lists(st.integers(1, 10**6), min_size=1, max_size=60), st.floats(0.5, 20), st.floats(0.5, 20)
-)
-def test_areas_are_in_proportion_and_tile_the_whole(weights, width, height):
-    drawn = treemap(weights, (0.0, 0.0, width, height))
-    whole, total = width * height, sum(weights)
-    for (_, _, wide, high), weight in zip(drawn, weights, strict=True):
-        assert wide * high / whole == pytest.approx(weight / total, rel=tolerances.FLOAT64)
-    # by areas they fill the whole, so that no two overlap is that they tile it
-    slack = tolerances.FLOAT64 * max(width, height)
-    for i, (left, bottom, wide, high) in enumerate(drawn):
-        assert left >= -slack and left + wide <= width + slack
-        assert bottom >= -slack and bottom + high <= height + slack
-        for other_left, other_bottom, other_wide, other_high in drawn[:i]:
-            across = min(left + wide, other_left + other_wide) - max(left, other_left)
-            upwards = min(bottom + high, other_bottom + other_high) - max(bottom, other_bottom)
-            assert across <= slack or upwards <= slack
 
 
 @pytest.fixture

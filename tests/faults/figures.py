@@ -14,14 +14,6 @@ FIGURES = (
         "test_words.py::test_every_word_is_counted_or_left_out_for_one_reason",
     ),
     Fault(
-        "areas by rank",
-        "a rectangle is cut in halves whatever its weights are",
-        "benchmarks.figures:treemap",
-        "left, bottom, width * share, height",
-        "left, bottom, width * 0.5, height",
-        "test_words.py::test_areas_are_in_proportion_and_tile_the_whole",
-    ),
-    Fault(
         "boxes a pixel short",
         "the last row and column of a detection get no heat",
         "benchmarks.report.drawings.attention:heat",
