@@ -1,8 +1,8 @@
 """The kinds of records: what each producer's records hold beside their values.
 
-A record's kind is the type of its details, so that a reader asks for a type (`records.of`) and has
-its fields. A field may be added with a default; one is never renamed without rewriting the
-published records.
+A record's kind is the type of its details, so that a reader asks for a type (`records.of_kind`)
+and has its fields. A field may be added with a default; one is never renamed without rewriting
+the published records.
 """
 
 from __future__ import annotations

@@ -94,6 +94,13 @@ class Device(Part, frozen=True, omit_defaults=True):
     cuda: str | None = None
     driver: str | None = None
 
+    @property
+    def label(self) -> str:
+        """Its name, with the threads of a CPU."""
+        if self.kind != "cpu":
+            return self.name
+        return f"{self.name}, {self.threads} thread{'' if self.threads == 1 else 's'}"
+
 
 class Environment(Part, frozen=True):
     """Commit, cleanliness of the tree, device and versions of a process."""
@@ -321,9 +328,9 @@ def replace(record: Record[Any], **changes: Any) -> Record[Any]:
         return _decode(_encode(msgspec.structs.replace(record, **changes)))
 
 
-def of(made: Iterable[Record[Any]], *kinds: type[D]) -> list[Record[D]]:
+def of_kind(records: Iterable[Record[Any]], *kinds: type[D]) -> list[Record[D]]:
     """The records of some kinds, in their order; a base stands for all kinds that share it."""
-    return [record for record in made if isinstance(record.details, kinds)]
+    return [record for record in records if isinstance(record.details, kinds)]
 
 
 def line(record: Record[Any]) -> bytes:

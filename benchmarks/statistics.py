@@ -26,22 +26,20 @@ class Estimate:
     low: float
     high: float
 
-    def widened(self, floor: float) -> Estimate:
-        """An interval of a ratio, wider by a factor at both ends."""
-        return Estimate(self.value, self.low / floor, self.high * floor)
 
-
-def verdict(ratio: Estimate, floor: float, smallest: float = 0.0) -> str:
+def verdict(ratio: Estimate, floor: float, *, smallest: float = 0.0, widen: bool = False) -> str:
     """What may be said of a ratio that is above 1 where something is faster.
 
     "same": the interval lies within the smallest change that matters, 0.02 being 2 %. "slower" and
-    "faster": it excludes 1, and the ratio itself is beyond the A/A floor. Else "not settled".
+    "faster": it excludes 1, and the ratio itself is beyond the A/A floor; with ``widen``, as of a
+    bootstrap over few rounds, which is narrow, the whole interval is. Else "not settled".
     """
     if smallest and ratio.low >= 1 / (1 + smallest) and ratio.high <= 1 + smallest:
         return "same"
-    if ratio.high < 1 and ratio.value < 1 / floor:
+    low, high = (ratio.low / floor, ratio.high * floor) if widen else (ratio.low, ratio.high)
+    if high < 1 and ratio.value < 1 / floor:
         return "slower"
-    if ratio.low > 1 and ratio.value > floor:
+    if low > 1 and ratio.value > floor:
         return "faster"
     return "not settled"
 

@@ -156,7 +156,7 @@ def test_too_few_rounds_and_a_clock_that_mostly_jumps_settle_nothing():
 def test_a_verdict_needs_the_interval_beyond_1_and_the_ratio_beyond_the_floor(
     interval, floor, expected
 ):
-    assert verdict(Estimate(*interval), floor, SMALLEST) == expected
+    assert verdict(Estimate(*interval), floor, smallest=SMALLEST) == expected
 
 
 def test_one_process_says_nothing_of_processes():

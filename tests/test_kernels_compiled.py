@@ -132,7 +132,7 @@ def test_what_is_compiled_has_records_and_is_not_compiled_again(
 ) -> None:
     shape = Shape("dynamic", 3, 2, 16, (2,))
     monkeypatch.setattr(compiled, "SHAPES", (shape,))
-    monkeypatch.setattr(compiled, "PRECISIONS", {"bfloat16": torch.bfloat16})
+    monkeypatch.setattr(compiled, "PRECISIONS", ["bfloat16"])
     monkeypatch.setattr(compiled, "ARCHITECTURES", ARCHITECTURES[:1])
     words = ["predict", "--kernels", "--out", str(tmp_path / "r.jsonl"), "--json"]
     assert main(words) == 0

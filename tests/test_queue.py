@@ -84,7 +84,7 @@ def test_first_come_all_seeds_of_what_rows_are_compared_with(tiny, tmp_path):
 
 def test_every_row_is_trained_by_the_best_of_its_trials_which_are_records(whole):
     made = whole["records"]
-    trials, rows = records.of(made, Trial), records.of(made, Captions)
+    trials, rows = records.of_kind(made, Trial), records.of_kind(made, Captions)
     assert len(trials) == 2 * len(ROWS) * len(GRID) and len(rows) == 2 * len(ROWS) * 2
     assert {tuple(r.seeds) for r in trials} == {(TRIAL_SEED,)}
     assert TRIAL_SEED not in {seed for r in rows for seed in r.seeds}

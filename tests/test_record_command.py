@@ -25,11 +25,11 @@ from benchmarks.cli.main import main
 from benchmarks.errors import InputError
 from benchmarks.kinds import Equations, Measured
 from benchmarks.perf import case_records, device_record, session, threads
-from benchmarks.perf.cases import random_shapes, suites
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.scaling.ladders import LADDERS
-from benchmarks.perf.targets import TARGETS, is_asked
+from benchmarks.perf.targets import TARGETS, is_needed
 from tests.support.records import CPU
 from tests.support.records import record as a_record
 from tests.support.second_device import SECOND, second_device
@@ -76,7 +76,7 @@ def device(monkeypatch, counted_elsewhere):
     ladder = replace(LADDERS["dynamic-vectors"], sizes=(1, 2, 4), implementations=("factored",))
     monkeypatch.setattr(device_record, "LADDERS", {ladder.name: ladder})
     monkeypatch.setattr(session, "local_device", lambda *_: named("A100"))
-    monkeypatch.setattr(device_record, "is_asked", lambda case: case.subject.name in ASKED)
+    monkeypatch.setattr(device_record, "is_needed", lambda case: case.subject.name in ASKED)
     monkeypatch.setattr(
         suites, "SUITES", {name: lambda seed, of=of: of for name, of in short.items()}
     )
@@ -158,7 +158,9 @@ def test_what_a_device_cannot_do_is_named_and_the_rest_is_measured(device, tmp_p
     packed = recorded(tmp_path)
     manifest = json.loads(gzip.decompress(packed.read_bytes()).split(b"\n")[0])
     assert manifest["failed"] == {case.row: "OutOfMemoryError: no memory for this"}
-    subjects = {r.details.case.subject for r in records.of(device_record.read(packed), Measured)}
+    subjects = {
+        r.details.case.subject for r in records.of_kind(device_record.read(packed), Measured)
+    }
     assert {"reward", "dynamic-layer forward+backward"} <= subjects
 
 
@@ -368,12 +370,12 @@ def test_every_case_of_a_suite_is_in_one_stage_and_those_of_targets_in_the_first
         stage.run(measuring)
     targets, rest, *_ = timed
     assert dict.fromkeys([*targets, *rest]) == dict.fromkeys(
-        sorted(suites.SUITES[suite](0), key=lambda case: not is_asked(case))
+        sorted(suites.SUITES[suite](0), key=lambda case: not is_needed(case))
     )
     rows = {case.row for case in targets}
     for target in TARGETS:
-        if target.device == cuda.type and target.case.subject not in random_shapes.SUBJECTS:
-            assert target.case.row in rows
+        if target.device == cuda.type:
+            assert any(target.is_of(case.recorded()) for case in targets)
     assert not rows & {case.row for case in rest}
 
 
@@ -382,7 +384,7 @@ def test_a_kernel_that_is_wrong_is_left_out_and_all_else_is_timed(device, tmp_pa
     case = small("static-layer forward", "literal", "fused")
     monkeypatch.setitem(suites.SUITES, "cpu", lambda seed: [case])
     made = device_record.read(recorded(tmp_path, code=1))
-    timings = [r for r in records.of(made, Measured) if r.details.row == case.row]
+    timings = [r for r in records.of_kind(made, Measured) if r.details.row == case.row]
     assert [r.details.implementation for r in timings] == ["literal"]
 
 
@@ -463,6 +465,6 @@ def test_a_lease_of_a_gpu_is_used_from_end_to_end_and_resumes(
     assert third["failed"] == {} and list(third["stages"]) == order
     made = device_record.read(Path(third["file"]))
     assert made == records.newest(records.read(tmp_path / command.RECORDS))
-    timed = {r.details.case.subject for r in records.of(made, Measured)}
+    timed = {r.details.case.subject for r in records.of_kind(made, Measured)}
     assert {case.subject.name for case in suite} <= timed
     assert sum(r.key.startswith("run ") for r in made) >= 1

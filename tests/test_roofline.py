@@ -17,7 +17,7 @@ from benchmarks.perf.cases.case import (
     Work,
 )
 from benchmarks.perf.cases.self_critical import SUBJECT as SELF_CRITICAL
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.flops.closed_forms import (
     Length,
     components,

@@ -16,7 +16,7 @@ from benchmarks import records
 from benchmarks.cli.main import EXIT_INTERRUPTED, main
 from benchmarks.perf import resources, session
 from benchmarks.perf.cases.case import Case, Sizes, Work
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.roofline.roofline import Prediction

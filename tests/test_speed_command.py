@@ -21,7 +21,7 @@ from benchmarks.perf import case_records, coefficient_curves, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import eager
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.session import Session
 from benchmarks.perf.timing import Budget, measure
 from benchmarks.report.sections import speed

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.perf import case_records, timing
-from benchmarks.perf.cases import random_shapes, suites
+from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import (
     HALVES,
     PRECISIONS,
@@ -20,7 +20,7 @@ from benchmarks.perf.cases.case import (
     Sizes,
     eager,
 )
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.verify.tolerances import SAME_WORK, error
 from tests.support.speed import CPU, tiny
 from tests.support.tolerances import COUNTED
@@ -136,10 +136,10 @@ def test_memory_grows_with_n_e_by_no_vectors():
 
 
 def test_shapes_are_drawn_again_by_an_equal_seed():
-    cases = random_shapes.cases()
-    assert cases == random_shapes.cases()
-    assert cases != random_shapes.cases(seed=1)
-    assert len({case.row for case in cases}) == 2 * random_shapes.SHAPES
+    cases = suites.random_shapes()
+    assert cases == suites.random_shapes()
+    assert cases != suites.random_shapes(seed=1)
+    assert len({case.row for case in cases}) == 2 * suites.SHAPES
 
 
 @pytest.mark.parametrize("subject", ["static-layer forward", "dynamic-operator forward"])

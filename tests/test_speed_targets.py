@@ -14,7 +14,8 @@ from benchmarks import records
 from benchmarks.cli import report
 from benchmarks.kinds import Equations, Prediction, Verification
 from benchmarks.perf import targets
-from benchmarks.perf.cases import expansions, random_shapes, suites
+from benchmarks.perf.cases import expansions, suites
+from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
 from benchmarks.perf.roofline.devices import named
 from benchmarks.perf.targets import BEST, TARGETS, Target, judge
@@ -26,20 +27,18 @@ from tests.support.speed import GPU, STATIC, counted_elsewhere, record, timed
 
 __all__ = ["counted_elsewhere"]
 
+LAYER = STATIC.subject.name, STATIC.sizes
+
 
 def test_every_target_is_in_its_suite():
     measured = {
-        kind: {(c.row, name) for c in suite() for name in c.implementations}
+        kind: [case.recorded() for case in suite()]
         for kind, suite in (("cpu", suites.cpu), ("cuda", suites.gpu))
     }
     for target in TARGETS:
-        rows = {row for row, _ in measured[target.device]}
-        if target.quantity == targets.SLOWER:
-            assert any(row.startswith(target.case.subject.name) for row in rows)
-        elif target.implementation == BEST:
-            assert target.case.row in rows
-        else:
-            assert (target.case.row, target.implementation) in measured[target.device]
+        cases = [case for case in measured[target.device] if target.is_of(case)]
+        implementations = {name for case in cases for name in case.implementations}
+        assert cases and target.implementation in {BEST, *implementations}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_every_target_is_in_its_suite():
     [(1.5, 1.7, "met"), (1.4, 1.6, "not settled"), (1.2, 1.4, "missed")],
 )
 def test_a_target_is_met_or_missed_by_the_whole_interval(low, high, expected):
-    target = Target("it", STATIC, "factored", targets.RATIO, 1.45)
+    target = Target("it", *LAYER, "factored", targets.RATIO, 1.45)
     values = {"ratio": (low + high) / 2, "ratio low": low, "ratio high": high}
     made = [record(STATIC, "factored", values)]
     (outcome,) = judge(made, [target])
@@ -63,9 +62,8 @@ def test_another_baseline_is_another_measurement(tmp_path, counted_elsewhere):
     usual = timed(tmp_path, *only, "literal", "factored")
     other = timed(tmp_path, *only, "factored", "literal")[len(usual) :]
     assert len(records.newest([*usual, *other])) == 2 * len(usual) == 8
-    case = suites.case("dynamic-operator forward", ())
-    case = replace(case, sizes=case.sizes.tiny())
-    target = Target("it", case, "literal", targets.RATIO, 0)
+    sizes = Sizes().tiny()
+    target = Target("it", "dynamic-operator forward", sizes, "literal", targets.RATIO, 0)
     assert judge(other, [target])[0].verdict == "not run"
     assert judge(usual, [target])[0].verdict == "met"
 
@@ -73,7 +71,7 @@ def test_another_baseline_is_another_measurement(tmp_path, counted_elsewhere):
 def test_small_quantities_are_bounded_above():
     made = [record(STATIC, "factored", {"saved ratio": 0.4, "ratio": 1.0})]
     for bound, expected in ((0.5, "met"), (0.3, "missed")):
-        (outcome,) = judge(made, [Target("it", STATIC, "factored", targets.SAVED, bound)])
+        (outcome,) = judge(made, [Target("it", *LAYER, "factored", targets.SAVED, bound)])
         assert outcome.verdict == expected
 
 
@@ -83,7 +81,7 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
         record(STATIC, "factored", {**times, "least bytes": 60.0, "flops": 10.0}),
         record(suites.case("ceilings", ()), "device", {COPY: 60.0, PRODUCT: 40.0}),
     ]
-    target = Target("it", STATIC, "factored", targets.ROOFLINE, 0.5)
+    target = Target("it", *LAYER, "factored", targets.ROOFLINE, 0.5)
     found = targets.roofline(made[0], made)
     assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
     assert judge(made, [target])[0].verdict == "not settled"
@@ -94,7 +92,7 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
 
 def test_one_slower_shape_is_one_too_many():
     (target,) = [t for t in TARGETS if t.what == "static layers of random shapes"]
-    cases = [case for case in random_shapes.cases() if case.subject is random_shapes.STATIC]
+    cases = [case for case in suites.random_shapes() if case.subject is suites.RANDOM_STATIC]
     values = {"ratio low": 1.2, "ratio high": 1.4, "floor": 1.1}
     made = [record(case, "auto", values, verdict="faster") for case in cases]
     assert judge(made, [target])[0].verdict == "met"
@@ -106,7 +104,7 @@ def test_one_slower_shape_is_one_too_many():
 
 def test_a_quicker_form_than_the_chosen_one_is_counted():
     (target,) = [t for t in TARGETS if t.what == "dynamic layers of random shapes"]
-    case = next(case for case in random_shapes.cases() if case.subject is random_shapes.DYNAMIC)
+    case = next(case for case in suites.random_shapes() if case.subject is suites.RANDOM_DYNAMIC)
     auto = {"ratio": 1.0, "ratio low": 0.9, "ratio high": 1.1, "floor": 1.1}
     for low, said in ((1.2, "0 of 1"), (1.3, "0 of 1, 1 chosen wrongly")):
         quicker = {"ratio": 1.4, "ratio low": low, "ratio high": 1.5, "floor": 1.1}
@@ -175,7 +173,9 @@ def test_the_report_of_a_gpu_names_its_roofline():
 @given(st.floats(1, 100), st.floats(0, 1), st.floats(0.01, 1))
 def test_a_gpu_s_target_that_was_not_run_has_the_roofline_s_prediction(ratio, launches, left):
     target = next(t for t in TARGETS if t.device == "cuda" and t.quantity == targets.RATIO)
-    plain, *_, ours = target.case.subject.implementations
+    case = Case(suites.SUBJECTS[target.subject], (), target.sizes, target.precision)
+    assert target.is_of(case.recorded())
+    plain, *_, ours = case.subject.implementations
     numbers = {plain: (ratio, ratio), ours: (1.0, left)}
     made = [
         a_record(
@@ -188,7 +188,9 @@ def test_a_gpu_s_target_that_was_not_run_has_the_roofline_s_prediction(ratio, la
         for name, (seconds, graphed) in numbers.items()
     ]
     device = named("A100").to_dict()
-    made = [altered(r, row=target.case.row, implementation=r.what.row, device=device) for r in made]
+    made = [
+        altered(r, case=case.recorded(), implementation=r.what.row, device=device) for r in made
+    ]
     table = files(speed.targets(made))["tables/speed-not-run.md"]
     (row,) = (line for line in table.splitlines() if "A100" in line)
     assert f"| {ratio:.3g} times as fast<br>A100, {ours}: " in row

@@ -199,7 +199,7 @@ def test_a_function_is_as_fast_as_itself(samples):
     ],
 )
 def test_a_verdict_needs_the_whole_interval_beyond_one_and_the_floor(interval, floor, expected):
-    assert verdict(Estimate(*interval).widened(floor), floor) == expected
+    assert verdict(Estimate(*interval), floor, widen=True) == expected
 
 
 def test_the_collector_runs_again_after_an_interruption():

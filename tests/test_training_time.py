@@ -16,7 +16,7 @@ from benchmarks.cli import tables
 from benchmarks.cli.main import main
 from benchmarks.kinds import Timing
 from benchmarks.perf.cases.case import Case, Sizes
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline import training_time
 from benchmarks.perf.roofline.devices import named

@@ -11,10 +11,10 @@ import torch
 
 from benchmarks.cli.options import at_least
 from benchmarks.errors import InputError
-from benchmarks.perf.cases import random_shapes, suites
+from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import PRECISIONS, V2, Case, eager
 from benchmarks.perf.cases.expansions import ATTENTION
-from benchmarks.perf.cases.subjects import SUBJECTS, named
+from benchmarks.perf.cases.suites import SUBJECTS, named
 
 LARGEST = 2**16
 """Of images and of features of one: beyond it a case is a slip of the keys."""
@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, what in (("batch-size", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=at_least(1, LARGEST), metavar="N", help=what)
     parser.add_argument(
-        "--seed", type=at_least(0), help=f"of random shapes (default: {random_shapes.SEED})"
+        "--seed", type=at_least(0), help=f"of random shapes (default: {suites.SEED})"
     )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
 
@@ -95,7 +95,7 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     Raises:
         InputError: an option that matters to no case, or no case is left.
     """
-    seed = random_shapes.SEED if arguments.seed is None else arguments.seed
+    seed = suites.SEED if arguments.seed is None else arguments.seed
     cases = suites.SUITES[arguments.suite](seed)
     if arguments.only:
         cases = _only(arguments.only, cases, device)
@@ -105,9 +105,7 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
     for option in given:
         if not any(SIZES[option] in case.subject.sizes for case in cases):
             _no_difference(option, cases)
-    if arguments.seed is not None and not any(
-        case.subject in random_shapes.SUBJECTS for case in cases
-    ):
+    if arguments.seed is not None and not any(case.subject in suites.RANDOM for case in cases):
         raise InputError(f"--seed: no random shapes in any of {_names(cases)}")
     numbers: dict[str, Any] = {SIZES[name]: n for name, n in given.items() if isinstance(n, int)}
     cases = [replace(case, sizes=replace(case.sizes, **numbers)) for case in cases]

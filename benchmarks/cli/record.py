@@ -77,21 +77,21 @@ def run(arguments: argparse.Namespace) -> int:
         if wrong - {OPT_IN}:
             print("not every implementation is right here: nothing is timed", file=sys.stderr)
             return 1
-        asked_for, *rest = device_record.stages(
+        targets, *rest = device_record.stages(
             arguments.suite, device, tiny=arguments.tiny, wrong=wrong
         )
         described = case_records.describe(device, session.threads[-1])
         packed, done = arguments.out / device_record.name(described), dict[str, bool]()
-        for stage in [asked_for, *training, *rest]:
+        for stage in [targets, *training, *rest]:
             if not (session.time_is_up or arguments.json):
                 print(f"\n{stage.name}: {stage.about}")
             before = session.left
-            for found in stage.run(session):
-                if records.of(found, Measured) and not arguments.json:
-                    tqdm.write("\n".join(timing.lines(found, session.made)), file=sys.stdout)
+            for new in stage.run(session):
+                if records.of_kind(new, Measured) and not arguments.json:
+                    tqdm.write("\n".join(timing.lines(new, session.records)), file=sys.stdout)
             done[stage.name] = session.left == before
             data = device_record.pack(  # after each stage: whatever ends this one leaves those
-                session.made,
+                session.records,
                 suite=arguments.suite,
                 device=described,
                 stages=done,
@@ -100,10 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
             )
             device_record.write(data, packed)
     if arguments.json:
-        made = {"file": str(packed), "records": len(session.made), "left": session.left}
+        made = {"file": str(packed), "records": len(session.records), "left": session.left}
         print(json.dumps({**made, "stages": done, "failed": session.failed}))
         return int(not right)
-    print(f"\n{packed}: {len(session.made)} records, {len(data) / 1e6:.2g} MB", end=", ")
+    print(f"\n{packed}: {len(session.records)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:
         left = ", ".join(name for name, whole in done.items() if not whole)
         print(f"what there is so far: {session.left} cases are left ({left}), run again")

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{page}: the report, after {time.perf_counter() - began:.0f} s")
     failed = [
         row
-        for record in records.of(local, kinds.Verification)
+        for record in records.of_kind(local, kinds.Verification)
         for row in record.details.rows
         if not row.passed
     ]

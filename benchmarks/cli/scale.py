@@ -59,16 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     with own_records(arguments, "scaling.jsonl") as path:
         session = Session(device, path, [arguments.threads], Budget(seconds=arguments.seconds))
         known = records.load(records.PUBLISHED, records.LOCAL)
-        for found in session.scale(ladders, tiny=arguments.tiny, known=known):
+        for new in session.scale(ladders, tiny=arguments.tiny, known=known):
             if not arguments.json:
-                tqdm.write("\n".join(line for record in found for line in _lines(record)))
+                tqdm.write("\n".join(line for record in new for line in _lines(record)))
                 sys.stdout.flush()
-    made = session.made
     if arguments.plot:
         with write_atomically(arguments.plot) as file:
-            file.write(curves.draw(made))
+            file.write(curves.draw(session.records))
     if arguments.json:
-        print(json.dumps(records.to_json(made), indent=2, sort_keys=True))
+        print(json.dumps(records.to_json(session.records), indent=2, sort_keys=True))
         return int(bool(session.failed))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:

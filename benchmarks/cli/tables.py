@@ -28,7 +28,7 @@ from benchmarks.kinds import TrainingTime
 from benchmarks.papers.cells import NOT_RUN, Cell, beside, beyond, cells, notes, number, whose
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
-from benchmarks.records import PREDICTED, STATUSES, Record, key_of, of
+from benchmarks.records import PREDICTED, STATUSES, Record, key_of, of_kind
 
 WIDEST = 132
 """Characters of a line and of a cell: wider tables are broken, longer texts are listed."""
@@ -111,7 +111,7 @@ def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Reco
     """Predictions for a table of training times, made now unless there are records of them."""
     if training_time.tables().get(paper) != table:
         return []
-    if any((r.what.paper, r.what.table) == (paper, table) for r in of(known, TrainingTime)):
+    if any((r.what.paper, r.what.table) == (paper, table) for r in of_kind(known, TrainingTime)):
         return []
     print("predicting the time of training steps ...", file=sys.stderr)
     return training_time.make_records(paper, known)

@@ -22,11 +22,11 @@ from benchmarks.files import write_atomically
 from benchmarks.kinds import Measured
 from benchmarks.perf import coefficient_curves
 from benchmarks.perf.candidates import check_timed, time_candidate
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.session import Session
-from benchmarks.perf.targets import device_name, judge, roofline
+from benchmarks.perf.targets import amounts, judge, roofline
 from benchmarks.perf.timing import Budget
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.verify.conformance import (
     FAILED,
     QUICK_EXAMPLES,
@@ -36,14 +36,6 @@ from benchmarks.verify.conformance import (
 )
 
 SECONDS = 3.0
-MORE = {
-    "saved bytes": ("saved {:.4g} MB", 1e6),
-    "peak bytes": ("peak {:.4g} MB", 1e6),
-    "flops a second": ("{:.4g} GFLOP/s", 1e9),
-    "least bytes a second": ("{:.4g} GB/s (least)", 1e9),
-    "moved bytes a second": ("{:.4g} GB/s (moved)", 1e9),
-}
-"""What is printed of a timing beside its time, if it is there: how, and in which unit."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -135,17 +127,17 @@ def run(arguments: argparse.Namespace) -> int:
         right = arguments.suite != "gpu" or print_verification(
             measuring.verify(), quiet=arguments.json
         )
-        for found in measuring.time(cases, strict=arguments.implementation is not None):
-            if found and not arguments.json:
-                tqdm.write("\n".join(lines(found, measuring.made)), file=sys.stdout)
-    curves = coefficient_curves.curves(measuring.made) if arguments.plot else []
+        for timed in measuring.time(cases, strict=arguments.implementation is not None):
+            if timed and not arguments.json:
+                tqdm.write("\n".join(lines(timed, measuring.records)), file=sys.stdout)
+    curves = coefficient_curves.curves(measuring.records) if arguments.plot else []
     if curves:
         with write_atomically(arguments.plot) as file:
             file.write(coefficient_curves.draw(curves))
     if arguments.json:
-        print(json.dumps(records.to_json(measuring.made), indent=2, sort_keys=True))
+        print(json.dumps(records.to_json(measuring.records), indent=2, sort_keys=True))
         return int(bool(not right or measuring.failed))
-    if judged := [one for one in judge(measuring.made) if one.verdict != "not run"]:
+    if judged := [one for one in judge(measuring.records) if one.evidence]:
         print("\ntargets")
         rows = [
             (j.target.what, j.target.bound_text, j.measured, j.verdict, j.device) for j in judged
@@ -182,21 +174,21 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
 
 def print_verification(record: Record, *, quiet: bool = False) -> bool:
     """Say how many comparisons with the oracle hold, and which do not; whether all do."""
-    held, rows = record.values["held"], record.values["rows"]
+    passed, rows = record.values["held"], record.values["rows"]
     if not quiet:
-        print(f"{held} of {rows} comparisons with the oracle hold")
+        print(f"{passed} of {rows} comparisons with the oracle hold")
         for row in record.details.rows:
             if not row.passed:
                 print(f"FAILED: {row.operator} {row.what} ({row.implementation})")
-    return bool(held == rows)
+    return bool(passed == rows)
 
 
-def lines(found: Sequence[Record], made: Sequence[Record]) -> Iterator[str]:
-    """A case's records as lines of a table; ``made`` has the device's ceilings."""
-    first = found[0]
-    yield f"\n{first.details.row}, {device_name(first)}"
-    same_device = [r for r in of(made, Measured) if device_name(r) == device_name(first)]
-    rows = [[r.details.implementation, *_numbers(r, same_device)] for r in found]
+def lines(timed: Sequence[Record], known: Sequence[Record]) -> Iterator[str]:
+    """A case's records as lines of a table; ``known`` has the device's ceilings."""
+    first = timed[0]
+    yield f"\n{first.details.row}, {first.device.label}"
+    same_device = [r for r in of_kind(known, Measured) if r.device.label == first.device.label]
+    rows = [[r.details.implementation, *_cells(r, same_device)] for r in timed]
     yield from (f"  {line}" for line in grid(rows, left=len(rows[0])))
     if "floor" in first.values:
         jumps = first.details.jumps
@@ -206,8 +198,8 @@ def lines(found: Sequence[Record], made: Sequence[Record]) -> Iterator[str]:
         yield f"  {name}: not available ({why})"
 
 
-def _numbers(record: Record, same_device: Sequence[Record]) -> list[str]:
-    """The cells of a record: time, ratio, then what else there is of it."""
+def _cells(record: Record, same_device: Sequence[Record]) -> list[str]:
+    """Time, ratio, then what else a record says."""
     values, details = record.values, record.details
     if "seconds" not in values:
         return ["  ".join(f"{name} {value:.4g}" for name, value in values.items())]
@@ -216,9 +208,7 @@ def _numbers(record: Record, same_device: Sequence[Record]) -> list[str]:
     if details.verdict != "baseline":
         interval = f"[{values['ratio low']:.3g}, {values['ratio high']:.3g}]"
         ratio = f"{values['ratio']:.3g} x {interval} {details.verdict}"
-    more = [
-        text.format(values[name] / unit) for name, (text, unit) in MORE.items() if name in values
-    ]
+    more = amounts(record)
     if reached := roofline(record, same_device):
         more.append(f"{reached.value:.2f} of its roofline")
     return [f"{1000 * values['seconds']:.4g} ms [{low:.4g}, {high:.4g}]", ratio, "  ".join(more)]

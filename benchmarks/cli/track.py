@@ -22,7 +22,6 @@ from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
 from benchmarks.perf.compare.outcome import Settings, record
 from benchmarks.perf.compare.worker_process import unwound_by_signals
-from benchmarks.perf.targets import name_of
 from benchmarks.records import ROOT
 
 
@@ -56,7 +55,7 @@ def _track(
     known = records.read(path) if path.exists() else []
     now = resolve(ROOT, None)
     described = describe(torch.device(settings.device), settings.threads)
-    before = previous(known, now, name_of(described), ROOT)
+    before = previous(known, now, described.label, ROOT)
     revisions = [before, now] if before else [now]
     with progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
         began = time.perf_counter()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
-from msgspec import convert, structs
+from msgspec import structs
 
-from benchmarks import kinds, records
+from benchmarks import records
 from benchmarks.errors import InputError
 from benchmarks.kinds import Counted, Timing
 from benchmarks.perf import resources
@@ -61,7 +61,9 @@ def _driver() -> str | None:
 
 def key(case: Case, budget: Budget, described: Device, flush: bool = True) -> str:
     """Equal for what need not be measured again."""
-    return records.key_of([time_case, *case.subject.code], case.to_dict(), budget, described, flush)
+    return records.key_of(
+        [time_case, *case.subject.code], case.recorded(), budget, described, flush
+    )
 
 
 def time_case(
@@ -106,7 +108,7 @@ def time_case(
     return [
         records.make(
             kind(
-                case=convert(case.to_dict(), kinds.Case),
+                case=case.recorded(),
                 row=row,
                 implementation=name,
                 baseline=case.implementations[0],

@@ -13,7 +13,6 @@ from benchmarks.figures import Panel, panels
 from benchmarks.kinds import Timing
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.expansions import ATTENTION
-from benchmarks.perf.targets import device_name
 from benchmarks.records import Record
 from torch_impl.layers.transformer import Mixer
 
@@ -85,14 +84,14 @@ def curves(made: Sequence[Record]) -> list[Curve]:
     the one with the most points.
     """
     groups: dict[tuple[Place, str], list[Record]] = defaultdict(list)
-    for record in records.newest(records.of(made, Timing)):
+    for record in records.newest(records.of_kind(made, Timing)):
         case, device = record.details.case, record.device.kind
         warm = device == "cuda" and record.details.cache == "warm"
         cache = ", cache warm" if warm else ""
         for half in AXES:
             if half in case.sizes:
                 others = {name: v for name, v in case.sizes.items() if name != half}
-                place = Place(case.subject, half, device_name(record), case.precision, cache)
+                place = Place(case.subject, half, record.device.label, case.precision, cache)
                 groups[place, str(sorted(others.items()))].append(record)
     best: dict[Place, Curve] = {}
     for (place, _), group in groups.items():

@@ -26,7 +26,7 @@ from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case, eager
 from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.session import Session
-from benchmarks.perf.targets import is_asked
+from benchmarks.perf.targets import is_needed
 from benchmarks.records import Device, Record
 
 ENDING = ".captionbench.jsonl.gz"
@@ -172,10 +172,10 @@ def stages(
         sizes = case.sizes.tiny() if tiny else case.sizes
         return replace(case, sizes=sizes, implementations=right)
 
-    cases = suites.SUITES[suite](suites.random_shapes.SEED)
+    cases = suites.SUITES[suite](suites.SEED)
     return [
-        timed("targets", "what the targets need", filter(is_asked, cases)),
-        timed("timing", "all else of the suite", filterfalse(is_asked, cases)),
+        timed("targets", "what the targets need", filter(is_needed, cases)),
+        timed("timing", "all else of the suite", filterfalse(is_needed, cases)),
         timed("memory", "what memory grows with", suites.SUITES["memory"](0)),
         RecordStage(
             "scaling",

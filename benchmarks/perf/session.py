@@ -38,7 +38,7 @@ class Session:
     flush: bool = True  # whether a CUDA device's cache is emptied before each call
     minutes: float | None = None  # begin no further case after so long
     # of this run, found or measured
-    made: list[Record] = field(default_factory=list, init=False)
+    records: list[Record] = field(default_factory=list, init=False)
     left: int = field(default=0, init=False)  # how many cases there was no time for
     # what the baseline of a case raised (no memory, say), by row; it has no record
     failed: dict[str, str] = field(default_factory=dict, init=False)
@@ -59,30 +59,30 @@ class Session:
     def known(self, key: str, implementations: Sequence[str] = ()) -> list[Record]:
         """The records with the key from a run before this one, now of this one too.
 
-        None where one of the ``implementations`` is missing, its line being damaged.
+        An empty list where one of the ``implementations`` is missing, its line being damaged.
         """
-        found = self._known.get(key, [])
+        known = self._known.get(key, [])
         for name in implementations:
-            if not any(name in (r.details.implementation, *r.details.unavailable) for r in found):
+            if not any(name in (r.details.implementation, *r.details.unavailable) for r in known):
                 return []
-        self.made += found
-        return found
+        self.records += known
+        return known
 
-    def keep(self, found: Sequence[Record]) -> None:
+    def keep(self, new: Sequence[Record]) -> None:
         """Append what was just measured."""
         if self.path:
-            records.append(found, self.path)
-        self.made += found
+            records.append(new, self.path)
+        self.records += new
 
     def verify(self) -> Record:
-        """The record of every implementation held to the oracle here, old or new."""
+        """The record of every implementation verified here, old or new."""
         described = case_records.describe(self.device, torch.get_num_threads())
-        found = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
-        if not found:
-            print("holding every implementation to the oracle ...", file=sys.stderr)
-            found = [case_records.verify(self.device, PROJECT_QUICK_EXAMPLES)]
-            self.keep(found)
-        return found[-1]
+        known = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
+        if not known:
+            print("comparing every implementation with the oracle ...", file=sys.stderr)
+            known = [case_records.verify(self.device, PROJECT_QUICK_EXAMPLES)]
+            self.keep(known)
+        return known[-1]
 
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:
         """Each case's records, those that there are not yet measured, by every number of threads.
@@ -115,7 +115,7 @@ class Session:
         """
         for threads in self.threads:
             described = case_records.describe(self.device, threads, pinned=True)
-            best = cache(partial(local_device, self.device, threads, [*known, *self.made]))
+            best = cache(partial(local_device, self.device, threads, [*known, *self.records]))
 
             def measure(
                 ladder: Ladder, threads: int = threads, best: Callable[[], Device] = best
@@ -139,18 +139,18 @@ class Session:
     ) -> list[Record]:
         """The records with the key, or what ``measure`` gives while there is time.
 
-        None where there is no time left, or where it fails, which is noted under ``row``.
+        An empty list where no time is left, or where it fails, which is noted under ``row``.
         """
-        if found := self.known(key, implementations):
-            return found
+        if known := self.known(key, implementations):
+            return known
         if self.time_is_up:
             self.left += 1
             return []
         try:
-            found = measure()
+            new = measure()
         except (RuntimeError, MemoryError) as error:
             self.failed[row] = case_records.one_line(error)
             tqdm.write(f"\n{row}: FAILED ({self.failed[row]})", file=sys.stderr)
             return []
-        self.keep(found)
-        return found
+        self.keep(new)
+        return new

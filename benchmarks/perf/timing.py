@@ -84,11 +84,8 @@ class Measurement:
         return max(same.high, 1 / same.low, 1.0)
 
     def verdict(self, name: str) -> str:
-        """Whether it is "faster" or "slower" than the baseline, or "not settled".
-
-        A bootstrap over few rounds is narrow, so the whole interval has to be beyond the floor.
-        """
-        return verdict(self.ratio(name).widened(self.floor), self.floor)
+        """Whether it is "faster" or "slower" than the baseline, or "not settled"."""
+        return verdict(self.ratio(name), self.floor, widen=True)
 
 
 def measure(

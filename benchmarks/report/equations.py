@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.equations import COUNTERPARTS, WITHOUT_COUNTERPART
 from benchmarks.kinds import Equations, Verification
-from benchmarks.records import ROOT, Record, of
+from benchmarks.records import ROOT, Record, of_kind
 from benchmarks.report.document import Equation, Value
 from reference.equations import PAPERS
 from reference.equations import Equation as Oracle
@@ -21,7 +21,7 @@ from reference.equations import equations as oracles
 
 def equations(paper: str, made: Sequence[Record[Any]]) -> list[Equation]:
     """The paper's equations and listings in order, those without an oracle left out."""
-    tests = {e.number: e.properties for r in of(made, Equations) for e in r.details.entries
+    tests = {e.number: e.properties for r in of_kind(made, Equations) for e in r.details.entries
              if e.paper == paper}  # fmt: skip
     return [
         _equation(entry, tests.get(entry.number, []), made)
@@ -52,7 +52,7 @@ def _equation(entry: Oracle, properties: Sequence[str], made: Sequence[Record[An
 def errors(paper: str, number: int | str, made: Sequence[Record[Any]]) -> list[Value]:
     """The worst error of our forms of an equation, by what was compared and in which precision."""
     worst: dict[tuple[str, str], tuple[float, Value]] = {}
-    for record in of(made, Verification):
+    for record in of_kind(made, Verification):
         for row in record.details.rows:
             if number not in row.equations.get(paper, ()):
                 continue

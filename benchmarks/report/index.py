@@ -12,7 +12,7 @@ from benchmarks.kinds import DenoisingRatio, Operations, Released, Verification
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import Verdict
 from benchmarks.perf.targets import judge
-from benchmarks.records import STATUSES, Record, of
+from benchmarks.records import STATUSES, Record, of_kind
 from benchmarks.report import claims, tables
 from benchmarks.report import paper as of_paper
 from benchmarks.report.document import Box, Cell, Page, Paragraph, Section, Table, Value
@@ -98,7 +98,7 @@ def _error(paper: str, made: Sequence[Record[Any]]) -> Cell:
     """The worst float64 output of any of our forms of the paper's equations."""
     found = [
         (row.worst, record)
-        for record in of(made, Verification)
+        for record in of_kind(made, Verification)
         for row in record.details.rows
         if paper in row.equations and row.dtype == "float64" and row.what == "output" and row.worst
     ]
@@ -131,7 +131,7 @@ def _place(table: papers.Table) -> str:
 
 def _operations(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     table = papers.load("expansionnet_v2").table("VI")
-    counted_rows = {r.what.row: r for r in of(made, Operations)}
+    counted_rows = {r.what.row: r for r in of_kind(made, Operations)}
     off = [
         (abs(100 * (counted_rows[c.row].values["FLOPs"] / c.meant - 1)), counted_rows[c.row])
         for c in table.cells
@@ -148,7 +148,7 @@ def _operations(made: Sequence[Record[Any]]) -> list[list[Cell]]:
 def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     column = "RL CIDEr-D"
-    for record in of(made, Released):
+    for record in of_kind(made, Released):
         paper, row = record.what.paper, record.what.row
         table = papers.load(paper).table(record.what.table)
         if column in record.values:
@@ -163,7 +163,7 @@ def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     table, column = papers.load("middle_out").table("1"), "symmetric MSE"
     theirs = {row.name: table.cell(row.name, column).meant for row in table.rows}
     rows: list[list[Cell]] = []
-    for record in of(made, DenoisingRatio):
+    for record in of_kind(made, DenoisingRatio):
         one, other = (theirs.get(row) for row in (record.details.of, record.details.over))
         if isinstance(one, float) and isinstance(other, float):
             low, high = record.details.interval[column]

@@ -13,7 +13,7 @@ from benchmarks.kinds import Timing
 from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case, Sizes
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import Kernel
 from benchmarks.perf.scaling import growth
 from tests.support import records as kinds
@@ -51,7 +51,7 @@ def timed(tmp_path, *words: str, code: int = 0):
 
 def record(case: Case, implementation: str, values: dict, **details):
     details = {"baseline": "literal", "verdict": "not settled", **details}
-    of = {"case": case.to_dict(), "implementation": implementation}
+    of = {"case": case.recorded(), "implementation": implementation}
     where = {"paper": "all", "table": case_records.TABLE, "key": "k", "status": "embedded"}
     row = f"{case.row}: {implementation}"
     kind = kinds.filled(Timing, row=case.row, **of, **details)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks import kinds
 from torch_impl.layers.transformer import Mixer
 
 Function = Callable[..., Any]
@@ -23,7 +24,8 @@ UNAVAILABLE = (ValueError, ImportError)
 """What an implementation raises that is unavailable."""
 V2 = "static:32,64,128,256,512"
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-PRECISIONS = ("float32", "tf32", *HALVES)
+FULL_PRECISIONS = ("float32", "tf32")
+PRECISIONS = (*FULL_PRECISIONS, *HALVES)
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,11 @@ class Subject:
     @property
     def code(self) -> list[Callable[..., Any]]:
         """The functions that its numbers come from."""
-        return [made for made in (self.make, self.count, self.least_bytes) if made is not None]
+        return [code for code in (self.make, self.count, self.least_bytes) if code is not None]
+
+    def sizes_of(self, sizes: Sizes) -> dict[str, Any]:
+        """Of all sizes those that matter."""
+        return {name: getattr(sizes, name) for name in self.sizes}
 
 
 def both_passes(
@@ -187,15 +193,14 @@ class Case:
             raise ValueError("nothing is timed")
         return self.subject.make(self, implementation, device)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All that its numbers depend on, as JSON values."""
-        sizes = {name: getattr(self.sizes, name) for name in self.subject.sizes}
-        return {
-            "subject": self.subject.name,
-            "implementations": list(self.implementations),
-            "sizes": sizes,
-            "precision": self.precision,
-        }
+    def recorded(self) -> kinds.Case:
+        """All that its numbers depend on."""
+        return kinds.Case(
+            subject=self.subject.name,
+            implementations=list(self.implementations),
+            sizes=self.subject.sizes_of(self.sizes),
+            precision=self.precision,
+        )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.data.digits import CLASSES
 from benchmarks.papers.arnet import digits
-from benchmarks.perf.cases.case import Case, Subject, Work, both_passes, prepared
+from benchmarks.perf.cases.case import FULL_PRECISIONS, Case, Subject, Work, both_passes, prepared
 from benchmarks.perf.cases.expansions import random_normal, work
 from benchmarks.perf.cases.models import captions, features, training_step
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration, SequenceClassifier
@@ -28,8 +28,6 @@ KINDS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
         {"bias": False, "squash": False, "read_only": True},
     ),
 }
-PRECISIONS = ("float32", "tf32")
-"""Neither the scan nor the library's LSTM on a CPU computes in half precision under autocast."""
 
 
 def _layer(
@@ -105,7 +103,8 @@ def _middle_out(case: Case, implementation: str, device: torch.device) -> Work:
 
 
 STEPS = ("batch", "tokens", "d_model")
-_along = partial(both_passes, drops=False, precisions=PRECISIONS)
+# neither the loop nor the library's LSTM on a CPU computes in half precision under autocast
+_along = partial(both_passes, drops=False, precisions=FULL_PRECISIONS)
 
 SUBJECTS = [
     *(
@@ -126,7 +125,7 @@ SUBJECTS = [
         STEPS,
         KINDS["lstm"][1],
         make=_digits,
-        precisions=PRECISIONS,
+        precisions=FULL_PRECISIONS,
     ),
     Subject(
         "middle-out-step",
@@ -134,6 +133,6 @@ SUBJECTS = [
         ("batch", "length", "tokens", "d_model", "vocabulary", "d_feature", "dropout"),
         ("literal", "scan"),
         make=_middle_out,
-        precisions=PRECISIONS,
+        precisions=FULL_PRECISIONS,
     ),
 ]

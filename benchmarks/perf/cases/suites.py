@@ -1,4 +1,4 @@
-"""Which cases are measured together, the most important first."""
+"""Everything that can be timed, and which cases are measured together, most important first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,54 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.perf.cases import random_shapes, recurrent
-from benchmarks.perf.cases.case import COMPILED, GRAPHED, V2, Case, Sizes
+import numpy as np
+
+from benchmarks.errors import InputError
+from benchmarks.perf.cases import (
+    ceilings,
+    decoding,
+    expansions,
+    models,
+    recurrent,
+    reward,
+    self_critical,
+)
+from benchmarks.perf.cases import memory as of_memory
+from benchmarks.perf.cases.case import (
+    COMPILED,
+    FULL_PRECISIONS,
+    GRAPHED,
+    V2,
+    Case,
+    Sizes,
+    Subject,
+)
 from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.models import RECIPE
-from benchmarks.perf.cases.subjects import SUBJECTS
 from torch_impl.layers.transformer import Mixer
 
-PRECISIONS = ("float32", "tf32", "bfloat16")
+_MODULES = (
+    *(ceilings, expansions, models, recurrent, decoding, reward, self_critical),
+    of_memory,
+)
+SUBJECTS: dict[str, Subject] = {
+    subject.name: subject for module in _MODULES for subject in module.SUBJECTS
+}
+RANDOM_STATIC, RANDOM_DYNAMIC = (
+    replace(
+        SUBJECTS[f"{kind}-layer forward+backward"],
+        name=f"random-{kind}",
+        about=f"a {kind} expansion layer of a random shape, both passes",
+    )
+    for kind in ("static", "dynamic")
+)
+RANDOM = (RANDOM_STATIC, RANDOM_DYNAMIC)
+"""Layers of random shapes: the quicker form is to be found by closed form alone."""
+SUBJECTS |= {subject.name: subject for subject in RANDOM}
+SHAPES, SEED = 20, 0
+NARROWEST = 64
+"""The least d of a random shape; one of its multiples is chosen."""
+GPU_PRECISIONS = ("float32", "tf32", "bfloat16")
 """Of the suite of a GPU; float16 is opt-in: --precision."""
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
@@ -47,7 +87,48 @@ def case(
     return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)
 
 
-def cpu(seed: int = random_shapes.SEED) -> list[Case]:
+def named(beginning: str) -> list[Subject]:
+    """The subjects whose names begin so.
+
+    Raises:
+        InputError: there are none.
+    """
+    subjects = [subject for name, subject in SUBJECTS.items() if name.startswith(beginning)]
+    if not subjects or not beginning:
+        raise InputError(
+            f"--only {beginning or '(empty)'}: no such case, expected the beginning of one of "
+            f"{', '.join(SUBJECTS)}"
+        )
+    return subjects
+
+
+def random_shapes(seed: int = SEED) -> list[Case]:
+    """`SHAPES` static and as many dynamic layers, of 1 to 5 groups and of N_E from 2 on."""
+    generator = np.random.default_rng(seed)
+
+    def between(low: int, high: int) -> int:
+        """As likely from 2 to 4 as from 100 to 200."""
+        return int(np.exp(generator.uniform(np.log(low), np.log(high + 1))))
+
+    cases, implementations = [], (*FORMS, "auto")
+    for _ in range(SHAPES):
+        batch, d = between(1, 48), NARROWEST * between(1, 12)
+        groups = [between(4, 512) for _ in range(generator.integers(1, 6))]
+        static = Sizes(
+            batch=batch,
+            length=between(2, 200),
+            d_model=d,
+            encoder=f"static:{','.join(map(str, groups))}",
+        )
+        dynamic = Sizes(
+            batch=batch, tokens=between(2, 40), d_model=d, decoder=f"dynamic:{between(2, 32)}"
+        )
+        cases.append(Case(RANDOM_STATIC, implementations, static))
+        cases.append(Case(RANDOM_DYNAMIC, implementations, dynamic))
+    return cases
+
+
+def cpu(seed: int = SEED) -> list[Case]:
     """What the targets on a CPU need, and random shapes by ``seed``."""
     return [
         case("ceilings", ("device",)),
@@ -72,21 +153,21 @@ def cpu(seed: int = random_shapes.SEED) -> list[Case]:
         case("attentive forward+backward", SCANS, length=49, **WORDS),
         case("middle-out-step", SCANS, **FRAMES),
         case("ceilings", ("device",)),
-        *random_shapes.cases(seed=seed),
+        *random_shapes(seed),
     ]
 
 
-def gpu(seed: int = random_shapes.SEED) -> list[Case]:
+def gpu(seed: int = SEED) -> list[Case]:
     """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
     large = {"copied": 2**30, "product": 8192}
     needed, rest, compiled = [], [], []
-    for precision in recurrent.PRECISIONS:
+    for precision in FULL_PRECISIONS:
         needed.append(case("digits-step", ("literal", "scan", "auto"), precision, **STEPS))
         needed.append(case("zoneout forward+backward", SCANS, precision, **STEPS))
         rest.append(case("read-only forward+backward", SCANS, precision, **WORDS))
         rest.append(case("attentive forward+backward", SCANS, precision, length=49, **WORDS))
         rest.append(case("middle-out-step", SCANS, precision, **FRAMES))
-    for precision in PRECISIONS:
+    for precision in GPU_PRECISIONS:
         needed.append(case("ceilings", ("device",), precision, **large))
         needed.append(case("static-layer forward+backward", EAGER, precision))
         needed.append(case("static-operator forward+backward", EAGER, precision))
@@ -113,14 +194,14 @@ def gpu(seed: int = random_shapes.SEED) -> list[Case]:
     return [*needed, reward, *rest, *compiled]
 
 
-def grid(seed: int = random_shapes.SEED) -> list[Case]:
+def grid(seed: int = SEED) -> list[Case]:
     """Every expansion coefficient of the papers' ablations in encoder and decoder."""
     halves = [case("encoder forward+backward", FORMS), case("decoder forward+backward", FORMS)]
     whole = [case("xe-step", ("literal", "auto"), dropout=RECIPE.dropout), case("beam", READERS)]
     return over([*halves, *whole], ENCODERS, DECODERS)
 
 
-def memory(seed: int = random_shapes.SEED) -> list[Case]:
+def memory(seed: int = SEED) -> list[Case]:
     """What memory grows with, for every encoder and decoder of the ablations."""
     step = case("step-memory", EAGER, batch=4, dropout=RECIPE.dropout)
     steps = over([step], ENCODERS, [Sizes().decoder])
@@ -139,14 +220,14 @@ SUITES: dict[str, Callable[[int], list[Case]]] = {
 
 def over(cases: Iterable[Case], encoders: Sequence[str], decoders: Sequence[str]) -> list[Case]:
     """Each case with every pairing of the mixers; where one does not matter, once."""
-    found: dict[str, Case] = {}
+    paired: dict[str, Case] = {}
     for one in cases:
         for encoder in encoders:
             for decoder in decoders:
                 sizes = replace(one.sizes, encoder=encoder, decoder=decoder)
                 other = replace(one, sizes=sizes)
-                found.setdefault(f"{other.row} {other.implementations}", _attending(other))
-    return list(found.values())
+                paired.setdefault(f"{other.row} {other.implementations}", _attending(other))
+    return list(paired.values())
 
 
 def _attending(one: Case) -> Case:

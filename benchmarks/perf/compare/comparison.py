@@ -81,5 +81,5 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
     both, b = np.concatenate([a, again]), of["B"]
     ratio = interval(float(both.mean() - b.mean()), len(both), len(b))
     settled = rounds >= LEAST_ROUNDS and thrown <= rounds
-    said = verdict(ratio, floor, smallest) if settled else "not settled"
+    said = verdict(ratio, floor, smallest=smallest) if settled else "not settled"
     return Comparison(seconds, floor, ratio, said, rounds, thrown)

@@ -16,8 +16,7 @@ from benchmarks.errors import InputError
 from benchmarks.figures import curves
 from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.checkout import Revision, label, resolve
-from benchmarks.perf.targets import device_name
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.statistics import Estimate
 
 
@@ -87,10 +86,10 @@ def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, l
     """
     place = {commit: i for i, commit in enumerate(order)}
     grouped: dict[Name, list[Record]] = {}
-    for record in sorted(of(records, Comparison), key=lambda r: r.time):
+    for record in sorted(of_kind(records, Comparison), key=lambda r: r.time):
         if not is_test(record):
             details = record.details
-            name = f"{details.benchmark} ({details.implementation})", device_name(record)
+            name = f"{details.benchmark} ({details.implementation})", record.device.label
             grouped.setdefault(name, []).append(record)
     return {name: _entries(made, place) for name, made in sorted(grouped.items())}
 
@@ -188,9 +187,9 @@ def previous(
     A dirty tree cannot, nor a commit that git has since forgotten.
     """
     # times are whole seconds: of two in one the later in the file is the later
-    by_time = sorted(of(known, Comparison), key=lambda r: r.time)
+    by_time = sorted(of_kind(known, Comparison), key=lambda r: r.time)
     for record in by_time[::-1]:
-        if is_test(record) or device_name(record) != device:
+        if is_test(record) or record.device.label != device:
             continue
         revision = record.details.revision
         if revision.dirty or (revision.commit == now.commit and not now.dirty):

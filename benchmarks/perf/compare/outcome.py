@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from msgspec import convert
 
 from benchmarks import kinds, records
 from benchmarks.perf.case_records import describe
@@ -115,7 +114,7 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
     details = kinds.Comparison(
         benchmark=benchmark.name,
         implementation=outcome.implementation,
-        case=convert(benchmark.case(outcome.implementation).to_dict(), kinds.Case),
+        case=benchmark.case(outcome.implementation).recorded(),
         revision=_named(trees[-1].revision),
         against=_named(trees[0].revision) if len(trees) > 1 else None,
         verdict=outcome.verdict,

@@ -17,7 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks.perf import counts, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case, settings
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 
 REWARD = suites.case("reward", SUBJECTS["reward"].implementations, candidates=40)
 TURNS = [(case, name) for case in (*counts.CASES, REWARD) for name in case.implementations]

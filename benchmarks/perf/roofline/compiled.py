@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from benchmarks import records
 from benchmarks.kinds import Compiled, Program
 from benchmarks.perf.cases import suites
+from benchmarks.perf.cases.case import HALVES, PRECISIONS
 from benchmarks.records import Record
 from torch_impl.kernels import dynamic, launch, static
 from torch_impl.layers.transformer import Mixer
@@ -63,12 +64,6 @@ ARCHITECTURES = (
     Architecture(90, 228 * KIB, 227 * KIB, warps=64, blocks=32),
 )
 """Of the A100, of the L4 and the RTX 4090, of the H100 and the H200."""
-PRECISIONS = {
-    "float32": torch.float32,
-    "tf32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
 TYPES = {
     torch.float32: "*fp32",
     torch.bfloat16: "*bf16",
@@ -168,7 +163,11 @@ def launches(shape: Shape, precision: str) -> list[Launch]:
     def run(call: Any, name: str, grid: Any, *tensors: Tensor, **constants: Any) -> None:
         found.append(Launch(name, tuple(grid), tensors, call.constants | constants))
 
-    dtype, tf32, is_static = PRECISIONS[precision], precision == "tf32", shape.kind == "static"
+    dtype, tf32, is_static = (
+        HALVES.get(precision, torch.float32),
+        precision == "tf32",
+        shape.kind == "static",
+    )
     operator: Any = static if is_static else dynamic
     option = list(shape.vectors) if is_static else True  # the groups; whether it is causal
     with FakeTensorMode(), mock.patch.object(launch.Launches, "run", run), _no_tables_kept():

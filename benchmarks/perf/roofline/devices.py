@@ -24,7 +24,7 @@ from benchmarks.perf import case_records
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
 from benchmarks.perf.timing import Budget
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 
 FILE = Path(__file__).with_name("devices.json")
 CPU = "cpu"
@@ -143,7 +143,7 @@ def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
     ``threads`` are of the CPU, 0 for a GPU.
     """
     newest: dict[str, Record] = {}
-    for record in sorted(of(made, Measured), key=lambda r: r.time):
+    for record in sorted(of_kind(made, Measured), key=lambda r: r.time):
         if record.details.case.subject != "ceilings":
             continue
         device = record.device

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from msgspec import convert
-
 from benchmarks import kinds, records
 from benchmarks.perf.cases.case import UNAVAILABLE, Case
 from benchmarks.perf.kernels import dispatched
@@ -31,7 +29,7 @@ def of_case(case: Case, implementation: str, device: Device) -> Prediction:
 
 def key(case: Case, device: Device) -> str:
     """Equal for what need not be predicted again."""
-    return records.key_of([make_records, *case.subject.code], case.to_dict(), device.to_dict())
+    return records.key_of([make_records, *case.subject.code], case.recorded(), device.to_dict())
 
 
 def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, str]]:
@@ -46,7 +44,7 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
     made = [
         records.make(
             kinds.Prediction(
-                case=convert(case.to_dict(), kinds.Case),
+                case=case.recorded(),
                 row=case.row,
                 implementation=name,
                 device=device.to_dict(),
@@ -99,7 +97,7 @@ def beside(predicted: Record, made: Sequence[Record]) -> Beside | None:
     """The newest time measured of what a record predicts, on the device it predicts it for."""
     details = predicted.details
     device = Device(**details.device)
-    for record in sorted(records.of(made, kinds.Timing), key=lambda r: r.time, reverse=True):
+    for record in sorted(records.of_kind(made, kinds.Timing), key=lambda r: r.time, reverse=True):
         same = (record.details.row, record.details.implementation) == (
             details.row,
             details.implementation,

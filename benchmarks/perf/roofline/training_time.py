@@ -21,8 +21,8 @@ from benchmarks import papers, records
 from benchmarks.files import read_typed
 from benchmarks.kinds import Timing, TrainingStage, TrainingTime
 from benchmarks.perf.cases import self_critical
-from benchmarks.perf.cases.case import Case, Sizes
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.case import FULL_PRECISIONS, Case, Sizes
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline.devices import Device, described
 from benchmarks.perf.roofline.prediction import described as device_of_record
@@ -32,7 +32,6 @@ from torch_impl.layers.transformer import Mixer
 
 FILE = Path(__file__).with_name("schedules.json")
 DROPOUT = {"xe": 0.3, "sc": 0.1}
-PRECISIONS = ("float32", "tf32")
 PROBES = (4, 8)
 """Batches whose kernels give those of any other."""
 Place = tuple[str, str]
@@ -190,11 +189,13 @@ def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
     Where one of the records ``made`` times a step on a described device, that time is taken.
     """
     schedule = schedules().papers[paper]
-    timings = records.of(made, Timing)
+    timings = records.of_kind(made, Timing)
     device = described()[schedule.device]
     own = device.name, schedule.precision
     known = described().values()
-    every = [(d.name, precision) for d in known for precision in PRECISIONS if precision in d.peak]
+    every = [
+        (d.name, precision) for d in known for precision in FULL_PRECISIONS if precision in d.peak
+    ]
     found = {
         (name, precision): _Column(schedule, described()[name], precision, timings).numbers()
         for name, precision in dict.fromkeys([own, *every])

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from msgspec import convert
 
 from benchmarks import kinds, records
 from benchmarks.perf import case_records, resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import UNAVAILABLE, settings
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import dispatched
 from benchmarks.perf.roofline.devices import Device
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
@@ -78,7 +77,7 @@ class Growth:
 def key(ladder: Ladder, budget: Budget, described: records.Device, tiny: bool) -> str:
     """Equal for what need not be measured again."""
     cases = [
-        ladder.case(size, name, tiny=tiny).to_dict()
+        ladder.case(size, name, tiny=tiny).recorded()
         for size in ladder.sizes
         for name in ladder.implementations
     ]
@@ -132,7 +131,7 @@ def measure_ladder(
                 implementation=name,
                 symbol=ladder.symbol,
                 sizes=list(growth.sizes),
-                case=convert(ladder.case(ladder.sizes[-1], name, tiny=tiny).to_dict(), kinds.Case),
+                case=ladder.case(ladder.sizes[-1], name, tiny=tiny).recorded(),
                 samples=np.round(growth.rounds, 7).tolist(),
                 flops=growth.flops,
                 macs=growth.macs,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from benchmarks.perf.cases.case import Case, Sizes
-from benchmarks.perf.cases.subjects import SUBJECTS
+from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.flops.closed_forms import Length, dynamic_literal, static_literal
 from benchmarks.perf.scaling import saved_activations
 from torch_impl.layers.transformer import Mixer
@@ -58,7 +58,7 @@ class Ladder:
     """One thing at several sizes."""
 
     name: str  # as on the command line and in records
-    subject: str  # of `cases.subjects`
+    subject: str  # of `suites.SUBJECTS`
     symbol: str  # what grows, as the papers call it
     sizes: tuple[int, ...]  # of it, ascending
     at: Callable[[int], Sizes]  # the sizes of a case at each

@@ -16,7 +16,7 @@ from benchmarks.data import scenes
 from benchmarks.data.scenes.detector import Box
 from benchmarks.data.scenes.layout import CANVAS, Draw
 from benchmarks.kinds import Ablation
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 
@@ -65,7 +65,7 @@ def heat(boxes: Sequence[Box], weights: Sequence[float]) -> Heat:
 def _first(records: Sequence[Record]) -> dict[str, Record]:
     """By row, the record of its first seed that holds weights of a caption."""
     found: dict[str, Record] = {}
-    for record in sorted(of(records, Ablation), key=lambda r: r.seeds):
+    for record in sorted(of_kind(records, Ablation), key=lambda r: r.seeds):
         if record.details.attention and record.details.attention.words:
             found.setdefault(record.what.row, record)
     return found

@@ -10,7 +10,7 @@ from benchmarks.files import slug
 from benchmarks.kinds import Ablation, Captions, Evaluation
 from benchmarks.papers.expansionnet_v2.ablation import BASELINE, BOTH, TABLES, V1, V2
 from benchmarks.papers.paired import by_row
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Block, Figure, Photograph, Photographs, Table
 from benchmarks.report.drawings.examples import side_by_side
 
@@ -22,7 +22,7 @@ def expansion(
     paper: str, records: Sequence[Record], jpegs: Mapping[int, bytes]
 ) -> list[Photographs]:
     """The paper's tables of captions, of each form: the baseline and an ExpansionNet."""
-    made = [r for r in of(records, Captions) if r.what.table == TABLES[paper]]
+    made = [r for r in of_kind(records, Captions) if r.what.table == TABLES[paper]]
     shown = []
     for form in dict.fromkeys(r.details.form for r in made):
         of_form = [r for r in made if r.details.form == form]
@@ -38,7 +38,7 @@ def expansion(
 def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
     """What the rows of v2's Table I say: of generated scenes, and of photographs."""
     shown: list[Block] = []
-    scenes = of(records, Ablation)
+    scenes = of_kind(records, Ablation)
     captions = [
         [r.what.row, e.caption, e.reference]
         for r in sorted(scenes, key=lambda r: r.what.row)
@@ -49,7 +49,7 @@ def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Bloc
         columns = ("encoder | decoder", "caption", "a reference")
         about = "Captions of the first generated test scenes"
         shown.append(Table("ablation-captions", about, columns, captions, folded=True))
-    seen = sorted(of(records, Evaluation), key=lambda r: -r.values["CIDEr-D"])
+    seen = sorted(of_kind(records, Evaluation), key=lambda r: -r.values["CIDEr-D"])
     curves = {
         f"{r.what.row}, {r.data.name}": (
             [v["epoch"] for v in r.details.validations],

@@ -9,7 +9,7 @@ from benchmarks import papers
 from benchmarks.figures import Panel, panels, sequences
 from benchmarks.kinds import Denoising
 from benchmarks.papers.middle_out.denoising import PAPER, TABLE
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Figure
 
 MEASURES = ("MSE", "symmetric MSE")
@@ -17,7 +17,7 @@ MEASURES = ("MSE", "symmetric MSE")
 
 def errors(records: Sequence[Record]) -> list[Figure]:
     """Test errors over steps, a drawing for each length of training."""
-    made = of(records, Denoising)
+    made = of_kind(records, Denoising)
     drawn = []
     for steps in sorted({r.details.settings["steps"] for r in made}, reverse=True):
         of_steps = [r for r in made if r.details.settings["steps"] == steps]
@@ -31,7 +31,7 @@ def example(records: Sequence[Record]) -> list[Figure]:
 
     A drawing for each length of training whose records hold a sequence.
     """
-    made = [r for r in of(records, Denoising) if r.details.example]
+    made = [r for r in of_kind(records, Denoising) if r.details.example]
     drawn = []
     for steps in sorted({r.details.settings["steps"] for r in made}, reverse=True):
         shown = {

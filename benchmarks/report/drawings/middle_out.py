@@ -8,7 +8,7 @@ from benchmarks.kinds import Control, Diversity, MiddleOut
 from benchmarks.papers.middle_out.captions import FORMS
 from benchmarks.papers.middle_out.scores import BASELINE, MIDDLE_OUT
 from benchmarks.papers.paired import by_row
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Cell, Photographs, Table
 from benchmarks.report.drawings.examples import of_one_seed, side_by_side
 
@@ -20,7 +20,7 @@ CONTROLLED = (BASELINE, "Middle-Out + Self-Attention")
 
 def _by_form(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The paper's records by the form that they were run in, as far as there are any."""
-    trained = of(records, MiddleOut, Diversity, Control)
+    trained = of_kind(records, MiddleOut, Diversity, Control)
     found = {form: [r for r in trained if r.details.form == form] for form in FORMS}
     return {form: made for form, made in found.items() if made}
 

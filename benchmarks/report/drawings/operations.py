@@ -7,13 +7,13 @@ from functools import partial
 
 from benchmarks import figures, papers
 from benchmarks.kinds import Operations
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Block, Cell, Figure, Paragraph, Table, Value
 
 
 def operations(records: Sequence[Record]) -> list[Block]:
     """Each row in the paper's convention, factored, and in true FLOPs; and the curve."""
-    by_row = {r.what.row: r for r in of(records, Operations)}
+    by_row = {r.what.row: r for r in of_kind(records, Operations)}
     table = papers.load("expansionnet_v2").table("VI")
     made = [by_row[row.name] for row in table.rows if row.name in by_row]
     if not made:

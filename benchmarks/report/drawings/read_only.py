@@ -10,7 +10,7 @@ from benchmarks.files import slug
 from benchmarks.kinds import Trained
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
 from benchmarks.papers.paired import by_row
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Figure, Photographs
 from benchmarks.report.drawings.examples import side_by_side
 
@@ -19,7 +19,7 @@ def _of(records: Sequence[Record], *tables: str) -> list[Record]:
     """The records of trainings that stand in some of the tables."""
     return [
         r
-        for r in of(records, Trained)
+        for r in of_kind(records, Trained)
         if r.what.paper == PAPER and r.what.table in tables and r.what.row in ROWS
     ]
 

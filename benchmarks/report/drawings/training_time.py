@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.kinds import TrainingTime
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Cell, Table
 
 
 def stages(paper: str, records: Sequence[Record]) -> list[Table]:
     """The steps of each stage, and the same times on other devices."""
-    made = of(records, TrainingTime)
+    made = of_kind(records, TrainingTime)
     if not made:
         return []
     rows: list[list[Cell]] = [

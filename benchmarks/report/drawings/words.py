@@ -9,7 +9,7 @@ from benchmarks import figures
 from benchmarks.files import slug
 from benchmarks.kinds import Words
 from benchmarks.papers.lstm_readonly.words import PAPER
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Figure
 
 BARS = 40
@@ -18,7 +18,7 @@ BARS = 40
 def areas(records: Sequence[Record]) -> list[Figure]:
     """Figure 1: every word's occurrences as an area, the commonest by name."""
     drawn = []
-    for record in of(records, Words):
+    for record in of_kind(records, Words):
         commonest = dict(record.details.commonest)
         different, counted = (
             int(record.values[name]) for name in ("different words counted", "words counted")
@@ -32,7 +32,7 @@ def areas(records: Sequence[Record]) -> list[Figure]:
 def bars(records: Sequence[Record]) -> list[Figure]:
     """Figure 2: the commonest words."""
     drawn = []
-    for record in of(records, Words):
+    for record in of_kind(records, Words):
         commonest = dict(record.details.commonest[:BARS])
         draw = partial(figures.bars, commonest, "occurrences")
         drawn.append(_figure("2", record, f"the {len(commonest)} commonest", draw))

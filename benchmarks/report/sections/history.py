@@ -9,8 +9,7 @@ from functools import partial
 from benchmarks.files import slug
 from benchmarks.kinds import Comparison
 from benchmarks.perf.compare.history import COLUMNS, cells, drawing, is_test, series
-from benchmarks.perf.targets import device_name
-from benchmarks.records import Record, of
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table, Value
 
 VERDICTS = ("slower", "faster", "same", "not settled")
@@ -22,7 +21,7 @@ def history(records: Sequence[Record]) -> list[Section]:
 
     The order is that of measurement, as a report knows no repository.
     """
-    made = of(records, Comparison)
+    made = of_kind(records, Comparison)
     if not made:
         return []
     blocks: list[Block] = [
@@ -58,7 +57,7 @@ def _tested(records: Sequence[Record]) -> list[list[Cell]]:
     for record in records:
         details = record.details
         planted = (details.planted or 1.0) - 1
-        name = details.benchmark, device_name(record), planted
+        name = details.benchmark, record.device.label, planted
         counted.setdefault(name, Counter())[details.verdict] += 1
     return [
         [name, device, f"{planted:.0%}", counter.total(), *(counter[v] for v in VERDICTS)]

@@ -20,8 +20,8 @@ from benchmarks.perf.roofline.devices import described
 from benchmarks.perf.roofline.prediction import beside
 from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.perf.scaling import curves
-from benchmarks.perf.targets import RATIO, Judged, device_name, judge, roofline
-from benchmarks.records import Record, of
+from benchmarks.perf.targets import RATIO, Judged, amounts, judge, roofline
+from benchmarks.records import Record, of_kind
 from benchmarks.report.document import (
     Block,
     Box,
@@ -57,7 +57,7 @@ MEASURES = "`captionbench time` does, on a GPU with `--suite gpu --device cuda`"
 
 def sections(records: Sequence[Record]) -> list[Section]:
     """The page's sections, each from records of its kind."""
-    made = of(records, Measured)
+    made = of_kind(records, Measured)
     return [
         targets(records),
         against_roofline(records),
@@ -70,7 +70,7 @@ def sections(records: Sequence[Record]) -> list[Section]:
 
 def targets(records: Sequence[Record]) -> Section:
     """Every target beside what records show; of what was not run, the roofline's prediction."""
-    outcomes = judge(of(records, Measured))
+    outcomes = judge(of_kind(records, Measured))
     known = [outcome for outcome in outcomes if outcome.evidence]
     blocks: list[Block] = [_verdicts(outcomes), Paragraph(LITERAL), Paragraph(METHOD)]
     ratios = [outcome for outcome in known if outcome.target.quantity == RATIO]
@@ -78,13 +78,13 @@ def targets(records: Sequence[Record]) -> Section:
         about = "How many times as fast as the plain form, with 95 % intervals, against each target"
         drawn = [record for outcome in ratios for record in outcome.evidence]
         blocks.append(Figure("speed-targets", about, drawn, partial(_forest, ratios)))
-    columns = ("target", "asked", "measured", "on", "verdict")
+    columns = ("what", "target", "measured", "on", "verdict")
     rows = [_target(outcome) for outcome in known]
     if rows:
         blocks.append(Table("speed-targets", "Targets, measured", columns, rows))
     else:
         blocks.append(Box(NOT_RUN, f"Nothing was timed: {MEASURES}; the report times nothing."))
-    made = of(records, Prediction)
+    made = of_kind(records, Prediction)
     left: list[list[Cell]] = [
         [o.target.what, o.target.bound_text, f"a {WHERE[o.target.device]}", _predicted(o, made)]
         for o in outcomes
@@ -92,7 +92,7 @@ def targets(records: Sequence[Record]) -> Section:
     ]
     if left:
         about = "Targets, not run; the roofline's prediction is a bound, and no measurement"
-        what = ("target", "asked", "on", "predicted")
+        what = ("what", "target", "on", "predicted")
         blocks.append(Table("speed-not-run", about, what, left, folded=True))
     return Section("Speed targets", blocks)
 
@@ -102,11 +102,10 @@ def _predicted(outcome: Judged, made: Sequence[Record]) -> Cell:
     target = outcome.target
     if target.device != "cuda" or target.quantity != RATIO:
         return "not predicted"
-    rows = [r for r in made if r.details.row == target.case.row and "graphed seconds" in r.values]
-    plain, *_ = target.case.subject.implementations
+    rows = [r for r in made if target.is_of(r.details.case) and "graphed seconds" in r.values]
     for device in reversed(described()):
         here = {r.details.implementation: r for r in rows if r.details.device["name"] == device}
-        literal = here.pop(plain, None)
+        literal = here.pop(target.baseline, None)
         if literal is None or not here:
             continue
         best = min(here.values(), key=lambda r: r.values["seconds"])
@@ -163,17 +162,17 @@ def _forest(outcomes: Sequence[Judged], device: str = "") -> str:
 
 def _target(outcome: Judged) -> list[Cell]:
     made, target = outcome.evidence, outcome.target
-    asked = Value(printed=target.bound_text, detail=f"since {target.since}")
+    bound = Value(printed=target.bound_text, detail=f"since {target.date}")
     device = outcome.device or f"a {WHERE[target.device]}"
     found = None
     if made:
         found = Value(outcome.measured, made, made[0].status, detail=made[0].time[:10])
-    return [target.what, asked, found, device, outcome.verdict]
+    return [target.what, bound, found, device, outcome.verdict]
 
 
 def against_roofline(records: Sequence[Record]) -> Section:
     """Predictions, and what was measured of the same beside them."""
-    made = of(records, Prediction)
+    made = of_kind(records, Prediction)
     blocks: list[Block] = [
         Paragraph(
             "A call is **predicted** to take, kernel by kernel, the longest of its FLOPs at the "
@@ -213,7 +212,7 @@ def against_roofline(records: Sequence[Record]) -> Section:
 def compiled(records: Sequence[Record]) -> Section:
     """What the compiler says of the Triton kernels, which were not run."""
     calls: dict[tuple[str, str], list[Record]] = {}
-    for record in sorted(of(records, Compiled), key=lambda r: r.details.capability):
+    for record in sorted(of_kind(records, Compiled), key=lambda r: r.details.capability):
         calls.setdefault((record.details.shape, record.details.precision), []).append(record)
     about = (
         "Both passes of the expansion operators' Triton kernels, compiled ahead of time for sm_80 "
@@ -291,7 +290,7 @@ def _ms(record: Record, name: str) -> Value:
 
 def scaling(records: Sequence[Record]) -> Section:
     """Every ladder's times drawn, with its exponents."""
-    made = of(records, Scaling)
+    made = of_kind(records, Scaling)
     blocks: list[Block] = [
         Paragraph(
             "An exponent is the slope of log time on log size over sizes that double, measured in "
@@ -306,8 +305,8 @@ def scaling(records: Sequence[Record]) -> Section:
     sides = Counter(map(_side, made))
     said = ", ".join(f"{n} {side}" for side, n in sides.items())
     blocks.insert(0, Box("growth", f"Of {len(made)} exponents of time: {said} the closed form's."))
-    for device in dict.fromkeys(map(device_name, made)):
-        drawn = [r for r in made if device_name(r) == device]
+    for device in dict.fromkeys(r.device.label for r in made):
+        drawn = [r for r in made if r.device.label == device]
         about = f"Time over size on {device}; dotted: as the closed form grows"
         blocks.append(Figure(slug("scaling", device), about, drawn, partial(curves.draw, drawn)))
     columns = ("of", "over", "on", "exponent", *GROWTH, "why")
@@ -337,7 +336,7 @@ def _growth(record: Record) -> list[Cell]:
     return [
         record.what.row,
         f"{details.symbol} = {', '.join(map(str, details.sizes))}",
-        device_name(record),
+        record.device.label,
         Value(found["exponent"], [record], record.status, detail=interval),
         *map(found.get, GROWTH),
         Folded("why", details.why + last + saved),
@@ -369,7 +368,7 @@ def timed(made: Sequence[Record]) -> Section:
         )
     ]
     counted: list[list[Cell]] = [
-        [r.details.row, r.details.implementation, device_name(r), name, Value(f"{n:.4g}", [r])]
+        [r.details.row, r.details.implementation, r.device.label, name, Value(f"{n:.4g}", [r])]
         for r in ordered
         if "seconds" not in r.values
         for name, n in r.values.items()
@@ -388,16 +387,7 @@ def _place(record: Record) -> tuple[str, ...]:
     """Devices together, then what was timed together, the baseline first."""
     details = record.details
     first = details.implementation != details.baseline
-    return device_name(record), details.row, str(first), details.implementation
-
-
-COUNTED = {
-    "saved bytes": ("MB saved", 1e6),
-    "peak bytes": ("MB at the peak", 1e6),
-    "flops a second": ("GFLOP/s", 1e9),
-    "least bytes a second": ("GB/s of the least bytes", 1e9),
-    "moved bytes a second": ("GB/s moved", 1e9),
-}
+    return record.device.label, details.row, str(first), details.implementation
 
 
 def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
@@ -406,21 +396,16 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
     if details.verdict != "baseline":
         text, low, high = (f"{values[f'ratio{end}']:.3g}" for end in ("", " low", " high"))
         ratio = Value(text, [record], record.status, detail=f"[{low}, {high}]")
-    reached = roofline(record, [r for r in made if device_name(r) == device_name(record)])
-    amounts = [
-        f"{values[name] / unit:.4g} {words}"
-        for name, (words, unit) in COUNTED.items()
-        if values.get(name)
-    ]
+    reached = roofline(record, [r for r in made if r.device.label == record.device.label])
     return [
         details.row,
         details.implementation,
-        device_name(record),
+        record.device.label,
         _ms(record, "seconds"),
         ratio,
         details.verdict,
         f"{reached.value:.2f}" if reached else None,
-        Folded("counted", "; ".join([f"A/A floor {values['floor']:.3f}", *amounts])),
+        Folded("counted", "; ".join([f"A/A floor {values['floor']:.3f}", *amounts(record)])),
     ]
 
 
