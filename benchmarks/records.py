@@ -54,7 +54,9 @@ LOCAL = REPORTS / "local" / "records"
 SCHEMA: Literal[2] = 2
 PREDICTED: Literal["predicted"] = "predicted"
 """The status of a number that nobody measured, and of every record of a prediction."""
-Status = Literal["same data", "recorded means", "other data", "embedded", "predicted"]
+MEASURED: Literal["measured"] = "measured"
+"""The status of what was timed or counted of our own code, beside no number of a paper."""
+Status = Literal["same data", "recorded means", "other data", "embedded", "measured", "predicted"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis", "triton")
 

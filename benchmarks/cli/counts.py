@@ -1,4 +1,4 @@
-"""``captionbench counts``: what needs no clock, held to a baseline that is committed.
+"""``captionbench counts``: what needs no clock, compared with a baseline that is committed.
 
 Operations and saved activations follow from the formulas, so they are equal on every
 machine, and a difference is a difference in the code. How many operators are dispatched and how

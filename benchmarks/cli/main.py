@@ -27,10 +27,10 @@ from benchmarks.errors import InputError
 
 COMMANDS: dict[str, str] = {
     "equations": "the papers' equations, their oracle, and the errata",
-    "verify": "hold an implementation, ours or yours, to the oracle",
+    "verify": "test an implementation, ours or yours, against the oracle",
     "flops": "FLOPs by closed form, and v2's Table VI regenerated",
     "time": "time our implementations against each other",
-    "counts": "count operations and bytes, held to the baseline",
+    "counts": "count operations and bytes, compared with the baseline",
     "record": "measure a whole device, into one file to send",
     "compare": "is a revision slower than another, and where",
     "track": "keep this revision's record, for the history",

@@ -119,7 +119,7 @@ def time_case(
             table=TABLE,
             row=f"{row}: {_against(case, name)}",
             values=values[name],
-            status="embedded",
+            status=records.MEASURED,
             key=key(case, budget, described, flush),
             n=len(details[name].get("samples", [])) or None,
             device=described,
@@ -239,8 +239,11 @@ def one_line(error: Exception) -> str:
     return said if isinstance(error, UNAVAILABLE) else f"{type(error).__name__}: {said}"
 
 
-def verify(device: torch.device, examples: int) -> Record:
-    """Every implementation held to the oracle on the device, as `captionbench verify` does."""
+def verify(device: torch.device, examples: int, *, key: str = "", row: str = "") -> Record:
+    """Every implementation compared with the oracle, as `captionbench verify` does.
+
+    The key and the row are those of the device if they are not given.
+    """
     began = time.perf_counter()
     rows = list(table.rows(str(device), examples))
     described = describe(device, torch.get_num_threads())
@@ -248,10 +251,10 @@ def verify(device: torch.device, examples: int) -> Record:
         table.as_details(rows),
         paper="all",
         table="verification",
-        row=described.name,
+        row=row or described.name,
         values={"held": sum(row.passed for row in rows), "rows": len(rows)},
         status="same data",
-        key=verification_key(described, examples),
+        key=key or verification_key(described, examples),
         n=sum(row.cases for row in rows),
         device=described,
         wall_s=time.perf_counter() - began,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from msgspec import convert
 
 from benchmarks import equations, kinds, records
@@ -22,12 +23,12 @@ from benchmarks.papers.arnet import hidden_states, reconstruction_weight
 from benchmarks.papers.experiment import Experiment, Place, RowRun
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.perf import case_records
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import Record
 from benchmarks.report import ablation
 from benchmarks.scoring import java, quality
-from benchmarks.verify import table
 from benchmarks.verify.conformance import PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES
 from benchmarks.workers import Job
 from reference.equations import PAPERS
@@ -88,7 +89,7 @@ def score_released(key: str, data: Path, released: Released) -> list[Record]:
 
 
 def record_equations(key: str) -> list[Record]:
-    """How many of each paper's equations are oracled, and by what."""
+    """How many of each paper's equations have an oracle, and which."""
     made = []
     for paper in PAPERS:
         entries = [e for e in equations.entries() if e["paper"] == paper]
@@ -114,22 +115,8 @@ def record_equations(key: str) -> list[Record]:
 
 
 def verify(key: str, examples: int) -> list[Record]:
-    """Hold every implementation to the oracle, each property on ``examples`` cases."""
-    began = time.perf_counter()
-    rows = list(table.rows(examples=examples))
-    return [
-        records.make(
-            table.as_details(rows),
-            paper="all",
-            table="verification",
-            row="cpu",
-            values={"held": sum(row.passed for row in rows), "rows": len(rows)},
-            status="same data",
-            key=key,
-            n=sum(row.cases for row in rows),
-            wall_s=time.perf_counter() - began,
-        )
-    ]
+    """Verify every implementation on the CPU, each property on ``examples`` cases."""
+    return [case_records.verify(torch.device("cpu"), examples, key=key, row="cpu")]
 
 
 def predict_training_time(key: str, paper: str) -> list[Record]:

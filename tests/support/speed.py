@@ -52,7 +52,7 @@ def timed(tmp_path, *words: str, code: int = 0):
 def record(case: Case, implementation: str, values: dict, **details):
     details = {"baseline": "literal", "verdict": "not settled", **details}
     of = {"case": case.recorded(), "implementation": implementation}
-    where = {"paper": "all", "table": case_records.TABLE, "key": "k", "status": "embedded"}
+    where = {"paper": "all", "table": case_records.TABLE, "key": "k", "status": records.MEASURED}
     row = f"{case.row}: {implementation}"
     kind = kinds.filled(Timing, row=case.row, **of, **details)
     return records.make(kind, **where, row=row, values=values, device=kinds.CPU)

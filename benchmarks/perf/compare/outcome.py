@@ -135,7 +135,7 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
         table=TABLE,
         row=f"{benchmark.name}: {outcome.implementation}",
         values=values,
-        status="embedded",
+        status=records.MEASURED,
         key=records.key_of((), details, described, wall_s),
         n=compared.rounds if compared else None,
         device=described,

@@ -275,7 +275,7 @@ def make_records(known: Iterable[Record] = ()) -> Iterator[Record]:
                         "bytes": sum(p.bytes for p in programs),
                         "flops": sum(p.flops for p in programs),
                     },
-                    status="embedded",
+                    status=records.MEASURED,
                     key=key,
                     device=records.Device(kind="description", name=f"sm_{architecture.capability}"),
                 )

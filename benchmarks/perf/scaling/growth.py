@@ -147,7 +147,7 @@ def measure_ladder(
             table=TABLE,
             row=f"{ladder.name}: {name}",
             values=_values(growth, taken),
-            status="embedded",
+            status=records.MEASURED,
             key=key(ladder, budget, described, tiny),
             n=len(growth.rounds),
             device=described,
