@@ -7,7 +7,7 @@ the published records.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,9 +23,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Details(Part, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """Base of all kinds."""
 
-    of_a_device: ClassVar[bool] = False
-    """Whether the numbers belong to one device: then they replace those of no other."""
-
     assumptions: list[str] = []  # what a predicted or counted value rests on
     interval: dict[str, Interval] = {}  # 95 % intervals of values, by column
     missing: dict[str, str] = {}  # scores that could not be computed, by name, and why
@@ -36,6 +33,10 @@ class Details(Part, frozen=True, kw_only=True, tag_field="kind", omit_defaults=T
         return ()
 
 
+class OfDevice(Details, frozen=True, kw_only=True):
+    """Base of kinds whose numbers belong to one device, and replace those of no other."""
+
+
 def as_kind(kind: type[K], details: Details, **fields: Any) -> K:
     """Details of another kind: the fields that both have, and ``fields``."""
     both = [name for name in kind.__struct_fields__ if hasattr(details, name)]
@@ -43,8 +44,6 @@ def as_kind(kind: type[K], details: Details, **fields: Any) -> K:
 
 
 # --- correctness and counts
-
-
 class Equation(Part, frozen=True, kw_only=True, omit_defaults=True):
     """An equation or listing, as `benchmarks.equations.entries` gives it."""
 
@@ -116,8 +115,6 @@ class Words(Details, frozen=True, kw_only=True, tag="words"):
 
 
 # --- speed
-
-
 class Case(Part, frozen=True, kw_only=True):
     """What was timed, counted or predicted: `benchmarks.perf.cases.case.Case` as JSON."""
 
@@ -127,10 +124,8 @@ class Case(Part, frozen=True, kw_only=True):
     precision: str
 
 
-class Measured(Details, frozen=True, kw_only=True):
+class Measured(OfDevice, frozen=True, kw_only=True):
     """An implementation of a case, timed or counted beside the case's baseline."""
-
-    of_a_device: ClassVar[bool] = True
 
     case: Case
     row: str
@@ -162,10 +157,8 @@ class Revision(Part, frozen=True, kw_only=True):
     dirty: bool
 
 
-class Comparison(Details, frozen=True, kw_only=True, tag="comparison"):
+class Comparison(OfDevice, frozen=True, kw_only=True, tag="comparison"):
     """One benchmark of a revision against another's; ``planted`` tests the comparison itself."""
-
-    of_a_device: ClassVar[bool] = True
 
     benchmark: str
     implementation: str
@@ -185,10 +178,8 @@ class Comparison(Details, frozen=True, kw_only=True, tag="comparison"):
     planted: float | None
 
 
-class Prediction(Details, frozen=True, kw_only=True, tag="prediction"):
+class Prediction(OfDevice, frozen=True, kw_only=True, tag="prediction"):
     """What an implementation of a case is predicted to take on a described device."""
-
-    of_a_device: ClassVar[bool] = True
 
     case: Case
     row: str
@@ -209,10 +200,8 @@ class Program(Part, frozen=True, kw_only=True):
     flops: int
 
 
-class Compiled(Details, frozen=True, kw_only=True, tag="compiled"):
+class Compiled(OfDevice, frozen=True, kw_only=True, tag="compiled"):
     """Kernels of both passes, compiled for a GPU and not run."""
-
-    of_a_device: ClassVar[bool] = True
 
     shape: str
     precision: str
@@ -233,10 +222,8 @@ class TrainingStage(Part, frozen=True, kw_only=True):
     source: str
 
 
-class TrainingTime(Details, frozen=True, kw_only=True, tag="training-time"):
+class TrainingTime(OfDevice, frozen=True, kw_only=True, tag="training-time"):
     """A row of a table of training times, in ``unit``, on the paper's device and on others."""
-
-    of_a_device: ClassVar[bool] = True
 
     device: Json
     unit: str
@@ -244,10 +231,8 @@ class TrainingTime(Details, frozen=True, kw_only=True, tag="training-time"):
     on_other_devices: list[Json]
 
 
-class Scaling(Details, frozen=True, kw_only=True, tag="scaling"):
+class Scaling(OfDevice, frozen=True, kw_only=True, tag="scaling"):
     """Time and memory over one size, here called ``symbol``; a list has an entry a size."""
-
-    of_a_device: ClassVar[bool] = True
 
     ladder: str
     implementation: str
@@ -267,8 +252,6 @@ class Scaling(Details, frozen=True, kw_only=True, tag="scaling"):
 
 
 # --- captions and what is measured of captioners
-
-
 class Example(Part, frozen=True, kw_only=True, omit_defaults=True):
     """An image's caption and a reference; the word it began with and the whole beam, if kept."""
 
@@ -490,34 +473,9 @@ class Simulation(Details, frozen=True, kw_only=True, tag="simulation"):
     measured: int  # records that the deviations are estimated from
 
 
-AnyDetails = (
-    Equations
-    | Verification
-    | Operations
-    | Parameters
-    | Words
-    | Timing
-    | Counted
-    | Comparison
-    | Prediction
-    | Compiled
-    | TrainingTime
-    | Scaling
-    | Released
-    | Ablation
-    | Evaluation
-    | Captions
-    | Trial
-    | Rewards
-    | ReadOnly
-    | Losses
-    | Discrepancy
-    | States
-    | Digits
-    | MiddleOut
-    | Diversity
-    | Control
-    | Denoising
-    | DenoisingRatio
-    | Simulation
-)
+Counts = Equations | Verification | Operations | Parameters | Words | Simulation
+Speed = Timing | Counted | Comparison | Prediction | Compiled | TrainingTime | Scaling
+Captioning = Released | Ablation | Evaluation | Captions | Trial | Rewards | ReadOnly | Losses
+Reconstruction = Discrepancy | States | Digits
+FromTheMiddle = MiddleOut | Diversity | Control | Denoising | DenoisingRatio
+AnyDetails = Counts | Speed | Captioning | Reconstruction | FromTheMiddle

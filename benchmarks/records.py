@@ -39,6 +39,7 @@ from benchmarks.kinds import (
     Comparison,
     Details,
     Measured,
+    OfDevice,
     Part,
     Prediction,
     TrainingTime,
@@ -489,7 +490,7 @@ def slot(record: Record[Any]) -> tuple[object, ...]:
     included), the search or the tokeniser differ.
     """
     details: Details = record.details
-    device = (record.device.name, record.device.threads) if details.of_a_device else ()
+    device = (record.device.name, record.device.threads) if isinstance(details, OfDevice) else ()
     key = record.key if isinstance(details, Comparison) else None
     return (
         *(record.kind, record.what, tuple(record.seeds), record.data, record.signature),

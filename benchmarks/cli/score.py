@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from benchmarks.cli.options import add_json
 from benchmarks.cli.terminal import progress
 from benchmarks.data.captions import read_references
 from benchmarks.data.coco import read_predictions
-from benchmarks.scoring.quality import METRICS, TOKENISERS, score
-from benchmarks.scoring.score import as_json, as_text
+from benchmarks.scoring.quality import METRICS, TOKENISERS, Scores, score
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +59,32 @@ def run(arguments: argparse.Namespace) -> int:
             metrics=arguments.metrics,
             source=str(arguments.predictions),
         )
-    show = as_json if arguments.json else as_text
-    print(show(scores))
+    print(_json(scores) if arguments.json else _text(scores))
     return 0 if scores.values else 1
+
+
+def _json(scores: Scores) -> str:
+    """The scores times 100 under the metrics' names, null where missing."""
+    values = {metric: 100 * value for metric, value in scores.values.items()}
+    every = {**values, **dict.fromkeys(scores.missing)}
+    about = {
+        "images": scores.images,
+        "tokeniser": scores.tokeniser,
+        "signature": scores.signature,
+        "missing": scores.missing,
+    }
+    columns = {metric: every[metric] for metric in METRICS if metric in every}
+    return json.dumps({**columns, **about}, allow_nan=False, indent=2)
+
+
+def _text(scores: Scores) -> str:
+    lines = [f"images {scores.images:,}, tokeniser {scores.tokeniser}, scores x 100"]
+    for metric in METRICS:
+        if metric in scores.values:
+            lines.append(f"{metric:<10}{100 * scores.values[metric]:7.2f}")
+    for reason in dict.fromkeys(scores.missing.values()):
+        metrics = [metric for metric in METRICS if scores.missing.get(metric) == reason]
+        lines.append(f"missing   {', '.join(metrics)}: {reason}")
+    if scores.signature:
+        lines.append(f"signature {scores.signature}")
+    return "\n".join(lines)
