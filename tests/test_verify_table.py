@@ -61,6 +61,28 @@ def test_a_bound_is_of_the_terms_and_not_of_what_is_left_of_them():
         tolerances.assert_conforms(x * (1 + 1e-8), lambda a, x, b: x, case)
 
 
+def test_an_error_near_its_bound_is_a_failure_by_many_changes_alone(monkeypatch):
+    """The first changes may all be small; an error far beyond the bound needs no others."""
+    drawn, perturbed = [], tolerances.perturbed
+
+    def small_at_first(oracle, case, unit, seed):
+        drawn.append(seed)
+        return perturbed(oracle, case, unit / 50 if seed < tolerances.CHANGES else unit, seed)
+
+    monkeypatch.setattr(tolerances, "perturbed", small_at_first)
+    case = (np.array([1.0]), np.array([2.0**-40]), np.array([1.0]))
+
+    def oracle(a, x, b):
+        return a + x - b
+
+    tolerances.assert_conforms(oracle(*case) + 4e-11, oracle, case)
+    assert len(set(drawn)) == tolerances.MORE_CHANGES
+    drawn.clear()
+    with pytest.raises(tolerances.OutOfToleranceError):
+        tolerances.assert_conforms(oracle(*case) + 1e-6, oracle, case)
+    assert len(set(drawn)) == tolerances.CHANGES
+
+
 def test_several_outputs_are_compared_each():
     def oracle(x):
         return {"h": x, "c": 2 * x}
