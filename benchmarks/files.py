@@ -232,12 +232,12 @@ def read_typed(path: Path, kind: type[T], what: str) -> T:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys differ: of equal ones, all but the last would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} stands twice in one object")
-    return found
+    return fields
 
 
 def sha256(data: bytes) -> str:

@@ -225,11 +225,11 @@ def environment() -> Environment:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 _PATH = re.compile(r"""(?<![\w.])(?:~|\.\.)?(?:/[^\s/:;,'"()\[\]]+)+/?""")
@@ -360,11 +360,11 @@ def _read_line(text: bytes, place: str) -> Record[Any]:
     Raises:
         InputError: names ``place`` and what is wrong.
     """
-    found = _LINE.fullmatch(text)
-    if found is None:
+    sealed = _LINE.fullmatch(text)
+    if sealed is None:
         raise InputError(f"{place}: cut off, or not a record of schema {SCHEMA} with its hash")
-    content = b"{" + found[2]
-    if hashlib.sha256(content).hexdigest().encode() != found[1]:
+    content = b"{" + sealed[2]
+    if hashlib.sha256(content).hexdigest().encode() != sealed[1]:
         raise InputError(f"{place}: edited, cut off or damaged: its content has another hash")
     try:
         return _decode(content)
@@ -389,12 +389,12 @@ def parse(data: bytes, where: str, first: int = 1) -> list[Record[Any]]:
     Raises:
         InputError: a line is no valid record; the message names it.
     """
-    made = []
-    for found in _read_lines(data, where, first):
-        if isinstance(found, InputError):
-            raise found
-        made.append(found)
-    return made
+    parsed = []
+    for record in _read_lines(data, where, first):
+        if isinstance(record, InputError):
+            raise record
+        parsed.append(record)
+    return parsed
 
 
 def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) -> None:
@@ -437,11 +437,11 @@ class _Keyed(msgspec.Struct):
 
 def _keys(lines: Iterable[bytes]) -> set[str]:
     """The keys of the lines that are whole."""
-    found = set()
+    keys = set()
     for text in lines:
         with suppress(msgspec.MsgspecError):
-            found.add(msgspec.json.decode(text, type=_Keyed).key)
-    return found
+            keys.add(msgspec.json.decode(text, type=_Keyed).key)
+    return keys
 
 
 def check_writable(path: Path) -> None:
@@ -469,12 +469,12 @@ def read(path: Path) -> list[Record[Any]]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if data and not any(text.startswith(b"{") for text in data.split(b"\n")):
         raise InputError(f"{path}: not a file of records, expected JSON lines")
-    found = list(_read_lines(data, str(path), 1))
-    bad = [each for each in found if isinstance(each, InputError)]
+    lines = list(_read_lines(data, str(path), 1))
+    bad = [each for each in lines if isinstance(each, InputError)]
     if bad:
         more = f", and {len(bad) - 1} more like it" if bad[1:] else ""
         print(f"warning: {bad[0]}; left out{more}", file=sys.stderr)
-    return [each for each in found if not isinstance(each, InputError)]
+    return [each for each in lines if not isinstance(each, InputError)]
 
 
 def load(*folders: Path) -> list[Record[Any]]:

@@ -166,12 +166,14 @@ class Interval:
         return self.enough and (self.low > 0 or self.high < 0)
 
 
-def holm(found: Sequence[Interval]) -> list[bool]:
+def holm(intervals: Sequence[Interval]) -> list[bool]:
     """Which differences stay settled where all are judged together: Holm's step-down method."""
-    order = sorted((i for i, one in enumerate(found) if one.enough), key=lambda i: found[i].p)
-    settled = [False] * len(found)
+    order = sorted(
+        (i for i, one in enumerate(intervals) if one.enough), key=lambda i: intervals[i].p
+    )
+    settled = [False] * len(intervals)
     for rank, i in enumerate(order):
-        if found[i].p * (len(order) - rank) > 1 - CONFIDENCE / 100:
+        if intervals[i].p * (len(order) - rank) > 1 - CONFIDENCE / 100:
             break
         settled[i] = True
     return settled
@@ -247,5 +249,5 @@ def geometric_mean(values: npt.ArrayLike, over: npt.ArrayLike | None = None) -> 
     """
     x = np.log(np.asarray(values, dtype=np.float64))
     y = np.zeros_like(x) if over is None else np.log(np.asarray(over, dtype=np.float64))
-    found = difference_of_seeds(x, y)
-    return Estimate(*(float(np.exp(end)) for end in (found.mean, found.low, found.high)))
+    log = difference_of_seeds(x, y)
+    return Estimate(*(float(np.exp(end)) for end in (log.mean, log.low, log.high)))

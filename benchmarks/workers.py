@@ -168,14 +168,14 @@ def run_all(
             for future in done:
                 job = pending.pop(future)
                 try:
-                    made = future.result()
+                    new = future.result()
                 except BrokenProcessPool:
                     raise InputError(
                         f"{job.name}, or what ran beside it, was killed: expected memory for "
                         f"{workers} at a time"
                     ) from None
-                records.append(made, path, once=True)
-                yield job, made
+                records.append(new, path, once=True)
+                yield job, new
     finally:
         with _ctrl_c_held():
             if pool and (pending or pending is None):

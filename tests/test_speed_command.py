@@ -180,7 +180,7 @@ def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(
             values = [
                 r.values["seconds"]
                 for r in made
-                if r.details.implementation == name and r in curve.made
+                if r.details.implementation == name and r in curve.records
             ]
             assert sorted(values) == sorted(y)
     assert [list(curve.panel("peak bytes").levels) for curve in (encoder, decoder)] == [
@@ -205,11 +205,11 @@ def test_curves_hold_the_other_half_at_v2_s(tmp_path):
             times = {"seconds": 1.0, "seconds low": 1.0, "seconds high": 1.0}
             made.append(record(case, "literal", times))
     by_half = {curve.half: curve for curve in coefficient_curves.curves(made)}
-    sizes = [r.details.case.sizes for r in by_half["encoder"].made]
+    sizes = [r.details.case.sizes for r in by_half["encoder"].records]
     assert {s["decoder"] for s in sizes} == {"dynamic:16"}
     assert {s["encoder"] for s in sizes} == {"static:16", "static:64"}
     # no record has v2's encoder: either will do, but one alone
-    assert len({r.details.case.sizes["encoder"] for r in by_half["decoder"].made}) == 1
+    assert len({r.details.case.sizes["encoder"] for r in by_half["decoder"].records}) == 1
     assert coefficient_curves.curves(made[:1]) == []
     both = coefficient_curves.about(coefficient_curves.curves(made))
     assert both == "time and memory over expansion coefficients"

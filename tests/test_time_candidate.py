@@ -117,7 +117,7 @@ def test_a_slow_candidate_is_slower(tmp_path, no_ceilings, compared):
     text = FEED_FORWARD.replace("    def linear", "    time.sleep(0.2)\n    def linear", 1)
     found = compared(f"{written(tmp_path, text)}:f", "feed_forward")
     assert not found.failed
-    assert found.verdict(found.name) == "slower"
+    assert found.measured.verdict(found.name) == "slower"
     assert found.measured.seconds(found.name).low >= 0.2
 
 

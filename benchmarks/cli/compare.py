@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, dict(arguments.plant))
     what = chosen(arguments.only, arguments.implementation)
     revisions = [resolve(ROOT, name) for name in (arguments.a, arguments.b)]
-    made: list[Record] = []
+    kept: list[Record] = []
     every: list[Sequence[Outcome]] = []
     with progress() as say, unwound_by_signals(), checked_out(ROOT, revisions) as trees:
         checked = measurement.verify_and_count(trees, what, settings, say)
@@ -83,15 +83,15 @@ def run(arguments: argparse.Namespace) -> int:
             timed = not arguments.counts_only
             outcomes = measurement.time_in_turn(trees, checked, settings, say) if timed else checked
             wall_s = time.perf_counter() - began
-            found = [record(outcome, trees, settings, wall_s) for outcome in outcomes]
+            new = [record(outcome, trees, settings, wall_s) for outcome in outcomes]
             if arguments.out:
-                records.append(found, arguments.out)
-            made += found
+                records.append(new, arguments.out)
+            kept += new
             every.append(outcomes)
             if not arguments.json:
                 say.write("\n".join(lines(outcomes, revisions)), file=sys.stdout)
     if arguments.json:
-        print(json.dumps(records.to_json(made), indent=2))
+        print(json.dumps(records.to_json(kept), indent=2))
     elif arguments.repeat > 1:
         for of_one in zip(*every, strict=True):
             counter = Counter(outcome.verdict for outcome in of_one)

@@ -29,18 +29,18 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: the baseline is missing or no JSON, and is not to be written.
     """
-    found = counted()
+    rows = counted()
     if arguments.renew:
         with write_atomically(BASELINE) as file:
-            file.write(json.dumps(held(found), indent=1, sort_keys=True) + "\n")
+            file.write(json.dumps(held(rows), indent=1, sort_keys=True) + "\n")
     if arguments.json:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(rows, indent=1, sort_keys=True))
     else:
-        for row, counts in found.items():
+        for row, counts in rows.items():
             print(f"{row}\n    " + ", ".join(f"{name} {value}" for name, value in counts.items()))
-    changed = differences(found, read_json(BASELINE, "counts (captionbench counts --renew)"))
+    changed = differences(rows, read_json(BASELINE, "counts (captionbench counts --renew)"))
     if not arguments.json:
-        print("\n".join(changed) or f"all {len(found)} as in {BASELINE.name}")
+        print("\n".join(changed) or f"all {len(rows)} as in {BASELINE.name}")
         if changed:
             print("if that is meant, say why in the commit, and: captionbench counts --renew")
     return int(bool(changed))

@@ -38,24 +38,24 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: a file that is none of records, or no such benchmark was tracked.
     """
-    found = series(_read(arguments.files), order(ROOT))
+    chosen = series(_read(arguments.files), order(ROOT))
     if arguments.only:
-        found = {n: of for n, of in found.items() if n[0].startswith(arguments.only)}
-    if not found:
-        of = f" of {arguments.only}" if arguments.only else ""
-        raise InputError(f"no records{of}, expected some that `captionbench track` has appended")
+        chosen = {n: e for n, e in chosen.items() if n[0].startswith(arguments.only)}
+    if not chosen:
+        which = f" of {arguments.only}" if arguments.only else ""
+        raise InputError(f"no records{which}, expected some that `captionbench track` has appended")
     if arguments.plot:
-        for name, entries in found.items():
+        for name, entries in chosen.items():
             with write_atomically(arguments.plot / f"{slug(*name)}.svg") as file:
                 file.write(drawing(entries))
     if arguments.json:
         listed = [
             {"benchmark": name, "device": device, "revisions": [e.to_dict() for e in entries]}
-            for (name, device), entries in found.items()
+            for (name, device), entries in chosen.items()
         ]
         print(json.dumps(listed, indent=2))
     else:
-        print("\n\n".join("\n".join(_lines(name, entries)) for name, entries in found.items()))
+        print("\n\n".join("\n".join(_lines(name, entries)) for name, entries in chosen.items()))
     return 0
 
 

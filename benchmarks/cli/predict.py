@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _compile_kernels(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("triton") is None:
         raise InputError("--kernels: Triton is not installed, expected its package")
-    made = []
+    calls = []
     with own_records(arguments, "compiled.jsonl") as path:
         known = records.read(path) if path is not None and path.exists() else []
         total = len(compiled.SHAPES) * len(compiled.PRECISIONS) * len(compiled.ARCHITECTURES)
@@ -68,11 +68,11 @@ def _compile_kernels(arguments: argparse.Namespace) -> int:
         for record in tqdm(rows, total=total, unit="call", file=sys.stderr, disable=None):
             if record not in known and path:
                 records.append([record], path)
-            made.append(record)
+            calls.append(record)
     if arguments.json:
-        print(json.dumps(records.to_json(made), indent=2))
+        print(json.dumps(records.to_json(calls), indent=2))
         return 0
-    for record in made:
+    for record in calls:
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in record.values.items())
         print(f"{record.what.row}\n    {numbers}")
     print("compiled, not run: of both passes the most of any launch, and all bytes and FLOPs")
@@ -89,20 +89,20 @@ def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
     else:
         device = named(arguments.device)
     arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
-    made: list[Record] = []
+    predicted: list[Record] = []
     lines: list[str] = []
     for case in tqdm(_cases(arguments, device), unit="case", file=sys.stderr, disable=None):
         key = prediction.key(case, device)
-        found = [record for record in known if record.key == key]
+        predictions = [record for record in known if record.key == key]
         unavailable: dict[str, str] = {}
-        if not found:
-            found, unavailable = prediction.make_records(case, device)
+        if not predictions:
+            predictions, unavailable = prediction.make_records(case, device)
             if path:
-                records.append(found, path)
-        made += found
-        lines += _lines(case, found, unavailable, known)
+                records.append(predictions, path)
+        predicted += predictions
+        lines += _lines(case, predictions, unavailable, known)
     if arguments.json:
-        print(json.dumps([_with_measured(record, known) for record in made], indent=2))
+        print(json.dumps([_with_measured(record, known) for record in predicted], indent=2))
         return 0
     print(f"{device.name}: {device.source}")
     print(f"launch {1e6 * device.launch:.3g} us: {device.launch_source}")
@@ -124,7 +124,9 @@ def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
         if case.subject.make and case.precision in device.peak:
             eager = [name for name in case.implementations if not name.endswith(COMPILED)]
             names.setdefault(replace(case, implementations=()), {}).update(dict.fromkeys(eager))
-    cases = [replace(case, implementations=tuple(of)) for case, of in names.items() if of]
+    cases = [
+        replace(case, implementations=tuple(eagers)) for case, eagers in names.items() if eagers
+    ]
     if not cases:
         raise InputError(
             f"no case is left that is timed, is not compiled and has a peak on {device.name}"
@@ -133,21 +135,21 @@ def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
 
 
 def _with_measured(record: Record, known: Sequence[Record]) -> dict[str, Any]:
-    found = prediction.beside(record, known)
-    measured_here = found and {
-        "seconds": found.measured.values["seconds"],
-        "key": found.measured.key,
-        "error_percent": found.error_percent,
+    pair = prediction.beside(record, known)
+    measured_here = pair and {
+        "seconds": pair.measured.values["seconds"],
+        "key": pair.measured.key,
+        "error_percent": pair.error_percent,
     }
     return {**records.to_json(record), "measured": measured_here}
 
 
 def _lines(
-    case: Case, found: Sequence[Record], unavailable: Mapping[str, str], known: Sequence[Record]
+    case: Case, predicted: Sequence[Record], unavailable: Mapping[str, str], known: Sequence[Record]
 ) -> list[str]:
     """A case's predictions as lines of a table."""
     lines = [f"\n{case.row}"]
-    for record in found:
+    for record in predicted:
         numbers = record.values
         shares = ", ".join(f"{bound} {100 * numbers[f'{bound} share']:.0f} %" for bound in BOUNDS)
         measured_here = prediction.beside(record, known)

@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
             )
             device_record.write(data, packed)
     if arguments.json:
-        made = {"file": str(packed), "records": len(session.records), "left": session.left}
-        print(json.dumps({**made, "stages": done, "failed": session.failed}))
+        about = {"file": str(packed), "records": len(session.records), "left": session.left}
+        print(json.dumps({**about, "stages": done, "failed": session.failed}))
         return int(not right)
     print(f"\n{packed}: {len(session.records)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:

@@ -64,10 +64,10 @@ def _track(
         )
         wall_s = time.perf_counter() - began
         refuse_nothing(outcomes, revisions)
-        made = [record(one, trees, settings, wall_s) for one in outcomes]
-        records.append(made, path)
+        new = [record(one, trees, settings, wall_s) for one in outcomes]
+        records.append(new, path)
     if arguments.json:
-        print(json.dumps(records.to_json(made), indent=2))
+        print(json.dumps(records.to_json(new), indent=2))
     else:
         print("\n".join(lines(outcomes, revisions)))
         print(f"{path}: the records", file=sys.stderr)

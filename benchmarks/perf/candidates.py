@@ -102,7 +102,7 @@ class Comparison:
             name: {
                 "seconds": asdict(self.measured.seconds(name)),
                 "ratio": asdict(self.measured.ratio(name)),
-                "verdict": self.verdict(name),
+                "verdict": self.measured.verdict(name),
                 **self.counts[name],
             }
             for name in self.measured.samples
@@ -122,39 +122,35 @@ class Comparison:
             "failed": self.failed,
         }
 
-    def verdict(self, name: str) -> str:
-        """Whether a form is faster than our first."""
-        return "baseline" if name == self.measured.baseline else self.measured.verdict(name)
-
     def lines(self) -> list[str]:
         """As a table."""
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        found = [f"{self.operator}, {self.passes}: {sizes}"]
+        lines = [f"{self.operator}, {self.passes}: {sizes}"]
         for name in self.measured.samples:
             seconds, ratio = self.measured.seconds(name), self.measured.ratio(name)
             low, high = 1000 * seconds.low, 1000 * seconds.high
             cells = [f"  {name:28}{1000 * seconds.value:10.4g} ms [{low:.4g}, {high:.4g}]"]
             if name != self.measured.baseline:
                 interval = f"[{ratio.low:.3g}, {ratio.high:.3g}]"
-                cells.append(f"{ratio.value:.3g} x {interval} {self.verdict(name)}")
+                cells.append(f"{ratio.value:.3g} x {interval} {self.measured.verdict(name)}")
             counted = self.counts[name]
             if "flops" in counted:
                 cells.append(f"{counted['flops'] / 1e9:.4g} GFLOP")
             for what in ("saved", "peak"):
                 if f"{what} bytes" in counted:
                     cells.append(f"{what} {counted[f'{what} bytes'] / 1e6:.4g} MB")
-            found.append("  ".join(cells))
-        found.append(
+            lines.append("  ".join(cells))
+        lines.append(
             f"  A/A floor {self.measured.floor:.3f}, {self.measured.rounds} rounds; "
             f"{1000 * self.transfer.value:.3g} ms of each time hand the answer over; "
             f"at the roofline our leanest form takes {1000 * self.roofline:.3g} ms"
         )
-        found.append(
+        lines.append(
             f"  FAILED: {self.failed}"
             if self.failed
             else f"  {self.answers} answers were ours, and it was verified again afterwards"
         )
-        return found
+        return lines
 
 
 def time_candidate(
@@ -175,23 +171,23 @@ def time_candidate(
     Raises:
         InputError: the operator is not timed, or the clock jumps.
     """
-    found = []
+    results = []
     passes = (FORWARD, BOTH) if operator.by and candidate.framework != "numpy" else (FORWARD,)
     check_timed(operator)
     with workers(operator, candidate.device) as ours:
-        of = operator, candidate, ours, budget
+        sides = operator, candidate, ours, budget
         for number, each in itertools.product(threads, passes):
             try:
-                comparison = compare(*of, passes=each, threads=number, seed=seed)
+                comparison = compare(*sides, passes=each, threads=number, seed=seed)
             except CandidateError as error:
                 lines = [f"  FAILED: at the papers' sizes it {error}"]
                 result: dict[str, Any] = {"failed": str(error)}
             else:
                 lines, result = comparison.lines(), comparison.to_dict()
-            found.append(result)
+            results.append(result)
             if not quiet:
                 print("\n".join(["", *lines]), flush=True)
-    return not any(result["failed"] for result in found), found
+    return not any(result["failed"] for result in results), results
 
 
 def check_timed(operator: Operator) -> None:
@@ -243,9 +239,9 @@ def compare(
     cores = cpu_threads.cores(threads) if device.type == "cpu" else []
     first = next(iter(ours.values()))
     places, weights = _weighted(first, operator, sizes, seed) if passes == BOTH else ([], None)
-    of = operator, sizes, seed, places, weights
-    turns = {name: _Turn(worker, *of) for name, worker in ours.items()}
-    turn = turns[candidate.name] = _Turn(candidate, *of, first)
+    work = operator, sizes, seed, places, weights
+    turns = {name: _Turn(worker, *work) for name, worker in ours.items()}
+    turn = turns[candidate.name] = _Turn(candidate, *work, first)
     for each in turns.values():
         each.worker.apply(settle, threads, cores, passes == BOTH)
     measured = measure(turns, device, budget, stopwatch=lambda function: function())
@@ -382,18 +378,18 @@ class _Turn:
 
     def _compared(self, answer: Any, expected: Any) -> str:
         """What is wrong with an answer; nothing if it is ours."""
-        found, wanted = outputs(answer), outputs(expected)
-        if len(found) != len(wanted):
-            return f"call {self.calls} gave {len(found)} outputs, expected {len(wanted)}"
+        theirs, wanted = outputs(answer), outputs(expected)
+        if len(theirs) != len(wanted):
+            return f"call {self.calls} gave {len(theirs)} outputs, expected {len(wanted)}"
         alone = self.ours and self.ours.padding and not self.worker.padding
         arguments = [i for i, _ in self.places] or [0]
-        for i, array, of in zip(arguments, found, wanted, strict=True):
+        for i, array, ours in zip(arguments, theirs, wanted, strict=True):
             if alone and i < self.operator.sequences:
-                of = of[0]
+                ours = ours[0]
             # a derivative may be zero but for rounding: all of them are compared with the largest
-            bound = SAME_WORK * (max(map(scale, wanted)) if self.places else scale(of))
-            if not error(array, of) <= bound:
-                off = f"error {error(array, of):.3g} exceeds {bound:.3g}"
+            bound = SAME_WORK * (max(map(scale, wanted)) if self.places else scale(ours))
+            if not error(array, ours) <= bound:
+                off = f"error {error(array, ours):.3g} exceeds {bound:.3g}"
                 return f"its answer in call {self.calls} at these sizes is not ours: {off}"
         return ""
 

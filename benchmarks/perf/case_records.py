@@ -141,15 +141,15 @@ def _available(
     case: Case, make: Callable[[Case, str, torch.device], T], device: torch.device
 ) -> tuple[dict[str, T], dict[str, str]]:
     """What ``make`` gives of each implementation, and why it gives nothing of others."""
-    made, unavailable = {}, {}
+    available, unavailable = {}, {}
     for name in case.implementations:
         try:
-            made[name] = make(case, name, device)
+            available[name] = make(case, name, device)
         except Exception as error:
             if name == case.implementations[0] and not isinstance(error, UNAVAILABLE):
                 raise
             unavailable[name] = one_line(error)
-    return made, unavailable
+    return available, unavailable
 
 
 def _timed(
@@ -169,7 +169,7 @@ def _timed(
         least = case.subject.least_bytes(case) if case.subject.least_bytes else 0
         values[name] = _values(measured, name, taken[name], taken[measured.baseline], least)
         details[name] = {
-            "verdict": "baseline" if name == measured.baseline else measured.verdict(name),
+            "verdict": measured.verdict(name),
             "twin": measured.twin,
             "samples": _rounded(measured.samples[name]),
             "again": _rounded(measured.again) if name == measured.twin else None,

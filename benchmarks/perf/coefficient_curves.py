@@ -37,7 +37,7 @@ class Curve:
     """The timings at one place, all other sizes equal."""
 
     place: Place
-    made: tuple[Record, ...]
+    records: tuple[Record, ...]
 
     @property
     def half(self) -> str:
@@ -47,7 +47,7 @@ class Curve:
     @property
     def about(self) -> str:
         """What was timed, and where."""
-        sizes = self.made[0].details.case.sizes
+        sizes = self.records[0].details.case.sizes
         other = sizes.get(OTHER[self.half])
         words = [self.place.subject, f"B={sizes['batch']}", *([other] if other else [])]
         return f"{', '.join([*words, self.place.precision])}; {self.place.device}{self.place.cache}"
@@ -60,7 +60,7 @@ class Curve:
         """One quantity of them as a drawing."""
         points: dict[str, dict[int, tuple[float, ...]]] = defaultdict(dict)
         levels = {}
-        for record in self.made:
+        for record in self.records:
             values, name = record.values, record.details.implementation
             if quantity not in values:
                 continue
@@ -77,14 +77,14 @@ class Curve:
         return Panel(self.about.replace("; ", "\n"), lines, levels, AXES[self.half], quantity)
 
 
-def curves(made: Sequence[Record]) -> list[Curve]:
+def curves(known: Sequence[Record]) -> list[Curve]:
     """What was timed at two sums of coefficients or more, one curve for each subject, half, device.
 
     Where the other half varied too (every pairing, say), the curve is at v2's or, without it, at
     the one with the most points.
     """
     groups: dict[tuple[Place, str], list[Record]] = defaultdict(list)
-    for record in records.newest(records.of_kind(made, Timing)):
+    for record in records.newest(records.of_kind(known, Timing)):
         case, device = record.details.case, record.device.kind
         warm = device == "cuda" and record.details.cache == "warm"
         cache = ", cache warm" if warm else ""
@@ -130,7 +130,7 @@ def check(cases: Iterable[Case]) -> None:
                 sizes = tuple(getattr(case.sizes, name) for name in names)
                 mixer = Mixer.parse(getattr(case.sizes, half))
                 sums[case.subject.name, case.precision, half, sizes].add(sum(mixer.coefficients))
-    if not any(len(found - {0}) > 1 for found in sums.values()):
+    if not any(len(each - {0}) > 1 for each in sums.values()):
         raise InputError(
             "--plot: nothing is timed at two sums of coefficients, expected --suite grid, or "
             "several --groups or --num-expansions"
@@ -151,7 +151,7 @@ def _row(curve: Curve) -> Iterator[Panel]:
 
 def _weight(curve: Curve) -> tuple[bool, int]:
     """Curves at v2's other half come first, then those of more points."""
-    sizes, other = curve.made[0].details.case.sizes, OTHER[curve.half]
+    sizes, other = curve.records[0].details.case.sizes, OTHER[curve.half]
     usual = getattr(Sizes(), other)
-    points = {curve.coefficient(record) for record in curve.made} - {0}
+    points = {curve.coefficient(record) for record in curve.records} - {0}
     return sizes.get(other, usual) == usual, len(points)

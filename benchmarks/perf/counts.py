@@ -68,18 +68,17 @@ def counted() -> Counts:
     }
 
 
-def held(found: Counts) -> Counts:
+def held(rows: Counts) -> Counts:
     """Of the counts, those that are held."""
     return {
-        row: {name: counts[name] for name in HELD if name in counts}
-        for row, counts in found.items()
+        row: {name: counts[name] for name in HELD if name in counts} for row, counts in rows.items()
     }
 
 
-def differences(found: Counts, baseline: Mapping[str, Mapping[str, int]]) -> list[str]:
+def differences(rows: Counts, baseline: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Where the counts that are held are not the baseline's, a line each."""
-    lines = [f"{row}: no longer counted" for row in baseline if row not in found]
-    for row, counts in held(found).items():
+    lines = [f"{row}: no longer counted" for row in baseline if row not in rows]
+    for row, counts in held(rows).items():
         for name, now in counts.items():
             before = baseline.get(row, {}).get(name)
             if before is None:

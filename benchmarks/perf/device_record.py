@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pack(
-    made: Sequence[Record],
+    known: Sequence[Record],
     *,
     suite: str,
     device: Device,
@@ -63,7 +63,7 @@ def pack(
     tiny: bool,
 ) -> bytes:
     """The records, the newest of each slot, with a manifest; equal for equal arguments but time."""
-    lines = b"".join(map(records.line, records.newest(made)))
+    lines = b"".join(map(records.line, records.newest(known)))
     environment = records.environment()
     manifest = Manifest(
         captionbench="device record",
@@ -113,12 +113,12 @@ def read(path: Path) -> list[Record]:
     manifest = _manifest(first, path)
     if sha256(lines) != manifest.sha256:
         raise InputError(f"{path}: its records are not those that were packed (SHA-256 differs)")
-    made = records.parse(lines, str(path), first=2)
-    if len(made) != manifest.records:
-        raise InputError(f"{path}: {len(made)} records, its manifest says {manifest.records}")
+    packed = records.parse(lines, str(path), first=2)
+    if len(packed) != manifest.records:
+        raise InputError(f"{path}: {len(packed)} records, its manifest says {manifest.records}")
     if manifest.tiny:
         raise InputError(f"{path}: made with --tiny, whose times mean nothing; record without it")
-    return made
+    return packed
 
 
 def _unpacked(data: bytes, path: Path) -> bytes:

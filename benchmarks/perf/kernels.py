@@ -201,8 +201,8 @@ def _computes(operation: Any, args: Any, kwargs: Any, result: Any) -> bool:
     if operation._schema.is_mutable:
         return True
     known = {x.untyped_storage()._cdata for x in _tensors((args, kwargs))}
-    made = [x for x in _tensors(result) if x.untyped_storage()._cdata not in known]
-    return bool(made) and operation._opname not in ALLOCATIONS
+    new = [x for x in _tensors(result) if x.untyped_storage()._cdata not in known]
+    return bool(new) and operation._opname not in ALLOCATIONS
 
 
 def _moved(operation: Any, args: Any, kwargs: Any, result: Any) -> int:

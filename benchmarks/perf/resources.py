@@ -146,8 +146,8 @@ def _reachable(value: object) -> Iterator[Tensor]:
         elif id(value) not in seen and not isinstance(value, type | ModuleType):
             seen.add(id(value))
             # of a function its closure alone: its globals are the module's
-            of = value.__closure__ or () if isinstance(value, FunctionType) else (value,)
-            pending += gc.get_referents(*of)
+            inside = value.__closure__ or () if isinstance(value, FunctionType) else (value,)
+            pending += gc.get_referents(*inside)
 
 
 class _Storages(TorchDispatchMode):

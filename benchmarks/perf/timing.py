@@ -84,7 +84,9 @@ class Measurement:
         return max(same.high, 1 / same.low, 1.0)
 
     def verdict(self, name: str) -> str:
-        """Whether it is "faster" or "slower" than the baseline, or "not settled"."""
+        """ "baseline", or whether it is "faster" or "slower" than that, or "not settled"."""
+        if name == self.baseline:
+            return "baseline"
         return verdict(self.ratio(name), self.floor, widen=True)
 
 

@@ -43,11 +43,11 @@ def implement(module: nn.Module, implementation: str) -> None:
         ValueError: none of them can, and why not; or nothing in the module is an expansion.
     """
     name = implementation.removesuffix(COMPILED)
-    found = [m for m in module.modules() if isinstance(m, StaticExpansion | DynamicExpansion)]
-    if bool(found) == (name == ATTENTION):
-        raise ValueError(f"it has {'expansions' if found else 'no expansion'}")
+    expansions = [m for m in module.modules() if isinstance(m, StaticExpansion | DynamicExpansion)]
+    if bool(expansions) == (name == ATTENTION):
+        raise ValueError(f"it has {'expansions' if expansions else 'no expansion'}")
     refused: list[Exception] = []
-    for expansion in found:
+    for expansion in expansions:
         weight = expansion.key.weight
         expansion.implementation = name
         try:
@@ -56,7 +56,7 @@ def implement(module: nn.Module, implementation: str) -> None:
         except UNAVAILABLE as error:
             refused.append(error)
             expansion.implementation = "auto"
-    if refused and len(refused) == len(found):
+    if refused and len(refused) == len(expansions):
         raise refused[0]
     for dropout in module.modules():
         if isinstance(dropout, Dropout):
@@ -102,10 +102,10 @@ def _layer(
     mixer = Mixer.parse(getattr(sizes, half), causal=decodes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = mixer.module(
+        layer = mixer.module(
             sizes.d_model, sizes.heads, causal=decodes, dropout=sizes.dropout if backward else 0.0
         )
-    layer = made.to(device).train(backward)
+    layer.to(device).train(backward)
     implement(layer, implementation)
     x = random_normal(
         sizes.batch, sizes.tokens if decodes else sizes.length, sizes.d_model, device=device

@@ -43,8 +43,8 @@ def _reward(case: Case, implementation: str, device: torch.device) -> Work:
     if implementation == "pycocoevalcap":
         # strings, as it takes them; the document frequencies come with every call
         texts = {i: [" ".join(map(str, caption))] for i, caption in enumerate(candidates)}
-        of = {i: [" ".join(map(str, c)) for c in captions] for i, captions in enumerate(references)}
-        return Work(lambda: Cider().compute_score(of, texts)[1])
+        true = {i: [" ".join(map(str, c)) for c in group] for i, group in enumerate(references)}
+        return Work(lambda: Cider().compute_score(true, texts)[1])
     if implementation != "tensors":
         raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
     # lists, as decoding gives them; the references are there from the start of a training

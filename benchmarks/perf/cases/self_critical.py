@@ -39,7 +39,7 @@ def _step(case: Case, implementation: str, device: torch.device) -> Work:
 
     def step() -> None:
         optimiser.zero_grad()
-        made = self_critical(
+        sampled = self_critical(
             model,
             seen,
             None,
@@ -48,7 +48,7 @@ def _step(case: Case, implementation: str, device: torch.device) -> Work:
             num_samples=case.sizes.beam,
             max_length=case.sizes.tokens,
         )
-        torch.autograd.backward(made.loss)
+        torch.autograd.backward(sampled.loss)
         optimiser.step()
 
     return Work(step, [*model.parameters(), seen], trains=True)
@@ -69,7 +69,7 @@ def _training(case: Case, sampling: str, device: torch.device) -> Work:
         model,
         Repeated(batch),
         RECIPE,
-        CiderD([of.tolist() for of in references]).to(device),
+        CiderD([each.tolist() for each in references]).to(device),
         num_samples=sizes.beam,
         max_length=sizes.tokens,
         computation=SamplingComputation(sampling=sampling),

@@ -97,22 +97,22 @@ def chosen(
     Raises:
         InputError: none begins so, or none has that implementation.
     """
-    found = list(BENCHMARKS.values())
+    benchmarks = list(BENCHMARKS.values())
     for beginning in beginnings or []:
-        if not any(one.name.startswith(beginning) for one in found):
+        if not any(one.name.startswith(beginning) for one in benchmarks):
             raise InputError(
                 f"--only {beginning}: no such benchmark, expected the beginning of one of "
                 f"{', '.join(BENCHMARKS)}"
             )
     if beginnings:
-        found = [one for one in found if one.name.startswith(tuple(beginnings))]
+        benchmarks = [one for one in benchmarks if one.name.startswith(tuple(beginnings))]
     if implementation is None:
-        return [(one, one.implementation) for one in found]
+        return [(one, one.implementation) for one in benchmarks]
     having = [
-        (one, implementation) for one in found if implementation in one.find().implementations
+        (one, implementation) for one in benchmarks if implementation in one.find().implementations
     ]
     if not having:
-        known = {name for one in found for name in one.find().implementations}
+        known = {name for one in benchmarks for name in one.find().implementations}
         raise InputError(
             f"--implementation {implementation}: none of these benchmarks has it, expected one of "
             f"{', '.join(sorted(name for name in known if eager(name) == name))}"

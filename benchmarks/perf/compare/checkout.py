@@ -89,10 +89,8 @@ def resolve(repository: Path, name: str | None) -> Revision:
     """
     check_repository(repository)
     try:
-        of = "HEAD" if name is None else name
-        commit = git(
-            repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{of}^{{commit}}"
-        )
+        what = f"{'HEAD' if name is None else name}^{{commit}}"
+        commit = git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", what)
     except InputError:
         raise InputError(
             f"{name or 'HEAD'}: no such revision, expected a commit, a tag or a branch"

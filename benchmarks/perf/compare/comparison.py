@@ -60,9 +60,9 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
     every = np.concatenate(list(logs.values()))
     longer = np.median(every[:, None] - every, axis=2).mean(axis=1)
     ends = np.cumsum([len(x) for x in logs.values()])
-    of = dict(zip(logs, np.split(longer, ends[:-1]), strict=True))
-    freedom = sum(len(x) - 1 for x in of.values())
-    deviation = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in of.values()) / freedom)
+    by_side = dict(zip(logs, np.split(longer, ends[:-1]), strict=True))
+    freedom = sum(len(x) - 1 for x in by_side.values())
+    deviation = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in by_side.values()) / freedom)
 
     def interval(difference: float, *counts: int, confidence: float = CONFIDENCE) -> Estimate:
         reach = student_t(freedom, confidence)
@@ -71,14 +71,14 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
         return Estimate(float(value), float(low), float(high))
 
     usual = float(np.median(every, axis=1).mean())
-    seconds = {side: interval(usual + float(x.mean()), len(x)) for side, x in of.items()}
-    a, again = of["A"], of["A again"]
+    seconds = {side: interval(usual + float(x.mean()), len(x)) for side, x in by_side.items()}
+    a, again = by_side["A"], by_side["A again"]
     same = interval(float(a.mean() - again.mean()), len(a), len(again), confidence=OF_FLOOR)
     floor = max(same.high, 1 / same.low)
     rounds = every.shape[1]
-    if "B" not in of:
+    if "B" not in by_side:
         return Comparison(seconds, floor, None, "first", rounds, thrown)
-    both, b = np.concatenate([a, again]), of["B"]
+    both, b = np.concatenate([a, again]), by_side["B"]
     ratio = interval(float(both.mean() - b.mean()), len(both), len(b))
     settled = rounds >= LEAST_ROUNDS and thrown <= rounds
     said = verdict(ratio, floor, smallest=smallest) if settled else "not settled"

@@ -29,29 +29,29 @@ def count(work: Work, device: torch.device) -> Counts:
     Graph breaks of what the compiler gives up on are left out.
     """
     taken = [_once(work, device) for _ in range(2)]
-    found = agreed(taken)
-    while None in found.values() and len(taken) < CALLS:
+    agreeing = agreed(taken)
+    while None in agreeing.values() and len(taken) < CALLS:
         taken.append(_once(work, device))
-        found = agreed(taken)
+        agreeing = agreed(taken)
     if (breaks := graph_breaks(work)) is not None:
-        found[BREAKS] = breaks
-    return found
+        agreeing[BREAKS] = breaks
+    return agreeing
 
 
 def agreed(taken: Sequence[Mapping[str, int]]) -> Counts:
     """Of each name the value that most of at least two calls have, the earlier one of a tie."""
-    found: Counts = {}
+    counts: Counts = {}
     for name in taken[0]:
         ((value, times),) = Counter(one[name] for one in taken).most_common(1)
-        found[name] = value if times > 1 else None
-    return found
+        counts[name] = value if times > 1 else None
+    return counts
 
 
 def _once(work: Work, device: torch.device) -> dict[str, int]:
-    found = resources.count(work, device)
+    taken = resources.count(work, device)
     if device.type == "cuda":
-        found[LAUNCHES] = _launches(work, device)
-    return found
+        taken[LAUNCHES] = _launches(work, device)
+    return taken
 
 
 def _launches(work: Work, device: torch.device) -> int:

@@ -70,8 +70,8 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         names = ("number", "label", "against", "verdict", "level", "since", "reachable")
-        found = {name: getattr(self, name) for name in names}
-        return {**found, "values": self.record.values, "time": self.record.time}
+        fields = {name: getattr(self, name) for name in names}
+        return {**fields, "values": self.record.values, "time": self.record.time}
 
 
 Name = tuple[str, str]
@@ -91,7 +91,7 @@ def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, l
             details = record.details
             name = f"{details.benchmark} ({details.implementation})", record.device.label
             grouped.setdefault(name, []).append(record)
-    return {name: _entries(made, place) for name, made in sorted(grouped.items())}
+    return {name: _entries(comparisons, place) for name, comparisons in sorted(grouped.items())}
 
 
 def is_test(record: Record) -> bool:
@@ -122,8 +122,8 @@ def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]
 
     known = [(at, t) for t, r, _, _ in newest.values() if (at := where(r)) is not None]
 
-    def position(found: tuple[int, Record, float | None, str]) -> tuple[int, bool, int]:
-        time, at = found[0], where(found[1])
+    def position(entry: tuple[int, Record, float | None, str]) -> tuple[int, bool, int]:
+        time, at = entry[0], where(entry[1])
         reachable = at is not None
         if at is None:
             at = min((other for other, later in known if later > time), default=len(place))
@@ -148,9 +148,9 @@ def drawing(entries: Sequence[Entry]) -> str:
     for since in dict.fromkeys(entry.since for entry in timed):
         lines[f"since {since}"] = _points([entry for entry in timed if entry.since == since])
     for verdict in ("slower", "faster"):
-        found = [e for e in timed if e.record.details.verdict == verdict]
-        if found:
-            points[verdict] = _points(found)
+        beyond = [e for e in timed if e.record.details.verdict == verdict]
+        if beyond:
+            points[verdict] = _points(beyond)
     return curves(lines, "revision, as numbered", "times as fast", points=points)
 
 

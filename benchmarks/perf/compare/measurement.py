@@ -103,9 +103,9 @@ def time_in_turn(
         sides["B"] = trees[1]
     progress(f"{settings.processes * len(sides)} worker processes started")
     # one of each side after the other: whichever is started last is no side's
-    of = [tree for _ in range(settings.processes) for tree in sides.values()]
+    in_turn = [tree for _ in range(settings.processes) for tree in sides.values()]
     try:
-        with start_workers(of, settings.device, settings.threads) as processes:
+        with start_workers(in_turn, settings.device, settings.threads) as processes:
             groups = {side: processes[i :: len(sides)] for i, side in enumerate(sides)}
             for outcome in sound:
                 progress(f"{outcome.benchmark.name}: timed")
@@ -127,8 +127,8 @@ def _timed(
     # in the order of starting: one of each side after the other
     usual = [
         (side, process, process.request("prepare", **what))
-        for of in zip(*groups.values(), strict=True)
-        for side, process in zip(groups, of, strict=True)
+        for turn in zip(*groups.values(), strict=True)
+        for side, process in zip(groups, turn, strict=True)
     ]
     calls = max(1, round(TURN / min(seconds for side, _, seconds in usual if side == "A")))
     planted = settings.plant.get(name, 0.0)

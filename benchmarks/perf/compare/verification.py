@@ -29,22 +29,22 @@ def failures(benchmark: Benchmark, implementation: str, device: str, examples: i
     "auto" stands for all implementations that it may choose from.
     """
     name = eager(implementation)
-    found = [line for of in benchmark.held_to for line in _failures(of, name, device, examples)]
-    if benchmark.module == "decoding" and not found:
-        found += _reads_otherwise(benchmark, name, device)
-    return found
+    lines = [line for op in benchmark.held_to for line in _failures(op, name, device, examples)]
+    if benchmark.module == "decoding" and not lines:
+        lines += _reads_otherwise(benchmark, name, device)
+    return lines
 
 
 @cache
 def _failures(operator: str, implementation: str, device: str, examples: int) -> tuple[str, ...]:
-    of, found = OPERATORS[operator], []
+    tested, lines = OPERATORS[operator], []
     for each in _implementations(operator, implementation, device):
-        with resolve(each.function, of, each.framework, device, name=each.name) as candidate:
-            for verdict in conformance_test(of, candidate, examples=examples, is_project=True):
+        with resolve(each.function, tested, each.framework, device, name=each.name) as candidate:
+            for verdict in conformance_test(tested, candidate, examples=examples, is_project=True):
                 if verdict.status == FAILED:
                     said = f"{operator} ({each.implementation}): {verdict.name}"
-                    found.append(f"{said}: {verdict.message}".splitlines()[0])
-    return tuple(found)
+                    lines.append(f"{said}: {verdict.message}".splitlines()[0])
+    return tuple(lines)
 
 
 def _implementations(
@@ -65,13 +65,13 @@ def _rewards(candidates: list[list[str]], references: Any, *, device: str) -> An
     """CIDEr-D on tensors, of words: each word is a number."""
     from torch_impl.cider import CiderD, padded
 
-    words = {w for of in [candidates, *references] for caption in of for w in caption}
+    words = {w for group in [candidates, *references] for caption in group for w in caption}
     ids = {word: i for i, word in enumerate(sorted(words))}
 
     def numbers(captions: list[list[str]]) -> list[list[int]]:
         return [[ids[word] for word in caption] for caption in captions]
 
-    reward = CiderD([numbers(of) for of in references]).to(device)
+    reward = CiderD([numbers(group) for group in references]).to(device)
     images = torch.arange(len(candidates), device=device)
     return reward(padded(numbers(candidates)).to(device), images).cpu().numpy()
 
@@ -80,11 +80,11 @@ def _reads_otherwise(benchmark: Benchmark, implementation: str, device: str) -> 
     """Whether captions found a token at a time are not those found by reading whole prefixes."""
     case = benchmark.case(implementation)
     tiny = replace(case, sizes=case.sizes.tiny())
-    found = []
+    tokens = []
     for name in (implementation, "prefix"):
         captions = tiny.work(name, torch.device(device)).call()
-        best = [of[0] if isinstance(of, list) else of for of in captions]
-        found.append(np.array([caption.tokens for caption in best]))
-    if np.array_equal(found[0], found[1]):
+        best = [beam[0] if isinstance(beam, list) else beam for beam in captions]
+        tokens.append(np.array([caption.tokens for caption in best]))
+    if np.array_equal(tokens[0], tokens[1]):
         return []
     return [f"{benchmark.name} ({implementation}): other captions than by whole prefixes"]

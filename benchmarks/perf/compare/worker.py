@@ -65,11 +65,11 @@ class Worker:
             (alone / "torch_impl").symlink_to(self.tree / "torch_impl")
         sys.path.insert(0, str(alone))
         os.environ["PYTHONSAFEPATH"] = "1"
-        found = verification.failures(
+        lines = verification.failures(
             benchmarks.BENCHMARKS[name], implementation, str(self.device), examples
         )
         self.check_origin()
-        return found
+        return lines
 
     def prepare(self, name: str, implementation: str, clock: str) -> float:
         """Make the benchmark's work, and call it until it is warm: the seconds of a call."""

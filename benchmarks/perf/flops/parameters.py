@@ -31,20 +31,20 @@ def _parameters(module: nn.Module) -> int:
 
 def make_records() -> list[records.Record]:
     """The record of the table's only row whose model is here; ratios are to that row."""
-    found = counted()
+    numbers = counted()
     return [
         records.make(
             Parameters(
                 assumptions=[
                     f"parameters: a vocabulary of {table_vi.VOCABULARY:,} words, without the "
-                    f"backbone, Swin-L, which has {found['backbone']:,} more"
+                    f"backbone, Swin-L, which has {numbers['backbone']:,} more"
                 ]
             ),
             paper=PAPER,
             table=TABLE,
             row=ROW,
-            values={"parameters": found["captioner"], "parameters ratio": 1.0},
+            values={"parameters": numbers["captioner"], "parameters ratio": 1.0},
             status="same data",
-            key=records.key_of(counted, found),
+            key=records.key_of(counted, numbers),
         )
     ]

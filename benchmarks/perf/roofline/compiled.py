@@ -158,10 +158,10 @@ class Launch:
 
 def launches(shape: Shape, precision: str) -> list[Launch]:
     """All launches of both passes, on fake tensors, with a mask."""
-    found: list[Launch] = []
+    launched: list[Launch] = []
 
     def run(call: Any, name: str, grid: Any, *tensors: Tensor, **constants: Any) -> None:
-        found.append(Launch(name, tuple(grid), tensors, call.constants | constants))
+        launched.append(Launch(name, tuple(grid), tensors, call.constants | constants))
 
     dtype, tf32, is_static = (
         HALVES.get(precision, torch.float32),
@@ -178,7 +178,7 @@ def launches(shape: Shape, precision: str) -> list[Launch]:
         saving = [True] * (2 if is_static else 1)
         out, *saved = operator.forward(*tensors, option, tf32, *saving)
         operator.backward(out, *tensors, *saved, option, tf32)
-    return found
+    return launched
 
 
 def _no_tables_kept() -> Any:
@@ -222,25 +222,25 @@ def usage(binary: bytes) -> tuple[int, int]:
         file.flush()
         command = [str(cuobjdump()), "--dump-resource-usage", file.name]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+)", said)
-    assert found is not None, said
-    return int(found[1]), int(found[2])
+    numbers = re.search(r"REG:(\d+) STACK:(\d+)", said)
+    assert numbers is not None, said
+    return int(numbers[1]), int(numbers[2])
 
 
-def measured(of: Launch, shape: Shape, architecture: Architecture) -> Program:
+def measured(launched: Launch, shape: Shape, architecture: Architecture) -> Program:
     """What the compiler says of a launch."""
-    compiled = of.compile(architecture)
+    compiled = launched.compile(architecture)
     registers, stack = usage(compiled.asm["cubin"])
-    shared, warps = compiled.metadata.shared, of.constants["num_warps"]
+    shared, warps = compiled.metadata.shared, launched.constants["num_warps"]
     return Program(
-        name=of.name,
-        grid=list(of.grid),
+        name=launched.name,
+        grid=list(launched.grid),
         registers=registers,
         spilled_bytes=stack,
         shared_bytes=shared,
         occupancy=architecture.occupancy(registers, shared, warps),
-        bytes=of.bytes,
-        flops=flops(of.name, shape),
+        bytes=launched.bytes,
+        flops=flops(launched.name, shape),
     )
 
 
@@ -255,7 +255,7 @@ def make_records(known: Iterable[Record] = ()) -> Iterator[Record]:
                     yield old[key]
                     continue
                 listed = launches(shape, precision)
-                programs = [measured(of, shape, architecture) for of in listed]
+                programs = [measured(each, shape, architecture) for each in listed]
                 yield records.make(
                     Compiled(
                         shape=str(shape),

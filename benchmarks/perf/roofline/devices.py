@@ -137,13 +137,13 @@ def named(name: str) -> Device:
     )
 
 
-def measured(made: Iterable[Record], name: str, threads: int) -> Device | None:
+def measured(known: Iterable[Record], name: str, threads: int) -> Device | None:
     """A device, as records name it, by their newest ceilings of each precision; None without any.
 
     ``threads`` are of the CPU, 0 for a GPU.
     """
     newest: dict[str, Record] = {}
-    for record in sorted(of_kind(made, Measured), key=lambda r: r.time):
+    for record in sorted(of_kind(known, Measured), key=lambda r: r.time):
         if record.details.case.subject != "ceilings":
             continue
         device = record.device
@@ -169,11 +169,11 @@ def local_device(device: torch.device, threads: int, known: Sequence[Record]) ->
     """By the newest ceilings among the records or, where there are none, measured now."""
     name = case_records.describe(device, threads).name
     used = threads if device.type == CPU else 0
-    found = measured(known, name, used)
-    if found is None:
+    local = measured(known, name, used)
+    if local is None:
         print("measuring what this device can do at best ...", file=sys.stderr)
         case = suites.case("ceilings", ("device",))
-        made = case_records.time_case(case, device, threads, Budget(), strict=True)
-        found = measured(made, name, used)
-    assert found is not None
-    return found
+        ceilings = case_records.time_case(case, device, threads, Budget(), strict=True)
+        local = measured(ceilings, name, used)
+    assert local is not None
+    return local

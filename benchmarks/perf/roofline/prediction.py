@@ -41,7 +41,7 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
             predictions[name] = of_case(case, name, device)
         except UNAVAILABLE as error:
             unavailable[name] = str(error).splitlines()[0]
-    made = [
+    predicted = [
         records.make(
             kinds.Prediction(
                 case=case.recorded(),
@@ -59,7 +59,7 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
         )
         for name, prediction in predictions.items()
     ]
-    return made, unavailable
+    return predicted, unavailable
 
 
 def values(prediction: Prediction) -> dict[str, float]:
@@ -93,11 +93,11 @@ class Beside:
         return float(100 * (self.predicted.values["seconds"] / seconds - 1))
 
 
-def beside(predicted: Record, made: Sequence[Record]) -> Beside | None:
+def beside(predicted: Record, known: Sequence[Record]) -> Beside | None:
     """The newest time measured of what a record predicts, on the device it predicts it for."""
     details = predicted.details
     device = Device(**details.device)
-    for record in sorted(records.of_kind(made, kinds.Timing), key=lambda r: r.time, reverse=True):
+    for record in sorted(records.of_kind(known, kinds.Timing), key=lambda r: r.time, reverse=True):
         same = (record.details.row, record.details.implementation) == (
             details.row,
             details.implementation,

@@ -51,8 +51,8 @@ def predict(kernels: Iterable[Kernel], device: Device, precision: str = "float32
     seconds, graphed = dict.fromkeys(BOUNDS, 0.0), 0.0
     for kernel in listed:
         rounded = precision == "tf32" and kernel.precision == "float32"
-        of = "tf32" if rounded else kernel.precision
-        compute = kernel.flops / device.peak_of(of) if kernel.flops else 0.0
+        dtype = "tf32" if rounded else kernel.precision
+        compute = kernel.flops / device.peak_of(dtype) if kernel.flops else 0.0
         memory = kernel.bytes / device.bandwidth
         needs = {"compute": compute, "memory": memory, "launch": device.launch}
         bound = max(needs, key=lambda name: needs[name])

@@ -152,8 +152,8 @@ class _Column:
             named = [{"column": time.column, **stage} for stage in listed]
             stages.setdefault(time.row, []).extend(named)
         for ratio in self.schedule.ratios:
-            of, over = (columns[row][column] for row, column in (ratio.of, ratio.over))
-            columns[ratio.row][ratio.column] = of / over
+            one, over = (columns[row][column] for row, column in (ratio.of, ratio.over))
+            columns[ratio.row][ratio.column] = one / over
         return columns, stages
 
     def step(self, stage: ScheduleStage) -> tuple[float, str]:
@@ -183,13 +183,13 @@ class _Column:
         return seconds, source
 
 
-def make_records(paper: str, made: Iterable[Record] = ()) -> list[Record]:
+def make_records(paper: str, timed: Iterable[Record] = ()) -> list[Record]:
     """A record for each row of the paper's table, for its own device, with the others in details.
 
-    Where one of the records ``made`` times a step on a described device, that time is taken.
+    Where one of the records ``timed`` times a step on a described device, that time is taken.
     """
     schedule = schedules().papers[paper]
-    timings = records.of_kind(made, Timing)
+    timings = records.of_kind(timed, Timing)
     device = described()[schedule.device]
     own = device.name, schedule.precision
     known = described().values()

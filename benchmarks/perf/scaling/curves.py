@@ -11,28 +11,28 @@ from benchmarks.statistics import median
 PANELS_A_ROW = 3
 
 
-def draw(made: Sequence[Record]) -> str:
+def draw(known: Sequence[Record]) -> str:
     """The ladders of one device's records as one SVG."""
-    ladders = dict.fromkeys(r.details.ladder for r in made)
-    drawn = [_panel(name, [r for r in made if r.details.ladder == name]) for name in ladders]
+    ladders = dict.fromkeys(r.details.ladder for r in known)
+    drawn = [_panel(name, [r for r in known if r.details.ladder == name]) for name in ladders]
     return panels([drawn[i : i + PANELS_A_ROW] for i in range(0, len(drawn), PANELS_A_ROW)])
 
 
-def _panel(ladder: str, made: Sequence[Record]) -> Panel:
+def _panel(ladder: str, known: Sequence[Record]) -> Panel:
     lines: dict[str, tuple[Sequence[float], ...]] = {}
     labels, dotted = {}, {}
-    for record in made:
+    for record in known:
         details = record.details
         rounds = zip(*details.samples, strict=True)
-        found = [median([1000 * seconds for seconds in of_size]) for of_size in rounds]
+        medians = [median([1000 * seconds for seconds in of_size]) for of_size in rounds]
         expected = details.macs or details.flops
-        dotted[details.implementation] = [found[-1].value * n / expected[-1] for n in expected]
+        dotted[details.implementation] = [medians[-1].value * n / expected[-1] for n in expected]
         exponents = f"{record.values['exponent']:.2f}, expected {record.values['expected']:.2f}"
         labels[details.implementation] = f"{details.implementation}: {exponents}"
         lines[details.implementation] = (
             details.sizes,
-            [e.value for e in found],
-            [e.low for e in found],
-            [e.high for e in found],
+            [e.value for e in medians],
+            [e.low for e in medians],
+            [e.high for e in medians],
         )
-    return Panel(ladder, lines, {}, made[0].details.symbol, "ms", labels, dotted)
+    return Panel(ladder, lines, {}, known[0].details.symbol, "ms", labels, dotted)

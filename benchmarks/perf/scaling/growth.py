@@ -51,13 +51,13 @@ class Growth:
         Shares are of the predicted time: of operations too small to do anything but be launched,
         and of those that read and write; the rate is FLOPs over the time measured.
         """
-        found, closed = self.exponent, exponent(self.sizes, self.expected)
+        slope, closed = self.exponent, exponent(self.sizes, self.expected)
         form = "closed form" if self.macs else "count"
-        if found.low <= closed <= found.high:
+        if slope.low <= closed <= slope.high:
             return (
-                f"grows as the {form}: {closed:.2f} is within [{found.low:.2f}, {found.high:.2f}]"
+                f"grows as the {form}: {closed:.2f} is within [{slope.low:.2f}, {slope.high:.2f}]"
             )
-        speed = "more slowly" if found.high < closed else "faster"
+        speed = "more slowly" if slope.high < closed else "faster"
         roofline = exponent(self.sizes, [p.seconds for p in self.predicted])
         medians = np.median(self.rounds, axis=0)
         ends = []
@@ -67,7 +67,7 @@ class Growth:
             )
             rate = self.flops[i] / medians[i] / 1e9
             ends.append(f"at {self.sizes[i]} {shares} of the roofline, {rate:.3g} GFLOP/s reached")
-        within = "within" if found.low <= roofline <= found.high else "outside"
+        within = "within" if slope.low <= roofline <= slope.high else "outside"
         return (
             f"grows {speed} than the {form}, {closed:.2f}: {'; '.join(ends)}; the roofline grows "
             f"by {roofline:.2f}, {within} the interval"
@@ -101,7 +101,7 @@ def measure_ladder(
     """
     began = time.perf_counter()
     described = case_records.describe(device, threads, pinned=True)
-    made = []
+    measured = []
     with settings("float32", threads), cpu_threads.pinned(described.pinned):
         for name in ladder.implementations:
             cases = [ladder.case(size, name, tiny=tiny) for size in ladder.sizes]
@@ -123,7 +123,7 @@ def measure_ladder(
                     for case in cases
                 ],
             )
-            made.append((name, growth, taken))
+            measured.append((name, growth, taken))
     return [
         records.make(
             kinds.Scaling(
@@ -151,18 +151,18 @@ def measure_ladder(
             key=key(ladder, budget, described, tiny),
             n=len(growth.rounds),
             device=described,
-            wall_s=(time.perf_counter() - began) / len(made),
+            wall_s=(time.perf_counter() - began) / len(measured),
         )
-        for name, growth, taken in made
+        for name, growth, taken in measured
     ]
 
 
 def _values(growth: Growth, taken: list[dict[str, int]]) -> dict[str, float]:
-    sizes, found = growth.sizes, growth.exponent
+    sizes, slope = growth.sizes, growth.exponent
     values = {
-        "exponent": found.value,
-        "exponent low": found.low,
-        "exponent high": found.high,
+        "exponent": slope.value,
+        "exponent low": slope.low,
+        "exponent high": slope.high,
         "expected": exponent(sizes, growth.expected),
         "roofline": exponent(sizes, [p.seconds for p in growth.predicted]),
         "last": exponent(sizes[-2:], np.median(growth.rounds, axis=0).tolist()[-2:]),

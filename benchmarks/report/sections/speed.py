@@ -379,7 +379,7 @@ def timed(made: Sequence[Record]) -> Section:
     for n, curve in enumerate(coefficient_curves.curves(made)):
         about = f"Over expansion coefficients: {curve.about}"
         drawing = partial(coefficient_curves.draw, [curve])
-        blocks.append(Figure(f"speed-coefficients-{n + 1}", about, curve.made, drawing))
+        blocks.append(Figure(f"speed-coefficients-{n + 1}", about, curve.records, drawing))
     return Section("All that was timed", blocks)
 
 
