@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULA
 from benchmarks.verify.tolerances import assert_close
 from tests.support import strategies
 from tests.support.parity import load, numpy, tensor
+from tests.support.readme import exports
 from tests.support.runs import main, refused, untrained
 from torch_impl import models
 from torch_impl.decoding.search import beam_search
@@ -72,18 +74,29 @@ def exported(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a run of attention, in float32, and in it what the command exported."""
+    """The folder of a run of attention, in float32; beside it what the README's commands made."""
     torch.manual_seed(0)
     train, val, test = IMAGES
     data = scenes.make(train=train, val=val, test=test)
     ids = {"start_id": START_ID, "end_id": END_ID, "pad_id": PAD_ID}
     sizes = {"vocabulary_size": len(data.vocabulary), **SIZES, "max_length": 20}
     d_feature = data.splits["test"].store.d_feature
-    folder = tmp_path_factory.mktemp("run")
-    model = Captioner(Configuration(d_feature=d_feature, **sizes, **ATTENTION, **ids))
-    untrained(folder, model, data.vocabulary)
-    assert main("export", "--checkpoint", folder, "--out", folder / "onnx") == 0
-    return folder
+    folder = tmp_path_factory.mktemp("readme")
+    layers = {**ATTENTION, "num_decoder_layers": 1}
+    model = Captioner(Configuration(d_feature=d_feature, **sizes, **layers, **ids))
+    untrained(folder / "runs" / "scenes", model, data.vocabulary)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for command in exports():
+            words = shlex.split(command, comments=True)
+            assert main(*words, *(SCENES if "--scenes" in words else ())) == 0
+    return folder / "runs" / "scenes"
+
+
+@pytest.fixture(scope="module")
+def graphs(run):
+    """The exported folder."""
+    return run.parent / "onnx"
 
 
 @given(st.data(), st.integers(1, 4), st.integers(2, 9))
@@ -120,40 +133,50 @@ def test_steps_continue_from_the_hypothesis_that_is_named(exported, data, copies
         expected.reorder(torch.from_numpy(beams))
 
 
-def test_verify_compares_the_graphs_with_the_oracle(exported, run, tmp_path, capsys):
+def verified(capsys, folder):
+    """The exit code of the command, and what it says."""
+    capsys.readouterr()
+    code = main("verify", "--candidate", folder, "--quick", "--json")
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_verify_compares_the_graphs_with_the_oracle(exported, tmp_path, capsys):
     _, _, folder = exported
-    words = ["--quick", "--json"]
-    for right in (folder, run / "onnx"):
-        capsys.readouterr()
-        assert main("verify", "--candidate", right, *words) == 0
-        assert json.loads(capsys.readouterr().out)["passed"] is True
+    code, found = verified(capsys, folder)
+    assert code == 0 and found["passed"] is True
     wrong = Path(shutil.copytree(folder, tmp_path / "wrong"))
     graphs = onnx.load(str(wrong / DECODER))
     node = [node for node in graphs.graph.node if node.op_type == "Relu"][-1]
     node.op_type = "Identity"
     onnx.save(graphs, str(wrong / DECODER))
-    assert main("verify", "--candidate", wrong, *words) == 1
-    code = next(v["code"] for v in json.loads(capsys.readouterr().out)["properties"] if v["code"])
+    code, found = verified(capsys, wrong)
+    assert code == 1
+    code = next(v["code"] for v in found["properties"] if v["code"])
     assert str(wrong) in code
     with pytest.raises(AssertionError):
         exec(code, {})
 
 
-def test_verify_compares_the_weights_with_those_exported(run, tmp_path, capsys):
-    altered = Path(shutil.copytree(run / "onnx", tmp_path / "altered"))
-    graphs = onnx.load(str(altered / DECODER))
-    weight = next(w for w in graphs.graph.initializer if w.name.endswith("linear_1.weight"))
+def test_verify_compares_the_graphs_of_a_run_with_the_oracle(graphs, capsys):
+    code, found = verified(capsys, graphs)
+    assert code == 0 and found["passed"] is True
+
+
+def test_verify_compares_the_weights_with_those_exported(graphs, tmp_path, capsys):
+    altered = Path(shutil.copytree(graphs, tmp_path / "altered"))
+    decoder = onnx.load(str(altered / DECODER))
+    weight = next(w for w in decoder.graph.initializer if w.name.endswith("linear_1.weight"))
     value = onnx.numpy_helper.to_array(weight).copy()
     value[-1, -1] = np.nextafter(value[-1, -1], np.inf, dtype=value.dtype)
     weight.CopyFrom(onnx.numpy_helper.from_array(value, weight.name))
-    onnx.save(graphs, str(altered / DECODER))
+    onnx.save(decoder, str(altered / DECODER))
     line = refused(capsys, "verify", "--candidate", altered, "--quick")
     assert f"{altered}: its graphs have other weights than those that were exported" in line
 
 
-def test_captions_are_those_of_the_run(run, tmp_path):
+def test_captions_are_those_of_the_run(run, graphs, tmp_path):
     made = []
-    for place in (run, run / "onnx"):
+    for place in (run, graphs):
         made.append(tmp_path / f"{len(made)}.json")
         words = ["--checkpoint", place, *SCENES, "--beam-size", 2, "--out", made[-1]]
         assert main("caption", *words) == 0
@@ -161,12 +184,12 @@ def test_captions_are_those_of_the_run(run, tmp_path):
     assert ours == theirs and len(ours) == IMAGES[2]
 
 
-def test_a_stranger_captions_with_the_folder_alone(run, tmp_path):
+def test_a_stranger_captions_with_the_folder_alone(run, graphs, tmp_path):
     """In a process that has neither PyTorch nor this project."""
     train, val, test = IMAGES
     split = scenes.make(train=train, val=val, test=test).splits["test"]
     model, vocabulary = run_folder.load_captioner(run)
-    folder = Path(shutil.copytree(run / "onnx", tmp_path / "folder"))
+    folder = Path(shutil.copytree(graphs, tmp_path / "folder"))
     without = "import sys, runpy; sys.modules |= dict.fromkeys(sys.argv.pop(1).split()); "
     start = without + "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
     for image in split.image_ids:
@@ -185,10 +208,10 @@ def test_a_stranger_captions_with_the_folder_alone(run, tmp_path):
         assert (done.stdout, done.stderr) == (vocabulary.decode(best.tokens) + "\n", "")
 
 
-def test_graphs_say_nothing_of_the_machine_and_name_their_axes(run):
+def test_graphs_say_nothing_of_the_machine_and_name_their_axes(graphs):
     source = str(Path(torch_impl.__file__).parents[1]).encode()
     for name in (ENCODER, DECODER):
-        data = (run / "onnx" / name).read_bytes()
+        data = (graphs / name).read_bytes()
         assert source not in data and b".py" not in data
         graph = onnx.load_from_string(data).graph
         axes = {d.dim_param for value in graph.input for d in value.type.tensor_type.shape.dim}
@@ -212,7 +235,7 @@ def test_a_family_without_an_export_is_named(model, tmp_path, capsys):
     assert not (tmp_path / "onnx").exists()
 
 
-def test_a_missing_package_is_named(run, tmp_path, monkeypatch, capsys):
+def test_a_missing_package_is_named(run, graphs, tmp_path, monkeypatch, capsys):
     install = "expected the extra: pip install 'captionbench[export]'"
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, "torch_impl.checkpoints.onnx_scalars", raising=False)
@@ -221,21 +244,21 @@ def test_a_missing_package_is_named(run, tmp_path, monkeypatch, capsys):
         assert install in refused(capsys, "export", *words)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     words = [*SCENES, "--out", tmp_path / "x.json"]
-    assert install in refused(capsys, "caption", "--checkpoint", run / "onnx", *words)
+    assert install in refused(capsys, "caption", "--checkpoint", graphs, *words)
 
 
-def test_bad_input_is_a_line(run, tmp_path, capsys):
+def test_bad_input_is_a_line(run, graphs, tmp_path, capsys):
     out = [*SCENES, "--out", tmp_path / "x.json"]
-    graphs = ["--checkpoint", run / "onnx"]
-    line = refused(capsys, "caption", *graphs, "--checkpoint", run, *out)
+    exported = ["--checkpoint", graphs]
+    line = refused(capsys, "caption", *exported, "--checkpoint", run, *out)
     assert "an exported model is no member of an ensemble" in line
-    line = refused(capsys, "caption", *graphs, *out, "--device", "meta")
+    line = refused(capsys, "caption", *exported, *out, "--device", "meta")
     assert "--device meta" in line
-    line = refused(capsys, "caption", *graphs, *out, "--beam-size", 0)
+    line = refused(capsys, "caption", *exported, *out, "--beam-size", 0)
     assert "--beam-size: 0, expected at least 1" in line
-    line = refused(capsys, "evaluate", *graphs, *SCENES)
+    line = refused(capsys, "evaluate", *exported, *SCENES)
     assert "an exported model has no training to record, expected runs" in line
-    line = refused(capsys, "verify", "--candidate", run / "onnx", "--operator", "captioner")
+    line = refused(capsys, "verify", "--candidate", graphs, "--operator", "captioner")
     assert "--operator and --framework are for functions" in line
     line = refused(capsys, "verify", "--candidate", run)
     assert f"--candidate {run}: not a folder of captionbench export" in line
@@ -246,7 +269,7 @@ def test_bad_input_is_a_line(run, tmp_path, capsys):
     line = refused(capsys, "export", "--checkpoint", run, "--checkpoint", run, "--out", tmp_path)
     assert "an ensemble is not exported, expected one" in line
     for name, message in ((DECODER, "no such file, expected an exported model"), (ENCODER, "")):
-        broken = Path(shutil.copytree(run / "onnx", tmp_path / name))
+        broken = Path(shutil.copytree(graphs, tmp_path / name))
         if message:
             (broken / name).unlink()
         else:
@@ -275,8 +298,8 @@ def test_a_flipped_bit_anywhere_is_refused_by_the_file_s_name(exported, data):
 
 @settings(max_examples=10)
 @given(st.integers(1, 3), st.integers(0, 4), st.integers(1, 4))
-def test_features_that_do_not_fit_are_named(run, batch, length, width):
-    graphs, _ = captioners.load_exported(run / "onnx")
+def test_features_that_do_not_fit_are_named(exported, batch, length, width):
+    _, graphs, _ = exported
     with pytest.raises(ValueError, match=rf"expected \(B, L, {graphs.d_feature}\)"):
         graphs.encode(np.zeros((batch, length, graphs.d_feature + width)))
     with pytest.raises(ValueError, match="the mask is"):
