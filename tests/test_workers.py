@@ -51,34 +51,42 @@ def test_a_failing_job_keeps_what_had_ended(ended, tmp_path):
     assert records.read(path) == records.read(folder / "r.jsonl")
 
 
-def waiting(key):
-    for _ in tqdm(range(600), disable=True):
-        time.sleep(1)
-
-
 STARTED = """
-import multiprocessing, os
+import multiprocessing, os, sys
 from pathlib import Path
-from benchmarks.workers import Job, named_lines, run_all
-from tests.test_workers import waiting
+from benchmarks.workers import Job, run_all
+from tests.support.jobs import reports
 
-try:
-    print("started", flush=True)
-    list(run_all([Job("a", "k", waiting), Job("b", "k", waiting)], Path("r.jsonl")))
-except KeyboardInterrupt:
-    left = multiprocessing.active_children()
+for _ in range(int(sys.argv[1])):
     try:
-        ended, _ = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:  # it was before the first one
-        ended = 0
-    print(left, ended)
+        print("started", flush=True)
+        list(run_all([Job(name, name, reports, (Path(name),)) for name in "ab"], Path("r.jsonl")))
+    except KeyboardInterrupt:
+        left = multiprocessing.active_children()
+        try:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:  # it was before the first one
+            ended = 0
+        print(left, ended, flush=True)
 """
 
 
-@pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 6.0])
-def test_ctrl_c_leaves_no_process_and_no_noise(after, tmp_path):
+def wait_until(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def begun(path):
+    return path.exists() and path.read_text()
+
+
+@pytest.mark.parametrize("moments", [[0.0], [0.05, 1.0, None]])
+def test_ctrl_c_leaves_no_process_and_no_noise(moments, tmp_path):
+    """At once; as the first processes begin, as some import, and as they work."""
     process = subprocess.Popen(
-        [sys.executable, "-c", STARTED],
+        [sys.executable, "-c", STARTED, str(len(moments))],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(records.ROOT)},
         stdout=subprocess.PIPE,
@@ -88,12 +96,20 @@ def test_ctrl_c_leaves_no_process_and_no_noise(after, tmp_path):
         # what a shell starts in the background ignores Ctrl-C
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stdout.readline() == "started\n"
-    time.sleep(after)
-    # as a terminal does, to all of them
-    os.killpg(process.pid, signal.SIGINT)
+    places = [tmp_path / name for name in "ab"]
+    for after in moments:
+        assert process.stdout.readline() == "started\n"
+        if after is None:
+            wait_until(lambda: all(map(begun, places)))
+        else:
+            time.sleep(after)
+        # as a terminal does, to all of them
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stdout.readline() == "[] 0\n"
+        for place in places:
+            place.unlink(missing_ok=True)
     out, err = process.communicate(timeout=50)
-    assert (out, err, process.returncode) == ("[] 0\n", "", 0)
+    assert (out, err, process.returncode) == ("", "", 0)
 
 
 def killed(key):
@@ -117,7 +133,7 @@ def in_turn(key, folder):
 
 def test_of_processes_that_want_one_place_each_waits_for_the_others(tmp_path):
     planned = [Job(f"job {i}", f"k{i}", in_turn, (tmp_path,)) for i in range(4)]
-    assert len(list(run_all(planned, tmp_path / "r.jsonl", 4))) == 4
+    assert len(list(run_all(planned, tmp_path / "r.jsonl", 2))) == 4
 
 
 def test_a_place_is_free_again_after_a_failure(tmp_path):
@@ -141,16 +157,11 @@ def test_bars_side_by_side_are_whole_lines_now_and_then(capsys):
         assert len(lines) == 1 or any("bar: 100%" in line for line in lines)
 
 
-def reports(key, path):
-    path.write_text(str(os.getpid()))
-    waiting(key)
-
-
 ORPHANED = """
 import sys
 from pathlib import Path
 from benchmarks.workers import Job, run_all
-from tests.test_workers import reports
+from tests.support.jobs import reports
 
 folder = Path(sys.argv[1])
 jobs = [Job(name, name, reports, (folder / name,)) for name in "ab"]
@@ -166,14 +177,8 @@ def test_processes_end_with_their_parent_however_that_ends(number, tmp_path):
         stderr=subprocess.DEVNULL,
     )
     places = [tmp_path / name for name in "ab"]
-    until = time.monotonic() + 60
-    while not all(place.exists() and place.read_text() for place in places):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: all(map(begun, places)))
     parent.send_signal(number)
     parent.wait()
-    until = time.monotonic() + 5
-    left = [int(place.read_text()) for place in places]
-    while left := [pid for pid in left if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < until, left
-        time.sleep(0.1)
+    left = [Path("/proc", place.read_text()) for place in places]
+    wait_until(lambda: not any(each.exists() for each in left), seconds=5)
