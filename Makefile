@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# without its bytecode every process compiles the project anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: report test browser faults mutants campaign lint quick-report timings clean
 
 report: $(VENV)/installed
