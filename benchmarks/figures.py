@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
+
+from benchmarks.typeset import SVG, typeset
 
 matplotlib.use("svg")
 matplotlib.rcParams.update(
@@ -48,7 +51,8 @@ def _svg(figure: Any) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", metadata=NO_METADATA)
     plt.close(figure)
-    return buffer.getvalue()
+    words = r"(?<=>)[^<>]*(?=</(?:text|tspan)>)"
+    return re.sub(words, lambda found: typeset(found[0], SVG), buffer.getvalue())
 
 
 def _legend(axes: Any) -> None:

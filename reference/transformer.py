@@ -135,7 +135,7 @@ def decoder_layer(
     Decision(
         "all layers are summed through a linear projection",
         "out = LayerNorm(x_N + Linear([x_1, ..., x_N])) in the encoder and in the decoder; the "
-        "cross-attention reads the encoder's out, where (12) prints X_Nenc",
+        "cross-attention reads the encoder's out, where (12) prints X_{N_enc}",
         "matches the released weights",
     ),
 )

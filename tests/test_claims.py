@@ -122,6 +122,22 @@ def test_a_settled_difference_supports_or_contradicts(noise, gap, lower) -> None
     assert set(found.records) == {r.key for r in made}
 
 
+@given(st.permutations([row.name for row in papers.load(PAPER).table("I").rows]))
+def test_where_the_paper_s_own_values_are_measured_the_effect_is_the_printed_one(order) -> None:
+    table = papers.load(PAPER).table("I")
+    levels = {row: float(table.cell(row, "CIDEr-D").meant) for row in order[:3]}
+    made = [r for row, level in levels.items() for r in runs(row, [level] * 3)]
+    a, b, c = levels
+    trend = Trend(table="I", column="CIDEr-D", rows=[a, b, c])
+    ratio = Within(table="I", column="CIDEr-D", rows=[(a, b)])
+    for test in (above(pairs=[(a, b)]), trend, ratio):
+        with pytest.MonkeyPatch.context() as patch:
+            found = judged(patch, test, made)
+        assert found.effect == pytest.approx(found.printed, **EFFECTS)
+    with pytest.MonkeyPatch.context() as patch:
+        assert judged(patch, above(), runs("a", [1.0] * 3) + runs("b", [2.0] * 3)).printed is None
+
+
 def test_all_pairs_must_hold_and_one_contradicts(monkeypatch) -> None:
     made = runs("a", [60.0, 61, 62]) + runs("b", [50.0, 51, 52]) + runs("c", [70.0, 71, 72])
     both = [("a", "b"), ("c", "b")]

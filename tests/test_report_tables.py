@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from benchmarks import papers, records
 from benchmarks.equations import notes
 from benchmarks.kinds import Captions
-from benchmarks.report import build, evidence, paper, tables
-from benchmarks.report.document import Box, Equation, Figure, Page, Table, Value
+from benchmarks.papers.cells import cells
+from benchmarks.report import build, evidence, html, markdown, tables
+from benchmarks.report import paper as paper_page
+from benchmarks.report.document import Box, Equation, Figure, Page, Paragraph, Table, Value
 from benchmarks.statistics import SEEDS
 from reference.equations import PAPERS
 from tests.support.records import record
@@ -80,9 +82,8 @@ def test_every_number_that_is_called_printed_stands_in_the_paper_s_file() -> Non
                 if cell.value is not None
             }
             found = {
-                (row.removesuffix(f" ({of.group})") if of else row, head): cell.printed
+                (row, head): cell.printed
                 for row, *line in table.rows
-                for of in [next((r for r in content.rows if str(row).startswith(r.name)), None)]
                 for head, cell in zip(table.columns[1:], line, strict=True)
                 if isinstance(cell, Value) and cell.printed and " above " not in head
             }
@@ -94,13 +95,37 @@ def test_every_number_that_is_called_printed_stands_in_the_paper_s_file() -> Non
                     assert text.rstrip("*") == value
 
 
+@pytest.mark.parametrize("paper", papers.names())
+def test_a_reason_is_said_once_below_its_table_and_marked_where_it_applies(paper) -> None:
+    """The rows and cells without a value of ours have the mark of the reason that they have."""
+    (page,) = [page for page in published() if page.name == paper]
+    made = [r for r in records.load(records.PUBLISHED) if r.what.paper == paper]
+    for content in papers.load(paper).tables:
+        found = tables.sources([r for r in made if r.what.table == content.name])
+        if not found:
+            continue
+        (section,) = [s for s in page.sections if s.title == paper_page.title_of(content)]
+        texts = [block.text for block in section.blocks if isinstance(block, Paragraph)]
+        said = dict(t.split(" Not run: ") for t in texts if " Not run: " in t)
+        table = next(b for b in section.blocks if isinstance(b, Table))
+        rows = {row[0]: row for row in table.rows}
+        labels = {row.name: tables.label(row) for row in content.rows}
+        for cell in cells(paper, found[0].made, content.name):
+            if cell.ours is None:
+                (mark,) = [mark for mark, text in said.items() if text == f"{cell.reason}."]
+                row = rows[labels[cell.row]]
+                place = list(table.columns).index(tables.heading(content, cell.column))
+                assert row[place].text == f"–{mark}" or mark in row[-1].removeprefix("not run")
+        assert len(said) == len(set(said.values()))
+
+
 def test_every_table_figure_and_equation_has_its_place_and_tables_say_what_they_show() -> None:
     for name in papers.names():
         (page,) = [page for page in published() if page.name == name]
         titles = [section.title.partition(":")[0] for section in page.sections]
         content = papers.load(name)
         for table in content.tables:
-            (section,) = [s for s in page.sections if s.title == paper.title_of(table)]
+            (section,) = [s for s in page.sections if s.title == paper_page.title_of(table)]
             assert isinstance(section.blocks[0], Box)
         for figure in content.figures:
             assert (f"Figure {figure.name}" in titles) == figure.data
@@ -183,3 +208,27 @@ def test_a_number_keeps_its_digits(value, decimals) -> None:
     shown = number(tables.quantity(value, decimals))
     close = 0.5 * 10.0 ** -(decimals if decimals is not None else 99)
     assert shown == pytest.approx(value, **SHOWN, abs=close if decimals is not None else 0)
+
+
+RAW = re.compile(r"\S*(?:\^|_\{|(?<![\w./])[A-Za-z]_\w)\S*")
+CODE = re.compile(r"<(code|pre|math|script|style|option)\b.*?</\1>|<[^>]*>", re.DOTALL)
+FENCED = re.compile(r"\$\$.*?\$\$|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
+
+
+def test_no_page_shows_an_index_or_a_power_as_it_is_typed() -> None:
+    for name, text in html.texts(published(), evidence.link).items():
+        if name.endswith(".html"):
+            assert not (found := RAW.search(CODE.sub(" ", text))), f"{name}: {found}"
+    for name, text in markdown.texts(published()).items():
+        words = re.sub(r"</?su[bp]>", " ", FENCED.sub(" ", text))
+        assert not (found := RAW.search(words)), f"{name}: {found}"
+
+
+@given(st.sampled_from("xyTW"), st.sampled_from(["t", "t-1", "I,J", "10"]))
+def test_indices_and_powers_are_set_and_names_and_code_are_left(base, script) -> None:
+    assert html.inline(f"{base}_{{{script}}} is") == f"{base}<sub>{script}</sub> is"
+    assert html.inline(f"{base}^{{{script}}} is") == f"{base}<sup>{script}</sup> is"
+    kept = f"static_expansion, sm_80, a/b_c.py, torch.b_c, `{base}_{{{script}}}`"
+    assert "sub>" not in html.inline(kept)
+    nested = html.inline("R^(L x d_m)")
+    assert nested == "R<sup>(L x d<sub>m</sub>)</sup>"

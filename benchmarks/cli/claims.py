@@ -99,6 +99,7 @@ def lines(one: Verdict) -> Iterator[str]:
 
 
 def shown(finding: Finding) -> str:
-    """A comparison with its interval."""
+    """A comparison with its interval, and what is printed of it."""
+    theirs = "" if finding.printed is None else f" (printed {finding.printed:.4g})"
     ends = "" if finding.interval is None else " ({:.4g} to {:.4g})".format(*finding.interval)
-    return f"{finding.what}: {finding.effect:.4g}{ends}: {finding.outcome}"
+    return f"{finding.what}: {finding.effect:.4g}{ends}{theirs}: {finding.outcome}"

@@ -199,12 +199,17 @@ def notes(shown: Sequence[Cell]) -> Iterator[str]:
     yield from _scoped(made, shown, _origin)
     missing = [cell for cell in shown if cell.ours is None]
     yield from _scoped(missing, shown, lambda cell: f"{NOT_RUN}: {cell.reason}")
+    yield from misprints(shown)
+    for name, text in dict.fromkeys((whose(c), text) for c in shown for text in c.assumptions):
+        yield f"{name}, assuming: {text}"
+
+
+def misprints(shown: Sequence[Cell]) -> Iterator[str]:
+    """What is odd about printed values that a ``*`` marks."""
     for cell in shown:
         if cell.note:
             meant = "" if cell.corrected is None else f"a misprint of {number(cell.corrected)}, "
             yield f"* {cell.row}, {cell.column}: {meant}{cell.note}"
-    for name, text in dict.fromkeys((whose(c), text) for c in shown for text in c.assumptions):
-        yield f"{name}, assuming: {text}"
 
 
 def _scoped(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from benchmarks import papers
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes
-from benchmarks.kinds import Digits, Losses, Rewards
+from benchmarks.kinds import DenoisingRatio, Digits, Losses, Rewards
 from benchmarks.papers.paired import Rows, by_row, shared
 from benchmarks.records import PREDICTED, STATUSES, Record, newest
 from benchmarks.statistics import Interval, difference_of_seeds, holm, paired_difference
@@ -107,6 +108,7 @@ class Finding(_Part, frozen=True, kw_only=True):
     Attributes:
         what: the row, or both rows.
         effect: a difference, a slope, a ratio or a value, as the test compares them.
+        printed: the same of the paper's values, None where it does not print them all.
         interval: its 95 % interval, of what has one.
         outcome: by this comparison alone.
         by_holm: judged together with all differences that the paper's claims take from the table.
@@ -114,6 +116,7 @@ class Finding(_Part, frozen=True, kw_only=True):
 
     what: str
     effect: float
+    printed: float | None = None
     interval: tuple[float, float] | None = None
     outcome: Outcome
     by_holm: Outcome
@@ -126,7 +129,7 @@ class Verdict(_Part, frozen=True, kw_only=True):
         unit: the column that the effects are in.
         reason: of a claim that is not settled or not testable, why.
         by_holm: the verdict where all differences of its table are judged together.
-        effect: of the finding that decides, and its ``interval``.
+        effect: of the finding that decides, and its ``printed`` and ``interval``.
         n: images (cases) that the values are over.
         status: how the data compare with the paper's.
         records: their keys.
@@ -140,6 +143,7 @@ class Verdict(_Part, frozen=True, kw_only=True):
     reason: str = ""
     unit: str = ""
     effect: float | None = None
+    printed: float | None = None
     interval: tuple[float, float] | None = None
     n: int | None = None
     seeds: list[int] = []
@@ -182,6 +186,7 @@ class _Raw(NamedTuple):
 
     what: str
     effect: float
+    printed: float | None
     ends: tuple[float, float]
     bounds: tuple[float, float]
     from_bound: Interval | None = None
@@ -248,6 +253,7 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence, together: Sequence[O
         Finding(
             what=raw.what,
             effect=raw.effect,
+            printed=raw.printed,
             interval=raw.interval,
             outcome=raw.outcome,
             by_holm=by_holm,
@@ -266,6 +272,7 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence, together: Sequence[O
         by_holm=by_holm,
         unit=test.column,
         effect=decides.effect,
+        printed=decides.printed,
         interval=decides.interval,
         n=made[0].n,
         seeds=sorted({seed for r in made for seed in r.seeds}),
@@ -323,8 +330,10 @@ def _ensemble(runs: Sequence[Record[Any]]) -> bool:
 
 
 def _printed(paper: str, test: Comparing) -> dict[str, float]:
-    """The column as the paper means it, by row, in the unit of records."""
-    table = papers.load(paper).table(test.table)
+    """The column as the paper means it, by row, in the unit of records; nothing of our tables."""
+    table = next((t for t in papers.load(paper).tables if t.name == test.table), None)
+    if table is None:
+        return {}
     cells = (c for c in table.cells if c.column == test.column and isinstance(c.meant, float))
     return {c.row: table.times * float(c.meant or 0) for c in cells}
 
@@ -343,7 +352,7 @@ def weakness(rows: Rows) -> str:
     if any(map(_diverged, made)):
         return "a training diverged"
     if 2 * sum(map(_improving, made)) > len(made):
-        return "trained too briefly: validation had not stopped improving"
+        return "trained too briefly (validation was still improving)"
     return ""
 
 
@@ -380,38 +389,35 @@ def _diverged(record: Record[Any]) -> bool:
 
 
 def _compare(paper: str, test: Comparing, rows: Rows) -> list[_Raw]:
-    column = test.column
+    column, printed = test.column, _printed(paper, test)
+    difference, value = partial(_difference, printed, rows), partial(_value, printed, rows)
     if isinstance(test, Above):
         words, by = ("below" if test.lower else "above"), f" by {test.by:g}" if test.by else ""
         bounds = (-math.inf, -test.by) if test.lower else (test.by, math.inf)
         return [
-            _difference(f"{a} {words} {b}{by}", rows, {a: 1, b: -1}, column, bounds)
-            for a, b in test.pairs
+            difference(f"{a} {words} {b}{by}", {a: 1, b: -1}, column, bounds) for a, b in test.pairs
         ]
     if isinstance(test, Alike):
         bounds = (-test.margin, test.margin)
-        return [
-            _difference(f"{a} above {b}", rows, {a: 1, b: -1}, column, bounds)
-            for a, b in test.pairs
-        ]
+        return [difference(f"{a} above {b}", {a: 1, b: -1}, column, bounds) for a, b in test.pairs]
     if isinstance(test, Trend):
         x = np.arange(len(test.rows)) - (len(test.rows) - 1) / 2
         weights = dict(zip(test.rows, x / (x @ x), strict=True))
         what = f"a row's gain, from {test.rows[0]} to {test.rows[-1]}"
-        return [_difference(what, rows, weights, column, (0.0, math.inf))]
+        return [difference(what, weights, column, (0.0, math.inf))]
     if isinstance(test, Within):
-        return [_value(rows, one, column, (test.least, test.most)) for one in test.rows]
-    printed = _printed(paper, test)
+        return [value(one, column, (test.least, test.most)) for one in test.rows]
     return [
-        _value(rows, row, column, (value * (1 - test.share), value * (1 + test.share)))
-        for row, value in printed.items()
+        value(row, column, (meant * (1 - test.share), meant * (1 + test.share)))
+        for row, meant in printed.items()
         if row in rows
     ]
 
 
 def _difference(
-    what: str,
+    printed: Mapping[str, float],
     rows: Rows,
+    what: str,
     weights: Mapping[str, float],
     column: str,
     bounds: tuple[float, float],
@@ -432,7 +438,9 @@ def _difference(
     found = difference(total, np.zeros_like(total))
     nearest = min(filter(math.isfinite, bounds), key=lambda bound: abs(found.mean - bound))
     from_bound = difference(total, np.full_like(total, nearest))
-    return _Raw(what, found.mean, (found.low, found.high), bounds, from_bound)
+    known = printed.keys() >= weights.keys()
+    theirs = float(sum(w * printed[row] for row, w in weights.items())) if known else None
+    return _Raw(what, found.mean, theirs, (found.low, found.high), bounds, from_bound)
 
 
 PER_IMAGE = {
@@ -457,12 +465,24 @@ def _numbers(record: Record[Any], column: str) -> npt.NDArray[np.float64]:
 
 
 def _value(
-    rows: Rows, one: str | tuple[str, str], column: str, bounds: tuple[float, float]
+    printed: Mapping[str, float],
+    rows: Rows,
+    one: str | tuple[str, str],
+    column: str,
+    bounds: tuple[float, float],
 ) -> _Raw:
     """A row's value, or its ratio to another's, with the interval that a single record gives."""
     names = [one] if isinstance(one, str) else list(one)
-    means = [float(np.mean([r.values[column] for r in rows[name]])) for name in names]
-    value = means[0] / math.prod(means[1:])
+    first = rows[names[0]][0].details
+    compared = [first.of, first.over] if isinstance(first, DenoisingRatio) else names
+    means = {name: float(np.mean([r.values[column] for r in rows[name]])) for name in names}
+    value = _over(means, names)
+    theirs = _over(printed, compared) if printed.keys() >= set(compared) else None
     single = rows[names[0]] if len(names) == 1 and len(rows[names[0]]) == 1 else []
     ends = single[0].details.interval.get(column, (value, value)) if single else (value, value)
-    return _Raw(" over ".join(names), value, ends, bounds)
+    return _Raw(" over ".join(names), value, theirs, ends, bounds)
+
+
+def _over(values: Mapping[str, float], names: Sequence[str]) -> float:
+    first, *others = (values[name] for name in names)
+    return first / math.prod(others)

@@ -7,15 +7,25 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from benchmarks.papers.claims import NOT_SETTLED, OUTCOMES, Verdict, verdicts
+from benchmarks.papers.claims import OUTCOMES, Verdict, verdicts
 from benchmarks.records import Record
-from benchmarks.report.document import Cell, Page, Section, Table, Value
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    Value,
+    footnotes,
+)
 from benchmarks.report.tables import quantity
 
 RULE = (
     "No verdict is written by hand. A comparison is settled where the 95 % interval of the paired "
     "difference over at least three seeds excludes zero; **by Holm** judges all comparisons of a "
-    "table together. A training that was still improving settles nothing."
+    "table together. A training that was still improving settles nothing. **here** is the "
+    "comparison that decides, **paper** the same of its printed values."
 )
 
 
@@ -33,12 +43,6 @@ def counts(of_paper: Sequence[Verdict]) -> str:
     return ", ".join(f"{counted[o]} {o}" for o in OUTCOMES if counted[o])
 
 
-def caveat(of_paper: Sequence[Verdict]) -> str:
-    """The commonest reason why a claim is not settled."""
-    why = Counter(v.reason for v in of_paper if v.verdict == NOT_SETTLED and v.reason)
-    return f". Most often {why.most_common(1)[0][0].partition(':')[0]}." if why else ""
-
-
 def page(
     titles: Mapping[str, str], found: Mapping[str, Sequence[Verdict]], made: Sequence[Record[Any]]
 ) -> Page:
@@ -50,33 +54,47 @@ def page(
         "Claims",
         f"{total} testable claims of the five papers, judged from the records: {every}. {RULE}",
         [
-            Section(f"{title}: {counts(found[paper])}", [table(paper, found[paper], made)])
+            Section(title, table(paper, found[paper], made))
             for paper, title in titles.items()
             if paper in found
         ],
     )
 
 
-def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> Table:
-    """A paper's claims, each with its verdict and the comparison that decides it."""
+def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> list[Block]:
+    """A paper's claims, each with its verdict and the comparison that decides it; the notes."""
     by_key = {record.key: record for record in made if record.what.paper == paper}
+    reasons = [_reason(one) for one in found]
+    marks = footnotes(reason for reason, n in Counter(reasons).items() if n > 1)
     rows: list[list[Cell]] = []
-    for one in found:
+    for one, reason in zip(found, reasons, strict=True):
         records = [by_key[key] for key in one.records if key in by_key]
         effect: Cell = None
+        theirs = what = ""
         if one.effect is not None and records:
             ends = one.interval
             detail = "" if ends is None else f"[{', '.join(map(quantity, ends))}]"
             effect = Value(quantity(one.effect), records, one.status, detail=detail)
-        seeds = f"{len(one.seeds)} seeds" if one.seeds else ""
-        data = ", ".join(filter(None, (one.status, one.data, seeds)))
+            theirs = "prints none" if one.printed is None else quantity(one.printed)
+            compared = next(f.what for f in one.findings if f.effect == one.effect)
+            what = f"{one.unit}: {compared}"
         holm = "" if one.by_holm == one.verdict else one.by_holm
-        rows.append([one.claim, one.where, one.verdict, effect, one.unit, holm, data, one.reason])
-    columns = ("claim", "where", "verdict", "effect", "of", "by Holm", "data", "why not settled")
+        noted = f"note {marks[reason]}" if reason in marks else reason
+        rows.append([one.claim, one.where, one.verdict, theirs, effect, what, holm, noted])
+    columns = ("claim", "where", "verdict", "paper", "here", "compared", "by Holm", "evidence")
     said = [any(cells) or name != "by Holm" for name, *cells in zip(columns, *rows, strict=True)]
-    return Table(
+    shown = Table(
         f"claims-{paper}",
         f"Claims, and what the records say of them: {counts(found)}",
         list(compress(columns, said)),
         [list(compress(row, said)) for row in rows],
     )
+    return [shown, *(Paragraph(f"**note {mark}**: {reason}.") for reason, mark in marks.items())]
+
+
+def _reason(one: Verdict) -> str:
+    """What a verdict rests on, and why it is not more."""
+    seeds = f"{len(one.seeds)} seeds" if one.seeds and "seeds" not in one.data else ""
+    status = one.status if one.status not in one.reason else ""
+    data = ", ".join(filter(None, (status, one.data, seeds)))
+    return "; ".join(filter(None, (data, one.reason)))

@@ -6,7 +6,7 @@ pages of the report or files of the repository; whatever else a text holds is sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -191,3 +191,12 @@ def text_of(cell: Cell) -> str:
         case float():
             return f"{cell:.4g}"
     return str(cell)
+
+
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def footnotes(texts: Iterable[str]) -> dict[str, str]:
+    """A mark for each text that a table's cells share and is said once below it."""
+    numbered = enumerate(dict.fromkeys(texts), 1)
+    return {text: str(n).translate(SUPERSCRIPTS) for n, text in numbered}

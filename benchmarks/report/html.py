@@ -13,9 +13,20 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from benchmarks.files import slug
-from benchmarks.report.document import Cell, Figure, Page, Photographs, Table, Value, text_of
+from benchmarks.report.document import (
+    SUPERSCRIPTS,
+    Cell,
+    Figure,
+    Page,
+    Photographs,
+    Table,
+    Value,
+    text_of,
+)
+from benchmarks.typeset import typeset
 
 LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([\w./#-]+)\)"
+MARKS = "".join(map(chr, SUPERSCRIPTS.values()))
 _CODE = HtmlFormatter(nowrap=True, classprefix="p-")
 _NUMBER = re.compile(r"[-+−±.,\d\s×%^e\[\]]*\d[-+−±.,\d\s×%^e\[\]]*")
 KINDS = {
@@ -31,6 +42,7 @@ KINDS = {
     "opposes": "bad",
     "agrees in part": "good",
     "agrees in order": "good",
+    "agrees where compared": "good",
     "opposes in part": "bad",
     "differs": "bad",
     "mixed": "muted",
@@ -46,7 +58,7 @@ KINDS = {
 
 def inline(text: str) -> Markup:
     """The markup of a text as HTML; everything else in it is escaped."""
-    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", typeset(str(escape(text))))
     marked = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", marked)
     marked = re.sub(
         r"\b(CIDEr-D|ROUGE-L|(?:Tables?|Figure|section) [IVX\d]\S*)",
@@ -61,7 +73,7 @@ def kind(cell: Cell) -> str:
     text = text_of(cell)
     if isinstance(cell, Value):
         return "number" if re.match(r"[-+−–×\d]", cell.printed or text) else ""
-    return KINDS.get(text) or ("number" if _NUMBER.fullmatch(text) else "")
+    return KINDS.get(text.rstrip(MARKS)) or ("number" if _NUMBER.fullmatch(text) else "")
 
 
 def wordy(table: Table) -> bool:

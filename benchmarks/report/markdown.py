@@ -19,12 +19,13 @@ from benchmarks.report.document import (
     text_of,
 )
 from benchmarks.report.html import LINK
+from benchmarks.typeset import typeset
 
 
 def inline(text: str) -> str:
     """A text whose markup is Markdown's own, with tags and foreign links shown as they are."""
     text = re.sub(r"\s*\n\s*", " ", text).replace("&", "&amp;").replace("<", "&lt;")
-    text = re.sub(rf"(?!{LINK})\[([^\]]*)\]\(", r"[\3]\\(", text)
+    text = typeset(re.sub(rf"(?!{LINK})\[([^\]]*)\]\(", r"[\3]\\(", text))
     return re.sub(LINK, _link, text)
 
 

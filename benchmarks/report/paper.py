@@ -86,7 +86,7 @@ def page(
         f"{about.title} ({about.authors}, {about.year}).",
         [
             Section("What it proposes", [Paragraph(" ".join(content.summary))]),
-            Section("Claims", [claims.table(paper, verdicts, made)]),
+            Section("Claims", claims.table(paper, verdicts, made)),
             Section("Errata and decisions", list(_notes(paper))),
             Section(
                 "Every equation",

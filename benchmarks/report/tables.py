@@ -7,6 +7,7 @@ best first. What a table shows is said in one sentence above it, by one rule for
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,19 +16,27 @@ import numpy as np
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
-from benchmarks.kinds import Denoising
+from benchmarks.kinds import Denoising, Released
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import weakness
 from benchmarks.papers.paired import CIDER_D, Numbers, by_row, difference, percent, value
 from benchmarks.records import PREDICTED, STATUSES, Record
-from benchmarks.report.document import Block, Box, Cell, Figure, Paragraph, Table, Value
+from benchmarks.report.document import (
+    Block,
+    Box,
+    Cell,
+    Figure,
+    Paragraph,
+    Table,
+    Value,
+    footnotes,
+)
 from benchmarks.statistics import Interval, difference_of_seeds, holm
 
 BEST_FORM = "converged"
 COMPARED = ("other data", "embedded")
 """Statuses of which differences between rows compare with the paper's, and values do not."""
-ASSUMED = (f"{PREDICTED}, assuming: ", "ours, assuming: ")
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
@@ -74,8 +83,8 @@ def _label(made: Sequence[Record[Any]]) -> str:
         first.data.split and f"{first.data.split} split",
         first.n and first.data.name and f"{first.n:,} cases",
         beam and f"beam {beam}",
-        seeds and f"{seeds} seed{'s' if seeds > 1 else ''}",
-        form and form not in first.data.name and f"form {form}",
+        seeds and "seeds" not in first.data.name and f"{seeds} seed{'s' if seeds > 1 else ''}",
+        form and form not in first.data.name and f"{form} form",
     )
     return ", ".join(str(part) for part in parts if part)
 
@@ -118,7 +127,7 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
         rows = {r.what.row for r in source.made}
         kept = [c for c in cells if first or c.row in rows]
         kept += of_cells.beside(paper, source.made, table)
-        here = "Printed, and ours below" if table.columns else "Measured here"
+        here = _what_stands(table, source)
         caption = f"{here if first else 'Also'}: {source.status}"
         caption += f" ({source.label})" if source.label else ""
         name = slug("table", paper, table.name, str(n + 1))
@@ -129,17 +138,31 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
     return shown
 
 
+def _what_stands(table: papers.Table, source: Source) -> str:
+    """What a cell's lines are."""
+    if not table.columns:
+        return "Measured here"
+    if source.status not in COMPARED:
+        return "Printed, ours below it, and the difference"
+    several = len({seed for r in source.made for seed in r.seeds}) > 1
+    return "Printed, and ours below it" + " with its 95 % interval over seeds" * several
+
+
+def _reasons(cells: Sequence[of_cells.Cell]) -> dict[str, str]:
+    """Why cells have no value of ours, each said once below the table: the reason to its mark."""
+    return footnotes(cell.reason for cell in cells if cell.ours is None and cell.reason)
+
+
 def _notes(table: papers.Table, kept: Sequence[of_cells.Cell], source: Source) -> Iterator[Block]:
     for name, text in (("Unit", table.unit), ("The paper's table", table.remark)):
         if text:
             yield Paragraph(f"{name}: {text}")
-    said = [note for note in of_cells.notes(kept) if not note.startswith("ours: ")]
-    assumed = [note.partition(": ")[2] for note in said if note.startswith(ASSUMED)]
-    said = [f"{n[:1].upper()}{n[1:]}" for n in said if not n.startswith((PREDICTED, *ASSUMED))]
+    for reason, mark in _reasons(kept).items():
+        yield Paragraph(f"{mark} Not run: {reason}.")
+    yield from map(Paragraph, of_cells.misprints(kept))
     signatures = sorted({r.signature for r in source.made if r.signature})
-    said += [f"Signature of CIDEr-D: `{signature}`." for signature in signatures]
-    yield from map(Paragraph, said)
-    if assumed:
+    yield from (Paragraph(f"Signature of the scores: `{s}`.") for s in signatures)
+    if assumed := dict.fromkeys(text for cell in kept for text in cell.assumptions):
         name = slug("assumed", source.made[0].what.paper, table.name)
         yield Table(
             name, "What is assumed", ("assumed",), [[text] for text in assumed], folded=True
@@ -185,57 +208,70 @@ def _layout(
     columns = [c for c in names if any(cell.column == c for cell in cells)]
     columns += [c for c in dict.fromkeys(cell.column for cell in cells) if c not in columns]
     by_place = {(cell.row, cell.column): cell for cell in cells}
-    labels = {row.name: row for row in table.rows}
+    labels = {row.name: label(row) for row in table.rows}
     runs = by_row(made)
+    marks = _reasons(cells) if made else {}
     judged = [c for c in table.judged if any(c in r.values for r in made)] if table.against else []
     digits = {c: decimals_of(cell.paper for cell in cells if cell.column == c) for c in columns}
     rows: list[list[Cell]] = []
+    ends: list[tuple[int | None, str]] = []
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = [cell for cell in cells if cell.row == row]
         ours = [cell for cell in of_row if cell.ours is not None]
-        label = row
-        if row in labels and labels[row].group:
-            label += f" ({labels[row].group})"
-        line: list[Cell] = [label]
-        line += [_cell(by_place.get((row, column)), digits[column], ours) for column in columns]
-        line += [_above(table, column, row, by_place, runs) for column in judged]
-        if made:
-            seeds = sorted({seed for cell in ours for r in cell.records for seed in r.seeds})
-            statuses = dict.fromkeys(cell.status for cell in ours)
-            line += [len(seeds) or None, ", ".join(statuses) or NOT_RUN]
-        rows.append(line)
+        line: list[Cell] = [labels.get(row, row)]
+        for column in columns:
+            mark = "" if not ours else "–"
+            line.append(_cell(by_place.get((row, column)), digits[column], mark, marks))
+        rows.append(line + [_above(table, column, row, by_place, runs) for column in judged])
+        seeds = {seed for cell in ours for r in cell.records for seed in r.seeds}
+        why = "".join(dict.fromkeys(marks.get(cell.reason or "", "") for cell in of_row))
+        statuses = ", ".join(dict.fromkeys(cell.status for cell in ours))
+        ends.append((len(seeds) or None, statuses or NOT_RUN + why))
     first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
     heads = [heading(table, column) for column in columns]
     heads += [f"{column} above {_of_baseline(table)}" for column in judged]
+    for place, head in enumerate(("seeds", "status")):
+        if len({end[place] for end in ends}) > 1:  # else it is said above the table
+            heads.append(head)
+            rows = [[*line, end[place]] for line, end in zip(rows, ends, strict=True)]
     return Table(
         name or slug("table", paper, table.name),
         caption,
-        (first, *heads, *(("seeds", "status") if made else ())),
+        (first, *heads),
         rows,
         folded=folded or not made,
     )
 
 
+def label(row: papers.Row) -> str:
+    """A row's name, with its group where it does not say it."""
+    said = not row.group or row.group.casefold() in row.name.casefold()
+    return row.name if said else f"{row.name} ({row.group})"
+
+
 def heading(table: papers.Table, column: str) -> str:
     """A column's heading, as printed where our name is another."""
-    names = {c.name: c.printed for c in table.columns}
-    said = names.get(column, column)
-    return column if said == column else f"{column} ({said})"
+    said = {c.name: c.printed for c in table.columns}.get(column, column)
+    one, other = (re.sub(r"[\W_]", "", name).casefold() for name in (column, said))
+    return column if one == other else f"{column} ({said})"
 
 
 def _of_baseline(table: papers.Table) -> str:
     return table.against[""] if list(table.against) == [""] else "its baseline"
 
 
-def _cell(cell: of_cells.Cell | None, decimals: int | None, beside: Sequence[Any]) -> Cell:
-    """Ours has one more decimal than what is printed; a dash where others of its row have one."""
+def _cell(
+    cell: of_cells.Cell | None, decimals: int | None, dash: str, marks: Mapping[str, str]
+) -> Cell:
+    """Ours has one more decimal than what is printed; without it, the dash of its row."""
     if cell is None:
         return None
     theirs = "" if cell.paper is None else printed(cell.paper, decimals)
     theirs += "*" if cell.note else ""
     finer = None if decimals is None else decimals + 1
     if cell.ours is None:
-        return Value("–" if beside else "", (), NOT_RUN, theirs, note=f"not run: {cell.reason}")
+        why = marks.get(cell.reason or "", "")
+        return Value(dash and dash + why, (), NOT_RUN, theirs, note=f"not run: {cell.reason}")
     return Value(
         quantity(cell.ours, finer),
         cell.records,
@@ -351,13 +387,15 @@ def sentence(paper: str, table: papers.Table, found: Sequence[Source]) -> Box:
     order, words = _of_order(table, first, cells)
     if first.status in COMPARED:
         return Box(order, words)
-    word, values = _of_values(first, cells)
+    word, values = _of_values(table, first, cells)
     if word == "differs" and order == "agrees":
         return Box("agrees in order", f"{words} The values differ: {values}")
-    return Box(word, f"{values}{f' Order: {words}' if table.judged else ''}")
+    return Box(word, f"{values} {words}" if order != "nothing" else values)
 
 
-def _of_values(source: Source, cells: Sequence[of_cells.Cell]) -> tuple[str, str]:
+def _of_values(
+    table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
+) -> tuple[str, str]:
     """Of values that compare with the paper's own."""
     pairs = [
         (cell, meant, ours)
@@ -374,19 +412,32 @@ def _of_values(source: Source, cells: Sequence[of_cells.Cell]) -> tuple[str, str
     }
     equal = sum(abs(ours - meant) <= units[cell.column] for cell, meant, ours in pairs)
     _, theirs, ours = max(pairs, key=lambda pair: abs(math.log(abs(pair[2] / pair[1]) or 1e-9)))
-    off = (
-        f"{100 * (ours / theirs - 1):+.2g} %"
-        if 0.5 < ours / theirs < 2
-        else f"× {ours / theirs:.2g}"
-    )
+    off = ours / theirs
+    how = f"{100 * (off - 1):+.2g} %" if 0.5 < off < 2 else f"× {off:.2g}"
     text = (
-        f"{equal} of {len(pairs)} values are the printed ones to within a unit of the last digit; "
-        f"the farthest is {printed(theirs)} in print and {quantity(ours)} here ({off})."
+        f"{_compared(table, source, pairs)}{equal} of {len(pairs)} values are the printed ones to "
+        f"within a unit of the last digit; the farthest is {printed(theirs)} in print and "
+        f"{quantity(ours)} here ({how})."
     )
     if source.status == PREDICTED:
         return PREDICTED, f"{text} Computed by the roofline from step counts, not measured."
-    words = {len(pairs): "agrees", 0: "differs"}
-    return words.get(equal, "agrees in part"), text
+    whole = "agrees" if len(pairs) == _numbers(table) else "agrees where compared"
+    return {len(pairs): whole, 0: "differs"}.get(equal, "agrees in part"), text
+
+
+def _numbers(table: papers.Table) -> int:
+    return sum(isinstance(cell.meant, float) for cell in table.cells)
+
+
+def _compared(table: papers.Table, source: Source, pairs: Sequence[Any]) -> str:
+    """What was compared, where it is not all that is printed."""
+    if len(pairs) == _numbers(table):
+        return ""
+    names = ([cell.row for cell, *_ in pairs], [cell.column for cell, *_ in pairs])
+    listed = min((", ".join(dict.fromkeys(of)) for of in names), key=len)
+    if isinstance(source.made[0].details, Released):
+        listed = f"the released captions of {pairs[0][0].row} alone"
+    return f"Compared: {listed}, {len(pairs)} of {_numbers(table)} values. "
 
 
 def _last_digit(number: float) -> float:
@@ -403,29 +454,32 @@ def _of_order(
     by_place = {(cell.row, cell.column): cell for cell in cells}
     runs = by_row(source.made)
     found = [
-        (gap * differs.mean > 0, differs)
+        (gap, differs, row, column)
         for column in table.judged
         for row in runs
         if (base := table.baseline(row)) is not None
         and (gap := _printed_gap(by_place, row, base, column))
         and (differs := above(column, runs[row], runs.get(base, ())))
     ]
-    scale = f"On {source.label} ({source.status})"
     weak = weakness(runs)
-    caveat = f"; but {weak}" if weak else ""
+    caveat = f" Nothing is settled: {weak}." if weak else ""
     if not found:
-        return "not settled", f"No difference that is printed is compared{caveat}. {scale}."
-    alike = sum(same for same, differs in found if differs.settled)
-    other = sum(not same for same, differs in found if differs.settled)
-    rest = len(found) - alike - other
-    differences = f"{len(found)} difference{'s' if len(found) > 1 else ''} from a baseline"
-    together = sum(holm([differs for _, differs in found]))
+        nothing = f"Of {source.status}, values do not compare with print, nor do any rows.{caveat}"
+        return "not settled" if source.status in COMPARED else "nothing", nothing
+    settled = [gap * differs.mean > 0 for gap, differs, *_ in found if differs.settled]
+    alike, other, rest = sum(settled), settled.count(False), len(found) - len(settled)
+    together = sum(holm([differs for _, differs, *_ in found]))
     part = " in part" if rest else ""
-    none = weak or not alike + other
+    none = weak or not settled
     word = "not settled" if none else "mixed" if alike and other else ""
     word = word or ("agrees" if alike else "opposes") + part
+    _, _, row, column = max(found, key=lambda one: abs(one[0]))
+    most = _above(table, column, row, by_place, runs)
+    assert isinstance(most, Value)
+    many = f"{len(found)} difference{'s' if len(found) > 1 else ''}"
     return word, (
-        f"Of {differences} in {' and '.join(table.judged)}, {alike} clear of zero as printed, "
-        f"{other} the other way, {rest} not clear{caveat}. {scale}; 95 % intervals, paired by "
-        f"seed; by Holm's method for all together {together} are clear of zero."
+        f"Of {many} from a baseline in {' and '.join(table.judged)}, {alike} clear of zero as "
+        f"printed, {other} the other way, {rest} not clear. The largest in print, {row}: "
+        f"{most.printed}; here {most.text} {most.detail}.{caveat} The 95 % intervals are paired by "
+        f"seed; judged together (Holm), {together} clear of zero."
     )

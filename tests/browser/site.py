@@ -42,6 +42,8 @@ def both_widths_and_schemes(site: Site, _: Random) -> str:
             with site.open(name, width=width, scheme=scheme) as page:
                 over = page.evaluate(OVER)
                 assert over == 0, f"{name} is {over} px wider than {width}"
+                # axe judges no contrast over a gradient: without the edges' shadows it judges all
+                page.add_style_tag(content=".scroll, .formula { background: none !important; }")
                 found = Axe().run(page, options=AXE).response
                 for violation in found["violations"]:
                     where = violation["nodes"][0]["html"][:200]

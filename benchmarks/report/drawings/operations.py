@@ -31,7 +31,7 @@ def operations(records: Sequence[Record]) -> list[Block]:
     curve = made[0].details.curve
     lines = {name: (curve.coefficients, values) for name, values in curve.lines.items()}
     draw = partial(
-        figures.curves, lines, "expansion vectors", "10^6 multiply-accumulates", log_x=True
+        figures.curves, lines, "expansion vectors", "million multiply-accumulates", log_x=True
     )
     return [
         Paragraph(
