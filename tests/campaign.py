@@ -60,7 +60,8 @@ NEW_PYTHON = 10
 JUNK = ("", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
 STRANGERS = ("pictures", "own", "predictions.json")
 """What a user brings along: a bit flipped there may mean another picture or word."""
-PATIENCE = 600.0
+PATIENCE = 1800.0
+"""Seconds; exporting takes a minute of a core."""
 
 
 @dataclass(frozen=True)
