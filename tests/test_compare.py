@@ -366,7 +366,7 @@ def test_a_killed_comparison_leaves_nothing(repository: Repository, tmp_path, nu
         assert trees == [] and not any(folder.exists() for folder in left)
 
 
-def test_real_revisions_are_held_to_the_oracle_counted_and_kept_apart(tmp_path, monkeypatch):
+def test_real_revisions_are_verified_counted_and_kept_apart(tmp_path, monkeypatch):
     """Four trees: as it is, one operator more, another CIDEr-D, none at all."""
     monkeypatch.setattr(measurement, "REVISION_EXAMPLES", 1)
     sources = {
@@ -414,11 +414,11 @@ def test_code_from_elsewhere_is_refused(tmp_path):
         worker.check_origin()
 
 
-def test_every_benchmark_is_a_subject_and_held_to_an_operator():
+def test_every_benchmark_is_a_subject_and_verified_by_an_operator():
     from benchmarks.verify.operators import OPERATORS
 
     for benchmark in BENCHMARKS.values():
         assert benchmark.implementation in benchmark.find().implementations
-        assert benchmark.held_to
-        assert set(benchmark.held_to) <= set(OPERATORS)
+        assert benchmark.operators
+        assert set(benchmark.operators) <= set(OPERATORS)
         assert set(benchmark.sizes) <= set(benchmark.find().sizes)

@@ -19,7 +19,7 @@ from benchmarks.cli.main import main
 from benchmarks.perf import counts
 from benchmarks.perf.cases.case import Work
 
-names = st.sampled_from(counts.HELD)
+names = st.sampled_from(counts.COMPARED)
 tables = st.dictionaries(
     st.text("abc", min_size=1, max_size=2),
     st.fixed_dictionaries(
@@ -45,10 +45,10 @@ def test_operations_and_saved_bytes_are_the_baseline_s(counted):
 
 @given(tables, tables)
 def test_every_held_difference_is_named_and_no_other(found, baseline):
-    lines = counts.differences(found, counts.held(baseline))
-    assert not counts.differences(found, counts.held(found))
+    lines = counts.differences(found, counts.compared(baseline))
+    assert not counts.differences(found, counts.compared(found))
     expected = sum(row not in found for row in baseline)
-    for row, of in counts.held(found).items():
+    for row, of in counts.compared(found).items():
         for name, value in of.items():
             before = baseline.get(row, {}).get(name)
             if before == value:
@@ -70,7 +70,7 @@ def test_more_work_than_the_baseline_s_fails_and_renewing_says_so(tmp_path, monk
     assert main(["counts", "--renew"]) == 0
     kept = json.loads(baseline.read_text())
     assert main(["counts", "--json"]) == 0
-    assert counts.held(json.loads(capsys.readouterr().out.split("json\n")[-1])) == kept
+    assert counts.compared(json.loads(capsys.readouterr().out.split("json\n")[-1])) == kept
 
     def twice(*arguments) -> Work:
         work = case.subject.make(*arguments)
@@ -92,7 +92,7 @@ def test_a_second_count_is_the_first(case, counted):
     first = counted[f"{case.row}: {name}"]
     torch.manual_seed(1)
     second = counts.count(case, name)
-    assert counts.held({"": first}) == counts.held({"": second})
+    assert counts.compared({"": first}) == counts.compared({"": second})
     assert first["operators"] == second["operators"]
 
 
@@ -124,7 +124,7 @@ def test_pytest_benchmark_keeps_counts_beside_times_and_compares(tmp_path):
     found = {f"{one['group']}: {one['params']['implementation']}": one for one in made}
     assert len(found) == len(made) == 2
     for row, one in found.items():
-        assert counts.held({row: one["extra_info"]})[row] == baseline[row]
+        assert counts.compared({row: one["extra_info"]})[row] == baseline[row]
         assert one["extra_info"]["operators"] > 0
         assert one["stats"]["median"] > 0
     assert done.stdout.count("(0001_before)") == done.stdout.count("(NOW)") == 2

@@ -39,7 +39,7 @@ __all__ = ["counted_elsewhere"]
 
 ROW = {
     "operator": "static_expansion", "what": "output", "implementation": "literal",
-    "numbers": "2", "dtype": "float32", "device": "cpu", "cases": 3, "worst": 0.0, "bound": 1.0,
+    "dtype": "float32", "device": "cpu", "cases": 3, "worst": 0.0, "bound": 1.0,
 }  # fmt: skip
 QUICK = ["--seconds", "0.001", "--threads", "1"]
 ASKED = ("ceilings", "reward", "xe-step")
@@ -59,7 +59,7 @@ def small(subject: str, *implementations: str):
 
 def verifies(monkeypatch, *, passed: bool, **about: str) -> None:
     row = {**ROW, "passed": passed, "equations": {}, **about}
-    fields = SimpleNamespace(**row, to_dict=lambda: row)
+    fields = SimpleNamespace(**row, equation_ranges="2", to_dict=lambda: row)
     monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([fields]))
 
 

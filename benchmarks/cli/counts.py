@@ -1,9 +1,4 @@
-"""``captionbench counts``: what needs no clock, compared with a baseline that is committed.
-
-Operations and saved activations follow from the formulas, so they are equal on every
-machine, and a difference is a difference in the code. How many operators are dispatched and how
-many bytes are held at the peak can change with PyTorch too: they are shown and not held.
-"""
+"""``captionbench counts``: what needs no clock, compared with a baseline that is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import json
 
 from benchmarks.cli.options import add_json
 from benchmarks.files import read_json, write_atomically
-from benchmarks.perf.counts import BASELINE, counted, differences, held
+from benchmarks.perf.counts import BASELINE, compared, counted, differences
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Count, and compare with the baseline or write it; 1 if a held count differs.
+    """Count, and compare with the baseline or write it; 1 if a compared count differs.
 
     Raises:
         InputError: the baseline is missing or no JSON, and is not to be written.
@@ -32,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = counted()
     if arguments.renew:
         with write_atomically(BASELINE) as file:
-            file.write(json.dumps(held(rows), indent=1, sort_keys=True) + "\n")
+            file.write(json.dumps(compared(rows), indent=1, sort_keys=True) + "\n")
     if arguments.json:
         print(json.dumps(rows, indent=1, sort_keys=True))
     else:

@@ -208,7 +208,7 @@ def _cells(record: Record, same_device: Sequence[Record]) -> list[str]:
     if details.verdict != "baseline":
         interval = f"[{values['ratio low']:.3g}, {values['ratio high']:.3g}]"
         ratio = f"{values['ratio']:.3g} x {interval} {details.verdict}"
-    more = amounts(record)
+    more = amounts(values)
     if reached := roofline(record, same_device):
         more.append(f"{reached.value:.2f} of its roofline")
     return [f"{1000 * values['seconds']:.4g} ms [{low:.4g}, {high:.4g}]", ratio, "  ".join(more)]

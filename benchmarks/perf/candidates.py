@@ -30,6 +30,7 @@ from benchmarks.perf import resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import Work, settings
 from benchmarks.perf.cases.ceilings import BUDGET as CEILINGS
+from benchmarks.perf.targets import amounts
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.statistics import Estimate, median
 from benchmarks.verify import conformance
@@ -136,10 +137,7 @@ class Comparison:
             counted = self.counts[name]
             if "flops" in counted:
                 cells.append(f"{counted['flops'] / 1e9:.4g} GFLOP")
-            for what in ("saved", "peak"):
-                if f"{what} bytes" in counted:
-                    cells.append(f"{what} {counted[f'{what} bytes'] / 1e6:.4g} MB")
-            lines.append("  ".join(cells))
+            lines.append("  ".join([*cells, *amounts(counted)]))
         lines.append(
             f"  A/A floor {self.measured.floor:.3f}, {self.measured.rounds} rounds; "
             f"{1000 * self.transfer.value:.3g} ms of each time hand the answer over; "

@@ -1,8 +1,8 @@
-"""``captionbench counts``: what needs no clock, held to a baseline that is committed.
+"""``captionbench counts``: what needs no clock, compared with a baseline that is committed.
 
 Operations and saved activations follow from the formulas, so they are equal on every
 machine, and a difference is a difference in the code. How many operators are dispatched and how
-many bytes are held at the peak can change with PyTorch too: they are shown and not held.
+many bytes are held at the peak can change with PyTorch too: they are shown and not compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.perf import resources
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import Case, settings
 
-HELD = ("flops", "saved bytes")
+COMPARED = ("flops", "saved bytes")
 BASELINE = Path(__file__).with_name("counts.json")
 Counts = dict[str, dict[str, int]]
 
@@ -68,17 +68,18 @@ def counted() -> Counts:
     }
 
 
-def held(rows: Counts) -> Counts:
-    """Of the counts, those that are held."""
+def compared(rows: Counts) -> Counts:
+    """Of the counts, those that are compared."""
     return {
-        row: {name: counts[name] for name in HELD if name in counts} for row, counts in rows.items()
+        row: {name: counts[name] for name in COMPARED if name in counts}
+        for row, counts in rows.items()
     }
 
 
 def differences(rows: Counts, baseline: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Where the counts that are held are not the baseline's, a line each."""
+    """Where the counts that are compared are not the baseline's, a line each."""
     lines = [f"{row}: no longer counted" for row in baseline if row not in rows]
-    for row, counts in held(rows).items():
+    for row, counts in compared(rows).items():
         for name, now in counts.items():
             before = baseline.get(row, {}).get(name)
             if before is None:

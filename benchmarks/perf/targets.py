@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks import kinds, records
@@ -245,12 +245,12 @@ _AMOUNTS = {
 }
 
 
-def amounts(record: Record) -> list[str]:
+def amounts(values: Mapping[str, float]) -> list[str]:
     """What a call takes beside its time, with units."""
     return [
-        f"{record.values[name] / unit:.4g} {words}"
+        f"{values[name] / unit:.4g} {words}"
         for name, (words, unit) in _AMOUNTS.items()
-        if record.values.get(name)
+        if values.get(name)
     ]
 
 

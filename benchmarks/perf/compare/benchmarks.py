@@ -23,7 +23,7 @@ class Benchmark:
     subject: str  # its name
     implementation: str  # the one that is timed unless told otherwise
     # the operators of `captionbench verify` that must hold before anything is timed
-    held_to: tuple[str, ...]
+    operators: tuple[str, ...]
     # those that are not `Sizes`' own
     sizes: Mapping[str, int | float] = field(default_factory=dict)
 

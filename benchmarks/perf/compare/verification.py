@@ -29,7 +29,7 @@ def failures(benchmark: Benchmark, implementation: str, device: str, examples: i
     "auto" stands for all implementations that it may choose from.
     """
     name = eager(implementation)
-    lines = [line for op in benchmark.held_to for line in _failures(op, name, device, examples)]
+    lines = [line for op in benchmark.operators for line in _failures(op, name, device, examples)]
     if benchmark.module == "decoding" and not lines:
         lines += _reads_otherwise(benchmark, name, device)
     return lines

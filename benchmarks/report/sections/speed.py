@@ -422,7 +422,7 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
         ratio,
         details.verdict,
         f"{reached.value:.2f}" if reached else None,
-        Folded("counted", "; ".join([f"A/A floor {values['floor']:.3f}", *amounts(record)])),
+        Folded("counted", "; ".join([f"A/A floor {values['floor']:.3f}", *amounts(values)])),
     ]
 
 
