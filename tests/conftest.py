@@ -1,5 +1,6 @@
 """Every test: one thread, one seed, and hypothesis profiles (HYPOTHESIS_PROFILE=thorough)."""
 
+import gc
 import os
 
 # before PyTorch is imported, here and in the processes that tests start
@@ -17,6 +18,12 @@ settings.register_profile(
     "faults", settings.get_profile("default"), phases=(Phase.explicit, Phase.generate)
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and test items stay to the end: the garbage collector looks through them no more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
