@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -259,6 +260,7 @@ def presets() -> list[dict[str, Any]]:
     ]
 
 
+@cache
 def script() -> str:
     """What the page's script computes with: the closed forms as functions of the symbols."""
     names = (*_SAME, "N", "g", "T1", "T2", "T3", "width", "macs", "moved", "peak", "bandwidth")
