@@ -27,8 +27,6 @@ from tests.support.speed import GPU, STATIC, counted_elsewhere, record, timed
 
 __all__ = ["counted_elsewhere"]
 
-LAYER = STATIC.subject.name, STATIC.sizes
-
 
 def test_every_target_is_in_its_suite():
     measured = {
@@ -46,7 +44,7 @@ def test_every_target_is_in_its_suite():
     [(1.5, 1.7, "met"), (1.4, 1.6, "not settled"), (1.2, 1.4, "missed")],
 )
 def test_a_target_is_met_or_missed_by_the_whole_interval(low, high, expected):
-    target = Target("it", *LAYER, "factored", targets.RATIO, 1.45)
+    target = Target("it", STATIC.subject.name, "factored", targets.RATIO, 1.45)
     values = {"ratio": (low + high) / 2, "ratio low": low, "ratio high": high}
     made = [record(STATIC, "factored", values)]
     (outcome,) = judge(made, [target])
@@ -63,7 +61,7 @@ def test_another_baseline_is_another_measurement(tmp_path, counted_elsewhere):
     other = timed(tmp_path, *only, "factored", "literal")[len(usual) :]
     assert len(records.newest([*usual, *other])) == 2 * len(usual) == 8
     sizes = Sizes().tiny()
-    target = Target("it", "dynamic-operator forward", sizes, "literal", targets.RATIO, 0)
+    target = Target("it", "dynamic-operator forward", "literal", targets.RATIO, 0, sizes)
     assert judge(other, [target])[0].verdict == "not run"
     assert judge(usual, [target])[0].verdict == "met"
 
@@ -71,7 +69,9 @@ def test_another_baseline_is_another_measurement(tmp_path, counted_elsewhere):
 def test_small_quantities_are_bounded_above():
     made = [record(STATIC, "factored", {"saved ratio": 0.4, "ratio": 1.0})]
     for bound, expected in ((0.5, "met"), (0.3, "missed")):
-        (outcome,) = judge(made, [Target("it", *LAYER, "factored", targets.SAVED, bound)])
+        (outcome,) = judge(
+            made, [Target("it", STATIC.subject.name, "factored", targets.SAVED, bound)]
+        )
         assert outcome.verdict == expected
 
 
@@ -81,7 +81,7 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
         record(STATIC, "factored", {**times, "least bytes": 60.0, "flops": 10.0}),
         record(suites.case("ceilings", ()), "device", {COPY: 60.0, PRODUCT: 40.0}),
     ]
-    target = Target("it", *LAYER, "factored", targets.ROOFLINE, 0.5)
+    target = Target("it", STATIC.subject.name, "factored", targets.ROOFLINE, 0.5)
     found = targets.roofline(made[0], made)
     assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
     assert judge(made, [target])[0].verdict == "not settled"

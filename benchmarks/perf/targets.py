@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from benchmarks import kinds, records
 from benchmarks.kinds import Measured
@@ -37,10 +37,10 @@ class Target:
 
     what: str  # in words
     subject: str
-    sizes: Sizes | None  # None for any, of random shapes
     implementation: str
     quantity: str
     bound: float  # at least; at most for `AT_MOST`
+    sizes: Sizes | None = field(default_factory=Sizes)  # None for any, of random shapes
     precision: str = "float32"
     device: str = "cpu"  # the kind of device
     date: str = "2026-11-21"  # of the first commit that has it
@@ -73,62 +73,53 @@ class Target:
 
 _STATIC = "static-layer forward+backward"
 _BOTH, _DIGITS = "static layer, both passes", "training step, LSTM + ARNet, 784 steps"
-_LONG = "2026-11-22"
+_OPERATOR = "static operator, both passes"
+_LONG, _LONG_DATE = Sizes(**STEPS), "2026-11-22"
+_STEP, _STEP_16 = (Sizes(batch=batch, dropout=RECIPE.dropout) for batch in (48, 16))
 _ON_CPU = [
-    Target(_BOTH, _STATIC, Sizes(), "factored", RATIO, 1.45),
-    Target(_BOTH, _STATIC, Sizes(), "factored", SAVED, 0.5),
-    Target("static layers of random shapes", RANDOM_STATIC.name, None, "auto", SLOWER, 0),
-    Target("dynamic operator, forward", "dynamic-operator forward", Sizes(), "factored", RATIO, 8),
+    Target(_BOTH, _STATIC, "factored", RATIO, 1.45),
+    Target(_BOTH, _STATIC, "factored", SAVED, 0.5),
+    Target("static layers of random shapes", RANDOM_STATIC.name, "auto", SLOWER, 0, None),
+    Target("dynamic operator, forward", "dynamic-operator forward", "factored", RATIO, 8),
     Target(
-        "dynamic operator, both passes",
-        *("dynamic-operator forward+backward", Sizes(), "factored", RATIO, 5),
+        "dynamic operator, both passes", "dynamic-operator forward+backward", "factored", RATIO, 5
     ),
-    Target("dynamic layers of random shapes", RANDOM_DYNAMIC.name, None, "auto", SLOWER, 0),
-    Target("what N_E adds to a dynamic layer", "dynamic-memory", Sizes(), "factored", GROWTH, 1.05),
-    Target(
-        "training step, batch 16",
-        "xe-step",
-        Sizes(batch=16, dropout=RECIPE.dropout),
-        "auto",
-        RATIO,
-        1.5,
-    ),
+    Target("dynamic layers of random shapes", RANDOM_DYNAMIC.name, "auto", SLOWER, 0, None),
+    Target("what N_E adds to a dynamic layer", "dynamic-memory", "factored", GROWTH, 1.05),
+    Target("training step, batch 16", "xe-step", "auto", RATIO, 1.5, _STEP_16),
     *(
-        Target(f"{what}, {images}", subject, Sizes(batch=batch), "incremental", RATIO, bound)
+        Target(f"{what}, {images}", subject, "incremental", RATIO, bound, Sizes(batch=batch))
         for what, subject in (("beam search", "beam"), ("beam search alone", "beam-encoded"))
         for images, batch, bound in (("8 images", 8, 10), ("1 image", 1, 4))
     ),
     *(
         Target(
             f"self-critical step, {batch} images",
-            *("sc-step", Sizes(batch=batch, **REWARDED), "shared", RATIO, 4),
+            *("sc-step", "shared", RATIO, 4, Sizes(batch=batch, **REWARDED)),
             date="2026-11-23",
         )
         for batch in (4, 48)
     ),
-    Target("CIDEr-D of 240 captions", "reward", Sizes(), "tensors", RATIO, 8),
-    Target(_DIGITS, "digits-step", Sizes(**STEPS), "auto", RATIO, 3, date=_LONG),
+    Target("CIDEr-D of 240 captions", "reward", "tensors", RATIO, 8),
+    Target(_DIGITS, "digits-step", "auto", RATIO, 3, _LONG, date=_LONG_DATE),
 ]
 _ON_CUDA = [
-    Target(_DIGITS, "digits-step", Sizes(**STEPS), BEST, RATIO, 20, device="cuda", date=_LONG),
+    Target(_DIGITS, "digits-step", BEST, RATIO, 20, _LONG, device="cuda", date=_LONG_DATE),
     Target(
         "zoneout along 784 steps, both passes",
-        *("zoneout forward+backward", Sizes(**STEPS), "scan", RATIO, 5),
+        *("zoneout forward+backward", "scan", RATIO, 5, _LONG),
         device="cuda",
-        date=_LONG,
+        date=_LONG_DATE,
     ),
     *(
-        Target(f"{what}, {p}", subject, sizes, implementation, quantity, bound, p, "cuda")
-        for p in GPU_PRECISIONS
-        for what, subject, sizes, implementation, quantity, bound in (
-            (_BOTH, _STATIC, Sizes(), BEST, RATIO, 6.0),
-            (_BOTH, _STATIC, Sizes(), BEST, PEAK, 1 / 3),
-            (
-                *("static operator, both passes", "static-operator forward+backward", Sizes()),
-                *("fused", ROOFLINE, 0.5),
-            ),
-            ("training step, batch 48", "xe-step", Sizes(dropout=RECIPE.dropout), BEST, RATIO, 3.0),
-            ("beam search, 48 images", "beam", Sizes(), BEST, RATIO, 20.0),
+        replace(target, what=f"{target.what}, {precision}", precision=precision, device="cuda")
+        for precision in GPU_PRECISIONS
+        for target in (
+            Target(_BOTH, _STATIC, BEST, RATIO, 6.0),
+            Target(_BOTH, _STATIC, BEST, PEAK, 1 / 3),
+            Target(_OPERATOR, "static-operator forward+backward", "fused", ROOFLINE, 0.5),
+            Target("training step, batch 48", "xe-step", BEST, RATIO, 3.0, _STEP),
+            Target("beam search, 48 images", "beam", BEST, RATIO, 20.0),
         )
     ),
 ]
