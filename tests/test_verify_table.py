@@ -157,7 +157,7 @@ def test_the_command_prints_our_table(monkeypatch, capsys):
     assert main(["verify", "--quick"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"layer_norm .* torch +float64 +cpu .* ok", printed)
-    assert "6 of 6 passed" in printed
+    assert "7 of 7 passed" in printed
     assert main(["verify", "--operator", "layer_norm", "--examples", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {row["operator"] for row in found} == {"layer_norm"}

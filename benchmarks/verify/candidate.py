@@ -251,7 +251,7 @@ class Candidate(Calls):
                 self._poison(list(value))
             elif hasattr(value, "dtype"):
                 with suppress(Exception), np.errstate(all="ignore"):
-                    self._arrays.refill(value, np.full(tuple(value.shape), np.nan))
+                    self._arrays.refill(value, np.array(np.nan))
 
 
 def _taken_or_none(arrays: Any, value: Any) -> Any:

@@ -66,18 +66,20 @@ def get(case: Sequence[Any], place: Place) -> Any:
     return case[i] if key is None else case[i][key]
 
 
-def replaced(case: Sequence[Any], place: Place, array: Any) -> Case:
-    """The case with another array at that place."""
-    i, key = place
-    value = array if key is None else {**case[i], key: array}
-    return (*case[:i], value, *case[i + 1 :])
+def replaced(case: Sequence[Any], arrays: Mapping[Place, Any]) -> Case:
+    """The case with other arrays at these places."""
+    values = [dict(value) if isinstance(value, Mapping) else value for value in case]
+    for (i, key), array in arrays.items():
+        if key is None:
+            values[i] = array
+        else:
+            values[i][key] = array
+    return tuple(values)
 
 
 def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
     """The case with ``function`` of each of its floating point arrays."""
-    for place in float_arrays(case):
-        case = replaced(case, place, function(get(case, place)))
-    return tuple(case)
+    return replaced(case, {at: function(get(case, at)) for at in float_arrays(case)})
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

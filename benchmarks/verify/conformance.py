@@ -6,10 +6,11 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from benchmarks.errors import InputError
+from benchmarks.verify import properties
 from benchmarks.verify.candidate import Calls, CandidateError
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS, Operator, Property
@@ -20,7 +21,7 @@ from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
 
-EXAMPLES, QUICK_EXAMPLES = 100, 20
+EXAMPLES, QUICK_EXAMPLES = 100, 10
 """Small cases of each property of a candidate: usually, and with ``--quick``."""
 
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
@@ -122,6 +123,7 @@ def conformance_test(
     examples: int = EXAMPLES,
     seed: int = 0,
     is_project: bool = False,
+    large: bool = True,
     only: Sequence[str] = (),
     on_start: Callable[[Property], None] = lambda prop: None,
 ) -> Iterator[Verdict]:
@@ -130,15 +132,16 @@ def conformance_test(
     Args:
         operator: what the candidate claims to be.
         candidate: from ``resolve``; or in this process.
-        examples: small cases of each property; the large ones are always the same number.
+        examples: small cases of each property.
         seed: of all cases.
         is_project: whether it is an implementation of this project's.
+        large: whether there are large cases too.
         only: the names of the properties to run, if not all.
         on_start: called with each property before its verdict is found.
     """
     stuck, failed = "", 0
     for prop in operator.properties:
-        if only and prop.name not in only:
+        if (only and prop.name not in only) or (prop.large == "all" and not large):
             continue
         on_start(prop)
         reason = stuck or _not_run(prop, candidate, is_project)
@@ -146,7 +149,8 @@ def conformance_test(
             yield Verdict(prop.name, prop.says, NOT_RUN, reason)
             continue
         began = time.perf_counter()
-        verdict, kind = _verdict(prop, operator, candidate, examples, seed, failed)
+        cases = partial(draws, examples=examples, seed=seed, large=large)
+        verdict, kind = _verdict(prop, operator, candidate, cases, failed)
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind == STUCK:
@@ -177,18 +181,22 @@ def _alone(candidate: Calls, operator: Operator) -> Calls:
 
 
 def _verdict(
-    prop: Property, operator: Operator, candidate: Calls, examples: int, seed: int, failed: int
+    prop: Property,
+    operator: Operator,
+    candidate: Calls,
+    cases: Callable[[Property, Operator], Iterator[Draw]],
+    failed: int,
 ) -> tuple[Verdict, str]:
     """The verdict, and the kind of the failure."""
     calls, of = _alone(candidate, operator), operator
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
         of = operator.of_batch(candidate.padding)
-    if "dtype" in prop.settings:
+    if prop.check is properties.low_precision:
         limit = _limit(operator, str(prop.settings["dtype"]))
         prop = replace(prop, settings={**prop.settings, "limit": limit})
     attempt = Attempt(prop.check, prop.settings, of, calls, prop.pins, candidate.restart, failed)
-    failure, tried, worst, bound = search(attempt, draws(prop, of, examples, seed))
+    failure, tried, worst, bound = search(attempt, cases(prop, of))
     if not tried:
         return Verdict(prop.name, prop.says, NOT_RUN, "no case decides it"), ""
     verdict = Verdict(prop.name, prop.says, PASSED, cases=tried, worst=worst, bound=bound)

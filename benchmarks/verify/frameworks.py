@@ -84,7 +84,7 @@ class Torch(NumPy):
 
     def give(self, array: Any, layout: str = "plain") -> Any:
         torch = self.torch
-        if array.dtype.name == "bfloat16":  # PyTorch has no conversion from the extension type
+        if array.dtype.kind == "V":  # bfloat16: PyTorch has no conversion from the extension type
             tensor = torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
         else:
             tensor = torch.from_numpy(np.array(array))
@@ -120,7 +120,8 @@ class Torch(NumPy):
             output = loss(*case)
             self.take(output)  # says what is wrong with it
             total = total + (output * self.give(weights).to(output)).sum()
-        total.backward()  # type: ignore[attr-defined]
+        if getattr(total, "requires_grad", False):  # not of a constant: of no words, say
+            total.backward()  # type: ignore[attr-defined]
         found = [(get(case, place), get(case, place).grad) for place in places]
         return [np.zeros(x.shape) if dx is None else self.take(dx) for x, dx in found]
 
@@ -157,9 +158,7 @@ class Jax(NumPy):
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
     ) -> list[Any]:
         def total(arrays: Sequence[Any]) -> Any:
-            moved: Sequence[Any] = case
-            for place, array in zip(places, arrays, strict=True):
-                moved = replaced(moved, place, array)
+            moved = replaced(case, dict(zip(places, arrays, strict=True)))
             return sum((loss(*moved) * weights).sum() for _ in range(uses))
 
         found = self.jax.grad(total)([get(case, place) for place in places])

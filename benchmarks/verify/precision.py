@@ -6,11 +6,12 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.cases import Case, mapped, rounded
+from benchmarks.verify.cases import Array, Case, mapped, rounded
 from benchmarks.verify.rounding import literal
 from benchmarks.verify.tolerances import (
     LITERAL_FACTOR,
@@ -20,6 +21,7 @@ from benchmarks.verify.tolerances import (
     on_a_jump,
     outputs,
     roundings,
+    scale,
 )
 
 SMALLEST = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
@@ -31,34 +33,39 @@ def available(dtype: str) -> bool:
     return dtype.endswith(("32", "64")) or importlib.util.find_spec("ml_dtypes") is not None
 
 
-def literal_roundings(oracle: Callable[..., Any], case: Case, dtype: str) -> float:
-    """The error of the oracle computed in ``dtype``, in roundings of ``dtype``.
-
-    Where ``dtype`` would round the oracle's epsilon to zero, the smallest number stands for it.
-    Infinite where the literal form is not defined even so.
-    """
-    literal_form = oracle
-    epsilon = inspect.signature(oracle).parameters.get("epsilon")
-    if epsilon is not None and epsilon.default < SMALLEST[dtype]:
-        literal_form = partial(oracle, epsilon=SMALLEST[dtype])
-    low = mapped(case, lambda array: literal(array, dtype))
-    with np.errstate(all="ignore"):
-        errors = map(error, outputs(literal_form(*low)), outputs(oracle(*case)))
-    units = roundings(oracle, case, UNITS[dtype])
-    return max(e / unit for e, unit in zip(errors, units, strict=True))
-
-
 def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str) -> float:
     """The roundings allowed in a lower precision: twice the worst of the literal form's, plus 2.
 
     One case says little, either form may be lucky; so the worst over many is the measure, without
-    cases on a jump.
+    cases on a jump, and those of which the literal form is not defined. A rounding is at least one
+    unit: an error is at most so many, and cases that cannot be the worst are not looked at.
     """
-    exact = [rounded(rounded(case, dtype), "float64") for case in cases]
-    found = [(literal_roundings(oracle, case, dtype), i) for i, case in enumerate(exact)]
-    worst = (
-        error
-        for error, i in sorted(found, reverse=True)
-        if np.isfinite(error) and not on_a_jump(oracle, exact[i], dtype)
-    )
-    return LITERAL_FACTOR * next(worst, 0.0) + ULPS
+    found, unit = [], UNITS[dtype]
+    for case in cases:
+        exact = rounded(rounded(case, dtype), "float64")
+        expected = outputs(oracle(*exact))
+        errors = [*map(error, _literal_outputs(oracle, exact, dtype), expected)]
+        most = max(e / (unit * scale(array)) for e, array in zip(errors, expected, strict=True))
+        if np.isfinite(most):
+            found.append((most, exact, errors))
+    worst = 0.0
+    for most, exact, errors in sorted(found, key=itemgetter(0), reverse=True):
+        if most <= worst:
+            break
+        units = roundings(oracle, exact, unit)
+        one = max(e / unit for e, unit in zip(errors, units, strict=True))
+        if one > worst and not on_a_jump(oracle, exact, dtype):
+            worst = one
+    return LITERAL_FACTOR * worst + ULPS
+
+
+def _literal_outputs(oracle: Callable[..., Any], case: Case, dtype: str) -> list[Array]:
+    """What the oracle gives in ``dtype``.
+
+    Where ``dtype`` would round the oracle's epsilon to zero, the smallest number stands for it.
+    """
+    epsilon = inspect.signature(oracle).parameters.get("epsilon")
+    if epsilon is not None and epsilon.default < SMALLEST[dtype]:
+        oracle = partial(oracle, epsilon=SMALLEST[dtype])
+    with np.errstate(all="ignore"):
+        return outputs(oracle(*mapped(case, lambda array: literal(array, dtype))))

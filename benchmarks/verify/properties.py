@@ -7,7 +7,7 @@ over ``candidate``, ``oracle`` and ``case``, the tuple of arguments.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.tolerances import (
     DIFFERENCES,
+    FLOAT32_GRADIENT,
     OutOfToleranceError,
     assert_close,
     assert_conforms,
@@ -108,6 +109,25 @@ def gradient_of_some(candidate: Calls, oracle: Function, case: Case, *, by: Sequ
     """Where only every other array requires a gradient, these get theirs."""
     expected = differences(oracle, case, by, every=2)
     assert_derivative(derivatives(candidate, oracle, case, by, every=2), expected, "gradient")
+
+
+def gradient_float32(
+    candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
+) -> None:
+    """Derivatives in float32 are those in float64."""
+    differences(oracle, case, by)  # near a kink nothing is decided
+    low = rounded(case, dtype)
+    exact = rounded(low, "float64")
+    places = [place for place in float_arrays(case) if place[0] in by]
+    output = oracle(*exact)
+    weights = direction(np.shape(output))
+    found, expected = (
+        np.concatenate([array.ravel() for array in candidate.gradient(of, weights, places)])
+        for of in (low, exact)
+    )
+    if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
+        raise UndecidedError  # derivatives that cancel
+    assert_derivative(found, expected, "gradient", FLOAT32_GRADIENT)
 
 
 GRADIENTS = (gradient, gradient_used_twice, gradient_of_some)
@@ -335,19 +355,17 @@ def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1)
     """
     slopes, doubts, sums = [], [], [0.0]
 
-    def loss(step: float, moving: Sequence[tuple[int, Place]]) -> float:
-        moved = case
-        for phase, place in moving:
-            array = get(case, place)
-            moved = replaced(moved, place, array + step * direction(array.shape, phase))
-        output = np.asarray(oracle(*moved))
+    def loss(step: float, directions: Mapping[Place, Array]) -> float:
+        moved = {place: get(case, place) + step * along for place, along in directions.items()}
+        output = np.asarray(oracle(*replaced(case, moved)))
         terms = output * direction(output.shape)
         sums.append(float(np.abs(terms).sum()))
         return float(terms.sum())
 
-    half, full, here = 2.0**-19, 2.0**-18, loss(0.0, [])
+    half, full, here = 2.0**-19, 2.0**-18, loss(0.0, {})
     for moving in _by_argument(case, by, every):
-        near, far = ([loss(step, moving), loss(-step, moving)] for step in (half, full))
+        directions = {place: direction(get(case, place).shape, i) for i, place in moving}
+        near, far = ([loss(step, directions), loss(-step, directions)] for step in (half, full))
         slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
         # the slopes' jump at the point itself, and what a kink within reach makes of the estimate
         bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2

@@ -84,6 +84,6 @@ def perturbed(
     def off(x: Array, ufunc: Any = None, *inputs: Any) -> Any:
         if ufunc is np.divide:
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
-        return x * (1 + unit * random.uniform(-1, 1, x.shape))
+        return x * (1 + unit * (2 * random.random(x.shape) - 1))
 
     return oracle(*mapped(case, lambda array: hooked(off(array), off))), empty

@@ -29,6 +29,12 @@ ATTEMPTS = 1500
 SECONDS = 6.0
 """The most time that is, for the first property that fails; for the nth an nth of it."""
 
+MODERATE = 200
+"""The most that a size is in a case in which all are large."""
+
+MANY = 25
+"""Small cases of a property with which it has several large ones."""
+
 SEEDS = 3
 """How many sets of numbers a smaller size is tried with."""
 
@@ -130,32 +136,52 @@ class Attempt:
         return None
 
 
-def draws(prop: Property, operator: Operator, examples: int, seed: int) -> Iterator[Draw]:
-    """What a property's cases are made from; where it is of large ones, one size of each is large.
+def draws(
+    prop: Property, operator: Operator, examples: int, seed: int, large: bool = True
+) -> Iterator[Draw]:
+    """What a property's cases are made from: small ones, and a few large ones.
+
+    Of some large ones, one has all sizes at their least large value, up to ``MODERATE``. Where
+    there are at least ``MANY`` small ones, each size is also at its largest in a case of its own.
 
     Args:
         prop: whose pins they have.
         operator: whose cases they are.
         examples: how many, of small ones.
         seed: of all of them.
+        large: whether there are large ones.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
     def draw(pins: Pins) -> Draw:
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
-    if not prop.large:
+    only_large = prop.large == "all"
+    if not only_large:
         yield from (draw({}) for _ in range(examples))
+    if not large or prop.large == "no":
         return
-    large: dict[str, set[int]] = {}
-    for _ in range(20):  # not every name is in every case
+    sizes: dict[str, set[int]] = {}
+    for _ in range(20 if only_large else 5):  # not every name is in every case
         tried = draw({})
         operator.case(tried)
         for name, values in tried.large.items():
-            large.setdefault(name, set()).update(values)
-    one_large = [{name: value} for name, values in large.items() for value in sorted(values)]
-    yield from map(draw, sorted(one_large, key=lambda pins: max(pins.values())))
-    yield from map(draw, operator.sizes)
+            sizes.setdefault(name, set()).update(values)
+    if only_large:
+        one_large = [{name: value} for name, values in sizes.items() for value in sorted(values)]
+        yield from map(draw, sorted(one_large, key=lambda pins: max(pins.values())))
+        yield from map(draw, operator.sizes)
+        return
+    # a large case on the grid has exact zeros, which are kinks, and inputs that no rounding changes
+    pins: dict[str, Any] = {"regime": "off_grid"} if prop.settings else {}
+    # of what is in the padding, infinity: a product hides the others
+    pins |= {name: of[-1] for name, of in prop.pins.items() if isinstance(of, tuple)}
+    free = {name: sorted(sizes[name]) for name in sizes.keys() - prop.pins.keys() if sizes[name]}
+    moderate = {name: values[0] for name, values in free.items() if values[0] <= MODERATE}
+    if moderate:
+        yield draw({**pins, **moderate})
+    for name in sorted(free) if examples >= MANY else ():
+        yield draw({**pins, name: free[name][-1]})
 
 
 class Outcome(NamedTuple):
@@ -237,7 +263,7 @@ def smallest(attempt: Attempt, failure: Failure) -> Failure:
         for make in _simpler(get(failure.case, place)):
             array = make(get(failure.case, place))
             if array is not None:
-                failure = fails(replaced(failure.case, place, array), None) or failure
+                failure = fails(replaced(failure.case, {place: array}), None) or failure
     return failure
 
 

@@ -113,10 +113,11 @@ def verdicts(
     implementation: ProjectImplementation, candidate: Calls, examples: int, seed: int = 0
 ) -> Iterator[Verdict]:
     """Those on an implementation, called by ``candidate``; in small parts none on large cases."""
-    of, small = OPERATORS[implementation.operator], implementation.in_parts
-    only = [prop.name for prop in of.properties if not (small and prop.large)]
+    of, large = OPERATORS[implementation.operator], not implementation.in_parts
     examples = -(-examples // implementation.share)
-    return conformance_test(of, candidate, examples=examples, seed=seed, is_project=True, only=only)
+    return conformance_test(
+        of, candidate, examples=examples, seed=seed, is_project=True, large=large
+    )
 
 
 def _grouped(

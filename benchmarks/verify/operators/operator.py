@@ -43,7 +43,7 @@ class Property:
         pins: sizes and choices that its cases have, by name, see ``Draw``.
         needs: of a candidate or its framework: TORCH, GRADIENT and so on, below.
         settings: the check's other arguments, by name.
-        large: whether its cases are the large ones.
+        large: which large cases it has: "all", and no small ones; "some", beside small ones; "no".
     """
 
     name: str
@@ -52,7 +52,7 @@ class Property:
     pins: Pins = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    large: bool = False
+    large: str = "some"
 
     @property
     def is_batched(self) -> bool:
@@ -130,13 +130,13 @@ class Operator:
 
     def _properties(self) -> Iterator[Property]:
         same, compare = "equals the oracle", self.compare
-        yield Property("equals_oracle", compare, f"{same}: ordinary numbers")
+        yield Property("equals_oracle", compare, f"{same}: ordinary numbers", large="no")
         for name, (pins, words) in self.special.items():
-            yield Property(name, compare, f"{same}: {words}", pins)
+            yield Property(name, compare, f"{same}: {words}", pins, large="no")
         for name in self.regimes:
             check = properties.gated if self.gates and name == "huge" else compare
             yield Property(name, check, f"{same}: {REGIMES[name]}", {"regime": name})
-        yield Property("large", compare, f"{same}: sizes that straddle tiles", large=True)
+        yield Property("large", compare, f"{same}: sizes that straddle tiles", large="all")
         yield from self.extra_properties
         if not float_arrays(self.case(Draw())):
             return
@@ -151,6 +151,10 @@ class Operator:
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}
         for check in properties.GRADIENTS if self.by else ():
             yield Property(check.__name__, check, needs=(GRADIENT,), settings=by)
+        low = {"dtype": "float32"}
+        if self.by and "float32" in self.dtypes:
+            check = properties.gradient_float32
+            yield Property("gradient_float32", check, needs=(GRADIENT,), settings={**by, **low})
         if self.sequences:
             yield from self._batched(by)
 
@@ -158,7 +162,7 @@ class Operator:
         alone = "every sequence of a padded batch comes out as it does alone"
         full, compare = {"empty": False, "padding": 0.0}, self.compare
         needs = (BATCHES,)
-        yield Property("padded_batch", compare, alone, full, needs)
+        yield Property("padded_batch", compare, alone, full, needs, large="no")
         if self.holes is not None:
             pins = {**full, **self.holes, "holes": True}
             yield Property("holes", compare, f"{alone}: valid rows anywhere", pins, (HOLES,))
@@ -166,9 +170,14 @@ class Operator:
         pins = {"empty": False, "padding": PADDING[1:]}
         yield Property("padding_content", compare, content, pins, needs)
         words = f"{alone}: large batches"
-        yield Property("large_batch", compare, words, full, needs, large=True)
+        yield Property("large_batch", compare, words, full, needs, large="all")
         yield Property("empty_sequence", properties.finite, "", {"empty": True}, needs)
         yield Property("padded_no_state", properties.no_state, STATE, full, needs)
+        if "float32" in self.dtypes:
+            words = f"{alone}, in float32"
+            check = properties.low_precision
+            pins = {"empty": False}
+            yield Property("padded_float32", check, words, pins, needs, {"dtype": "float32"})
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
