@@ -235,8 +235,8 @@ CALLED = (
     "finite numbers, and finite derivatives.",
     "In float64 an output may be off by what a relative change of 1e-10 of its inputs, and of what "
     "is computed from them, makes of it, and where a sigmoid gates huge inputs by 1e-10 of the "
-    "largest; in lower precision by twice the roundings of the literal form, and 2 more. Derivatives "
-    "may be off by 1e-6 of the largest; in float32 by 1e-3 from those in float64.",
+    "largest; in lower precision by twice the roundings of the literal form, and 2 more.",
+    "Derivatives may be off by 1e-6 of the largest; in float32 by 1e-3 from those in float64.",
 )
 
 
