@@ -313,6 +313,7 @@ class Evaluation(Scores, frozen=True, kw_only=True, tag="evaluation"):
     config: Json = {}
     losses: list[Json] = []
     members: list[Json] = []
+    attention: Attention | None = None
 
 
 class Trained(OfCaptioner, frozen=True, kw_only=True):

@@ -102,6 +102,12 @@ def test_every_family_is_captioned_by_its_own_search_and_stands_in_its_own_row(
         expected = [vocabulary.decode(best.tokens) for (best,) in found]
     examples = record.details.examples
     assert [example.caption for example in examples] == expected
+    looked = record.details.attention
+    assert (looked is None) == (name not in ("transformer", "expansion"))
+    if looked:
+        assert (looked.image, " ".join(looked.words)) == (examples[0].image, expected[0])
+        assert len(looked.weights) == SIZES["num_heads"]
+        assert {len(of_head) for of_head in looked.weights} == {len(looked.words)}
 
 
 def test_rows_tell_families_apart(runs):

@@ -27,7 +27,7 @@ from benchmarks.report import (
     markdown,
 )
 from benchmarks.report.document import Box, Page, Section, Table, Value
-from benchmarks.scoring import java
+from benchmarks.scoring import java, overlay
 from benchmarks.training import fit
 from tests.support.records import filled, record
 from torch_impl.models import build as build_model
@@ -209,7 +209,7 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch):
 
     monkeypatch.setattr(ablation, "fit", slow)
     monkeypatch.setattr(ablation, "evaluate", scored)
-    monkeypatch.setattr(ablation, "attention", lambda *_: filled(Attention))
+    monkeypatch.setattr(overlay, "attention", lambda *_: filled(Attention))
     (made,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
     assert made.wall_s >= 0.2
     assert made.details.training_seconds == 0.2

@@ -1,15 +1,17 @@
 """Where a decoder looks, drawn from records: the weights of detections on a generated scene."""
 
+import io
+
 import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from PIL import Image
 
 from benchmarks.data import scenes
 from benchmarks.data.scenes.layout import CANVAS
-from benchmarks.kinds import Ablation, Example
-from benchmarks.report import ablation
+from benchmarks.kinds import Ablation, Attention, Evaluation, Example
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.drawings import attention as section
 from benchmarks.scoring import overlay
@@ -27,9 +29,8 @@ def looked(row, caption):
     sizes = {"encoder": row.encoder, "decoder": row.decoder}
     torch.manual_seed(0)
     model = build(PRESETS["scenes"].but(**sizes).configuration(DATA)).eval()
-    return model, ablation.attention(
-        model, DATA, Example(image=IMAGE, caption=caption, reference="b")
-    )
+    example = Example(image=IMAGE, caption=caption, reference="b")
+    return model, overlay.attention(model, DATA, example, "test")
 
 
 def record_of(row, seed, held):
@@ -86,24 +87,59 @@ def test_both_figures_are_drawn_from_records_that_hold_weights_and_else_left_out
         for seed in (1, 0)
         for row in (BASELINE, BOTH)
     ]
-    (both,), (by_head,) = section.of_both(made), section.of_a_head(made)
+    (both,), (by_head,) = section.of_both(made, {}), section.of_a_head(made, {})
     assert f">{BASELINE.name}<" in both.svg and f">{BOTH.name}<" in both.svg
     heads = len(made[0].details.attention.weights)
     assert all(f">head {head}<" in by_head.svg for head in range(heads))
     for figure in (both, by_head):  # of the first seed
         assert ">ball<" in figure.svg and ">0<" in figure.svg and ">1<" not in figure.svg
-    assert not section.of_both(made[1:2]) and section.of_a_head(made[1:2])
+    assert not section.of_both(made[1:2], {}) and section.of_a_head(made[1:2], {})
     bare = [record_of(row, 0, None) for row in (BASELINE, BOTH)]
     silent = [record_of(row, 0, looked(row, "")[1]) for row in (BASELINE, BOTH)]
     for older in (bare, silent):
-        assert not section.of_both(older) and not section.of_a_head(older)
+        assert not section.of_both(older, {}) and not section.of_a_head(older, {})
 
 
 def test_other_weights_give_another_drawing():
     held = looked(BOTH, "ball")[1]
     other = [[of_word[::-1] for of_word in of_head] for of_head in held.weights]
     drawn = [
-        section.of_a_head([record_of(BOTH, 0, structs.replace(held, weights=weights))])[0].svg
+        section.of_a_head([record_of(BOTH, 0, structs.replace(held, weights=weights))], {})[0].svg
         for weights in (held.weights, held.weights, other)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+@given(st.integers(1, 7), st.integers(1, 40), st.integers(1, 40))
+def test_the_heat_of_a_photograph_s_pixel_is_the_weight_of_its_cell(side, height, width):
+    weights = np.arange(side * side, dtype=float)
+    found = section.grid(weights, (height, width))
+    for y, x in np.ndindex(height, width):
+        assert found[y, x] == weights[y * side // height * side + x * side // width]
+
+
+def evaluated(row, held, status="other data"):
+    """A record of `captionbench evaluate`."""
+    given = {"beam_size": 3, "cider_d": [0.1], "attention": held, "signature": "signature"}
+    data = {"name": "photographs"}
+    return record(Evaluation, {"CIDEr-D": 1.0}, row=row.name, key=row.name, n=1, seeds=[0],
+                  status=status, data=data, **given)  # fmt: skip
+
+
+def test_a_photograph_is_drawn_where_it_is_at_hand_and_its_weights_wherever_they_are_a_grid():
+    held = Attention(image=7, words=["a", "ball"], weights=[[[0.1] * 9, [0.0] * 8 + [1.0]]] * 2)
+    made = [evaluated(row, held) for row in (BASELINE, BOTH)]
+    buffer = io.BytesIO()
+    Image.new("RGB", (30, 20), "white").save(buffer, "JPEG")
+    for draw in (section.of_both, section.of_a_head):
+        (bare,), (shown,) = draw(made, {}), draw(made, {7: buffer.getvalue()})
+        assert ">ball<" in bare.svg and bare.svg != shown.svg
+        assert bare.name.endswith("photographs") and {r.key for r in shown.records} <= {
+            r.key for r in made
+        }
+    oblong = Attention(image=7, words=["a"], weights=[[[0.1] * 8]])
+    for others in (
+        [evaluated(row, oblong) for row in (BASELINE, BOTH)],
+        [evaluated(row, held, "embedded") for row in (BASELINE, BOTH)],
+    ):
+        assert not section.of_both(others, {}) and not section.of_a_head(others, {})

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec import structs
 
 from benchmarks import records
 from benchmarks.cli import data_options
 from benchmarks.cli.options import add_beam_size
-from benchmarks.scoring import quality
+from benchmarks.data import CaptionData
+from benchmarks.kinds import Evaluation
+from benchmarks.records import Record
+from benchmarks.scoring import captioners, overlay, quality
 from benchmarks.scoring.evaluate import evaluate_runs
+from torch_impl.models import Captioner
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,15 +46,17 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: bad input, by name; nothing is recorded then.
     """
+    data = data_options.load(arguments)
     record = evaluate_runs(
         arguments.checkpoint,
-        data_options.load(arguments),
+        data,
         status="embedded" if arguments.scenes else "other data",
         row_suffix=", features replaced by their mean" if arguments.mean_features else "",
         split=arguments.split,
         beam_size=arguments.beam_size,
         tokeniser=arguments.tokeniser,
     )
+    record = _with_attention(record, arguments.checkpoint, data, arguments.split)
     records.append([record], records.LOCAL / f"{record.kind}.jsonl")
     if arguments.json:
         print(json.dumps(records.to_json(record), indent=1))
@@ -56,3 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{name:10} {value:7.2f}")
         print(record.signature)
     return 0
+
+
+def _with_attention(
+    record: Record[Evaluation], checkpoints: Sequence[Path], data: CaptionData, split: str
+) -> Record[Evaluation]:
+    """With the weights that figures are drawn of; an ensemble and an LSTM have none."""
+    (model, *others), _ = captioners.load_all(checkpoints)
+    if others or not isinstance(model, Captioner) or not record.details.examples:
+        return record
+    looked = overlay.attention(model, data, record.details.examples[0], split)
+    return records.replace(record, details=structs.replace(record.details, attention=looked))

@@ -10,12 +10,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from msgspec import structs
 
 from benchmarks import records
 from benchmarks.data import CaptionData, scenes
-from benchmarks.kinds import Ablation, Attention, Example
+from benchmarks.kinds import Ablation
 from benchmarks.records import Record
 from benchmarks.scoring import overlay
 from benchmarks.scoring.evaluate import evaluate, row_name
@@ -102,21 +101,8 @@ def run(key: str, scale: Scale, row: Row, seed: int) -> list[Record]:
     )
     assert isinstance(fitted.model, Captioner)
     details = record.details
-    looked = attention(fitted.model, data, details.examples[0])
+    looked = overlay.attention(fitted.model, data, details.examples[0], "test")
     # the work is all of it, not the scoring alone
     wall_s = time.perf_counter() - began
     details = structs.replace(details, attention=looked)
     return [records.replace(record, details=details, wall_s=wall_s)]
-
-
-def attention(model: Captioner, data: CaptionData, example: Example) -> Attention:
-    """Where each head of the last cross-attention looks for each word of a test image's caption."""
-    words = data.vocabulary.tokenise(example.caption)
-    features = data.splits["test"].store.features(example.image)
-    tokens, rows = data.vocabulary.encode(words), torch.from_numpy(features)
-    weights = [
-        overlay.looks(model, rows, tokens, head)[: len(words)]
-        for head in range(model.configuration.num_heads)
-    ]
-    rounded = [[[round(w, 4) for w in word] for word in of_head.tolist()] for of_head in weights]
-    return Attention(image=example.image, words=words, weights=rounded)

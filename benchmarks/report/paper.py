@@ -39,8 +39,8 @@ FIGURES: dict[tuple[str, str], Draw] = {
     ("arnet", "3"): arnet.examples,
     ("arnet", "4"): _plain(arnet.states),
     ("arnet", "5"): _plain(arnet.by_weight),
-    ("expansionnet_v1", "6"): _plain(attention.of_both),
-    ("expansionnet_v2", "4"): _plain(attention.of_a_head),
+    ("expansionnet_v1", "6"): attention.of_both,
+    ("expansionnet_v2", "4"): attention.of_a_head,
     ("lstm_readonly", "1"): _plain(words.areas),
     ("lstm_readonly", "2"): _plain(words.bars),
     ("lstm_readonly", "7"): _plain(read_only.loss_curves),
@@ -101,7 +101,7 @@ def page(
                 ],
             ),
             *(_table(paper, table, mine, jpegs) for table in content.tables),
-            *(_figure(paper, figure, mine, jpegs) for figure in content.figures if figure.data),
+            *(_figure(paper, figure, made, jpegs) for figure in content.figures if figure.data),
             *_more(content, mine),
         ],
     )
@@ -154,13 +154,16 @@ def _nothing(_: Sequence[Record[Any]], __: Jpegs) -> Sequence[Block]:
 def _figure(
     paper: str, figure: papers.Figure, made: Sequence[Record[Any]], jpegs: Jpegs
 ) -> Section:
+    """From all records: what is trained for one paper draws a figure of another too."""
     drawn = list(FIGURES.get((paper, figure.name), _nothing)(made, jpegs))
+    made = [r for r in made if r.what.paper == paper]
     of_table = [r for r in made if figure.table and r.what.table == figure.table]
     if of_table:
         drawn += tables.blocks(paper, _beyond(paper, figure.table or "", of_table), made)
     if not drawn:
         known = (paper, figure.name) in FIGURES
-        why = "Nothing is recorded to draw it from." if known else "The report does not draw it."
+        how = "`captionbench report` records it on scenes, `captionbench evaluate` on photographs."
+        why = f"Nothing is recorded yet: {how}" if known else "The report does not draw it."
         drawn = [Box(NOT_RUN, why)]
     return Section(title_of(figure), drawn)
 

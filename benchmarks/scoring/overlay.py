@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
+from benchmarks.data import CaptionData
 from benchmarks.errors import InputError
+from benchmarks.kinds import Attention, Example
 from torch_impl.layers.attention import watched
 from torch_impl.layers.transformer import DecoderLayer
 from torch_impl.models import Captioner
@@ -50,6 +52,19 @@ def looks(
         model(features[None], read[None])
     ((weights,),) = seen
     return weights.mean(0) if head is None else weights[head]
+
+
+def attention(model: Captioner, data: CaptionData, example: Example, split: str) -> Attention:
+    """Where each head of the last cross-attention looks for each word of an image's caption."""
+    words = data.vocabulary.tokenise(example.caption)
+    features = data.split(split).store.features(example.image)
+    tokens, rows = data.vocabulary.encode(words), torch.from_numpy(features)
+    weights = [
+        looks(model, rows, tokens, head)[: len(words)]
+        for head in range(model.configuration.num_heads)
+    ]
+    rounded = [[[round(w, 4) for w in word] for word in of_head.tolist()] for of_head in weights]
+    return Attention(image=example.image, words=words, weights=rounded)
 
 
 def draw(picture: Image.Image, words: Sequence[str], weights: Tensor) -> bytes:

@@ -1,56 +1,57 @@
-"""Where a decoder looks for each word: v1's Figure 6 and v2's Figure 4, on a generated scene.
+"""Where a decoder looks for each word: v1's Figure 6 and v2's Figure 4, of each data set.
 
-A record holds the weights; the scene is generated again from its id.
+A record holds the weights. A generated scene is generated again from its id; a photograph is
+shown where the data are at hand, else the weights alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from benchmarks import figures
 from benchmarks.data import scenes
 from benchmarks.data.scenes.detector import Box
 from benchmarks.data.scenes.layout import CANVAS, Draw
-from benchmarks.kinds import Ablation
-from benchmarks.records import Record, of_kind
+from benchmarks.files import slug
+from benchmarks.kinds import Ablation, Evaluation
+from benchmarks.records import Record
 from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 
 Heat = npt.NDArray[np.float64]
+Jpegs = Mapping[int, bytes]
 
 
-def of_both(records: Sequence[Record]) -> list[Figure]:
+def of_both(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
     """v1's Figure 6: the baseline and an ExpansionNet, the mean of the heads."""
-    made = _first(records)
-    if not {BASELINE.name, BOTH.name} <= made.keys():
-        return []
+    about = (
+        "ExpansionNet v1, Figure 6: what the decoder attends to for each word, the mean of the "
+        "heads of the last layer"
+    )
     return [
-        _figure(
-            "attention-heads",
-            "ExpansionNet v1, Figure 6: what the decoder attends to for each word, the mean of the "
-            "heads of the last layer",
-            {name: (made[name], None) for name in (BASELINE.name, BOTH.name)},
-        )
+        _figure("heads", about, {name: (of_row[name], None) for name in rows}, jpegs)
+        for of_row in _first(records)
+        if (rows := [row.name for row in (BASELINE, BOTH)]) and of_row.keys() >= set(rows)
     ]
 
 
-def of_a_head(records: Sequence[Record]) -> list[Figure]:
+def of_a_head(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
     """v2's Figure 4: an ExpansionNet, each head by itself."""
-    made = _first(records).get(BOTH.name)
-    if made is None:
-        return []
-    heads = range(len(made.details.attention.weights))
+    about = (
+        f"ExpansionNet v2, Figure 4: what each head of the last layer of {BOTH.name} attends to, "
+        "word by word"
+    )
     return [
-        _figure(
-            "attention-by-head",
-            f"ExpansionNet v2, Figure 4: what each head of the last layer of {BOTH.name} attends "
-            "to, word by word",
-            {f"head {head}": (made, head) for head in heads},
-        )
+        _figure("by-head", about, {f"head {n}": (found, n) for n in range(heads)}, jpegs)
+        for of_row in _first(records)
+        if (found := of_row.get(BOTH.name)) and (heads := len(found.details.attention.weights))
     ]
 
 
@@ -62,31 +63,65 @@ def heat(boxes: Sequence[Box], weights: Sequence[float]) -> Heat:
     return found
 
 
-def _first(records: Sequence[Record]) -> dict[str, Record]:
-    """By row, the record of its first seed that holds weights of a caption."""
-    found: dict[str, Record] = {}
-    for record in sorted(of_kind(records, Ablation), key=lambda r: r.seeds):
-        if record.details.attention and record.details.attention.words:
-            found.setdefault(record.what.row, record)
-    return found
+def _first(records: Sequence[Record]) -> Iterator[dict[str, Record]]:
+    """Of each data set, by row, the record of its first seed that holds a caption's weights."""
+    found: dict[str, dict[str, Record]] = {}
+    for record in sorted(records, key=lambda r: r.seeds):
+        if isinstance(record.details, Ablation | Evaluation) and _drawn(record):
+            found.setdefault(record.data.name, {}).setdefault(record.what.row, record)
+    yield from found.values()
 
 
-def _figure(name: str, about: str, rows: dict[str, tuple[Record, int | None]]) -> Figure:
+def _drawn(record: Record) -> bool:
+    """Whether the weights are of the main job's scenes, or of a square grid of a photograph."""
+    held = record.details.attention
+    if not held or not held.words:
+        return False
+    rows = len(held.weights[0][0])
+    return isinstance(record.details, Ablation) or (
+        record.status == "other data" and math.isqrt(rows) ** 2 == rows
+    )
+
+
+def _figure(
+    name: str, about: str, rows: Mapping[str, tuple[Record, int | None]], jpegs: Jpegs
+) -> Figure:
     """A line a row: a record, and one of its heads or their mean."""
-    image = next(iter(rows.values()))[0].details.attention.image
-    scene = scenes.scene(0, image)
-    _, boxes = scenes.detections(scene, Draw(0, image, 2))
+    first = next(record for record, _ in rows.values())
+    image = first.details.attention.image
+    if isinstance(first.details, Ablation):
+        scene = scenes.scene(0, image)
+        _, boxes = scenes.detections(scene, Draw(0, image, 2))
+        picture, spread = scenes.render(scene), partial(heat, boxes)
+        which = (
+            "the first generated test scene, on **embedded** data. A detection's weight lies on "
+            "all of its box, and adds up where boxes overlap"
+        )
+    else:
+        size = (CANVAS, CANVAS)
+        seen = Image.open(io.BytesIO(jpegs[image])) if image in jpegs else Image.new("RGB", size)
+        picture = np.asarray(seen.convert("RGB"))
+        spread = partial(grid, shape=picture.shape[:2])
+        which = (
+            f"the first test photograph of {first.data.name}. A feature's weight lies on its cell"
+        )
     drawn = {}
     for row, (record, head) in rows.items():
         held = record.details.attention
         weights = np.array(held.weights)
         chosen = weights.mean(0) if head is None else weights[head]
-        maps = [heat(boxes, of_word) for of_word in chosen.tolist()]
+        maps = [spread(of_word) for of_word in chosen.tolist()]
         drawn[row] = list(zip(held.words, maps, strict=True))
     return Figure(
-        name,
-        f"{about}; the first generated test scene, on **embedded** data. A detection's weight lies "
-        "on all of its box, and adds up where boxes overlap; each word has a scale of its own.",
+        slug("attention", name, "" if first.data.name == "scenes" else first.data.name),
+        f"{about}; {which}; each word has a scale of its own.",
         [record for record, _ in rows.values()],
-        partial(figures.overlays, scenes.render(scene), drawn),
+        partial(figures.overlays, picture, drawn),
     )
+
+
+def grid(weights: Sequence[float], shape: tuple[int, int]) -> Heat:
+    """For each pixel of a picture the weight of its cell, of a square grid row by row."""
+    side = math.isqrt(len(weights))
+    y, x = (np.arange(n) * side // n for n in shape)
+    return np.array(weights).reshape(side, side)[np.ix_(y, x)]
