@@ -133,33 +133,30 @@ def test_steps_continue_from_the_hypothesis_that_is_named(exported, data, copies
         expected.reorder(torch.from_numpy(beams))
 
 
-def verified(capsys, folder):
-    """The exit code of the command, and what it says."""
+def verified(capsys, folder, code=0):
+    """What the command says, which ends with this exit code."""
     capsys.readouterr()
-    code = main("verify", "--candidate", folder, "--quick", "--json")
-    return code, json.loads(capsys.readouterr().out)
+    assert main("verify", "--candidate", folder, "--quick", "--json") == code
+    return json.loads(capsys.readouterr().out)
 
 
 def test_verify_compares_the_graphs_with_the_oracle(exported, tmp_path, capsys):
     _, _, folder = exported
-    code, found = verified(capsys, folder)
-    assert code == 0 and found["passed"] is True
+    assert verified(capsys, folder)["passed"] is True
     wrong = Path(shutil.copytree(folder, tmp_path / "wrong"))
     graphs = onnx.load(str(wrong / DECODER))
     node = [node for node in graphs.graph.node if node.op_type == "Relu"][-1]
     node.op_type = "Identity"
     onnx.save(graphs, str(wrong / DECODER))
-    code, found = verified(capsys, wrong)
-    assert code == 1
-    code = next(v["code"] for v in found["properties"] if v["code"])
+    properties = verified(capsys, wrong, 1)["properties"]
+    code = next(v["code"] for v in properties if v["code"])
     assert str(wrong) in code
     with pytest.raises(AssertionError):
         exec(code, {})
 
 
 def test_verify_compares_the_graphs_of_a_run_with_the_oracle(graphs, capsys):
-    code, found = verified(capsys, graphs)
-    assert code == 0 and found["passed"] is True
+    assert verified(capsys, graphs)["passed"] is True
 
 
 def test_verify_compares_the_weights_with_those_exported(graphs, tmp_path, capsys):
