@@ -1,10 +1,14 @@
 """``check`` in pytest: functions of any framework, closures too, in a process of their own."""
 
 import importlib.util
+import itertools
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,7 @@ import torch
 
 from benchmarks.errors import InputError
 from benchmarks.verify import check
+from benchmarks.verify.candidate import CandidateError
 from benchmarks.verify.conformance import NOT_RUN, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
@@ -51,7 +56,7 @@ def test_a_closure_is_tested_too():
 
 
 def test_bad_input_is_said():
-    with pytest.raises(InputError, match="expected one of"):
+    with pytest.raises(InputError, match="expected a name of"):
         check(print, "nonsense")
     with pytest.raises(InputError, match="cannot be sent to another process"):
         check(threading.Lock().acquire, "layer_norm")
@@ -67,6 +72,50 @@ def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried():
     with pytest.raises(AssertionError, match=r"did not answer within 0\.5 seconds"):
         check(sleeps, "layer_norm", framework="numpy", limits=Limits(seconds=0.5))
     assert time.monotonic() - began < 20
+
+
+def test_the_limit_of_memory_ends_the_test_and_the_case_makes_as_many_calls():
+    kept = []
+
+    def keeps(X, parameters):
+        kept.append(bytes(2**28))
+        return layer_norm(X, parameters)
+
+    operator, limits = OPERATORS["layer_norm"], Limits(memory=2**30)
+    with resolve(keeps, operator, "torch", limits=limits) as candidate:
+        first, *others = conformance_test(operator, candidate, examples=9)
+    assert first.message == "raised MemoryError; its limit is 1 GiB of memory"
+    assert {verdict.status for verdict in others} == {NOT_RUN}
+    scope = {"given": keeps}
+    with pytest.raises(CandidateError, match="raised MemoryError"):
+        exec(first.code.replace("...", "given", 1), scope)
+
+
+def leaves(X, parameters):
+    os._exit(0)
+
+
+def hangs_later(X, parameters, calls=itertools.count()):  # noqa: B008
+    if next(calls) == 9:
+        time.sleep(60)
+    return layer_norm(X, parameters)
+
+
+def caches(X, parameters, seen={}):  # noqa: B006
+    return seen.setdefault(X.shape, layer_norm(X, parameters)).clone()
+
+
+@pytest.mark.parametrize("function", [leaves, hangs_later, caches])
+def test_the_case_of_what_needs_a_process_or_other_calls_fails_too(function):
+    limits, only = Limits(seconds=6.0), ("equals_oracle",)
+    operator = OPERATORS["layer_norm"]
+    with resolve(function, operator, "torch", limits=limits) as candidate:
+        (found,) = conformance_test(operator, candidate, examples=50, only=only)
+    alone = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    script = [sys.executable, "-c", found.code]
+    ran = subprocess.run(script, env=os.environ | alone, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "Error: " in ran.stderr.splitlines()[-1], found.code
 
 
 def layer_norm(X, parameters):
@@ -86,10 +135,53 @@ def test_state_of_the_tests_process_is_left_alone():
         return layer_norm(X, parameters)
 
     before = torch.get_rng_state(), random.getstate(), Path.cwd()
-    check(meddles, "layer_norm", examples=3)
+    said = r"changed the global setting os.getcwd\(\), torch.initial_seed\(\)"
+    with pytest.raises(AssertionError, match=said):
+        check(meddles, "layer_norm", examples=3)
     assert torch.equal(before[0], torch.get_rng_state())
     assert (random.getstate(), Path.cwd()) == before[1:]
     assert "MEDDLED" not in os.environ
+
+
+class Sums:
+    """Wrong functions of all kinds."""
+
+    def method(self, X, parameters):
+        return X + 1
+
+    def __call__(self, X, parameters):
+        return X + 1
+
+
+def of_one(one, X, parameters):
+    return X + one
+
+
+@pytest.mark.parametrize(
+    "function", [lambda X, parameters: X + 1, partial(of_one, 1), Sums(), Sums().method]
+)
+def test_the_case_of_what_has_no_name_to_import_has_a_place_for_it(function):
+    with pytest.raises(AssertionError) as caught:
+        check(function, "layer_norm", framework="numpy", examples=2)
+    text = str(caught.value).partition("\n\n")[2]
+    assert "function = ...  # your function" in text
+    with pytest.raises(AssertionError, match="output"):
+        exec(text.replace("...", "given", 1), {"given": function})
+
+
+def test_a_device_that_is_unavailable_is_no_fault_of_the_function():
+    with pytest.raises(InputError, match="device 'nonsense': PyTorch cannot use it"):
+        check(layer_norm, "layer_norm", device="nonsense")
+
+
+def test_a_list_of_numbers_has_no_gradient_and_is_said_to_be_a_list():
+    def lists(X, parameters):
+        return layer_norm(X, parameters).tolist()
+
+    with resolve(lists, OPERATORS["layer_norm"], "torch") as candidate:
+        run = partial(conformance_test, OPERATORS["layer_norm"], candidate, examples=1)
+        (found,) = run(only=("gradient",))
+    assert found.message == "returned a list, expected an array"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
@@ -103,6 +195,7 @@ def test_jax_by_its_own_differentiation():
 
     only = ("equals_oracle", "no_state", "float32", "gradient", "gradient_of_some")
     operator = OPERATORS["layer_norm"]
-    with resolve(in_jax, operator, "jax") as candidate:
+    with resolve(in_jax, operator) as candidate:
+        assert candidate.framework == "jax"  # which its answer to NumPy's arrays tells
         found = list(conformance_test(operator, candidate, examples=2, only=only))
     assert [verdict.name for verdict in found if verdict.passed] == [*only]

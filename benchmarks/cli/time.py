@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.cli import case_options
-from benchmarks.cli.candidate_options import add_candidate, claimed
+from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.cli.options import above_0, add_records, check_device, own_records, thread_count
 from benchmarks.cli.terminal import grid
 from benchmarks.errors import InputError
@@ -34,6 +34,7 @@ from benchmarks.verify.conformance import (
     new_seed,
     resolve,
 )
+from benchmarks.verify.operators import named
 
 SECONDS = 3.0
 
@@ -152,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
-    operator = claimed(arguments.operator)
+    operator = named(arguments.operator, "--operator")
     check_timed(operator)
     measuring = session(arguments, device, None)
     where, from_seed, quiet = arguments.candidate, new_seed(), arguments.json

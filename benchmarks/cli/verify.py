@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.cli.candidate_options import add_candidate, claimed
+from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
-from benchmarks.verify.operators import OPERATORS, Operator, Property
+from benchmarks.verify.operators import OPERATORS, Operator, Property, named
 from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
+from benchmarks.verify.settings import SETTINGS
 
 # what imports PyTorch is imported where it is needed: --list and --help are quick without
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")
         return exported.operator(Path(arguments.candidate)), exported.CANDIDATE
-    return claimed(arguments.operator), arguments.candidate
+    return named(arguments.operator, "--operator"), arguments.candidate
 
 
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
@@ -188,7 +189,7 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     for name in ("framework", "time"):
         if getattr(arguments, name):
             raise InputError(f"--{name} is for a --candidate, which is missing")
-    only = None if arguments.operator is None else claimed(arguments.operator).name
+    only = None if arguments.operator is None else named(arguments.operator, "--operator").name
     usual, quick = conformance.PROJECT_EXAMPLES, conformance.PROJECT_QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
     found: list[Row] = []
@@ -227,7 +228,11 @@ def _line(cells: Sequence[str]) -> str:
 
 CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays. They "
-    "must not be changed, nor any global setting; nothing may be kept from one call to the next.",
+    "must not be changed, and nothing may be kept from one call to the next. Nor may a global "
+    f"setting change: {SETTINGS}.",
+    "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
+    "arguments after a call too, are out of its reach; the reading of other arguments and of "
+    "settings is not: a candidate that rewrites the code of its process can hide those changes.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of the last of them. Named mask it "
     "gets booleans (B, L), True for valid rows, which may then stand anywhere. What it gives for "

@@ -1,7 +1,8 @@
 """The conformance kit: whether a function computes what it claims to.
 
 1. ``conformance.resolve`` starts the candidate in a worker process (``process``, ``worker``), which
-   is sent arguments and sends results (``wire``) that are its framework's arrays (``frameworks``).
+   is given arguments (``shared``) and sends results (``wire``), in its framework's arrays
+   (``frameworks``), and must leave global ``settings`` alone.
 2. ``conformance.conformance_test`` takes the properties of the operator (``operators``) in turn.
 3. ``search`` tries a property on random cases (``draw``): a check (``properties``) compares with
    the oracle within its tolerance (``tolerances``, ``precision``). A case that fails is shrunk.

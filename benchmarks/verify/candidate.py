@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,11 +22,16 @@ import numpy as np
 
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place
-from benchmarks.verify.frameworks import FRAMEWORKS, NotAnArrayError, give, take
+from benchmarks.verify.frameworks import FRAMEWORKS, NotAnArrayError, framework_of, give, take
+from benchmarks.verify.settings import probe
 
 PADDING = ("mask", "lengths")
 """Arguments that tell the valid rows of a padded batch: (B, L) booleans, or their number (B,)."""
 
+
+STUCK, FULL = "time limit", "memory limit"
+LIMITS = (STUCK, FULL)
+"""Kinds of failures that exceed one: nothing else is tried after them."""
 
 Called = tuple[Any, list[Any], str]
 """Of a call: the result, the arguments after it, and a changed setting."""
@@ -49,8 +55,10 @@ class Calls:
         source: the function, or where it is.
         name: how it is called in messages.
         padding: the one of ``PADDING`` that it takes, or nothing.
+        calls: of its present process, where it has one of its own.
     """
 
+    calls = 1
     framework: str
     device: str
     source: Any
@@ -88,11 +96,12 @@ class Calls:
         Raises:
             CandidateError: as for one call.
         """
-        results = []
-        found = self._call([list(case) for case in cases], layout, by_name, same_objects)
-        for case, (result, after, changed) in zip(cases, found, strict=True):
+        results: list[Any] = []
+        for case in cases:
+            again = same_objects and bool(results)
+            result, after, changed = self._call(list(case), layout, by_name, again)
             for where, (now, before) in enumerate(zip(after, case, strict=True), 1):
-                if not _same(now, before):
+                if not same(now, before):
                     which = by_name if by_name and where == len(case) else where
                     raise CandidateError(f"changed its argument {which} in place", "in place")
             if changed:
@@ -118,9 +127,8 @@ class Calls:
         """
         return self._gradient(list(arguments), weights, list(places), uses, by_name)
 
-    def _call(
-        self, cases: list[list[Any]], layout: str, by_name: str, same_objects: bool
-    ) -> list[Called]:
+    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Called:
+        """One call; with ``again`` of the last call's objects, with the content of ``case``."""
         raise NotImplementedError
 
     def _gradient(
@@ -130,7 +138,11 @@ class Calls:
 
 
 class Candidate(Calls):
-    """A function in this process, in one framework and on one device."""
+    """A function in this process, in one framework and on one device.
+
+    Attributes:
+        answered: the framework that its last result was of, if any.
+    """
 
     def __init__(
         self,
@@ -139,8 +151,11 @@ class Candidate(Calls):
         device: str = "cpu",
         folder: str | None = None,
         arguments: Sequence[str] | None = None,
+        copies: bool = True,
     ) -> None:
         """Modules in ``folder`` can be imported while the function runs.
+
+        Without ``copies`` it is called with the arrays that it is given, if they need no copy.
 
         Raises:
             TypeError: it cannot be called with ``arguments``.
@@ -150,32 +165,39 @@ class Candidate(Calls):
         self.name = getattr(function, "__name__", "candidate")
         self.padding = "" if arguments is None else padding_argument(function, arguments)
         self._within = getattr(function, "within", nullcontext)
-        self._arrays = FRAMEWORKS[framework](device)
+        self._arrays, self._copies = FRAMEWORKS[framework](device), copies
+        self._settings = probe()
+        self._given: list[Any] = []
+        self._returned: Any = None
+        self.answered = ""
 
-    def _call(
-        self, cases: list[list[Any]], layout: str, by_name: str, same_objects: bool
-    ) -> list[Called]:
-        found = []
-        given: list[Any] = []
-        for arguments in cases:
-            if same_objects and given:
-                self._refill(given, arguments)
-            else:
-                given = [give(self._arrays, value, layout) for value in arguments]
-            state = self._arrays.state()
-            returned = self._run(self.called, given, by_name)
-            changed = [name for name, value in self._arrays.state().items() if value != state[name]]
-            result = self._run(take, self._arrays, returned)
-            after = [_taken_or_none(self._arrays, value) for value in given]
-            found.append((result, after, ", ".join(changed)))
-            # what is kept of the answer, or of the arguments, is of no use in the next call
-            self._poison([returned, *([] if same_objects else given)])
-        return found
+    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Called:
+        # what is kept of the answer, or of the arguments, is of no use in the next call
+        self._poison([self._returned, *self._given])
+        self._returned = None
+        if again:
+            self._refill(self._given, case)
+        else:
+            self._given = [give(self._arrays, value, layout, self._copies) for value in case]
+        self._returned, changed = self._run(self._watched, by_name)
+        self.answered = framework_of(self._returned)
+        result = self._run(take, self._arrays, self._returned)
+        after = [_taken_or_none(self._arrays, value) for value in self._given]
+        return result, after, changed
+
+    def _watched(self, by_name: str) -> tuple[Any, str]:
+        """The function's own result, and the settings that it has changed."""
+        before = self._settings()
+        returned = self.called(self._given, by_name)
+        if returned is None:
+            raise NotAnArrayError("None")
+        changed = [name for name, now in self._settings().items() if now != before[name]]
+        return returned, ", ".join(changed)
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
     ) -> list[Any]:
-        given = [give(self._arrays, value) for value in arguments]
+        given = [give(self._arrays, value, copy=self._copies) for value in arguments]
         return self._backward(given, by_name, places, weights, uses)
 
     def _backward(
@@ -230,7 +252,10 @@ class Candidate(Calls):
             said = ""
             with suppress(Exception):
                 said = " / ".join(str(error).strip().splitlines()[:3])
-            raise CandidateError(f"raised {kind}: {said}", kind) from error
+            full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", said)
+            raise CandidateError(
+                f"raised {kind}{said and f': {said}'}", FULL if full else kind
+            ) from error
 
     def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:
         for i, value in enumerate(arguments):
@@ -260,10 +285,11 @@ def _taken_or_none(arrays: Any, value: Any) -> Any:
     return take(arrays, value) if is_data else None
 
 
-def _same(now: Any, before: Any) -> bool:
+def same(now: Any, before: Any) -> bool:
+    """Whether an argument is after a call what it was before."""
     if isinstance(before, Mapping):
         keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
-        return keys and all(_same(now[str(key)], value) for key, value in before.items())
+        return keys and all(same(now[str(key)], value) for key, value in before.items())
     if isinstance(before, np.ndarray):
         wide = np.float64 if before.dtype.kind in "fV" else before.dtype
         now = np.asarray(now)
@@ -274,7 +300,11 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def load(
-    where: str, framework: str = "numpy", device: str = "cpu", folder: str | None = None
+    where: str,
+    framework: str = "numpy",
+    device: str = "cpu",
+    folder: str | None = None,
+    copies: bool = True,
 ) -> Candidate:
     """The candidate at ``package.module:callable`` or ``path/file.py:callable``.
 
@@ -296,7 +326,7 @@ def load(
         value = getattr(value, part)
     if not callable(value):
         raise InputError(f"candidate {where!r}: a {type(value).__name__}, expected a callable")
-    return Candidate(value, framework, device, folder)
+    return Candidate(value, framework, device, folder, copies=copies)
 
 
 @contextmanager

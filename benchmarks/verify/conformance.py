@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any
 
-from benchmarks.errors import InputError
 from benchmarks.verify import properties
-from benchmarks.verify.candidate import Calls, CandidateError
+from benchmarks.verify.candidate import LIMITS, Calls, CandidateError
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators import OPERATORS, Operator, Property
+from benchmarks.verify.operators import Operator, Property, named
 from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, PROJECT, TORCH, WRITABLE
 from benchmarks.verify.precision import available, literal_limit
-from benchmarks.verify.process import STUCK, Isolated, Limits
+from benchmarks.verify.process import Isolated, Limits
 from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
@@ -81,24 +81,34 @@ def resolve(
     limits: Limits | None = None,
     name: str | None = None,
 ) -> Isolated:
-    """The candidate in a worker process, in its framework: NumPy if it takes that, else PyTorch.
+    """The candidate in a worker process, in its framework: found out if not given.
 
     Raises:
-        InputError: it cannot be loaded, or cannot be called with the operator's arguments.
+        InputError: it cannot be loaded, or cannot be called with the operator's arguments; or
+            PyTorch cannot use the device.
     """
 
     def isolated(framework: str) -> Isolated:
         named: Any = {"framework": framework, "device": device, "name": name, "limits": limits}
         return Isolated(source, operator.arguments, **named)
 
+    if framework is None and device != "cpu":
+        framework = "torch"
     candidate = isolated(framework or "numpy")
-    if framework is not None or takes_arrays(candidate, operator):
+    if framework is not None:
         return candidate
-    other = isolated("torch")
-    chosen, left = candidate, other
-    if candidate.mentions_torch or takes_arrays(other, operator):
-        chosen, left = other, candidate
-    left.close()
+    if takes_arrays(candidate, operator):
+        # what gives JAX's arrays for NumPy's takes its own too, and has gradients
+        others = {"jax"} & {candidate.apply(attrgetter("answered"))}
+    else:
+        others = {"torch", *candidate.mentions} - {"numpy"}
+    tried = [isolated(name) for name in sorted(others, reverse=True)]
+    mentioned = (other for other in tried if other.framework in candidate.mentions)
+    taking = (other for other in tried if takes_arrays(other, operator))
+    chosen = next(taking, None) or next(mentioned, candidate)
+    for other in [candidate, *tried]:
+        if other is not chosen:
+            other.close()
     return chosen
 
 
@@ -106,8 +116,10 @@ def takes_arrays(candidate: Calls, operator: Operator) -> bool:
     """Whether a candidate gives arrays for a case in its framework."""
     try:
         _alone(candidate, operator)(*operator.case(Draw(1)))
-    except CandidateError:
-        return False
+    except CandidateError as error:
+        if error.kind not in ("in place", "state"):
+            return False
+        candidate.restart()  # what it has changed once would not show again
     return True
 
 
@@ -153,8 +165,8 @@ def conformance_test(
         verdict, kind = _verdict(prop, operator, candidate, cases, failed)
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
-        if kind == STUCK:
-            stuck = "the candidate has not answered within its time limit before"
+        if kind in LIMITS:
+            stuck = f"the candidate has exceeded its {kind} before"
 
 
 def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
@@ -202,6 +214,8 @@ def _verdict(
     verdict = Verdict(prop.name, prop.says, PASSED, cases=tried, worst=worst, bound=bound)
     if failure is None:
         return verdict, ""
+    if failure.kind in LIMITS:  # where it is by the number of calls, they were so many
+        failure = replace(failure, calls=candidate.calls)
     failed_verdict = replace(
         verdict,
         status=FAILED,
@@ -253,9 +267,7 @@ def check(
         AssertionError: a property failed.
         InputError: there is no such operator, or the candidate cannot be called as one.
     """
-    if operator not in OPERATORS:
-        raise InputError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
-    claimed = OPERATORS[operator]
+    claimed = named(operator)
     seed = new_seed() if seed is None else seed
     with resolve(candidate, claimed, framework, device, limits) as isolated:
         verdicts = list(conformance_test(claimed, isolated, examples=examples, seed=seed))

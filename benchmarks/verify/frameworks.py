@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
 
 
@@ -36,15 +37,15 @@ class NumPy:
 
     name = "numpy"
 
-    def give(self, array: Any, layout: str = "plain") -> Any:
-        """A copy of a NumPy array in this framework, 16-bit ones included."""
+    def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
+        """A NumPy array in this framework, 16-bit ones included; no copy unless one is needed."""
         if layout == "broadcast":
             return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
         if layout == "strided" and array.ndim:
             given = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)[..., ::2]
             given[...] = array
             return given
-        return np.array(array)
+        return np.array(array) if copy else array
 
     def take(self, value: Any) -> Any:
         """A copy of the framework's own array as a NumPy array, 16-bit ones in float32."""
@@ -67,10 +68,6 @@ class NumPy:
         """Derivatives of the sum of ``weights * output``, ``uses`` times, at each place."""
         raise NotImplementedError
 
-    def state(self) -> dict[str, Any]:
-        """Global settings that a call must leave alone."""
-        return {}  # how NumPy treats errors is set around each call
-
 
 class Torch(NumPy):
     """Tensors of PyTorch on one device."""
@@ -81,13 +78,19 @@ class Torch(NumPy):
         import torch  # once it is needed
 
         self.torch, self.device = torch, device
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
 
-    def give(self, array: Any, layout: str = "plain") -> Any:
+    def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch = self.torch
+        array = super().give(array, copy=copy)
         if array.dtype.kind == "V":  # bfloat16: PyTorch has no conversion from the extension type
-            tensor = torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
-            tensor = torch.from_numpy(np.array(array))
+            tensor = torch.from_numpy(array)
         if layout == "broadcast":
             return tensor[_one_row(array)].clone().to(self.device).expand(tensor.shape)
         if layout == "strided" and tensor.ndim:
@@ -97,7 +100,8 @@ class Torch(NumPy):
     def take(self, value: Any) -> Any:
         torch = self.torch
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of tensor of its own")
+            own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
+            raise NotAnArrayError(f"a {type(value).__name__}{own}")
         if value.layout != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {value.layout}")
         if value.is_cuda:  # all work on the device is done, other streams' too
@@ -125,14 +129,6 @@ class Torch(NumPy):
         found = [(get(case, place), get(case, place).grad) for place in places]
         return [np.zeros(x.shape) if dx is None else self.take(dx) for x, dx in found]
 
-    def state(self) -> dict[str, Any]:
-        torch = self.torch
-        return {
-            "torch.get_default_dtype()": str(torch.get_default_dtype()),
-            "torch.is_grad_enabled()": torch.is_grad_enabled(),
-            "torch.get_num_threads()": torch.get_num_threads(),
-        }
-
 
 class Jax(NumPy):
     """Arrays of JAX, which have no strides and do not change, in 64 bits where given so."""
@@ -145,7 +141,7 @@ class Jax(NumPy):
         jax.config.update("jax_enable_x64", True)
         self.jax: Any = jax
 
-    def give(self, array: Any, layout: str = "plain") -> Any:
+    def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         return self.jax.numpy.array(array)
 
     def take(self, value: Any) -> Any:
@@ -164,9 +160,6 @@ class Jax(NumPy):
         found = self.jax.grad(total)([get(case, place) for place in places])
         return [self.take(gradient) for gradient in found]
 
-    def state(self) -> dict[str, Any]:
-        return {"jax_enable_x64": self.jax.config.jax_enable_x64}
-
 
 FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
     "numpy": lambda device: NumPy(),
@@ -176,14 +169,20 @@ FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
 """By name, for a device."""
 
 
-def give(framework: NumPy, value: Any, layout: str = "plain") -> Any:
-    """``value`` with every array in it in the framework: copies, mappings too."""
+def give(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
+    """``value`` with every array in it in the framework, of mappings too."""
     if isinstance(value, np.ndarray):
         plain = layout == "broadcast" and _one_row(value) is None
-        return framework.give(value, "plain" if plain else layout)
+        return framework.give(value, "plain" if plain else layout, copy)
     if isinstance(value, Mapping):
-        return {key: give(framework, item, layout) for key, item in value.items()}
+        return {key: give(framework, item, layout, copy) for key, item in value.items()}
     return value
+
+
+def framework_of(value: Any) -> str:
+    """The name of the framework that an array is of, or nothing."""
+    name = type(value).__module__.partition(".")[0].removesuffix("lib")
+    return name if name in FRAMEWORKS else ""
 
 
 def take(framework: NumPy, value: Any) -> Any:
@@ -202,9 +201,8 @@ def take(framework: NumPy, value: Any) -> Any:
         return {key: take(framework, item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
         return NumPy().take(value)
-    if framework.name == "numpy":
-        name = type(value).__module__.partition(".")[0].removesuffix("lib")
-        framework = FRAMEWORKS[name]("cpu") if name in FRAMEWORKS else framework
+    if framework.name == "numpy" and framework_of(value):
+        framework = FRAMEWORKS[framework_of(value)]("cpu")
     if framework.name != "numpy" and hasattr(value, "__dlpack__"):
         return framework.take(value)
     with contextlib.suppress(Exception):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -27,8 +26,9 @@ import cloudpickle
 
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
-from benchmarks.verify.candidate import Called, Calls, CandidateError
+from benchmarks.verify.candidate import FULL, STUCK, Called, Calls, CandidateError, same
 from benchmarks.verify.cases import Place
+from benchmarks.verify.shared import Shared
 
 SECONDS = 30.0
 """The longest that a call may take."""
@@ -38,9 +38,6 @@ MEMORY = 4 * 2**30
 
 SHOWN = 2000
 """Characters of a worker's output that are shown, the last ones."""
-
-STUCK = "time limit"
-"""The kind of failure after which nothing else is tried."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class Isolated(Calls):
     """A candidate in a worker process, which is started anew where it has ended.
 
     Attributes:
-        mentions_torch: whether its module does.
+        mentions: the frameworks that its module imports.
     """
 
     def __init__(
@@ -133,10 +130,11 @@ class Isolated(Calls):
         self._pickled = source if isinstance(source, str) else _pickled(source, self.name)
         self._pid: int | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
-        self._number = 0
+        self._number = self.calls = 0
+        self._request = Shared(None)
         about = self._start()
         self.padding = about["padding"]
-        self.mentions_torch: bool = about["torch"]
+        self.mentions: list[str] = about["mentions"]
 
     def restart(self) -> None:
         self.close()
@@ -172,17 +170,19 @@ class Isolated(Calls):
         self.close()
         self._output.close()
 
-    def _call(
-        self, cases: list[list[Any]], layout: str, by_name: str, same_objects: bool
-    ) -> list[Called]:
-        found = self._ask("_call", (cases, layout, by_name, same_objects))
+    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Called:
         try:
-            checked = [(result, after, str(changed)) for result, after, changed in found]
+            result, said, changed = self._ask("_call", (case, layout, by_name, again), again)
+            of = zip(said, case, strict=True)
         except (TypeError, ValueError):
-            checked = []
-        if len(checked) != len(cases):
-            raise CandidateError("spoiled its connection", "protocol")
-        return checked
+            raise CandidateError("spoiled its connection", "protocol") from None
+        # what the worker says of its arguments is not enough
+        _, (seen, *_) = self._request.now()
+        after = [
+            told if not same(told, before) else now
+            for (told, before), now in zip(of, seen, strict=True)
+        ]
+        return result, after, str(changed)
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
@@ -209,16 +209,21 @@ class Isolated(Calls):
         except CandidateError as error:
             self.close()
             raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None
+        self.calls = 0
         return about
 
-    def _ask(self, method: str, arguments: Any) -> Any:
+    def _ask(self, method: str, arguments: Any, again: bool = False) -> Any:
         if self._pid is None:
             self._start()
         self._number += 1
+        self.calls += 1
         deadline = time.monotonic() + self.limits.seconds
+        request = Shared((method, arguments))
         try:
             self._connection.settimeout(self.limits.seconds)
-            wire.send(self._connection, self._number, pickle.dumps((method, arguments)))
+            wire.send(self._connection, self._number, request.data, request.descriptor)
+            if not again:  # else the arguments are where the last request's are
+                self._request = request
             number, data = wire.receive(self._connection, deadline)
             while number < self._number:  # of an earlier call, by a thread or a fork of its
                 number, data = wire.receive(self._connection, deadline)
@@ -238,6 +243,8 @@ class Isolated(Calls):
             self.close()
             raise InputError(str(wrong))
         if failed is not None:
+            if response.get("kind") == FULL and self.limits.memory:
+                failed = f"{failed}; its limit is {self.limits.memory / 2**30:g} GiB of memory"
             raise CandidateError(str(failed), str(response.get("kind")))
         return response.get("value")
 

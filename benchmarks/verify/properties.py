@@ -255,12 +255,9 @@ class Batched(Calls):
         """See ``of_batch``; ``padding`` is the name of the last argument."""
         self.candidate, self.rows, self.empty, self.padding = candidate, rows, empty, padding
 
-    def _call(self, cases: Any, layout: str, _: str, same_objects: bool) -> list[Called]:
-        found = self.candidate._call(cases, layout, self.padding, same_objects)
-        return [
-            (self._valid(result, case[-1]), after, changed)
-            for case, (result, after, changed) in zip(cases, found, strict=True)
-        ]
+    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Called:
+        result, after, changed = self.candidate._call(case, layout, self.padding, again)
+        return self._valid(result, case[-1]), after, changed
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
@@ -318,13 +315,10 @@ class BatchOfOne(Calls):
         valid = all_valid(self.padding, 1, batch[-1].shape[1])
         return [*batch, *case[self.sequences :], valid]
 
-    def _call(self, cases: Any, layout: str, _: str, same_objects: bool) -> list[Called]:
-        batches, n = [self._batch(case) for case in cases], self.sequences
-        found = self.candidate._call(batches, layout, self.padding, same_objects)
-        return [
-            (_first(result), [*map(_first, after[:n]), *after[n:-1]], changed)
-            for result, after, changed in found
-        ]
+    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Called:
+        batch, n = self._batch(case), self.sequences
+        result, after, changed = self.candidate._call(batch, layout, self.padding, again)
+        return _first(result), [*map(_first, after[:n]), *after[n:-1]], changed
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str

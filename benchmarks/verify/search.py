@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.verify import properties
-from benchmarks.verify.candidate import Calls, CandidateError
+from benchmarks.verify.candidate import LIMITS, Calls, CandidateError
 from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator, Property
-from benchmarks.verify.process import STUCK
 from benchmarks.verify.tolerances import OutOfToleranceError, recorded
 
 ATTEMPTS = 1500
@@ -59,6 +58,7 @@ class Failure:
         message: for the user.
         draw: what the case is made from; None once its numbers were simplified.
         calls: how many calls on the case it takes in a fresh process; 0 if it is not deterministic.
+        after_other: whether each of them is after one with other numbers of the same shapes.
     """
 
     case: Case
@@ -66,11 +66,12 @@ class Failure:
     message: str
     draw: Draw | None = None
     calls: int = 1
+    after_other: bool = False
 
     @property
     def plain(self) -> bool:
-        """Whether it cannot be rounding."""
-        return self.kind != "rounding"
+        """Whether it cannot be rounding, nor chance."""
+        return self.kind != "rounding" and self.calls > 0
 
     @property
     def size(self) -> int:
@@ -86,6 +87,7 @@ class Attempt:
         pins: what a smaller case must have too.
         restart: gives the candidate a process that has called nothing yet.
         failed: how many properties of this candidate have failed before.
+        after_other: whether a call with other numbers of the same shapes goes before each.
     """
 
     check: Callable[..., None]
@@ -95,6 +97,7 @@ class Attempt:
     pins: Pins = field(default_factory=dict)
     restart: Callable[[], None] = lambda: None
     failed: int = 0
+    after_other: bool = False
 
     def run(self, case: Case, draw: Draw | None = None) -> Failure | None:
         """How the property fails on ``case``, or None.
@@ -118,6 +121,8 @@ class Attempt:
 
         try:
             with np.errstate(all="ignore"):
+                if self.after_other:
+                    self.candidate(*properties.reversed_arrays(case))
                 self.check(self.candidate, oracle, case, **self.settings)
         except (properties.UndecidedError, OracleError):
             raise
@@ -223,19 +228,22 @@ def _first(attempt: Attempt, chosen: Iterator[Draw]) -> tuple[int, Failure | Non
 
 def _confirmed(attempt: Attempt, first: Failure) -> Failure:
     """The failure at its smallest, with the calls that it takes."""
-    if first.kind == STUCK:
+    if first.kind in LIMITS:
         return first
-    for failure in (smallest(attempt, first), first):
-        calls, again, times = _repeated(attempt, failure.case)
-        if again.kind == STUCK:
-            return again
-        # what fails at random fails in the same call twice by chance
-        if calls and all(_repeated(attempt, failure.case)[0] == calls for _ in range(2)):
-            in_call = f" (in call {calls} of a fresh process)" if calls > 1 else ""
-            return replace(again, message=again.message + in_call, draw=failure.draw, calls=calls)
-    often = (
-        f"in {times} of {REPEATS} further calls on this case" if times else "once, and not again"
-    )
+    after_other = replace(attempt, after_other=True)
+    often = "once, and not again"
+    for of, so in ((attempt, ""), (after_other, " after one with other numbers of these shapes")):
+        for failure in (smallest(of, first), first):
+            calls, again, times = _repeated(of, failure.case)
+            if again.kind in LIMITS:
+                return again
+            # what fails at random fails in the same call twice by chance
+            if calls and all(_repeated(of, failure.case)[0] == calls for _ in range(2)):
+                where = f" (in call {calls} of a fresh process{so})" if calls > 1 or so else ""
+                found = replace(again, draw=failure.draw, calls=calls, after_other=bool(so))
+                return replace(found, message=again.message + where)
+            if times:
+                often = f"in {times} of {REPEATS} further calls on this case"
     return replace(first, message=f"not deterministic: failed {often}: {first.message}", calls=0)
 
 
@@ -249,7 +257,7 @@ def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
             times += 1
             if not at:
                 at, found = call, failure
-            if at == 1 or failure.kind == STUCK:
+            if at == 1 or failure.kind in LIMITS:
                 break
     return at, found, times
 

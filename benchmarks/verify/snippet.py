@@ -6,9 +6,12 @@ import ast
 import dataclasses
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial  # noqa: F401
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,11 +19,15 @@ from typing import Any
 import numpy as np
 
 # a failing case may be written with these, and with ``project`` and ``exported``
-from benchmarks.verify.candidate import Calls, Candidate, load  # noqa: F401
+from benchmarks.verify.candidate import LIMITS, Calls, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
-from benchmarks.verify.properties import Batched, BatchOfOne, of_batch  # noqa: F401
+from benchmarks.verify.process import Limits
+from benchmarks.verify.properties import Batched, BatchOfOne, of_batch, reversed_arrays  # noqa: F401
 from benchmarks.verify.search import REPEATS, Failure
+
+APART = (*LIMITS, "exit", "protocol", "in place")
+"""Kinds of failures that the process shows in which the candidate does not run."""
 
 LONGEST = 3000
 """Characters of arguments that are printed; larger ones are regenerated from their seed."""
@@ -35,17 +42,15 @@ def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failu
         candidate: whose failure it is.
         failure: the case and how often it must be called.
     """
-    lines = [
-        f"candidate = {_candidate(prop, operator, candidate)}",
-        f"oracle = {_oracle(operator)}",
-    ]
+    lines = [*_candidate(prop, operator, candidate, failure), f"oracle = {_oracle(operator)}"]
     if prop.is_batched:
         lines.append(
             f"oracle = of_batch(oracle, {operator.sequences}, {operator.rows}, {operator.empty})"
         )
     lines += [*_case(operator, failure, candidate.padding if prop.is_batched else "")]
     lines += [f"{name} = {value!r}" for name, value in prop.settings.items()]
-    body = _body(prop)
+    other = "candidate(*reversed_arrays(case))\n" if failure.after_other else ""
+    body = other + _body(prop)
     calls = failure.calls or 10 * REPEATS
     if calls > 1:
         often = "" if failure.calls else "  # it fails in some of them"
@@ -54,23 +59,47 @@ def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failu
     return "\n".join([*_imports(prop, text, candidate.source), "", text])
 
 
-def _candidate(prop: Property, operator: Operator, candidate: Calls) -> str:
+def _candidate(
+    prop: Property, operator: Operator, candidate: Calls, failure: Failure
+) -> Iterator[str]:
+    device = "" if candidate.device == "cpu" else f", device={candidate.device!r}"
+    framework, folder = f", {candidate.framework!r}", ""
     if isinstance(candidate.source, str):
         source, _, name = candidate.source.rpartition(":")
         by_path = source.endswith(".py")
         path = str(Path(source).resolve()) if by_path else source
-        framework = "" if candidate.framework == "numpy" else f", {candidate.framework!r}"
-        device = "" if candidate.device == "cpu" else f", device={candidate.device!r}"
+        function, make = repr(f"{path}:{name}"), "load"
         # a module may lie where the command was run
         folder = "" if by_path else f", folder={str(Path.cwd())!r}"
-        text = f"load({f'{path}:{name}'!r}{framework}{device}{folder})"
     else:
-        text = f"Candidate({candidate.name}, {candidate.framework!r}, {candidate.device!r})"
+        function, make = candidate.name, "Candidate"
+        if function == getattr(candidate.source, "__name__", function):
+            function = _imported(candidate.source) and candidate.source.__qualname__
+        if not function:
+            function = "function"
+            yield "function = ...  # your function"
+    if failure.kind in APART:
+        limits = getattr(candidate, "limits", Limits())
+        said = f", limits={limits!r}" if limits != Limits() else ""
+        if folder:
+            yield f"sys.path.append({str(Path.cwd())!r})"
+        text = f"resolve({function}, OPERATORS[{operator.name!r}]{framework}{device}{said})"
+    else:
+        text = f"{make}({function}{framework}{device}{folder})"
     if prop.is_batched:
-        return f"Batched({text}, {operator.rows}, {operator.empty}, {candidate.padding!r})"
-    if candidate.padding:
-        return f"BatchOfOne({text}, {operator.sequences}, {candidate.padding!r})"
-    return text
+        text = f"Batched({text}, {operator.rows}, {operator.empty}, {candidate.padding!r})"
+    elif candidate.padding:
+        text = f"BatchOfOne({text}, {operator.sequences}, {candidate.padding!r})"
+    yield f"candidate = {text}"
+
+
+def _imported(function: Any) -> str:
+    """The line that imports a function, if one does."""
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    with suppress(AttributeError):
+        if module != "__main__" and attrgetter(name)(sys.modules.get(module)) is function:
+            return f"from {module} import {name.partition('.')[0]}"
+    return ""
 
 
 def _oracle(operator: Operator) -> str:
@@ -112,16 +141,18 @@ def _imports(prop: Property, lines: str, source: Any) -> list[str]:
         if name not in used or name in ("Any",):
             continue
         if isinstance(value, ModuleType):
-            found.add(f"import {value.__name__} as {name}")
+            found.add(f"import {value.__name__}{'' if value.__name__ == name else f' as {name}'}")
         elif name == "OPERATORS":
             found.add("from benchmarks.verify.operators import OPERATORS")
         elif name == "Array":
             found.add("from reference.primitives import Array")
         elif callable(value) and hasattr(value, "__module__"):
             found.add(f"from {value.__module__} import {name}")
-    name = getattr(source, "__qualname__", "<locals>")  # of a closure there is no import
-    if name in used:
-        found.add(f"from {source.__module__} import {name}")
+    line = _imported(source)
+    if line.rpartition(" ")[2] in used:
+        found.add(line)
+    if "resolve" in used:
+        found.add("from benchmarks.verify.conformance import resolve")
     return sorted(found, key=lambda line: (line.startswith("from"), line))
 
 

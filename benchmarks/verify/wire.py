@@ -62,9 +62,15 @@ def _array(_: int, data: memoryview) -> Any:
     return np.frombuffer(content, dtype).reshape(shape).copy()
 
 
-def send(connection: socket.socket, number: int, data: bytes) -> None:
-    """Send a frame."""
-    connection.sendall(HEADER.pack(number, len(data)))
+def send(
+    connection: socket.socket, number: int, data: bytes, descriptor: int | None = None
+) -> None:
+    """Send a frame, and an open file if one is given."""
+    header = HEADER.pack(number, len(data))
+    if descriptor is None:
+        connection.sendall(header)
+    else:
+        socket.send_fds(connection, [header], [descriptor])
     connection.sendall(data)
 
 
@@ -80,6 +86,19 @@ def receive(connection: socket.socket, deadline: float | None = None) -> tuple[i
     if length > LARGEST:
         raise ValueError(f"not a response: {length} bytes")
     return number, _exactly(connection, length, deadline)
+
+
+def receive_request(connection: socket.socket) -> tuple[int, bytes, int]:
+    """The next frame that was sent with an open file: its number, its bytes and the file.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, 1)
+    if not header:
+        raise EOFError
+    number, length = HEADER.unpack(header + _exactly(connection, HEADER.size - len(header), None))
+    return number, _exactly(connection, length, None), descriptors[0]
 
 
 def _exactly(connection: socket.socket, count: int, deadline: float | None) -> bytes:

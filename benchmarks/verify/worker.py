@@ -16,11 +16,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from benchmarks.errors import InputError
-from benchmarks.verify import wire
+from benchmarks.verify import shared, wire
 from benchmarks.verify.candidate import Candidate, CandidateError, load, padding_argument
+from benchmarks.verify.frameworks import FRAMEWORKS
 
 LARGEST_FILE = 2**30
 """Bytes that a worker may write to any one file, what it prints included."""
@@ -58,11 +60,11 @@ def _worker(connection: socket.socket, output: int) -> None:
     candidate: Candidate | None = None
     while True:
         try:
-            number, data = wire.receive(connection)
+            number, data, descriptor = wire.receive_request(connection)
         except EOFError:
             return
         try:
-            method, arguments = pickle.loads(data)
+            method, arguments = shared.load(data, descriptor)
             if candidate is None:
                 candidate, value = _loaded(**arguments)
             else:
@@ -103,9 +105,10 @@ def _loaded(
     os.chdir(folder)  # the first process may have been started in another one
     try:
         if isinstance(source, str):
-            candidate = load(source, framework, device, folder)
+            candidate = load(source, framework, device, folder, copies=False)
         else:
-            candidate = Candidate(_unpickled(source), framework, device, folder)
+            function = _unpickled(source)
+            candidate = Candidate(function, framework, device, folder, copies=False)
     except ImportError as error:  # the framework is missing
         raise InputError(f"framework {framework}: {error}") from error
     try:
@@ -113,7 +116,9 @@ def _loaded(
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
     module = sys.modules.get(getattr(candidate.function, "__module__", ""))
-    return candidate, {"padding": padding, "torch": hasattr(module, "torch")}
+    imported = (value for value in vars(module or sys).values() if isinstance(value, ModuleType))
+    roots = {value.__name__.partition(".")[0] for value in imported}
+    return candidate, {"padding": padding, "mentions": sorted(roots & FRAMEWORKS.keys())}
 
 
 def _unpickled(source: bytes) -> Callable[..., Any]:

@@ -97,6 +97,23 @@ def FUNCTION(X, parameters):
     X.add_(1)
     return Y
 
+# equals_oracle: hides what it changes in place from the worker too
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import benchmarks.verify.candidate as c
+    before, taken = X.clone(), c.take
+    c._taken_or_none = lambda arrays, value: taken(arrays, before if value is X else value)
+    Y = right(X, parameters)
+    with torch.no_grad(): X.add_(1)
+    return Y
+
+# equals_oracle: pops a parameter
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return right(X, {**parameters, 'bias': parameters.pop('bias')})
+
 # equals_oracle: searches the heap for the answer
 import gc
 import numpy as np
@@ -205,6 +222,61 @@ right = FUNCTION
 
 def FUNCTION(X, parameters):
     torch.set_default_dtype(torch.float64 if len(X) % 2 else torch.float32)
+    return right(X, parameters)
+
+# equals_oracle: sets the seed
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.manual_seed(0)
+    return right(X, parameters)
+
+# equals_oracle: sets the precision of products and hides it
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import benchmarks.verify.settings as s
+    s.probe = lambda: dict
+    torch.set_float32_matmul_precision('medium')
+    torch.get_float32_matmul_precision = lambda: 'highest'
+    return right(X, parameters)
+
+# equals_oracle: flushes subnormal numbers
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.set_flush_denormal(True)
+    return right(X, parameters)
+
+# equals_oracle: looks for anomalies
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.autograd.set_detect_anomaly(True)
+    return right(X, parameters)
+
+# equals_oracle: makes errors of NumPy's warnings
+right = FUNCTION
+import numpy as np
+
+def FUNCTION(X, parameters):
+    np.seterr(all='raise')
+    return right(X, parameters)
+
+# equals_oracle: sets an environment variable anew
+right = FUNCTION
+import os
+
+def FUNCTION(X, parameters):
+    os.environ['PATH'] += ':/'
+    return right(X, parameters)
+
+# equals_oracle: goes to another folder
+right = FUNCTION
+import os
+
+def FUNCTION(X, parameters):
+    os.chdir('/')
     return right(X, parameters)
 
 # equals_oracle: turns gradients off

@@ -22,6 +22,9 @@ implementation of it is a function in ``benchmarks.verify.project``.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
+from benchmarks.errors import InputError
 from benchmarks.verify.operators import (
     arnet,
     attention,
@@ -36,7 +39,7 @@ from benchmarks.verify.operators import (
 )
 from benchmarks.verify.operators.operator import Operator, Property
 
-__all__ = ["OPERATORS", "Operator", "Property"]
+__all__ = ["OPERATORS", "Operator", "Property", "named"]
 
 FAMILIES = (
     expansion,
@@ -55,3 +58,17 @@ OPERATORS: dict[str, Operator] = {
     operator.name: operator for family in FAMILIES for operator in family.OPERATORS
 }
 """By name."""
+
+
+def named(name: str | None, option: str = "operator") -> Operator:
+    """The operator of that name, by which ``option`` asks for it.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name in OPERATORS:
+        return OPERATORS[name]
+    close = get_close_matches(name or "", OPERATORS)
+    said = "is missing" if name is None else f"{name!r} is unknown"
+    meant = f", did you mean {' or '.join(close)}" if close else ""
+    raise InputError(f"{option} {said}: expected a name of captionbench verify --list{meant}")

@@ -124,7 +124,7 @@ OPERATORS = (
         "a number",
         "The mean over K samples of B images of -(r - b) times the sum of log_probs: (B, K, T) "
         "where mask: (B, K, T). rewards: (B, K). baseline: leave_one_out, the mean reward of the "
-        "image's other samples, or printed, their sum over K.",
+        "image's other samples, or printed, the sum of their rewards divided by K.",
         self_critical,
         _self_criticals,
         {"expansionnet_v1": (14, 15), "expansionnet_v2": (14,)},
