@@ -165,7 +165,9 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
     """All jobs, the long ones first so that no process is left alone with one at the end."""
     scale = ablation.QUICK if quick else ablation.FULL
     scorers = java.available()
-    jobs = []
+    examples = PROJECT_QUICK_EXAMPLES if quick else PROJECT_EXAMPLES
+    key = records.key_of(verify, examples)
+    jobs = [Job("verify every implementation", key, verify, (examples,))]
     for seed in scale.seeds:
         for row in scale.rows:
             name = f"train, decode, score {row.name}, seed {seed}"
@@ -183,9 +185,6 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
                 hashes = [sha256(path.read_bytes()) for path in paths]
                 key = records.key_of(score_released, released.row, *hashes, scorers)
                 jobs.append(Job(f"score {released.file}", key, score_released, (data, released)))
-    examples = PROJECT_QUICK_EXAMPLES if quick else PROJECT_EXAMPLES
-    key = records.key_of(verify, examples)
-    jobs.append(Job("verify every implementation", key, verify, (examples,)))
     key = records.key_of(table_vi.make_records, table_vi.captions(data))
     jobs.append(Job("count operations", key, table_vi.make_records, (data,)))
     key = records.key_of(parameters.counted)
