@@ -30,7 +30,7 @@ def record_of(row, counts, rest):
 
 def test_the_figures_are_drawn_from_records_and_only_from_them():
     counts = [[f"w{i}", 200 - i] for i in range(100)]
-    made = [record_of(row, counts, 50) for row in SOURCES]
+    made = [record_of(row, counts, 5000) for row in SOURCES]
     assert not section.areas([]) and not section.bars([])
     drawn = [*section.areas(made), *section.bars(made)]
     assert len({figure.name for figure in drawn}) == 4

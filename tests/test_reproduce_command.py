@@ -130,7 +130,7 @@ def test_random_numbers_are_left_alone(data, tmp_path):
         ),
         (
             ["reproduce", "lstm_readonly", "--table", "I"],
-            "captionbench reproduce lstm_readonly --table losses), of losses, words",
+            "captionbench reproduce lstm_readonly --table losses`), of losses, words",
         ),
         (["reproduce", "arnet", "--table", "5", "--device", "gpu"], "PyTorch cannot use it"),
         (["reproduce", "nobody"], "no experiment of 'nobody'"),

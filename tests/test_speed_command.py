@@ -25,6 +25,7 @@ from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.session import Session
 from benchmarks.perf.timing import Budget, measure
 from benchmarks.report.sections import speed
+from benchmarks.typeset import SVG, typeset
 from tests.support import pages
 from tests.support.records import from_json
 from tests.support.speed import CPU, QUICK, counted_elsewhere, forbidden, record, timed, tiny
@@ -189,7 +190,7 @@ def test_a_drawing_has_every_implementation_over_the_sum_of_coefficients(
     ]
     text = drawing.read_text()
     assert text == coefficient_curves.draw(coefficient_curves.curves(made))
-    for word in ("sum of G", "N_E", "literal", "factored", "peak bytes"):
+    for word in ("sum of G", typeset("N_E", SVG), "literal", "factored", "peak bytes"):
         assert word in text
     files = pages.files(*speed.sections(made))
     assert "Over expansion coefficients: encoder forward+backward, B=2" in files["README.md"]
