@@ -19,7 +19,7 @@ CHAINED = {"rel": 0.05}  # products of some such ratios
 SCHEDULED = {"rel": 1e-4}  # training times whose steps round to whole numbers
 SCHEDULED_TWICE = {"rel": 1e-3}  # the same of two stages
 SHOWN = {"rel": 6e-4}  # a number as reports show it, to three digits
-SHOWN_MEAN = {"rel": 6e-3, "abs": 6e-4}  # the same of a mean, in a unit of 1 or of 100
+HALF = 1 + 1e-9  # a mean against half a unit of the last digit that is shown
 SHOWN_ERROR = {"rel": 1e-3}  # errors and operations, as pages show them
 # effects of claims against those of records, which keep so many digits
 CLAIMED = {"rel": 1e-4, "abs": 1e-4}
