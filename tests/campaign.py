@@ -358,9 +358,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     out = arguments.out
     ends = [json.loads(line) for line in out.open()] if out and out.exists() else []
-    until = time.monotonic() + arguments.seconds
     with tempfile.TemporaryDirectory() as folder:
         campaign = Campaign(arguments.seed, Path(folder))
+        until = time.monotonic() + arguments.seconds
         for number in range(len(ends), len(campaign.faults)):
             ends.append(campaign.trial(number))
             if out:
