@@ -80,7 +80,9 @@ def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
         yield
 
 
-def _start_worker(initialise: Callable[[], object] | None) -> None:
+def _start_worker(environment: dict[str, str], initialise: Callable[[], object] | None) -> None:
+    os.environ.clear()  # that of the fork server's start
+    os.environ.update(environment)
     # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -160,8 +162,10 @@ def run_all(
     pending: dict[Future[list[Record]], Job] | None = None
     try:
         with _ctrl_c_held():
-            context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(workers, context, _start_worker, (initialise,))
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(["torch"])  # takes seconds to import
+            given = dict(os.environ), initialise
+            pool = ProcessPoolExecutor(workers, context, _start_worker, given)
             pending = {pool.submit(job.run): job for job in jobs}
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)

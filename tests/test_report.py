@@ -194,7 +194,7 @@ def test_what_can_be_scored_since_is_measured_again_and_nothing_else(machine):
     trained = (
         regularised + len(read_only.ROWS) + len({middle_out.shares(r) for r in middle_out.ALL})
     )
-    assert len(scored) == len(jobs.RELEASED) + 2 * len(ablation.ROWS) + trained
+    assert len(scored) == len(jobs.RELEASED) + len(ablation.ROWS) + trained
     for before, after in ((bare, with_java), (with_java, with_models)):
         assert {name for name in bare if before[name] != after[name]} == scored
 
@@ -210,7 +210,7 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch):
     monkeypatch.setattr(ablation, "fit", slow)
     monkeypatch.setattr(ablation, "evaluate", scored)
     monkeypatch.setattr(overlay, "attention", lambda *_: filled(Attention))
-    (made,) = ablation.run("key", ablation.QUICK, ablation.BASELINE, 0)
+    (made,) = ablation.run("key", ablation.QUICK, ablation.BASELINE)
     assert made.wall_s >= 0.2
     assert made.details.training_seconds == 0.2
 

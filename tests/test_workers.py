@@ -112,6 +112,19 @@ def test_ctrl_c_leaves_no_process_and_no_noise(moments, tmp_path):
     assert (out, err, process.returncode) == ("", "", 0)
 
 
+def environment(key, path):
+    path.write_text(repr(dict(os.environ)))
+    return []
+
+
+def test_processes_have_the_environment_of_the_call(tmp_path, monkeypatch):
+    for name in ("ONE", "OTHER"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, name)
+            list(run_all([Job(name, name, environment, (tmp_path / name,))], tmp_path / "r.jsonl"))
+            assert (tmp_path / name).read_text() == repr(dict(os.environ))
+
+
 def killed(key):
     os.kill(os.getpid(), signal.SIGKILL)
 
