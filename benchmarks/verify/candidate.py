@@ -33,9 +33,6 @@ STUCK, FULL = "time limit", "memory limit"
 LIMITS = (STUCK, FULL)
 """Kinds of failures that exceed one: nothing else is tried after them."""
 
-Called = tuple[Any, list[Any], str]
-"""Of a call: the result, the arguments after it, and a changed setting."""
-
 
 class CandidateError(Exception):
     """The candidate raised, returned what is no array, or did what it must not: a failure of it."""
@@ -99,14 +96,7 @@ class Calls:
         results: list[Any] = []
         for case in cases:
             again = same_objects and bool(results)
-            result, after, changed = self._call(list(case), layout, by_name, again)
-            for where, (now, before) in enumerate(zip(after, case, strict=True), 1):
-                if not same(now, before):
-                    which = by_name if by_name and where == len(case) else where
-                    raise CandidateError(f"changed its argument {which} in place", "in place")
-            if changed:
-                raise CandidateError(f"changed the global setting {changed}", "state")
-            results.append(result)
+            results.append(self._call(list(case), layout, by_name, again))
         return results
 
     def gradient(
@@ -127,7 +117,7 @@ class Calls:
         """
         return self._gradient(list(arguments), weights, list(places), uses, by_name)
 
-    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Called:
+    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
         """One call; with ``again`` of the last call's objects, with the content of ``case``."""
         raise NotImplementedError
 
@@ -171,7 +161,7 @@ class Candidate(Calls):
         self._returned: Any = None
         self.answered = ""
 
-    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Called:
+    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
         # what is kept of the answer, or of the arguments, is of no use in the next call
         self._poison([self._returned, *self._given])
         self._returned = None
@@ -182,8 +172,10 @@ class Candidate(Calls):
         self._returned, changed = self._run(self._watched, by_name)
         self.answered = framework_of(self._returned)
         result = self._run(take, self._arrays, self._returned)
-        after = [_taken_or_none(self._arrays, value) for value in self._given]
-        return result, after, changed
+        assert_unchanged([_taken(self._arrays, value) for value in self._given], case, by_name)
+        if changed:
+            raise CandidateError(f"changed the global setting {changed}", "state")
+        return result
 
     def _watched(self, by_name: str) -> tuple[Any, str]:
         """The function's own result, and the settings that it has changed."""
@@ -265,7 +257,7 @@ class Candidate(Calls):
                 for key, array in value.items():
                     self._arrays.refill(given[i][key], array)
             else:
-                given[i] = value
+                given[i] = give(self._arrays, value)
 
     def _poison(self, values: Sequence[Any]) -> None:
         """Overwrite every float array with NaN, where it can be written."""
@@ -279,24 +271,34 @@ class Candidate(Calls):
                     self._arrays.refill(value, np.array(np.nan))
 
 
-def _taken_or_none(arrays: Any, value: Any) -> Any:
-    """An argument after a call; None where it is no array."""
+def _taken(arrays: Any, value: Any) -> Any:
+    """An argument after a call."""
     is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
-    return take(arrays, value) if is_data else None
+    return take(arrays, value) if is_data else value
 
 
-def same(now: Any, before: Any) -> bool:
-    """Whether an argument is after a call what it was before."""
+def assert_unchanged(after: Sequence[Any], before: Sequence[Any], by_name: str) -> None:
+    """Raise CandidateError unless arguments are what they were; the last is passed ``by_name``."""
+    for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
+        if not _same(now, was):
+            which = by_name if by_name and where == len(before) else where
+            raise CandidateError(f"changed its argument {which} in place", "in place")
+
+
+def _same(now: Any, before: Any) -> bool:
     if isinstance(before, Mapping):
         keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
-        return keys and all(same(now[str(key)], value) for key, value in before.items())
+        return keys and all(_same(now[str(key)], value) for key, value in before.items())
     if isinstance(before, np.ndarray):
         wide = np.float64 if before.dtype.kind in "fV" else before.dtype
         now = np.asarray(now)
-        return now.shape == before.shape and np.array_equal(
+        if now.shape != before.shape:
+            return False
+        alike = now.dtype == before.dtype and now.tobytes() == before.tobytes()
+        return alike or np.array_equal(
             now.astype(wide), before.astype(wide), equal_nan=wide == np.float64
         )
-    return True
+    return not isinstance(before, list) or bool(now == before)
 
 
 def load(

@@ -170,12 +170,14 @@ FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
 
 
 def give(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
-    """``value`` with every array in it in the framework, of mappings too."""
+    """``value`` with every array in it in the framework; mappings and lists are new ones."""
     if isinstance(value, np.ndarray):
         plain = layout == "broadcast" and _one_row(value) is None
         return framework.give(value, "plain" if plain else layout, copy)
     if isinstance(value, Mapping):
         return {key: give(framework, item, layout, copy) for key, item in value.items()}
+    if isinstance(value, list):
+        return [give(framework, item, layout, copy) for item in value]
     return value
 
 

@@ -26,7 +26,7 @@ import cloudpickle
 
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
-from benchmarks.verify.candidate import FULL, STUCK, Called, Calls, CandidateError, same
+from benchmarks.verify.candidate import FULL, STUCK, Calls, CandidateError, assert_unchanged
 from benchmarks.verify.cases import Place
 from benchmarks.verify.shared import Shared
 
@@ -131,7 +131,7 @@ class Isolated(Calls):
         self._pid: int | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._number = self.calls = 0
-        self._request = Shared(None)
+        self._given = self._request = Shared(None)
         about = self._start()
         self.padding = about["padding"]
         self.mentions: list[str] = about["mentions"]
@@ -170,27 +170,25 @@ class Isolated(Calls):
         self.close()
         self._output.close()
 
-    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Called:
-        try:
-            result, said, changed = self._ask("_call", (case, layout, by_name, again), again)
-            of = zip(said, case, strict=True)
-        except (TypeError, ValueError):
-            raise CandidateError("spoiled its connection", "protocol") from None
-        # what the worker says of its arguments is not enough
-        _, (seen, *_) = self._request.now()
-        after = [
-            told if not same(told, before) else now
-            for (told, before), now in zip(of, seen, strict=True)
-        ]
-        return result, after, str(changed)
+    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
+        result = self._ask("_call", (case, layout, by_name, again), again)
+        self._assert_unchanged(case, by_name)
+        return result
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
     ) -> list[Any]:
         found = self._ask("_gradient", (arguments, weights, places, uses, by_name))
+        self._assert_unchanged(arguments, by_name)
         if not isinstance(found, list) or len(found) != len(places):
             raise CandidateError("spoiled its connection", "protocol")
         return found
+
+    def _assert_unchanged(self, arguments: list[Any], by_name: str) -> None:
+        """In the memory that both processes see: what the worker says of it is not enough."""
+        if not self._given.holds(self._request):
+            _, (after, *_) = self._given.now()
+            assert_unchanged(after, arguments, by_name)
 
     def _start(self) -> dict[str, Any]:
         self._pid, self._connection = _forked(self._output.fileno())
@@ -218,12 +216,12 @@ class Isolated(Calls):
         self._number += 1
         self.calls += 1
         deadline = time.monotonic() + self.limits.seconds
-        request = Shared((method, arguments))
+        self._request = Shared((method, arguments))
+        if not again:  # else the arguments are where the last request's are
+            self._given = self._request
         try:
             self._connection.settimeout(self.limits.seconds)
-            wire.send(self._connection, self._number, request.data, request.descriptor)
-            if not again:  # else the arguments are where the last request's are
-                self._request = request
+            wire.send(self._connection, self._number, self._request.data, self._request.descriptor)
             number, data = wire.receive(self._connection, deadline)
             while number < self._number:  # of an earlier call, by a thread or a fork of its
                 number, data = wire.receive(self._connection, deadline)

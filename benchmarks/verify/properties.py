@@ -6,13 +6,12 @@ over ``candidate``, ``oracle`` and ``case``, the tuple of arguments.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import Called, Calls, all_valid
+from benchmarks.verify.candidate import Calls, all_valid
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -94,7 +93,7 @@ def same_objects(candidate: Calls, oracle: Function, case: Case) -> None:
 def gradient(candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int]) -> None:
     """Derivatives by the candidate's framework are central differences of the oracle."""
     expected = differences(oracle, case, by)
-    assert_derivative(derivatives(candidate, oracle, case, by), expected, "gradient")
+    assert_derivative(derivative(candidate, oracle, case, by), expected, "gradient")
 
 
 def gradient_used_twice(
@@ -102,13 +101,13 @@ def gradient_used_twice(
 ) -> None:
     """Two calls on the same arguments before one backward pass give twice the derivatives."""
     expected = 2 * differences(oracle, case, by)
-    assert_derivative(derivatives(candidate, oracle, case, by, uses=2), expected, "gradient")
+    assert_derivative(derivative(candidate, oracle, case, by, uses=2), expected, "gradient")
 
 
 def gradient_of_some(candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int]) -> None:
     """Where only every other array requires a gradient, these get theirs."""
     expected = differences(oracle, case, by, every=2)
-    assert_derivative(derivatives(candidate, oracle, case, by, every=2), expected, "gradient")
+    assert_derivative(derivative(candidate, oracle, case, by, every=2), expected, "gradient")
 
 
 def gradient_float32(
@@ -255,9 +254,8 @@ class Batched(Calls):
         """See ``of_batch``; ``padding`` is the name of the last argument."""
         self.candidate, self.rows, self.empty, self.padding = candidate, rows, empty, padding
 
-    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Called:
-        result, after, changed = self.candidate._call(case, layout, self.padding, again)
-        return self._valid(result, case[-1]), after, changed
+    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Any:
+        return self._valid(self.candidate._call(case, layout, self.padding, again), case[-1])
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
@@ -315,10 +313,8 @@ class BatchOfOne(Calls):
         valid = all_valid(self.padding, 1, batch[-1].shape[1])
         return [*batch, *case[self.sequences :], valid]
 
-    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Called:
-        batch, n = self._batch(case), self.sequences
-        result, after, changed = self.candidate._call(batch, layout, self.padding, again)
-        return _first(result), [*map(_first, after[:n]), *after[n:-1]], changed
+    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Any:
+        return _first(self.candidate._call(self._batch(case), layout, self.padding, again))
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
@@ -334,7 +330,7 @@ def _first(result: Any) -> Any:
     return result[0] if np.ndim(result) and len(result) == 1 else np.nan
 
 
-# derivatives along fixed directions
+# the derivative along fixed directions
 
 
 def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
@@ -342,40 +338,37 @@ def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
     return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
 
 
-def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1) -> Array:
-    """Derivatives of the weighted sum of outputs, one for each of the arguments ``by``.
+def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1) -> float:
+    """The derivative of the weighted sum of outputs.
 
-    An argument's arrays, or ``every`` second of them, move together, each along its own direction.
+    All arrays of the arguments ``by``, or ``every`` second of them, move together, each along a
+    direction of its own: what is wrong by any of them changes the derivative.
 
     Raises:
         UndecidedError: there is a kink of ReLU nearby, and no derivative.
     """
-    slopes, doubts, sums = [], [], [0.0]
+    along = _directions(case, by, every)
+    weights, sums = direction(np.shape(oracle(*case))), [0.0]
 
-    def loss(step: float, directions: Mapping[Place, Array]) -> float:
-        moved = {place: get(case, place) + step * along for place, along in directions.items()}
-        output = np.asarray(oracle(*replaced(case, moved)))
-        terms = output * direction(output.shape)
+    def loss(step: float) -> float:
+        moved = {place: get(case, place) + step * array for place, array in along.items()}
+        terms = oracle(*replaced(case, moved)) * weights
         sums.append(float(np.abs(terms).sum()))
         return float(terms.sum())
 
-    half, full, here = 2.0**-19, 2.0**-18, loss(0.0, {})
-    for moving in _by_argument(case, by, every):
-        directions = {place: direction(get(case, place).shape, i) for i, place in moving}
-        near, far = ([loss(step, directions), loss(-step, directions)] for step in (half, full))
-        slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
-        # the slopes' jump at the point itself, and what a kink within reach makes of the estimate
-        bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
-        doubts.append(max(abs(bend), abs(slope - coarse)))
-        slopes.append(slope)
+    half, full, here = 2.0**-19, 2.0**-18, loss(0.0)
+    near, far = ([loss(step), loss(-step)] for step in (half, full))
+    slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
+    # the slopes' jump at the point itself, and what a kink within reach makes of the estimate
+    bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
     # what the rounding of the sum leaves of a difference is no derivative
-    rounding = 2.0**-52 * max(sums) / 2.0**-19
-    if max([*doubts, rounding], default=0.0) > DIFFERENCES / 10 * scale(slopes):
+    rounding = 2.0**-52 * max(sums) / half
+    if max(abs(bend), abs(slope - coarse), rounding) > DIFFERENCES / 10 * scale(slope):
         raise UndecidedError
-    return np.array(slopes)
+    return slope
 
 
-def derivatives(
+def derivative(
     candidate: Calls,
     oracle: Function,
     case: Case,
@@ -383,23 +376,17 @@ def derivatives(
     *,
     uses: int = 1,
     every: int = 1,
-) -> Array:
-    """The same derivatives by the candidate's framework."""
-    by_argument = _by_argument(case, by, every)
-    places = [place for moving in by_argument for _, place in moving]
+) -> float:
+    """The same derivative by the candidate's framework."""
+    along = _directions(case, by, every)
     weights = direction(np.shape(oracle(*case)))
-    found = dict(zip(places, candidate.gradient(case, weights, places, uses=uses), strict=True))
-    return np.array(
-        [sum(_slope(found[place], phase) for phase, place in moving) for moving in by_argument]
-    )
+    found = candidate.gradient(case, weights, list(along), uses=uses)
+    return float(sum((x * to).sum() for x, to in zip(found, along.values(), strict=True)))
 
 
-def _slope(gradient: Array, phase: int) -> float:
-    return float((gradient * direction(gradient.shape, phase)).sum())
-
-
-def _by_argument(case: Case, by: Sequence[int], every: int = 1) -> list[list[tuple[int, Place]]]:
-    """The places of the float arrays of each argument ``by``, numbered; ``every`` second of all."""
+def _directions(case: Case, by: Sequence[int], every: int = 1) -> dict[Place, Array]:
+    """Those of the float arrays of the arguments ``by``, or of ``every`` second of them."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    numbered = list(enumerate(places))[::every]
-    return [list(places) for _, places in itertools.groupby(numbered, lambda pair: pair[1][0])]
+    return {
+        place: direction(get(case, place).shape, i) for i, place in [*enumerate(places)][::every]
+    }

@@ -8,6 +8,7 @@ is the oracle on ``literal`` arrays; in float32 it is the oracle on float32 arra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,16 +25,11 @@ class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
 
     after_op: Callable[..., Any]
 
-    def __array_finalize__(self, source: object) -> None:
-        self.after_op = getattr(source, "after_op", lambda x, *_: x)
-
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: tuple[Any, ...] = (), **kwargs: Any
     ) -> Any:
-        plain = [np.asarray(x) if isinstance(x, HookedArray) else x for x in inputs]
-        with np.errstate(all="ignore"):
-            result = getattr(ufunc, method)(*plain, **kwargs)
-        result = self._hooked(result, ufunc, *plain)
+        plain = [x.view(np.ndarray) if isinstance(x, HookedArray) else x for x in inputs]
+        result = self._hooked(getattr(ufunc, method)(*plain, **kwargs), ufunc, *plain)
         if not out:
             return result
         out[0][...] = result
@@ -49,27 +45,27 @@ class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
 
     def _hooked(self, x: Any, *operation: Any) -> Any:
         x = np.asarray(x)
-        return hooked(self.after_op(x, *operation), self.after_op) if x.dtype.kind == "f" else x
+        return _viewed(self.after_op(x, *operation), type(self)) if x.dtype.kind == "f" else x
 
 
-def hooked(x: npt.ArrayLike, after_op: Callable[..., Any]) -> HookedArray:
-    """``x`` as such an array."""
-    array = np.asarray(x, dtype=np.float64).view(HookedArray)
-    array.after_op = after_op
-    return array
+def _hooking(after_op: Callable[..., Any]) -> type[HookedArray]:
+    return type("Hooked", (HookedArray,), {"after_op": staticmethod(after_op)})
+
+
+def _viewed(x: npt.ArrayLike, hooked: type[HookedArray]) -> HookedArray:
+    return np.asarray(x, dtype=np.float64).view(hooked)
 
 
 def literal(x: npt.ArrayLike, precision: str) -> Any:
     """``x`` as the oracle takes it to be evaluated literally in ``precision``."""
+    low = np.asarray(x, dtype=numpy_dtype(precision))
+    return low if precision == "float32" else _viewed(low, _rounding(precision))
+
+
+@cache
+def _rounding(precision: str) -> type[HookedArray]:
     dtype = numpy_dtype(precision)
-    if precision == "float32":
-        return np.asarray(x, dtype=dtype)
-
-    def rounded(x: Any, *_: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return x.astype(dtype)
-
-    return hooked(rounded(np.asarray(x)), rounded)
+    return _hooking(lambda x, *_: x.astype(dtype))
 
 
 def perturbed(
@@ -86,4 +82,6 @@ def perturbed(
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         return x * (1 + unit * (2 * random.random(x.shape) - 1))
 
-    return oracle(*mapped(case, lambda array: hooked(off(array), off))), empty
+    hooked = _hooking(off)
+    with np.errstate(all="ignore"):
+        return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty

@@ -28,6 +28,9 @@ ATTEMPTS = 1500
 SECONDS = 6.0
 """The most time that is, for the first property that fails; for the nth an nth of it."""
 
+TILED = 33
+"""A size that straddles tiles of 16 and of 32."""
+
 MODERATE = 200
 """The most that a size is in a case in which all are large."""
 
@@ -146,8 +149,10 @@ def draws(
 ) -> Iterator[Draw]:
     """What a property's cases are made from: small ones, and a few large ones.
 
-    Of some large ones, one has all sizes at their least large value, up to ``MODERATE``. Where
-    there are at least ``MANY`` small ones, each size is also at its largest in a case of its own.
+    A size that can be beyond ``TILED`` is that large, together with the others; what has few, heads
+    say, and a batch, of which the oracle takes each sequence alone, in a case of their own. Beside
+    ``MANY`` small ones all are also at their least large value, up to ``MODERATE``, and each in
+    turn at its largest.
 
     Args:
         prop: whose pins they have.
@@ -162,31 +167,36 @@ def draws(
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
     only_large = prop.large == "all"
-    if not only_large:
-        yield from (draw({}) for _ in range(examples))
+    small = [draw({}) for _ in range(20 if only_large else examples)]
+    if only_large:
+        for one in small:
+            operator.case(one)
+    else:
+        yield from small
     if not large or prop.large == "no":
         return
     sizes: dict[str, set[int]] = {}
-    for _ in range(20 if only_large else 5):  # not every name is in every case
-        tried = draw({})
-        operator.case(tried)
-        for name, values in tried.large.items():
-            sizes.setdefault(name, set()).update(values)
+    for one in small:  # not every name is in every case
+        for name, values in one.large.items():
+            if values and name not in prop.pins:
+                sizes.setdefault(name, set()).update(values)
+    most = {name: max(values) for name, values in sorted(sizes.items())}
+    tiled = {name: TILED for name in most if most[name] > TILED and name != "B"}
+    few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
+    together = [pins for pins in (tiled, few) if pins]
     if only_large:
         one_large = [{name: value} for name, values in sizes.items() for value in sorted(values)]
-        yield from map(draw, sorted(one_large, key=lambda pins: max(pins.values())))
-        yield from map(draw, operator.sizes)
+        one_large.sort(key=lambda pins: max(pins.values()))
+        yield from map(draw, [*together, *one_large, *operator.sizes])
         return
     # a large case on the grid has exact zeros, which are kinks, and inputs that no rounding changes
     pins: dict[str, Any] = {"regime": "off_grid"} if prop.settings else {}
     # of what is in the padding, infinity: a product hides the others
     pins |= {name: of[-1] for name, of in prop.pins.items() if isinstance(of, tuple)}
-    free = {name: sorted(sizes[name]) for name in sizes.keys() - prop.pins.keys() if sizes[name]}
-    moderate = {name: values[0] for name, values in free.items() if values[0] <= MODERATE}
-    if moderate:
-        yield draw({**pins, **moderate})
-    for name in sorted(free) if examples >= MANY else ():
-        yield draw({**pins, name: free[name][-1]})
+    if examples >= MANY:
+        least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
+        together += [least, *({name: value} for name, value in most.items())]
+    yield from (draw({**pins, **of}) for of in together)
 
 
 class Outcome(NamedTuple):

@@ -29,22 +29,27 @@ class Shared:
         parts = [buffer.raw() for buffer in buffers]
         self._sizes = [part.nbytes for part in parts]
         *starts, total = _places(self._sizes)
-        os.ftruncate(self.descriptor, total)
+        self._content = bytearray(total)
         for start, part in zip(starts, parts, strict=True):
-            os.pwrite(self.descriptor, part, start)
+            self._content[start : start + part.nbytes] = part
+        os.pwrite(self.descriptor, self._content, 0)
         self.data = pickle.dumps((self._pickled, self._sizes))
 
     def __del__(self) -> None:
         os.close(self.descriptor)
 
+    def holds(self, other: Shared) -> bool:
+        """Whether its arrays are now those that ``other`` was made of."""
+        return os.pread(self.descriptor, len(other._content), 0) == other._content
+
     def now(self) -> Any:
         """The value, with its arrays as they are now."""
-        found = [
-            # whoever has made the file shorter has changed it
-            os.pread(self.descriptor, size, start).ljust(size, b"\xff")
-            for start, size in zip(_places(self._sizes), self._sizes, strict=False)
-        ]
-        return pickle.loads(self._pickled, buffers=found)
+        # whoever has made the file shorter has changed it
+        found = os.pread(self.descriptor, len(self._content), 0).ljust(len(self._content), b"\xff")
+        parts = zip(_places(self._sizes), self._sizes, strict=False)
+        return pickle.loads(
+            self._pickled, buffers=[found[start : start + size] for start, size in parts]
+        )
 
 
 def load(data: bytes, descriptor: int) -> Any:

@@ -103,7 +103,7 @@ right = FUNCTION
 def FUNCTION(X, parameters):
     import benchmarks.verify.candidate as c
     before, taken = X.clone(), c.take
-    c._taken_or_none = lambda arrays, value: taken(arrays, before if value is X else value)
+    c._taken = lambda arrays, value: taken(arrays, before if value is X else value)
     Y = right(X, parameters)
     with torch.no_grad(): X.add_(1)
     return Y

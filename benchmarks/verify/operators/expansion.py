@@ -50,7 +50,7 @@ def _static(draw: Draw) -> Case:
 
 def _dynamic(draw: Draw) -> Case:
     d, L = draw.size("d", 6, large=WIDTHS), draw.size("L", 6, large=(17, 33, 65))
-    N_E, causal = draw.size("N_E", 4, large=(17,)), draw.flag("causal")
+    N_E, causal = draw.size("N_E", 4, large=(17, 33)), draw.flag("causal")
     return draw.inputs(L, d), parameters(draw, N_E, d, "condition"), causal
 
 

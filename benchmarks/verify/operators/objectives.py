@@ -52,7 +52,7 @@ def cross_entropy(
 
 
 def _self_criticals(draw: Draw) -> Case:
-    B, K = draw.size("B", 3, large=(9, 48)), draw.size("K", 4, least=2)
+    B, K = draw.size("B", 3, large=(9, 48)), draw.size("K", 4, large=(9, 33), least=2)
     T = draw.size("T", 4, large=(40,))
     log_probs = _log_probs(draw, B, K, T)
     mask = np.arange(T) < draw.random.integers(1, T + 1, (B, K, 1))

@@ -54,7 +54,11 @@ def _sequences(draw: Draw) -> Case:
 
 
 def _attentive(draw: Draw) -> Case:
-    d, d_x, d_s = channels(draw), draw.size("d_x", 3), draw.size("d_s", 4, large=(40, 130))
+    d, d_x, d_s = (
+        channels(draw),
+        draw.size("d_x", 3, large=(40,)),
+        draw.size("d_s", 4, large=(40, 130)),
+    )
     n, d_a = draw.size("n", 5, large=(17, 33, 144)), draw.size("d_a", 3, large=(40,))
     X, s = draw.inputs(_steps(draw), d_x), draw.inputs(n, d_s)
     parameters = gates(draw, d, d_x + d_s, "lstm.") | {
@@ -110,7 +114,10 @@ def _read_only(draw: Draw) -> Case:
 
 def _captioners(draw: Draw) -> Case:
     d_x, parameters, reading = _read_only_parameters(draw)
-    V, d_feature = draw.size("V", 5, large=(10000,), least=2), draw.size("d_feature", 3)
+    V, d_feature = (
+        draw.size("V", 5, large=(10000,), least=2),
+        draw.size("d_feature", 3, large=(40,)),
+    )
     parameters |= {
         "W_i": draw.array(d_feature, d_x),
         "b_i": draw.array(d_x),

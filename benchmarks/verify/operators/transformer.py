@@ -27,7 +27,7 @@ def mixer(draw: Draw, name: str, decodes: bool) -> str:
     kind = draw.choose(name, kinds)
     if kind == "static":
         return f"static:{','.join(map(str, expansion.groups(draw)))}"
-    return f"dynamic:{draw.size('N_E', 4)}" if kind == "dynamic" else str(kind)
+    return f"dynamic:{draw.size('N_E', 4, large=(17, 33))}" if kind == "dynamic" else str(kind)
 
 
 def _mixing(draw: Draw, mixer: str, d: int, prefix: str) -> dict[str, Array]:
@@ -39,25 +39,38 @@ def _mixing(draw: Draw, mixer: str, d: int, prefix: str) -> dict[str, Array]:
     return expansion.parameters(draw, N, d, *maps, prefix=prefix)
 
 
-def layer(draw: Draw, mixer: str, d: int, decodes: bool, prefix: str = "") -> dict[str, Array]:
+def layer(
+    draw: Draw, mixer: str, d: int, d_ff: int, decodes: bool, prefix: str = ""
+) -> dict[str, Array]:
     """The parameters of an encoder or decoder layer."""
     aoa = mixer == "aoa"
     found = _mixing(draw, mixer, d, f"{prefix}mixer.")
     if decodes:
         found |= attention.parameters(draw, d, aoa, f"{prefix}cross_attention.")
     if not aoa:
-        found |= feed_forward(draw, d, 3, f"{prefix}feed_forward.")
+        found |= feed_forward(draw, d, d_ff, f"{prefix}feed_forward.")
     for i in range(1, 2 + decodes + (not aoa)):
         found |= draw.norm(f"{prefix}norm_{i}.", d)
     return found
 
 
+def _hidden(draw: Draw) -> int:
+    return draw.size("d_ff", 3, large=(130,))
+
+
 def _stack(
-    draw: Draw, mixer: str, d: int, layers: int, reduction: str, decodes: bool, prefix: str
+    draw: Draw,
+    mixer: str,
+    d: int,
+    d_ff: int,
+    layers: int,
+    reduction: str,
+    decodes: bool,
+    prefix: str,
 ) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for i in range(layers):
-        found |= layer(draw, mixer, d, decodes, f"{prefix}layers.{i}.")
+        found |= layer(draw, mixer, d, d_ff, decodes, f"{prefix}layers.{i}.")
     if reduction == "linear":
         found |= draw.linear(f"{prefix}reduce", d, layers * d)
     if reduction != "none":
@@ -81,7 +94,7 @@ def _encoder_layers(draw: Draw) -> Case:
     kind = mixer(draw, "mixer", False)
     num_heads, d = attention.heads(draw, 2)
     X = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
-    return X, layer(draw, kind, d, False), kind, num_heads
+    return X, layer(draw, kind, d, _hidden(draw), False), kind, num_heads
 
 
 def _decoder_layers(draw: Draw) -> Case:
@@ -89,21 +102,22 @@ def _decoder_layers(draw: Draw) -> Case:
     num_heads, d = attention.heads(draw, 2)
     X = draw.inputs(draw.size("T", 6, large=(17, 40)), d)
     memory = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
-    return X, memory, layer(draw, kind, d, True), kind, num_heads
+    return X, memory, layer(draw, kind, d, _hidden(draw), True), kind, num_heads
 
 
 def _captioners(draw: Draw) -> Case:
     encoder, decoder = mixer(draw, "encoder", False), mixer(draw, "decoder", True)
     reductions = tuple(draw.choose(f"{side}_reduction", REDUCTIONS) for side in ("first", "second"))
     num_heads, d = attention.heads(draw, 2)
-    layers, V = draw.size("layers", 2), draw.size("V", 5, large=(10000,), least=2)
+    d_ff, layers = _hidden(draw), draw.size("layers", 2)
+    V = draw.size("V", 5, large=(10000,), least=2)
     d_feature = draw.size("d_feature", 3, large=(130,))
     L, T = draw.size("L", 4, large=(33, 144)), draw.size("T", 4, large=(20, 40))
     parameters = (
         draw.linear("input", d, d_feature)
-        | _stack(draw, encoder, d, layers, reductions[0], False, "encoder.")
+        | _stack(draw, encoder, d, d_ff, layers, reductions[0], False, "encoder.")
         | {"embedding.weight": draw.array(V, d), "positions.weight": draw.array(T, d)}
-        | _stack(draw, decoder, d, layers, reductions[1], True, "decoder.")
+        | _stack(draw, decoder, d, d_ff, layers, reductions[1], True, "decoder.")
         | draw.linear("vocabulary", V, d)
     )
     tokens = draw.random.integers(0, V, T)
