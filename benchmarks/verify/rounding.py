@@ -29,7 +29,8 @@ class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: tuple[Any, ...] = (), **kwargs: Any
     ) -> Any:
         plain = [x.view(np.ndarray) if isinstance(x, HookedArray) else x for x in inputs]
-        result = self._hooked(getattr(ufunc, method)(*plain, **kwargs), ufunc, *plain)
+        with np.errstate(all="ignore"):
+            result = self._hooked(getattr(ufunc, method)(*plain, **kwargs), ufunc, *plain)
         if not out:
             return result
         out[0][...] = result
@@ -58,7 +59,8 @@ def _viewed(x: npt.ArrayLike, hooked: type[HookedArray]) -> HookedArray:
 
 def literal(x: npt.ArrayLike, precision: str) -> Any:
     """``x`` as the oracle takes it to be evaluated literally in ``precision``."""
-    low = np.asarray(x, dtype=numpy_dtype(precision))
+    with np.errstate(all="ignore"):
+        low = np.asarray(x, dtype=numpy_dtype(precision))
     return low if precision == "float32" else _viewed(low, _rounding(precision))
 
 
@@ -83,5 +85,4 @@ def perturbed(
         return x * (1 + unit * (2 * random.random(x.shape) - 1))
 
     hooked = _hooking(off)
-    with np.errstate(all="ignore"):
-        return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
+    return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
