@@ -14,15 +14,14 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks import papers
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes
 from benchmarks.kinds import DenoisingRatio, Digits, Losses, Rewards
-from benchmarks.papers.paired import Rows, by_row, shared
+from benchmarks.papers.paired import Rows, by_row, compare, numbers, shared
 from benchmarks.records import PREDICTED, STATUSES, Record, newest
-from benchmarks.statistics import Interval, difference_of_seeds, holm, paired_difference
+from benchmarks.statistics import Interval, holm, paired_difference
 
 Outcome = Literal["supported", "contradicted", "not settled", "cannot be tested here"]
 SUPPORTED: Outcome = "supported"
@@ -428,12 +427,12 @@ def _difference(
     if together:  # ensembles, which have no seeds: each beside the mean of its members
         members = {seed for r in together for one in r for seed in one.seeds}
         own = [[r for r in of if members.issuperset(r.seeds)] for of in runs]
-        sides = [np.mean([_numbers(r, column) for r in of], axis=0) for of in own]
+        sides = [numbers(of, column).mean(0) for of in own]
         difference = paired_difference
     else:
-        pairs = shared(*runs)
-        sides = [np.array([_numbers(r, column) for r in side]) for side in zip(*pairs, strict=True)]
-        difference = paired_difference if sides[0].ndim == 2 else difference_of_seeds
+        every = [r for side in zip(*shared(*runs), strict=True) for r in side]
+        sides = np.split(numbers(every, column), len(runs))
+        difference = compare
     total = sum(w * side for w, side in zip(weights.values(), sides, strict=True))
     found = difference(total, np.zeros_like(total))
     nearest = min(filter(math.isfinite, bounds), key=lambda bound: abs(found.mean - bound))
@@ -441,27 +440,6 @@ def _difference(
     known = printed.keys() >= weights.keys()
     theirs = float(sum(w * printed[row] for row, w in weights.items())) if known else None
     return _Raw(what, found.mean, theirs, (found.low, found.high), bounds, from_bound)
-
-
-PER_IMAGE = {
-    "CIDEr-D": ("cider_d", 100),
-    "RL CIDEr-D": ("cider_d", 100),
-    "self B4": ("self_b4", 100),
-    "follows the word": ("follows", 100),
-}
-"""What records hold of each image in a column: the field, and the factor to the column's unit."""
-
-
-def _numbers(record: Record[Any], column: str) -> npt.NDArray[np.float64]:
-    """A number an image where the record has them, else one."""
-    details = record.details
-    field, factor = PER_IMAGE.get(column, ("", 1))
-    if column == "XE CIDEr-D":
-        details, field, factor = details.cross_entropy, "cider_d", 100
-    if column in getattr(details, "shares", {}):
-        return np.array(details.shares[column])
-    found = getattr(details, field, None) if field else None
-    return factor * np.array(found) if found else np.array(record.values[column])
 
 
 def _value(

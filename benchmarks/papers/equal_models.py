@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from benchmarks import records
 from benchmarks.kinds import Simulation
-from benchmarks.papers.paired import CIDER_D, by_row, shared
+from benchmarks.papers.paired import by_row, numbers, shared
 from benchmarks.records import Record
 from benchmarks.statistics import SEEDS, difference_of_seeds, paired_difference
 
@@ -86,9 +86,8 @@ def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Sim
     """A record for each table that has rows to estimate from, and each number of seeds."""
     found = []
     for (paper, table, data), each in tables(made).items():
-        scores = np.array(
-            [[CIDER_D(r) for r in row] for row in zip(*shared(*by_row(each).values()), strict=True)]
-        )
+        rows = zip(*shared(*by_row(each).values()), strict=True)
+        scores = np.array([numbers(row, "CIDEr-D") for row in rows])  # (rows, seeds, images)
         of, images = spread(scores), scores.shape[2]
         for seeds in SEEDS_TRIED:
             found.append(

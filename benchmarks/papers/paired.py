@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,13 @@ from benchmarks.statistics import Interval, difference_of_seeds, paired_differen
 
 Rows = Mapping[str, Sequence[Record]]
 """By row, its records, one a seed."""
-Numbers = Callable[[Record], npt.ArrayLike | None]
-"""What of a record is compared: a number, or one an image; None where it has none."""
+Array = npt.NDArray[np.float64]
+PER_IMAGE = {
+    **dict.fromkeys(("CIDEr-D", "XE CIDEr-D", "RL CIDEr-D"), "cider_d"),
+    "self B4": "self_b4",
+    "follows the word": "follows",
+}
+"""Columns of which records hold a number an image, 0 to 1 or 10, and the field that has them."""
 
 
 def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -34,27 +39,34 @@ def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
     return [tuple(of_row[seed] for of_row in by_seed) for seed in seeds]
 
 
-def value(metric: str) -> Numbers:
-    """A record's number."""
-    return lambda record: record.values.get(metric)
+def numbers(records: Sequence[Record], column: str) -> Array:
+    """A number an image, (records, images), where all have them; else the values, (records,)."""
+    found = [_per_image(record, column) for record in records]
+    if all(each is not None for each in found):
+        return np.array(found)
+    return np.array([record.values[column] for record in records])
 
 
-def percent(detail: str) -> Numbers:
-    """What records hold of each image under ``detail``, x 100."""
-    return lambda record: 100 * np.array(getattr(record.details, detail))
+def _per_image(record: Record, column: str) -> Array | None:
+    details = record.details.cross_entropy if column == "XE CIDEr-D" else record.details
+    if column in getattr(details, "shares", {}):
+        return np.array(details.shares[column])
+    found = getattr(details, PER_IMAGE.get(column, ""), None)
+    return 100 * np.array(found) if found else None
 
 
-CIDER_D = percent("cider_d")
+def compare(ours: Array, baseline: Array) -> Interval:
+    """Ours above the baseline, of `numbers`."""
+    judge = paired_difference if ours.ndim == 2 else difference_of_seeds
+    return judge(ours, baseline)
 
 
 def difference(
-    ours: Sequence[Record], baseline: Sequence[Record], numbers: Numbers = CIDER_D
+    ours: Sequence[Record], baseline: Sequence[Record], column: str = "CIDEr-D"
 ) -> Interval | None:
-    """Ours above the baseline over the seeds of both, in CIDEr-D x 100; None if there is none."""
-    read = [tuple(map(numbers, pair)) for pair in shared(ours, baseline)]
-    pairs = [pair for pair in read if all(side is not None for side in pair)]
+    """Ours above the baseline over the seeds of both; None if there is none."""
+    pairs = [pair for pair in shared(ours, baseline) if all(column in r.values for r in pair)]
     if not pairs:
         return None
-    sides = [np.array(side, dtype=np.float64) for side in zip(*pairs, strict=True)]
-    one_a_seed = sides[0].ndim == 1
-    return difference_of_seeds(*sides) if one_a_seed else paired_difference(*sides)
+    both = [record for side in zip(*pairs, strict=True) for record in side]
+    return compare(*np.split(numbers(both, column), 2))

@@ -20,7 +20,7 @@ from benchmarks.kinds import Denoising, Released
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import weakness
-from benchmarks.papers.paired import CIDER_D, Numbers, by_row, difference, percent, value
+from benchmarks.papers.paired import by_row, difference
 from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report.document import (
     Block,
@@ -301,27 +301,13 @@ def _spread(cell: of_cells.Cell, decimals: int | None) -> str:
     return f"{100 * off / meant:+.3f} %" if abs(meant) >= 1e6 else f"{off:+.3g}"
 
 
-PER_IMAGE: Mapping[str, Numbers] = {
-    "CIDEr-D": CIDER_D,
-    "RL CIDEr-D": CIDER_D,
-    "self B4": percent("self_b4"),
-    "follows the word": percent("follows"),
-    "d_mc": lambda record: record.details.shares.get("d_mc"),
-    "d_pw": lambda record: record.details.shares.get("d_pw"),
-}
-"""By column, what records hold of each image; of others the value of each seed is compared."""
-
-
 def above(column: str, ours: Sequence[Record[Any]], base: Sequence[Record[Any]]) -> Interval | None:
     """How far rows are apart in a column, over the seeds of both; of errors, their logarithms."""
-    fields = {"CIDEr-D": "cider_d", "RL CIDEr-D": "cider_d", "d_mc": "shares", "d_pw": "shares"}
     if by_seed := [
         r.details.per_seed[column] for r in (*ours, *base) if isinstance(r.details, Denoising)
     ]:
         return difference_of_seeds(*map(np.log, by_seed)) if len(by_seed) == 2 else None
-    held = all(hasattr(r.details, fields.get(column, column)) for r in (*ours, *base))
-    known = PER_IMAGE.get(column) if held or column not in fields else None
-    return difference(ours, base, known or value(column))
+    return difference(ours, base, column)
 
 
 def _above(
