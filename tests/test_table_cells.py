@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from benchmarks import papers, records
 from benchmarks.cli import main as cli
-from benchmarks.cli import tables
+from benchmarks.cli import tables, terminal
 from benchmarks.errors import InputError
 from benchmarks.kinds import Ablation
 from benchmarks.perf.flops import parameters
+from benchmarks.report.tables import blocks, heading
 from tests.support.records import record
 from tests.support.tolerances import PRINTED_FLOPS
 from torch_impl.models import ExpansionNet
@@ -125,18 +126,9 @@ def test_the_command_reads_records_and_prints_the_rest_as_not_run(capsys, tmp_pa
     assert cli.main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(n for n, line in enumerate(lines) if line.startswith(f"  {BASELINE} "))
-    assert "115.8" in lines[row] and lines[row + 1].split() == ["ours", "99.5"]
-    place = lines[row].index("115.8") + len("115.8")
-    assert lines[row + 1].endswith("99.5") and len(lines[row + 1]) == place
-    assert "  ours: embedded (scenes)" in lines
-    assert sum("not run: needs the images" in line for line in lines) == 1
-
-
-def columns_of(lines):
-    """The texts below each column's name, whose right edges they share."""
-    head = next(line for line in lines if line.startswith(" " * 6))
-    edges = [(name, head.index(name) + len(name)) for name in head.split()]
-    return {name: [line[:edge].split(" ")[-1] for line in lines] for name, edge in edges}
+    assert "115.8" in lines[row] and "99.50" in lines[row + 1]
+    assert any("Printed, and ours below it: embedded (scenes" in line for line in lines)
+    assert sum("Not run: needs the images" in line for line in lines) == 1
 
 
 @given(st.lists(st.floats(0, 999).map(lambda value: round(value, 1)), min_size=1, max_size=7))
@@ -144,27 +136,14 @@ def test_ours_stands_below_what_is_printed(values):
     names = ["B1", "B2", "B3", "B4", "METEOR", "ROUGE-L", "CIDEr-D"][: len(values)]
     made = measured(0.0, values=dict(zip(names, values, strict=True)))
     table = papers.load("expansionnet_v2").table("I")
-    lines = tables.lines(table, tables.cells("expansionnet_v2", [made], "I"))
-    found = columns_of(lines)
-    row = next(n for n, line in enumerate(lines) if line.startswith(f"{BASELINE} "))
+    lines = list(terminal.lines(blocks("expansionnet_v2", table, [made])))
+    rows = [n for n, line in enumerate(lines) if line.startswith(f"{BASELINE} ")]
     for name, value in zip(names, values, strict=True):
-        assert found[name][row] == tables.number(table.cell(BASELINE, name).value)
-        assert found[name][row + 1] == f"{value:.4g}"
-
-
-def test_what_is_missing_is_said_of_its_rows_or_columns_and_once():
-    made = measured(1.0, values={"B1": 1.0}, missing={"SPICE": "no models"})
-    table = papers.load("expansionnet_v2").table("I")
-    lines = tables.lines(table, tables.cells("expansionnet_v2", [made], "I"))
-    notes = [line for line in lines if line.startswith("not run")]
-    assert sum("no models" in line for line in notes) == 1
-    assert any(line.endswith(f"no models (row {BASELINE}, column SPICE)") for line in notes)
-    listed = tables.cells("arnet", [], "1")
-    lines = tables.lines(papers.load("arnet").table("1"), listed)
-    (earlier,) = [line for line in lines if papers.EARLIER in line]
-    assert earlier.endswith(
-        "(row NIC; m-RNN; Soft-Attention; Hard-Attention; Semantic Attention; Review Net; LSTM-A5)"
-    )
+        head = heading(table, name)
+        (row,) = [row for row in rows if head in lines[row - 1]]
+        edge = lines[row - 1].index(head) + len(head)
+        printed, ours = (line[:edge].split(" ")[-1] for line in lines[row : row + 2])
+        assert (printed, ours) == (f"{table.cell(BASELINE, name).value:.1f}", f"{value:.2f}")
 
 
 def test_a_column_may_have_a_reason_of_its_own():
@@ -248,13 +227,10 @@ def test_parameters_are_those_of_the_model_that_is_built(capsys, tmp_path):
     assert cli.main(command) == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
-    row = next(
-        n
-        for n, line in enumerate(lines)
-        if line.startswith(f"  {parameters.ROW} ") and "3.8e+07" in line
-    )
-    assert lines[row + 1].split()[:2] == ["ours", f"{built:.4g}"]
-    assert "ours, assuming: parameters: a vocabulary of 10,000 words, without the" in said
+    named = [n for n, line in enumerate(lines) if line.startswith(f"  {parameters.ROW}    ")]
+    (row,) = [n for n in named if lines[n].split()[2:4] == ["38", "M"]]
+    assert lines[row + 1].split()[:2] == [f"{built / 1e6:.4g}", "M"]
+    assert "parameters: a vocabulary of 10,000 words, without the" in said
     assert f"{found['backbone']:,} more" in said
 
 

@@ -1,11 +1,21 @@
-"""Plain text for a terminal: aligned columns, and what is going on."""
+"""Plain text for a terminal: what reports are made of, aligned columns, and what is going on."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from tqdm import tqdm
+
+from benchmarks.report.document import LINK, Block, Box, Cell, Paragraph, Table, Value, text_of
+
+WIDEST = 130
+"""Characters of a line: wider tables are broken."""
+LONGEST = 60
+"""Of a cell: tables of longer texts are lists."""
 
 
 class progress(tqdm):  # noqa: N801  (used as a function)
@@ -29,3 +39,56 @@ def grid(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """The sentences and tables among a report's blocks."""
+    for block in blocks:
+        match block:
+            case Box(word, text):
+                yield from _wrapped(f"{word}: {text}")
+            case Paragraph(text):
+                yield from _wrapped(text)
+            case Table():
+                caption = block.caption.rstrip(".")
+                yield from ("", *_wrapped(f"{caption}:"), *_table(block))
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Lines of a text without its markup."""
+    plain = re.sub(LINK, r"\1", text).replace("**", "").replace("`", "")
+    return textwrap.wrap(plain, WIDEST, initial_indent=indent, subsequent_indent=f"{indent}  ")
+
+
+def _table(table: Table) -> Iterator[str]:
+    """Its columns side by side, as many as fit; of long texts a list."""
+    rows = [list(map(_parts, row)) for row in table.rows]
+    if any(len(part) > LONGEST for row in rows for parts in row for part in parts):
+        for (name, *_), *others in rows:
+            yield from _wrapped(name)
+            for column, parts in zip(table.columns[1:], others, strict=True):
+                for part in filter(None, parts):
+                    yield from _wrapped(f"{column}: {part}", "  ")
+        return
+    found = [list(table.columns), *(line for row in rows for line in _below_each_other(row))]
+    first, *widths = (2 + max(map(len, column)) for column in zip(*found, strict=True))
+    places = range(1, len(table.columns))
+    while places:
+        count = sum(width <= WIDEST - first for width in accumulate(widths[p - 1] for p in places))
+        chosen, places = (0, *places[: max(1, count)]), places[max(1, count) :]
+        part = [[line[place] for place in chosen] for line in found]
+        yield from grid([line for line in part if any(line)])
+
+
+def _parts(cell: Cell) -> tuple[str, ...]:
+    """A cell's text; of a value what is printed, ours, and how far that is."""
+    parts = (cell.printed, cell.text, cell.detail) if isinstance(cell, Value) else (text_of(cell),)
+    return tuple(re.sub(LINK, r"\1", part) for part in parts)
+
+
+def _below_each_other(row: Sequence[tuple[str, ...]]) -> Iterator[list[str]]:
+    """A row's lines: all that is printed, then all ours; words stand in the first."""
+    values = [parts for parts in row if len(parts) > 1]
+    used = [n for n, of_all in enumerate(zip(*values, strict=True)) if any(of_all)] or [0]
+    for n in used:
+        yield [parts[n] if len(parts) > 1 else parts[0] if n == used[0] else "" for parts in row]

@@ -1,25 +1,22 @@
-"""``captionbench tables PAPER``: a paper's tables cell by cell, the paper's value beside ours.
+"""A paper's tables cell by cell: the paper's value beside ours.
 
 A cell of ours comes from a record that names its paper, table, row and column; where several say
 so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
-Table VI of ExpansionNet v2 and the parameters in its Table VII need no run, so the command counts
-them on the spot; so are training times predicted, where their table is asked for by name. Nothing
-is ever filled in from the paper: every other cell is empty, "not run", with the reason. What was
-measured under the name of a figure, or of no table of the paper, comes after its tables.
+Nothing is ever filled in from the paper: every other cell is empty, "not run", with the reason.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from benchmarks import papers
 from benchmarks.papers import Value
-from benchmarks.records import PREDICTED, STATUSES, Record, newest
+from benchmarks.records import STATUSES, Record, newest
 
 NOT_RUN = "not run"
 
@@ -50,6 +47,11 @@ class Cell:
     note: str | None = None
     interval: tuple[float, float] | None = None
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def meant(self) -> Value:
+        """The value that was meant: the corrected one where the print is wrong."""
+        return self.paper if self.corrected is None else self.corrected
 
 
 def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
@@ -186,68 +188,3 @@ def _one_measurement(made: Sequence[Record]) -> list[Record]:
     best = min(STATUSES.index(record.status) for record in made)
     last = max((r for r in made if r.status == STATUSES[best]), key=lambda r: r.time)
     return [record for record in made if source(record) == source(last)]
-
-
-def number(value: Value) -> str:
-    """A value as it is shown."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def notes(shown: Sequence[Cell]) -> Iterator[str]:
-    """Where ours is from, what is missing and why, misprints, assumptions: each said once."""
-    made = [cell for cell in shown if cell.ours is not None]
-    yield from _scoped(made, shown, _origin)
-    missing = [cell for cell in shown if cell.ours is None]
-    yield from _scoped(missing, shown, lambda cell: f"{NOT_RUN}: {cell.reason}")
-    yield from misprints(shown)
-    for name, text in dict.fromkeys((whose(c), text) for c in shown for text in c.assumptions):
-        yield f"{name}, assuming: {text}"
-
-
-def misprints(shown: Sequence[Cell]) -> Iterator[str]:
-    """What is odd about printed values that a ``*`` marks."""
-    for cell in shown:
-        if cell.note:
-            meant = "" if cell.corrected is None else f"a misprint of {number(cell.corrected)}, "
-            yield f"* {cell.row}, {cell.column}: {meant}{cell.note}"
-
-
-def _scoped(
-    listed: Sequence[Cell], shown: Sequence[Cell], say: Callable[[Cell], str]
-) -> Iterator[str]:
-    """What is said of the listed cells, each once; of whole rows or columns where not of all."""
-    said: dict[str, list[Cell]] = {}
-    for cell in listed:
-        said.setdefault(say(cell), []).append(cell)
-    for text, having in said.items():
-        names = {n: dict.fromkeys(getattr(cell, n) for cell in having) for n in ("row", "column")}
-        scopes = [f"{name} {'; '.join(parts)}" for name, parts in names.items()]
-        for among in (shown, listed):
-            whole = [
-                scope
-                for scope, (name, parts) in zip(scopes, names.items(), strict=True)
-                if len(having) == sum(getattr(cell, name) in parts for cell in among)
-            ]
-            if whole:
-                scopes = [min(whole, key=len)]
-                break
-        yield text if len(said) == 1 else f"{text} ({', '.join(scopes)})"
-
-
-def _origin(cell: Cell) -> str:
-    return f"{'' if cell.status == PREDICTED else 'ours: '}{cell.status}{_source(cell)}"
-
-
-def _source(cell: Cell) -> str:
-    """The data and the seeds of ours, where it has them."""
-    names = dict.fromkeys(one.data.name for one in cell.records if one.data.name)
-    seeds = dict.fromkeys(seed for one in cell.records for seed in one.seeds)
-    what = list(names)
-    if seeds:
-        what.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}")
-    return f" ({'; '.join(what)})" if what else ""
-
-
-def whose(cell: Cell) -> str:
-    """What a value of ours is called."""
-    return PREDICTED if cell.status == PREDICTED else "ours"

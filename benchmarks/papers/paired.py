@@ -55,9 +55,9 @@ def _per_image(record: Record, column: str) -> Array | None:
     return 100 * np.array(found) if found else None
 
 
-def compare(ours: Array, baseline: Array) -> Interval:
+def compare(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
     """Ours above the baseline, of `numbers`."""
-    judge = paired_difference if ours.ndim == 2 else difference_of_seeds
+    judge = paired_difference if np.ndim(ours) == 2 else difference_of_seeds
     return judge(ours, baseline)
 
 

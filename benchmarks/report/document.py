@@ -13,6 +13,8 @@ from typing import Any
 
 from benchmarks.records import Record
 
+LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([\w./#-]+)\)"
+
 
 @dataclass(frozen=True)
 class Value:

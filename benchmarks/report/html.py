@@ -14,6 +14,7 @@ from pygments.lexers import PythonLexer
 
 from benchmarks.files import slug
 from benchmarks.report.document import (
+    LINK,
     SUPERSCRIPTS,
     Cell,
     Figure,
@@ -25,7 +26,6 @@ from benchmarks.report.document import (
 )
 from benchmarks.typeset import typeset
 
-LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([\w./#-]+)\)"
 MARKS = "".join(map(chr, SUPERSCRIPTS.values()))
 _CODE = HtmlFormatter(nowrap=True, classprefix="p-")
 _NUMBER = re.compile(r"[-+−±.,\d\s×%^e\[\]]*\d[-+−±.,\d\s×%^e\[\]]*")

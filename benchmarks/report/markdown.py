@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from benchmarks.report.document import (
+    LINK,
     Block,
     Box,
     Cell,
@@ -18,7 +19,6 @@ from benchmarks.report.document import (
     Value,
     text_of,
 )
-from benchmarks.report.html import LINK
 from benchmarks.typeset import typeset
 
 

@@ -121,6 +121,7 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
     if not found and table.columns:
         cells = of_cells.cells(paper, (), table.name)
         shown.append(_layout(paper, table, f"As printed: {table.caption}", "", cells, ()))
+        shown += _notes(table, cells, ())
     for n, source in enumerate(found):
         first = n == 0
         cells = of_cells.cells(paper, source.made, table.name) if table.columns else []
@@ -133,7 +134,7 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
         name = slug("table", paper, table.name, str(n + 1))
         shown.append(_layout(paper, table, caption, name, kept, source.made, folded=not first))
         if first:
-            shown += _notes(table, kept, source)
+            shown += _notes(table, kept, source.made)
             shown += _dots(name, table, source)
     return shown
 
@@ -153,20 +154,31 @@ def _reasons(cells: Sequence[of_cells.Cell]) -> dict[str, str]:
     return footnotes(cell.reason for cell in cells if cell.ours is None and cell.reason)
 
 
-def _notes(table: papers.Table, kept: Sequence[of_cells.Cell], source: Source) -> Iterator[Block]:
+def _notes(
+    table: papers.Table, kept: Sequence[of_cells.Cell], made: Sequence[Record[Any]]
+) -> Iterator[Block]:
+    """The unit, why cells have no value where others have, misprints, signatures, assumptions."""
     for name, text in (("Unit", table.unit), ("The paper's table", table.remark)):
         if text:
             yield Paragraph(f"{name}: {text}")
-    for reason, mark in _reasons(kept).items():
+    for reason, mark in _reasons(kept).items() if made else ():
         yield Paragraph(f"{mark} Not run: {reason}.")
-    yield from map(Paragraph, of_cells.misprints(kept))
-    signatures = sorted({r.signature for r in source.made if r.signature})
+    yield from map(Paragraph, _misprints(kept))
+    signatures = sorted({r.signature for r in made if r.signature})
     yield from (Paragraph(f"Signature of the scores: `{s}`.") for s in signatures)
     if assumed := dict.fromkeys(text for cell in kept for text in cell.assumptions):
-        name = slug("assumed", source.made[0].what.paper, table.name)
+        name = slug("assumed", made[0].what.paper, table.name)
         yield Table(
             name, "What is assumed", ("assumed",), [[text] for text in assumed], folded=True
         )
+
+
+def _misprints(shown: Sequence[of_cells.Cell]) -> Iterator[str]:
+    """What is odd about printed values that a ``*`` marks."""
+    for cell in shown:
+        if cell.note:
+            meant = "" if cell.corrected is None else f"a misprint of {cell.corrected:.6g}, "
+            yield f"* {cell.row}, {cell.column}: {meant}{cell.note}"
 
 
 def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
@@ -294,7 +306,7 @@ def _spread(cell: of_cells.Cell, decimals: int | None) -> str:
         scale = ours / found.mean if found.mean else 1.0
         low, high = (quantity(scale * end, decimals) for end in (found.low, found.high))
         return f"[{low}, {high}]"
-    meant = cell.corrected if cell.corrected is not None else cell.paper
+    meant = cell.meant
     if cell.status in COMPARED or not isinstance(meant, float) or not meant:
         return ""
     off = ours - meant
@@ -351,14 +363,10 @@ def _word(found: Interval, lower: bool) -> str:
 def _printed_gap(
     by_place: Mapping[tuple[str, str], of_cells.Cell], row: str, base: str, column: str
 ) -> float | None:
-    values = []
-    for name in (row, base):
-        cell = by_place.get((name, column))
-        meant = None if cell is None else cell.paper if cell.corrected is None else cell.corrected
-        if not isinstance(meant, float):
-            return None
-        values.append(meant)
-    return values[0] - values[1]
+    places = (row, column), (base, column)
+    found = [by_place[place].meant for place in places if place in by_place]
+    values = [meant for meant in found if isinstance(meant, float)]
+    return values[0] - values[1] if len(values) == 2 else None
 
 
 # --- one sentence a table
@@ -386,9 +394,7 @@ def _of_values(
     pairs = [
         (cell, meant, ours)
         for cell in cells
-        if isinstance(meant := cell.paper if cell.corrected is None else cell.corrected, float)
-        and (ours := cell.ours) is not None
-        and meant
+        if isinstance(meant := cell.meant, float) and (ours := cell.ours) is not None and meant
     ]
     if not pairs:
         return source.status, "The paper gives no number to compare with."
