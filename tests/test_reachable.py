@@ -247,9 +247,10 @@ def test_prose_leaves_no_work_and_a_reached_constant_does(tree, tmp_path):
     before = planned()
     assert len(before) > 6
     tree("torch_impl/training/objectives.py", '"""', '"""Edited. ')
-    tree("benchmarks/report/ablation.py", "began = time", "# edited\n    began = time")
+    scenes = "benchmarks/papers/expansionnet_v2/on_scenes.py"
+    tree(scenes, "fitted = fit", "# edited\n    fitted = fit")
     (tmp_path / "benchmarks" / "report" / "added.py").write_text("NEW = 1\n")
-    tree("benchmarks/report/html.py", "LINK = ", "ADDED = 1\nLINK = ")
+    tree("benchmarks/report/html.py", "MARKS = ", "ADDED = 1\nMARKS = ")
     assert planned() == before
     tree("benchmarks/papers/lstm_readonly/read_only.py", "BEAM = 3", "BEAM = 4")
     tree("reference/expansion.py", "1e-9", "1e-8")

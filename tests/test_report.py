@@ -16,10 +16,11 @@ from benchmarks.cli import publish
 from benchmarks.cli.main import main
 from benchmarks.kinds import Ablation, Attention, Evaluation
 from benchmarks.papers.arnet import captions as arnet
+from benchmarks.papers.expansionnet_v2 import on_scenes
+from benchmarks.papers.experiment import Place
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.report import (
-    ablation,
     build,
     evidence,
     html,
@@ -194,12 +195,12 @@ def test_what_can_be_scored_since_is_measured_again_and_nothing_else(machine):
     trained = (
         regularised + len(read_only.ROWS) + len({middle_out.shares(r) for r in middle_out.ALL})
     )
-    assert len(scored) == len(jobs.RELEASED) + len(ablation.ROWS) + trained
+    assert len(scored) == len(jobs.RELEASED) + len(on_scenes.ROWS) + trained
     for before, after in ((bare, with_java), (with_java, with_models)):
         assert {name for name in bare if before[name] != after[name]} == scored
 
 
-def test_the_work_of_a_row_is_its_training_too(monkeypatch):
+def test_the_work_of_a_row_is_its_training_too(monkeypatch, tmp_path):
     def slow(_, configuration, *__):
         time.sleep(0.2)
         return fit.Result(build_model(configuration), [], None, 0.2, True)
@@ -207,10 +208,11 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch):
     def scored(*_, details, **__):
         return record(Ablation, wall_s=0.0, **details, examples=[{}])
 
-    monkeypatch.setattr(ablation, "fit", slow)
-    monkeypatch.setattr(ablation, "evaluate", scored)
+    monkeypatch.setattr(on_scenes, "fit", slow)
+    monkeypatch.setattr(on_scenes, "evaluate", scored)
     monkeypatch.setattr(overlay, "attention", lambda *_: filled(Attention))
-    (made,) = ablation.run("key", ablation.QUICK, ablation.BASELINE)
+    run, *_ = on_scenes.EXPERIMENT.runs("quick", Place(None, tmp_path), [0])
+    (made,) = run.make()
     assert made.wall_s >= 0.2
     assert made.details.training_seconds == 0.2
 

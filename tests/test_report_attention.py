@@ -12,7 +12,7 @@ from PIL import Image
 from benchmarks.data import scenes
 from benchmarks.data.scenes.layout import CANVAS
 from benchmarks.kinds import Ablation, Attention, Evaluation, Example
-from benchmarks.report.ablation import BASELINE, BOTH
+from benchmarks.papers.expansionnet_v2.ablation import BASELINE, BOTH
 from benchmarks.report.drawings import attention as section
 from benchmarks.scoring import overlay
 from benchmarks.training.configuration import PRESETS
@@ -26,7 +26,7 @@ IMAGE = DATA.splits["test"].image_ids[0]
 
 def looked(row, caption):
     """What a record of an untrained model of the row holds."""
-    sizes = {"encoder": row.encoder, "decoder": row.decoder}
+    sizes = dict(zip(("encoder", "decoder"), row.split(" | "), strict=True))
     torch.manual_seed(0)
     model = build(PRESETS["scenes"].but(**sizes).configuration(DATA)).eval()
     example = Example(image=IMAGE, caption=caption, reference="b")
@@ -37,8 +37,8 @@ def record_of(row, seed, held):
     return record(
         Ablation,
         {"CIDEr-D": 1.0},
-        row=row.name,
-        key=f"{row.name}{seed}",
+        row=row,
+        key=f"{row}{seed}",
         n=1,
         seeds=[seed],
         signature="signature",
@@ -88,7 +88,7 @@ def test_both_figures_are_drawn_from_records_that_hold_weights_and_else_left_out
         for row in (BASELINE, BOTH)
     ]
     (both,), (by_head,) = section.of_both(made, {}), section.of_a_head(made, {})
-    assert f">{BASELINE.name}<" in both.svg and f">{BOTH.name}<" in both.svg
+    assert f">{BASELINE}<" in both.svg and f">{BOTH}<" in both.svg
     heads = len(made[0].details.attention.weights)
     assert all(f">head {head}<" in by_head.svg for head in range(heads))
     for figure in (both, by_head):  # of the first seed
@@ -122,7 +122,7 @@ def evaluated(row, held, status="other data"):
     """A record of `captionbench evaluate`."""
     given = {"beam_size": 3, "cider_d": [0.1], "attention": held, "signature": "signature"}
     data = {"name": "photographs"}
-    return record(Evaluation, {"CIDEr-D": 1.0}, row=row.name, key=row.name, n=1, seeds=[0],
+    return record(Evaluation, {"CIDEr-D": 1.0}, row=row, key=row, n=1, seeds=[0],
                   status=status, data=data, **given)  # fmt: skip
 
 

@@ -72,12 +72,14 @@ def _table(table: Table) -> Iterator[str]:
         return
     found = [list(table.columns), *(line for row in rows for line in _below_each_other(row))]
     first, *widths = (2 + max(map(len, column)) for column in zip(*found, strict=True))
-    places = range(1, len(table.columns))
-    while places:
+    places = list(range(1, len(table.columns)))
+    while True:
         count = sum(width <= WIDEST - first for width in accumulate(widths[p - 1] for p in places))
-        chosen, places = (0, *places[: max(1, count)]), places[max(1, count) :]
-        part = [[line[place] for place in chosen] for line in found]
-        yield from grid([line for line in part if any(line)])
+        chosen, places = [0, *places[: max(1, count)]], places[max(1, count) :]
+        kept = [[line[place] for place in chosen] for line in found]
+        yield from grid([line for line in kept if any(line)])
+        if not places:
+            return
 
 
 def _parts(cell: Cell) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from benchmarks.data import captions, coco
 from benchmarks.files import sha256
 from benchmarks.papers.arnet import captions as arnet
 from benchmarks.papers.arnet import hidden_states, reconstruction_weight
+from benchmarks.papers.expansionnet_v2 import on_scenes
 from benchmarks.papers.experiment import Experiment, Place, RowRun
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
@@ -27,7 +28,6 @@ from benchmarks.perf import case_records
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import Record
-from benchmarks.report import ablation
 from benchmarks.scoring import java, quality
 from benchmarks.verify.conformance import PROJECT_QUICK_EXAMPLES
 from benchmarks.workers import Job
@@ -136,7 +136,8 @@ def make_all(key: str, runs: Sequence[RowRun]) -> list[Record]:
     return [record for run in runs for record in run.make()]
 
 
-SHARED: tuple[tuple[Experiment, Callable[[str], tuple[object, ...]]], ...] = (
+TRAINED: tuple[tuple[Experiment, Callable[[str], tuple[object, ...]]], ...] = (
+    (on_scenes.EXPERIMENT, lambda row: (row,)),
     (arnet.IMAGE_CAPTIONS, lambda row: (row.removesuffix(arnet.ADDED[-1]),)),
     (reconstruction_weight.EXPERIMENT, lambda _: (arnet.BASELINES[-1],)),
     (hidden_states.EXPERIMENT, lambda _: (arnet.BASELINES[-1],)),
@@ -144,16 +145,20 @@ SHARED: tuple[tuple[Experiment, Callable[[str], tuple[object, ...]]], ...] = (
     (middle_out.VIDEO_CAPTIONS, middle_out.shares),
     (middle_out.SELF_ATTENTION, middle_out.shares),
 )
-"""What is trained on the scenes beside the ablation, and by its row what a row shares a training
-with: those of one job, as processes would wait for each other."""
+"""What is trained on the scenes, with one seed, and by its row what a row shares a training with:
+those of one job, as processes would wait for each other."""
 
 
-def _on_scenes(work: Path) -> Iterator[Job]:
-    """Every row of the tables of ARNet, the read-only unit and Middle-Out, with one seed."""
+def _on_scenes(work: Path, quick: bool) -> Iterator[Job]:
+    """A job a training; of the quick form, which few have, the first and the last row."""
     groups: dict[tuple[object, ...], list[RowRun]] = {}
-    for experiment, shared in SHARED:
-        for run in experiment.runs("scenes", Place(None, work), [0]):
-            if run.trial is None:
+    form = "quick" if quick else "scenes"
+    for experiment, shared in TRAINED:
+        if form not in experiment.forms:
+            continue
+        rows = experiment.rows[:: len(experiment.rows) - 1] if quick else experiment.rows
+        for run in experiment.runs(form, Place(None, work), [0]):
+            if run.trial is None and run.row in rows:
                 groups.setdefault((experiment.paper, *shared(run.row)), []).append(run)
     for runs in sorted(groups.values(), key=len, reverse=True):
         name = f"train, decode, score {runs[0].row}"
@@ -165,16 +170,12 @@ def _on_scenes(work: Path) -> Iterator[Job]:
 
 def plan(data: Path | None, quick: bool) -> list[Job]:
     """All jobs, the long ones first so that no process is left alone with one at the end."""
-    scale = ablation.QUICK if quick else ablation.FULL
     scorers = java.available()
     examples = PROJECT_QUICK_EXAMPLES if quick else EXAMPLES
     key = records.key_of(verify, examples)
     jobs = [Job("verify every implementation", key, verify, (examples,))]
-    for row in scale.rows:
-        name = f"train, decode, score {row.name}"
-        jobs.append(Job(name, scale.key(row, scorers), ablation.run, (scale, row)))
+    jobs += _on_scenes(records.LOCAL.parent / "runs", quick)
     if not quick:
-        jobs += _on_scenes(records.LOCAL.parent / "runs")
         for paper in training_time.tables():
             key = records.key_of(predict_training_time, paper)
             name = f"predict training times of {paper}"

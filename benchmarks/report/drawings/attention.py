@@ -21,8 +21,8 @@ from benchmarks.data.scenes.detector import Box
 from benchmarks.data.scenes.layout import CANVAS, Draw
 from benchmarks.files import slug
 from benchmarks.kinds import Ablation, Evaluation
+from benchmarks.papers.expansionnet_v2.ablation import BASELINE, BOTH
 from benchmarks.records import Record
-from benchmarks.report.ablation import BASELINE, BOTH
 from benchmarks.report.document import Figure
 
 Heat = npt.NDArray[np.float64]
@@ -36,22 +36,22 @@ def of_both(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
         "heads of the last layer"
     )
     return [
-        _figure("heads", about, {name: (of_row[name], None) for name in rows}, jpegs)
+        _figure("heads", about, {name: (of_row[name], None) for name in (BASELINE, BOTH)}, jpegs)
         for of_row in _first(records)
-        if (rows := [row.name for row in (BASELINE, BOTH)]) and of_row.keys() >= set(rows)
+        if of_row.keys() >= {BASELINE, BOTH}
     ]
 
 
 def of_a_head(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
     """v2's Figure 4: an ExpansionNet, each head by itself."""
     about = (
-        f"ExpansionNet v2, Figure 4: what each head of the last layer of {BOTH.name} attends to, "
+        f"ExpansionNet v2, Figure 4: what each head of the last layer of {BOTH} attends to, "
         "word by word"
     )
     return [
         _figure("by-head", about, {f"head {n}": (found, n) for n in range(heads)}, jpegs)
         for of_row in _first(records)
-        if (found := of_row.get(BOTH.name)) and (heads := len(found.details.attention.weights))
+        if (found := of_row.get(BOTH)) and (heads := len(found.details.attention.weights))
     ]
 
 
