@@ -160,7 +160,7 @@ def check_writable(path: Path) -> None:
     """Find out before long work, whose result goes to ``path``, that it cannot be written.
 
     Raises:
-        InputError: it is a folder, or its own folder cannot be written.
+        InputError: it is a folder, or it or its own folder cannot be written.
     """
     target = Path(os.path.realpath(path))
     folder = next(parent for parent in target.parents if parent.exists())
@@ -170,6 +170,8 @@ def check_writable(path: Path) -> None:
         return
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(f"{path}: cannot be written ({folder} is no folder that can be)")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise InputError(f"{path}: cannot be written (it is read-only)")
 
 
 def check_folder(path: Path) -> None:

@@ -372,15 +372,15 @@ def _read_line(text: bytes, place: str) -> Record[Any]:
         raise InputError(f"{place}: not a record ({error})") from None
 
 
-def _read_lines(data: bytes, where: str, first: int) -> Iterator[Record[Any] | InputError]:
-    lines = data.split(b"\n")
-    if not lines[-1]:
-        lines.pop()  # what follows the last line's end
-    for number, text in enumerate(lines, start=first):
+def _read_lines(data: bytes, where: str, first: int) -> tuple[list[Record[Any]], list[InputError]]:
+    """The records of lines, and what is wrong with those that are none."""
+    found, bad = [], []
+    for number, text in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), first):
         try:
-            yield _read_line(text, f"{where}: line {number}")
+            found.append(_read_line(text, f"{where}: line {number}"))
         except InputError as error:
-            yield error
+            bad.append(error)
+    return found, bad
 
 
 def parse(data: bytes, where: str, first: int = 1) -> list[Record[Any]]:
@@ -389,12 +389,10 @@ def parse(data: bytes, where: str, first: int = 1) -> list[Record[Any]]:
     Raises:
         InputError: a line is no valid record; the message names it.
     """
-    parsed = []
-    for record in _read_lines(data, where, first):
-        if isinstance(record, InputError):
-            raise record
-        parsed.append(record)
-    return parsed
+    found, bad = _read_lines(data, where, first)
+    if bad:
+        raise bad[0]
+    return found
 
 
 def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) -> None:
@@ -414,7 +412,7 @@ def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) ->
             fcntl.flock(file, fcntl.LOCK_EX)
             if once:
                 file.seek(0)
-                known = _keys(file)
+                known = {record.key for record in _read_lines(file.read(), "", 1)[0]}
                 new = [record for record in new if record.key not in known]
             lines = b"".join(map(line, new))
             end = file.seek(0, os.SEEK_END)
@@ -431,30 +429,6 @@ def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) ->
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-class _Keyed(msgspec.Struct):
-    key: str
-
-
-def _keys(lines: Iterable[bytes]) -> set[str]:
-    """The keys of the lines that are whole."""
-    keys = set()
-    for text in lines:
-        with suppress(msgspec.MsgspecError):
-            keys.add(msgspec.json.decode(text, type=_Keyed).key)
-    return keys
-
-
-def check_writable(path: Path) -> None:
-    """Find out before hours of work, not after.
-
-    Raises:
-        InputError: records could not be appended to ``path``.
-    """
-    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
-    if not os.access(existing, os.W_OK) or (existing != path and not existing.is_dir()):
-        raise InputError(f"{path}: cannot be written, expected a place for records")
-
-
 def read(path: Path) -> list[Record[Any]]:
     """The records of one file; lines that are none are left out, with a warning.
 
@@ -469,12 +443,11 @@ def read(path: Path) -> list[Record[Any]]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if data and not any(text.startswith(b"{") for text in data.split(b"\n")):
         raise InputError(f"{path}: not a file of records, expected JSON lines")
-    lines = list(_read_lines(data, str(path), 1))
-    bad = [each for each in lines if isinstance(each, InputError)]
+    found, bad = _read_lines(data, str(path), 1)
     if bad:
         more = f", and {len(bad) - 1} more like it" if bad[1:] else ""
         print(f"warning: {bad[0]}; left out{more}", file=sys.stderr)
-    return [each for each in lines if not isinstance(each, InputError)]
+    return found
 
 
 def load(*folders: Path) -> list[Record[Any]]:

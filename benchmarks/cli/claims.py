@@ -14,9 +14,10 @@ import msgspec
 from benchmarks import papers
 from benchmarks.cli.options import add_json, add_record_folders, known_records
 from benchmarks.cli.terminal import grid
+from benchmarks.files import check_writable
 from benchmarks.papers.claims import OUTCOMES, Finding, Verdict, verdicts
 from benchmarks.papers.equal_models import simulate
-from benchmarks.records import LOCAL, Record, append, check_writable, to_json
+from benchmarks.records import LOCAL, Record, append, to_json
 
 MOST_FALSE = 6.0
 """How many of 100 equal models may be called different."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.files import locked
+from benchmarks.files import check_writable, locked
 from benchmarks.perf.threads import usable
 from benchmarks.records import Record
 
@@ -159,6 +159,6 @@ def own_records(arguments: argparse.Namespace, name: str) -> Iterator[Path | Non
         return
     if path.is_dir():
         raise InputError(f"--out {path}: is a folder, expected a file of records")
-    records.check_writable(path)
+    check_writable(path)
     with locked(path, wait=False):
         yield path

@@ -15,7 +15,7 @@ from benchmarks import records
 from benchmarks.cli import time as timing
 from benchmarks.cli.options import add_data, add_json, check_device
 from benchmarks.errors import InputError
-from benchmarks.files import locked
+from benchmarks.files import check_writable, locked
 from benchmarks.kinds import Measured
 from benchmarks.papers import queue
 from benchmarks.papers.experiment import Place
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--out {arguments.out}: is a file, expected a folder")
     path = arguments.out / RECORDS
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
-    records.check_writable(path)
+    check_writable(path)
     training = _training(arguments, device) if arguments.features else []
     with locked(path, wait=False):
         verified = session.verify()

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import records
 from benchmarks.cli.options import add_data, add_json, check_device
 from benchmarks.errors import InputError
-from benchmarks.files import check_folder
+from benchmarks.files import check_folder, check_writable
 from benchmarks.papers import queue
 from benchmarks.papers.experiment import Place
 from benchmarks.scoring import java
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--processes {arguments.processes}: expected at least 1")
     if arguments.out.is_dir():
         raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
-    records.check_writable(arguments.out)
+    check_writable(arguments.out)
     check_folder(arguments.work)
     check_device(arguments.device)
     place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)

@@ -177,33 +177,8 @@ def verdicts(records: Iterable[Record[Any]], paper: str | None = None) -> list[V
     ]
 
 
-class _Raw(NamedTuple):
-    """A comparison and the bounds that its effect must lie between.
-
-    ``from_bound`` is, of differences, how far the effect is from the nearest bound.
-    """
-
-    what: str
-    effect: float
-    printed: float | None
-    ends: tuple[float, float]
-    bounds: tuple[float, float]
-    from_bound: Interval | None = None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The ends, unless it is a value without an interval or a difference of one seed."""
-        low, high = self.ends
-        return self.ends if math.isfinite(high) and (self.from_bound or low < high) else None
-
-    @property
-    def outcome(self) -> Outcome:
-        (low, high), (least, most) = self.ends, self.bounds
-        if self.from_bound is not None and not self.from_bound.enough:
-            return NOT_SETTLED
-        if low > least and high < most:
-            return SUPPORTED
-        return CONTRADICTED if high < least or low > most else NOT_SETTLED
+Compared = tuple[Finding, Interval | None]
+"""A comparison; of differences, how far the effect is from the nearest bound."""
 
 
 class _Evidence(NamedTuple):
@@ -211,31 +186,62 @@ class _Evidence(NamedTuple):
 
     rows: Rows
     reason: str
-    found: list[_Raw]
+    found: list[Compared]
+
+
+def _compared(
+    what: str,
+    effect: float,
+    printed: float | None,
+    ends: tuple[float, float],
+    bounds: tuple[float, float],
+    from_bound: Interval | None = None,
+) -> Compared:
+    """What the ends of an effect say of the bounds that it must lie between.
+
+    The interval is the ends, unless it is a value without one or a difference of one seed.
+    """
+    (low, high), (least, most) = ends, bounds
+    outcome = NOT_SETTLED
+    if from_bound is None or from_bound.enough:
+        if low > least and high < most:
+            outcome = SUPPORTED
+        elif high < least or low > most:
+            outcome = CONTRADICTED
+    interval = ends if math.isfinite(high) and (from_bound or low < high) else None
+    finding = Finding(
+        what=what,
+        effect=effect,
+        printed=printed,
+        interval=interval,
+        outcome=outcome,
+        by_holm=outcome,
+    )
+    return finding, from_bound
 
 
 def _of_paper(paper: str, made: Sequence[Record[Any]]) -> list[Verdict]:
     claims = load(paper)
     seen = [_evidence(paper, claim.test, made) for claim in claims]
-    tables = [None if isinstance(c.test, Untestable) else c.test.table for c in claims]
-    together = [[raw.outcome for raw in evidence.found] for evidence in seen]
-    for table in dict.fromkeys(tables):
-        family = [
-            (i, j, raw.from_bound)
-            for i, evidence in enumerate(seen)
-            for j, raw in enumerate(evidence.found)
-            if tables[i] == table and raw.from_bound is not None
-        ]
-        for (i, j, _), settled in zip(family, holm([found for *_, found in family]), strict=True):
-            together[i][j] = together[i][j] if settled else NOT_SETTLED
-    return [
-        _verdict(paper, claim, evidence, outcomes)
-        for claim, evidence, outcomes in zip(claims, seen, together, strict=True)
-    ]
+    families: dict[str, list[tuple[list[Compared], int, Interval]]] = {}
+    for claim, evidence in zip(claims, seen, strict=True):
+        for place, (_, from_bound) in enumerate(evidence.found):
+            if from_bound is not None and not isinstance(claim.test, Untestable):
+                of = evidence.found, place, from_bound
+                families.setdefault(claim.test.table, []).append(of)
+    for family in families.values():
+        for (found, place, bound), settled in zip(
+            family, holm([bound for *_, bound in family]), strict=True
+        ):
+            if not settled:
+                finding, _ = found[place]
+                found[place] = msgspec.structs.replace(finding, by_holm=NOT_SETTLED), bound
+    return [_verdict(paper, claim, of) for claim, of in zip(claims, seen, strict=True)]
 
 
-def _verdict(paper: str, claim: Claim, evidence: _Evidence, together: Sequence[Outcome]) -> Verdict:
-    test, reason, found = claim.test, evidence.reason, evidence.found
+def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
+    test, reason = claim.test, evidence.reason
+    findings = [finding for finding, _ in evidence.found]
     made = [r for runs in evidence.rows.values() for r in runs]
     outcome: Outcome = UNTESTABLE if isinstance(test, Untestable) else NOT_SETTLED
     nothing = Verdict(
@@ -248,18 +254,7 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence, together: Sequence[O
     )
     if isinstance(test, Untestable) or not made:
         return nothing
-    findings = [
-        Finding(
-            what=raw.what,
-            effect=raw.effect,
-            printed=raw.printed,
-            interval=raw.interval,
-            outcome=raw.outcome,
-            by_holm=by_holm,
-        )
-        for raw, by_holm in zip(found, together, strict=True)
-    ]
-    verdict, by_holm = (_all(outcomes) for outcomes in ([raw.outcome for raw in found], together))
+    verdict, by_holm = _all([f.outcome for f in findings]), _all([f.by_holm for f in findings])
     decides = next((f for f in findings if f.outcome == verdict), findings[0])
     if made[0].status == PREDICTED:
         verdict = by_holm = UNTESTABLE
@@ -387,7 +382,7 @@ def _diverged(record: Record[Any]) -> bool:
 # --- comparisons
 
 
-def _compare(paper: str, test: Comparing, rows: Rows) -> list[_Raw]:
+def _compare(paper: str, test: Comparing, rows: Rows) -> list[Compared]:
     column, printed = test.column, _printed(paper, test)
     difference, value = partial(_difference, printed, rows), partial(_value, printed, rows)
     if isinstance(test, Above):
@@ -420,7 +415,7 @@ def _difference(
     weights: Mapping[str, float],
     column: str,
     bounds: tuple[float, float],
-) -> _Raw:
+) -> Compared:
     """Rows by their weights, summed, over the seeds that all have."""
     runs = [rows[row] for row in weights]
     together = list(filter(_ensemble, runs))
@@ -439,7 +434,7 @@ def _difference(
     from_bound = difference(total, np.full_like(total, nearest))
     known = printed.keys() >= weights.keys()
     theirs = float(sum(w * printed[row] for row, w in weights.items())) if known else None
-    return _Raw(what, found.mean, theirs, (found.low, found.high), bounds, from_bound)
+    return _compared(what, found.mean, theirs, (found.low, found.high), bounds, from_bound)
 
 
 def _value(
@@ -448,7 +443,7 @@ def _value(
     one: str | tuple[str, str],
     column: str,
     bounds: tuple[float, float],
-) -> _Raw:
+) -> Compared:
     """A row's value, or its ratio to another's, with the interval that a single record gives."""
     names = [one] if isinstance(one, str) else list(one)
     first = rows[names[0]][0].details
@@ -458,7 +453,7 @@ def _value(
     theirs = _over(printed, compared) if printed.keys() >= set(compared) else None
     single = rows[names[0]] if len(names) == 1 and len(rows[names[0]]) == 1 else []
     ends = single[0].details.interval.get(column, (value, value)) if single else (value, value)
-    return _Raw(" over ".join(names), value, theirs, ends, bounds)
+    return _compared(" over ".join(names), value, theirs, ends, bounds)
 
 
 def _over(values: Mapping[str, float], names: Sequence[str]) -> float:
