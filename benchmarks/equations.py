@@ -188,14 +188,7 @@ def entries() -> list[dict[str, Any]]:
 def notes() -> list[dict[str, str]]:
     """Every erratum and decision: paper, where, kind, printed, taken, why."""
     return [
-        {
-            "paper": paper,
-            "where": where,
-            "kind": note.kind,
-            "printed": note.printed,
-            "taken": note.taken,
-            "why": note.why,
-        }
+        {"paper": paper, "where": where, "kind": note.kind, **vars(note)}
         for paper, where, note in all_notes()
     ]
 

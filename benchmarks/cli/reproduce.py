@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import records
-from benchmarks.cli.options import add_data, add_json, check_device
+from benchmarks.cli.options import above_0, add_data, add_json, at_least, check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_folder, check_writable
 from benchmarks.papers import queue
@@ -27,7 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--table", metavar="NAME", help="one table (default: all that there are)")
     parser.add_argument("--form", metavar="NAME", help="a size, see --list (default: the smallest)")
-    parser.add_argument("--seeds", type=int, metavar="N", help="how many (default: the form's)")
+    parser.add_argument(
+        "--seeds", type=at_least(1), metavar="N", help="how many (default: the form's)"
+    )
     parser.add_argument(
         "--only",
         nargs="+",
@@ -59,11 +61,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--processes",
-        type=int,
+        type=at_least(1),
         metavar="N",
         help="do so many runs side by side, on one thread each (default: one after the other)",
     )
-    parser.add_argument("--minutes", type=float, help="begin no further run after so long")
+    parser.add_argument("--minutes", type=above_0, help="begin no further run after so long")
     parser.add_argument("--list", action="store_true", help="print the tables and their forms")
     add_json(parser)
 
@@ -86,12 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
             for name, form in experiment.forms.items():
                 print(f"  {name:10}{form.about}")
         return 0
-    if arguments.seeds is not None and arguments.seeds < 1:
-        raise InputError(f"--seeds {arguments.seeds}: expected at least 1")
-    if arguments.minutes is not None and not arguments.minutes > 0:
-        raise InputError(f"--minutes {arguments.minutes}: expected above 0")
-    if arguments.processes is not None and arguments.processes < 1:
-        raise InputError(f"--processes {arguments.processes}: expected at least 1")
     if arguments.out.is_dir():
         raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
     check_writable(arguments.out)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.cli import data_options
 from benchmarks.cli.main import EXIT_BAD_INPUT
-from benchmarks.cli.options import add_json, check_device
+from benchmarks.cli.options import above_0, add_json, at_least, check_device
 from benchmarks.data import CaptionData, karpathy, pixels
 from benchmarks.data.photographs import images_beside
 from benchmarks.errors import InputError
@@ -118,8 +118,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what an expansion drops going forward: values, or whole vectors, which is quicker",
     )
     training.add_argument("--captions-per-image", type=int, metavar="N", help="of one encoding")
-    training.add_argument("--seed", type=int, default=0, metavar="N")
-    training.add_argument("--minutes", type=float, metavar="N", help="stop in time")
+    training.add_argument("--seed", type=at_least(0, 2**63 - 1), default=0, metavar="N")
+    training.add_argument("--minutes", type=above_0, metavar="N", help="stop in time")
     training.add_argument(
         "--device", default="cpu", help="under torchrun, cuda is each process's own GPU"
     )
@@ -146,7 +146,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true", help="continue the run in the folder, if there is one"
     )
     add_json(parser)
-    kept.add_argument("--log-every", type=int, default=50, metavar="STEPS")
+    kept.add_argument("--log-every", type=at_least(1), default=50, metavar="STEPS")
     kept.add_argument(
         "--checkpoint-seconds",
         type=float,
@@ -186,12 +186,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
-    if not 0 <= arguments.seed < 2**63:
-        raise InputError(f"--seed is {arguments.seed}, expected 0 to 2^63 - 1")
-    if arguments.log_every < 1:
-        raise InputError(f"--log-every is {arguments.log_every}, expected at least 1")
-    if arguments.minutes is not None and not arguments.minutes > 0:
-        raise InputError(f"--minutes is {arguments.minutes}, expected more than 0")
     if not arguments.checkpoint_seconds >= 0:
         raise InputError(f"--checkpoint-seconds is {arguments.checkpoint_seconds}, expected >= 0")
     check_device(process_group.device)

@@ -159,30 +159,21 @@ def load_all(checkpoints: Sequence[Path]) -> tuple[list[Single], Vocabulary]:
     return models, words[0]
 
 
-def ensemble(members: Sequence[BaseCaptioner]) -> BaseCaptioner | Ensemble:
-    """The one member, or the ensemble of several.
+def together(models: Sequence[Single]) -> AnyDecoder:
+    """The one model, or the ensemble of several.
 
     Raises:
-        InputError: they cannot be averaged.
+        InputError: they cannot be averaged, as an exported one cannot.
     """
+    if len(models) == 1:
+        return models[0]
+    members = [model for model in models if not isinstance(model, OnnxCaptioner)]
+    if len(members) < len(models):
+        raise InputError("--checkpoint: an exported model is no member of an ensemble")
     try:
-        return members[0] if len(members) == 1 else Ensemble(members)
+        return Ensemble(members)
     except ValueError as error:
         raise InputError(f"--checkpoint: {error}") from error
-
-
-def together(models: Sequence[Single]) -> AnyDecoder:
-    """An exported model alone, or the `ensemble` of others.
-
-    Raises:
-        InputError: they cannot be averaged.
-    """
-    members = [model for model in models if not isinstance(model, OnnxCaptioner)]
-    if len(members) == len(models):
-        return ensemble(members)
-    if len(models) > 1:
-        raise InputError("--checkpoint: an exported model is no member of an ensemble")
-    return models[0]
 
 
 def load(checkpoints: Sequence[Path]) -> tuple[AnyDecoder, Vocabulary]:

@@ -156,7 +156,8 @@ def evaluate_runs(
     members = [model for model in models if not isinstance(model, OnnxCaptioner)]
     if len(members) < len(models):
         raise InputError("--checkpoint: an exported model has no training to record, expected runs")
-    model = captioners.ensemble(members)
+    model = captioners.together(members)
+    assert not isinstance(model, OnnxCaptioner)
     data.check_tokens(vocabulary, checkpoints[0])
     trainings = [_training(place) for place in checkpoints]
     paper, table, row = place_of(members)
