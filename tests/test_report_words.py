@@ -4,7 +4,7 @@ from benchmarks import records
 from benchmarks.kinds import Words
 from benchmarks.papers.lstm_readonly import words
 from benchmarks.papers.lstm_readonly.words import OF_ALL, OF_COUNTED, SOURCES
-from benchmarks.report.drawings import words as section
+from benchmarks.report.drawings import lstm_readonly as section
 
 
 def record_of(row, counts, rest):

@@ -19,7 +19,7 @@ from benchmarks import papers
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes
 from benchmarks.kinds import DenoisingRatio, Digits, Losses, Rewards
-from benchmarks.papers.paired import Rows, by_row, compare, numbers, shared
+from benchmarks.papers.paired import Rows, by_row, compare, grouped, numbers, shared
 from benchmarks.records import PREDICTED, STATUSES, Record, newest
 from benchmarks.statistics import Interval, holm, paired_difference
 
@@ -291,15 +291,10 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
     if isinstance(test, Untestable):
         return _Evidence({}, test.why, [])
     needed = _needed(paper, test)
-    groups: dict[Any, list[Record[Any]]] = {}
-    for record in made:
-        if record.what.table == test.table and test.column in record.values:
-            form, data = getattr(record.details, "form", None), record.data
-            of = record.kind, form, record.status, data.name, data.split, record.signature
-            groups.setdefault(of, []).append(record)
+    here = [r for r in made if r.what.table == test.table and test.column in r.values]
     found = [
         rows
-        for group in groups.values()
+        for group in grouped(here, _source).values()
         if needed <= (rows := by_row(group)).keys()
         and (shared(*map(rows.__getitem__, needed)) or any(map(_ensemble, rows.values())))
     ]
@@ -307,6 +302,12 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
         return _Evidence({}, f"not run: `captionbench reproduce {paper}` trains it", [])
     rows = {row: runs for row, runs in min(found, key=_rank).items() if row in needed}
     return _Evidence(rows, weakness(rows), _compare(paper, test, rows))
+
+
+def _source(record: Record[Any]) -> tuple[object, ...]:
+    """What is the same of records that compare."""
+    form, data = getattr(record.details, "form", None), record.data
+    return record.kind, form, record.status, data.name, data.split, record.signature
 
 
 def _needed(paper: str, test: Comparing) -> set[str]:

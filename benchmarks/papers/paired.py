@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from benchmarks.statistics import Interval, difference_of_seeds, paired_differen
 Rows = Mapping[str, Sequence[Record]]
 """By row, its records, one a seed."""
 Array = npt.NDArray[np.float64]
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 PER_IMAGE = {
     **dict.fromkeys(("CIDEr-D", "XE CIDEr-D", "RL CIDEr-D"), "cider_d"),
     "self B4": "self_b4",
@@ -21,12 +24,17 @@ PER_IMAGE = {
 """Columns of which records hold a number an image, 0 to 1 or 10, and the field that has them."""
 
 
+def grouped(items: Iterable[Item], of: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """What has something in common together, each group and the groups in their order."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(of(item), []).append(item)
+    return found
+
+
 def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The records of each row, in the order of seeds."""
-    found: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda r: r.seeds):
-        found.setdefault(record.what.row, []).append(record)
-    return found
+    return grouped(sorted(records, key=lambda r: r.seeds), lambda r: r.what.row)
 
 
 def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:

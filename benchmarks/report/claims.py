@@ -8,6 +8,7 @@ from itertools import compress
 from typing import Any
 
 from benchmarks.papers.claims import OUTCOMES, Verdict, verdicts
+from benchmarks.papers.paired import grouped
 from benchmarks.records import Record
 from benchmarks.report.document import (
     Block,
@@ -31,10 +32,7 @@ RULE = (
 
 def of_all(made: Sequence[Record[Any]]) -> dict[str, list[Verdict]]:
     """The verdicts by paper."""
-    found: dict[str, list[Verdict]] = {}
-    for verdict in verdicts(made):
-        found.setdefault(verdict.paper, []).append(verdict)
-    return found
+    return grouped(verdicts(made), lambda verdict: verdict.paper)
 
 
 def counts(of_paper: Sequence[Verdict]) -> str:

@@ -16,13 +16,9 @@ from benchmarks.report.document import Block, Box, Page, Paragraph, Section, Tab
 from benchmarks.report.drawings import (
     arnet,
     attention,
-    captions,
-    denoising,
+    expansionnet,
+    lstm_readonly,
     middle_out,
-    operations,
-    read_only,
-    training_time,
-    words,
 )
 from benchmarks.report.equations import counted, equations
 from reference.equations import PAPERS
@@ -41,22 +37,22 @@ FIGURES: dict[tuple[str, str], Draw] = {
     ("arnet", "5"): _plain(arnet.by_weight),
     ("expansionnet_v1", "6"): attention.of_both,
     ("expansionnet_v2", "4"): attention.of_a_head,
-    ("lstm_readonly", "1"): _plain(words.areas),
-    ("lstm_readonly", "2"): _plain(words.bars),
-    ("lstm_readonly", "7"): _plain(read_only.loss_curves),
-    ("middle_out", "3"): _plain(denoising.example),
+    ("lstm_readonly", "1"): _plain(lstm_readonly.areas),
+    ("lstm_readonly", "2"): _plain(lstm_readonly.bars),
+    ("lstm_readonly", "7"): _plain(lstm_readonly.loss_curves),
+    ("middle_out", "3"): _plain(middle_out.example),
 }
 """By paper and figure, what draws it from records; nothing draws a figure that is not here."""
 BELOW: dict[tuple[str, str], Draw] = {
-    ("expansionnet_v1", "1"): _plain(partial(training_time.stages, "expansionnet_v1")),
-    ("expansionnet_v1", "6"): partial(captions.expansion, "expansionnet_v1"),
-    ("expansionnet_v1", "7"): partial(captions.expansion, "expansionnet_v1"),
-    ("expansionnet_v2", "I"): captions.ablation,
-    ("expansionnet_v2", "VI"): _plain(operations.operations),
-    ("expansionnet_v2", "VII"): _plain(partial(training_time.stages, "expansionnet_v2")),
-    ("expansionnet_v2", "VIII"): partial(captions.expansion, "expansionnet_v2"),
-    ("lstm_readonly", "I"): read_only.examples,
-    ("middle_out", "1"): _plain(denoising.errors),
+    ("expansionnet_v1", "1"): _plain(partial(expansionnet.stages, "expansionnet_v1")),
+    ("expansionnet_v1", "6"): partial(expansionnet.expansion, "expansionnet_v1"),
+    ("expansionnet_v1", "7"): partial(expansionnet.expansion, "expansionnet_v1"),
+    ("expansionnet_v2", "I"): expansionnet.ablation,
+    ("expansionnet_v2", "VI"): _plain(expansionnet.operations),
+    ("expansionnet_v2", "VII"): _plain(partial(expansionnet.stages, "expansionnet_v2")),
+    ("expansionnet_v2", "VIII"): partial(expansionnet.expansion, "expansionnet_v2"),
+    ("lstm_readonly", "I"): lstm_readonly.examples,
+    ("middle_out", "1"): _plain(middle_out.errors),
     ("middle_out", "6"): _plain(middle_out.pairs),
     ("middle_out", "8"): middle_out.examples,
 }

@@ -20,7 +20,7 @@ from benchmarks.kinds import Denoising, Released
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import weakness
-from benchmarks.papers.paired import by_row, difference
+from benchmarks.papers.paired import by_row, difference, grouped
 from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report.document import (
     Block,
@@ -54,14 +54,14 @@ def sources(made: Sequence[Record[Any]]) -> list[Source]:
     A single row compares with nothing, so that its form is no first one. What is counted of no data
     stands beside what is predicted.
     """
-    groups: dict[tuple[str, str, str], list[Record[Any]]] = {}
     computed = PREDICTED if any(r.status == PREDICTED for r in made) else ""
-    for record in made:
-        form = getattr(record.details, "form", None) or ""
+
+    def place(record: Record[Any]) -> tuple[str, str, str]:
         status = record.status if record.data.name else computed or record.status
-        groups.setdefault((form, status, record.data.name), []).append(record)
+        return getattr(record.details, "form", None) or "", status, record.data.name
+
     ordered = sorted(
-        groups.items(),
+        grouped(made, place).items(),
         key=lambda of: (
             of[0][0] != BEST_FORM or len({r.what.row for r in of[1]}) == 1,
             STATUSES.index(of[0][1]),

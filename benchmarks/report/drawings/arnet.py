@@ -13,7 +13,7 @@ from benchmarks.papers.arnet.hidden_states import ROWS as SHOWN
 from benchmarks.papers.arnet.hidden_states import TABLE as STATES
 from benchmarks.papers.arnet.reconstruction_weight import ROWS as WEIGHTS
 from benchmarks.papers.arnet.reconstruction_weight import TABLE as WEIGHT
-from benchmarks.papers.paired import by_row
+from benchmarks.papers.paired import by_row, grouped
 from benchmarks.records import Record
 from benchmarks.report.document import Figure, Photographs
 from benchmarks.report.drawings.examples import side_by_side
@@ -28,8 +28,7 @@ def _of(records: Sequence[Record], *tables: str) -> list[Record]:
 
 
 def _by_data(made: Sequence[Record]) -> list[list[Record]]:
-    names = dict.fromkeys(r.data.name for r in made)
-    return [[r for r in made if r.data.name == name] for name in names]
+    return list(grouped(made, lambda r: r.data.name).values())
 
 
 def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:

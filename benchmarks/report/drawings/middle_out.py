@@ -1,16 +1,85 @@
-"""Captions for Middle-Out's Tables 6 and 8 to 10, each form by itself."""
+"""Middle-Out's Figure 3, the errors of its Table 1, and captions for its Tables 6 and 8 to 10."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from benchmarks.kinds import Control, Diversity, MiddleOut
+from benchmarks import papers
+from benchmarks.figures import Panel, panels, sequences
+from benchmarks.kinds import Control, Denoising, Diversity, MiddleOut
 from benchmarks.papers.middle_out.captions import FORMS
+from benchmarks.papers.middle_out.denoising import PAPER, TABLE
 from benchmarks.papers.middle_out.scores import BASELINE, MIDDLE_OUT
-from benchmarks.papers.paired import by_row
+from benchmarks.papers.paired import by_row, grouped
 from benchmarks.records import Record, of_kind
-from benchmarks.report.document import Cell, Photographs, Table
+from benchmarks.report.document import Cell, Figure, Photographs, Table
 from benchmarks.report.drawings.examples import of_one_seed, side_by_side
+
+MEASURES = ("MSE", "symmetric MSE")
+
+
+def errors(records: Sequence[Record]) -> list[Figure]:
+    """Test errors over steps, a drawing for each length of training."""
+    drawn = []
+    for steps, of_steps in _by_steps(of_kind(records, Denoising)):
+        about = f"Test errors over {steps:,} steps, means and ranges of seeds; dashed: printed"
+        drawn.append(Figure(f"denoising-{steps}", about, of_steps, partial(_drawing, of_steps)))
+    return drawn
+
+
+def example(records: Sequence[Record]) -> list[Figure]:
+    """Figure 3: a noisy sequence, the clean one, and what each regressor is off it.
+
+    A drawing for each length of training whose records hold a sequence.
+    """
+    made = [r for r in of_kind(records, Denoising) if r.details.example]
+    drawn = []
+    for steps, of_steps in _by_steps(made):
+        shown = {r.what.row: found for r in of_steps if (found := r.details.example)}
+        first = next(iter(shown.values()))
+        x, y = first.x, first.y
+        # of the same seed, and so of the same sequence
+        shown = {row: found for row, found in shown.items() if found.y == y}
+        off = {"noisy x": x} | {row: found.y_hat for row, found in shown.items()}
+        errors = {
+            name: [value - clean for value, clean in zip(values, y, strict=True)]
+            for name, values in off.items()
+        }
+        parts = {"noisy": {"noisy x": x}, "clean": {"clean y": y}, "above the clean one": errors}
+        about = (
+            "Figure 3: a noisy test sequence, the clean one, and how far off it the regressors' "
+            f"are after {steps:,} steps; the first seed's first."
+        )
+        draw = partial(sequences, parts, "position")
+        drawn.append(Figure(f"denoising-{steps}-example", about, of_steps, draw))
+    return drawn
+
+
+def _by_steps(made: Sequence[Record]) -> list[tuple[int, list[Record]]]:
+    """The longest training first."""
+    return sorted(grouped(made, lambda r: r.details.settings["steps"]).items(), reverse=True)
+
+
+def _drawing(made: Sequence[Record]) -> str:
+    drawn = []
+    printed = {(c.row, c.column): c.value for c in papers.load(PAPER).table(TABLE).cells}
+    for measure in MEASURES:
+        lines, levels = {}, {}
+        for record in made:
+            row, history = record.what.row, record.details.history
+            values = [entry[measure] for entry in history]
+            lines[row] = (
+                [entry["step"] for entry in history],
+                [sum(of_seeds) / len(of_seeds) for of_seeds in values],
+                [min(of_seeds) for of_seeds in values],
+                [max(of_seeds) for of_seeds in values],
+            )
+            if isinstance(level := printed.get((row, measure)), float):
+                levels[f"{row}, printed"] = level
+        drawn.append(Panel(measure, lines, levels, "steps", f"test {measure}"))
+    return panels([drawn])
+
 
 SHOWN = (MIDDLE_OUT, f"{BASELINE} + Self-Attention")
 """The rows of Table 2 whose captions Tables 8 and 9 show."""

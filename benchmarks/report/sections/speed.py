@@ -14,6 +14,7 @@ from benchmarks import figures
 from benchmarks.files import slug
 from benchmarks.kinds import Compiled, Measured, Prediction, Program, Scaling
 from benchmarks.papers.cells import NOT_RUN
+from benchmarks.papers.paired import grouped
 from benchmarks.perf import coefficient_curves
 from benchmarks.perf.roofline.compiled import V2
 from benchmarks.perf.roofline.devices import described
@@ -227,9 +228,8 @@ def _faster(known: Sequence[Beside]) -> str:
 
 def compiled(records: Sequence[Record]) -> Section:
     """What the compiler says of the Triton kernels, which were not run."""
-    calls: dict[tuple[str, str], list[Record]] = {}
-    for record in sorted(of_kind(records, Compiled), key=lambda r: r.details.capability):
-        calls.setdefault((record.details.shape, record.details.precision), []).append(record)
+    made = sorted(of_kind(records, Compiled), key=lambda r: r.details.capability)
+    calls = grouped(made, lambda r: (r.details.shape, r.details.precision))
     about = (
         "Both passes of the expansion operators' Triton kernels, compiled ahead of time for sm_80 "
         "(A100), sm_89 (L4, RTX 4090) and sm_90 (H100), a number each where they differ: registers "

@@ -1,0 +1,92 @@
+"""The read-only LSTM's Figures 1, 2 and 7, and its Table I."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from benchmarks import figures
+from benchmarks.files import slug
+from benchmarks.kinds import Trained, Words
+from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
+from benchmarks.papers.paired import by_row, grouped
+from benchmarks.records import Record, of_kind
+from benchmarks.report.document import Figure, Photographs
+from benchmarks.report.drawings.examples import side_by_side
+
+BARS = 40
+
+
+def areas(records: Sequence[Record]) -> list[Figure]:
+    """Figure 1: every word's occurrences as an area, the commonest by name."""
+    drawn = []
+    for record in of_kind(records, Words):
+        commonest = dict(record.details.commonest)
+        different, counted = (
+            int(record.values[name]) for name in ("different words counted", "words counted")
+        )
+        rest = f"{different - len(commonest):,} other words", counted - sum(commonest.values())
+        shown = f"the {len(commonest)} commonest, and the others together"
+        drawn.append(_figure("1", record, shown, partial(figures.areas, commonest, rest)))
+    return drawn
+
+
+def bars(records: Sequence[Record]) -> list[Figure]:
+    """Figure 2: the commonest words."""
+    drawn = []
+    for record in of_kind(records, Words):
+        commonest = dict(record.details.commonest[:BARS])
+        draw = partial(figures.bars, commonest, "occurrences")
+        drawn.append(_figure("2", record, f"the {len(commonest)} commonest", draw))
+    return drawn
+
+
+def _figure(number: str, record: Record, shown: str, draw: Callable[[], str]) -> Figure:
+    about = f"Figure {number}: words in the captions of {record.data.name}: {shown}."
+    return Figure(slug(PAPER, number, record.what.row), about, [record], draw)
+
+
+def _of(records: Sequence[Record], table: str) -> list[Record]:
+    """The records of trainings that stand in a table."""
+    of = PAPER, table
+    trained = of_kind(records, Trained)
+    return [r for r in trained if (r.what.paper, r.what.table) == of and r.what.row in ROWS]
+
+
+def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
+    """Table I: captions of the same images by each, of each data set."""
+    shown = []
+    for name, made in grouped(_of(records, "scores"), lambda r: r.data.name).items():
+        runs = by_row(made)
+        about = (
+            f"Table I: test images of {name} captioned by each; evenly spaced in the split, not "
+            "chosen"
+        )
+        shown += side_by_side(slug(PAPER, "I", name), about, runs, tuple(ROWS), jpegs)
+    return shown
+
+
+def loss_curves(records: Sequence[Record]) -> list[Figure]:
+    """Figure 7: training losses over steps, a drawing for each data set."""
+    drawn = []
+    every = [r for r in _of(records, "losses") if r.details.losses]
+    for name, made in grouped(every, lambda r: r.data.name).items():
+        runs = by_row(made)
+        lines = {row: _curve(runs[row]) for row in ROWS if row in runs}
+        about = (
+            f"Figure 7: training loss on {name}, each point the mean of the steps since the one "
+            "before, and of the seeds that were trained so long."
+        )
+        drawing = partial(figures.curves, lines, "steps", "training loss, nats a word", log_y=True)
+        drawn.append(Figure(slug(PAPER, name, "7"), about, made, drawing))
+    return drawn
+
+
+def _curve(runs: Sequence[Record]) -> tuple[list[float], list[float]]:
+    """Steps and losses, the mean over the seeds that have the step."""
+    at: dict[float, list[float]] = {}
+    for record in runs:
+        for entry in record.details.losses:
+            at.setdefault(entry["step"], []).append(entry["loss"])
+    steps = sorted(at)
+    return steps, [sum(at[step]) / len(at[step]) for step in steps]
