@@ -117,7 +117,7 @@ def test_random_numbers_are_left_alone(data, tmp_path):
         (["reproduce", "arnet", "--table", "9"], "no table '9'"),
         (["reproduce", "arnet", "--table", "5", "--form", "huge"], "--form huge: expected one of"),
         (["reproduce", "arnet", "--table", "5", "--seeds", "0"], "--seeds: 0, expected at least 1"),
-        (["reproduce", "arnet", "--table", "5", "--minutes", "0"], "--minutes 0.0"),
+        (["reproduce", "arnet", "--table", "5", "--minutes", "0"], "--minutes: 0, expected"),
         (["reproduce", "arnet", "--table", "5", "--only", "GRU"], "; LSTM + zoneout"),
         (["reproduce", "arnet", "--table", "5", "--out", "."], "is a folder"),
         (

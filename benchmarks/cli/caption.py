@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.cli import data_options
-from benchmarks.cli.options import add_beam_size, add_json, check_device
+from benchmarks.cli.options import add_beam_size, add_checkpoint, add_json, check_device
 from benchmarks.errors import InputError
 from benchmarks.files import check_writable, write_atomically
 from benchmarks.scoring import captioners
@@ -28,14 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PICTURE",
         help="picture files, and folders of them; or name a data set below",
     )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        action="append",
-        required=True,
-        help="a run's folder (its best), one checkpoint, or an exported folder; may be repeated: "
-        "several runs are an ensemble",
-    )
+    several = "may be repeated: several runs are an ensemble"
+    add_checkpoint(parser, f"one checkpoint, or an exported folder; {several}")
     add_beam_size(parser)
     parser.add_argument("--batch-size", type=int, default=50, help="images at a time (default: 50)")
     parser.add_argument(

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from benchmarks import records
 from benchmarks.cli import data_options
-from benchmarks.cli.options import add_beam_size
+from benchmarks.cli.options import add_beam_size, add_checkpoint
 from benchmarks.data import CaptionData
 from benchmarks.kinds import Evaluation
 from benchmarks.records import Record
@@ -22,13 +22,7 @@ from torch_impl.models import Captioner
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        action="append",
-        required=True,
-        help="a run's folder (its best), or one checkpoint; may be repeated: an ensemble",
-    )
+    add_checkpoint(parser, "or one checkpoint; may be repeated: an ensemble")
     data_options.configure(parser)
     parser.add_argument("--split", default="test", help="the images to caption (default: test)")
     add_beam_size(parser)

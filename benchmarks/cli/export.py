@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.cli.options import add_json
+from benchmarks.cli.options import add_checkpoint, add_json
 from benchmarks.errors import InputError
 from benchmarks.files import all_or_nothing, locked
 from benchmarks.run_folder import RunFolder, load_captioner
@@ -17,13 +17,7 @@ from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULA
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        action="append",
-        required=True,
-        help="a run's folder (its best), or one checkpoint; no ensemble",
-    )
+    add_checkpoint(parser, "or one checkpoint; no ensemble")
     parser.add_argument("--format", choices=FORMATS, default="onnx")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="a new folder, or an exported one"

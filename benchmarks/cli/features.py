@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from benchmarks.cli.options import add_data, add_json
+from benchmarks.cli.options import add_data, add_images, add_json
 from benchmarks.data.extract_features import PER_THREAD, extract, find_data_set
 from benchmarks.data.features import DTYPES
 from benchmarks.files import locked
@@ -24,13 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--karpathy", type=Path, metavar="JSON", help="the data set, instead of --data"
     )
-    parser.add_argument(
-        "--images",
-        type=Path,
-        nargs="+",
-        metavar="PLACE",
-        help="zip files or folders of photographs (default: those beside the data set)",
-    )
+    add_images(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where shards go")
     parser.add_argument("--backbone", choices=BACKBONES, default="efficientnet_lite0")
     parser.add_argument(

@@ -86,6 +86,23 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def add_checkpoint(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add ``--checkpoint``, which may be repeated; ``what`` it is beside a run's folder."""
+    text = f"a run's folder (its best), {what}"
+    parser.add_argument("--checkpoint", type=Path, action="append", required=True, help=text)
+
+
+def add_images(parser: argparse._ActionsContainer) -> None:
+    """Add ``--images``, the places of a data set's photographs."""
+    parser.add_argument(
+        "--images",
+        type=Path,
+        nargs="+",
+        metavar="PLACE",
+        help="zip files or folders of photographs (default: those beside the data set)",
+    )
+
+
 def add_beam_size(parser: argparse.ArgumentParser) -> None:
     """Add ``--beam-size``."""
     parser.add_argument(

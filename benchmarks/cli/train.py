@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.cli import data_options
 from benchmarks.cli.main import EXIT_BAD_INPUT
-from benchmarks.cli.options import above_0, add_json, at_least, check_device
+from benchmarks.cli.options import above_0, add_images, add_json, at_least, check_device
 from benchmarks.data import CaptionData, karpathy, pixels
 from benchmarks.data.photographs import images_beside
 from benchmarks.errors import InputError
@@ -61,13 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Swin's published weights in place of cached features; tiny: a small one, untrained",
     )
-    pictures.add_argument(
-        "--images",
-        type=Path,
-        nargs="+",
-        metavar="PLACE",
-        help="zip files or folders of photographs (default: those beside the data set)",
-    )
+    add_images(pictures)
     model = parser.add_argument_group("model")
     model.add_argument("--encoder", help="attention, aoa, static:64, static:8,16,32, dynamic:16")
     model.add_argument("--decoder", help="attention, aoa, dynamic:16")
