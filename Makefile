@@ -10,8 +10,9 @@ unexport PYTHONDONTWRITEBYTECODE
 report: $(VENV)/installed
 	$(BIN)/captionbench report
 
+# three on two cores: a seventh of the time they wait for processes and files
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # the report in a real browser; without one it says that it is not run
 browser: $(VENV)/installed

@@ -15,16 +15,13 @@ from tests.support import strategies, tolerances
 from tests.support.covers import covers
 from tests.support.parity import (
     Array,
-    Errors,
     flat,
     gradients,
-    in_precision,
     load,
-    nudge,
     numpy,
     tensor,
 )
-from tests.support.recurrent_parity import gates_map, through_the_oracle
+from tests.support.recurrent_parity import through_the_oracle
 from torch_impl.recurrent import (
     DROPPED,
     LSTM,
@@ -246,36 +243,6 @@ def test_masks_are_random_in_training_and_the_rates_in_evaluation(of):
     assert dropped == [None, None]
     assert z_c.unique().tolist() == [torch.tensor(0.2).item()]
     assert z_h.unique().tolist() == [torch.tensor(0.6).item()]
-
-
-@pytest.mark.parametrize("implementation", ["scan", "library"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-def test_lower_precision_is_as_good_as_the_literal_form(implementation, precision):
-    errors, dtype = Errors(precision), getattr(torch, precision)
-
-    @settings(max_examples=40)
-    @given(strategies.generators(), strategies.widths(6), st.integers(1, 8))
-    def collect(generator, d, T):
-        lstm = LSTM(3, d, implementation=implementation)
-        arrays = {**load(lstm, generator), "x": generator.standard_normal((T, 3))}
-        exact, low = in_precision(arrays, precision)
-        nudged = ({name: nudge(x, precision, generator) for name, x in exact.items()},)
-        names = [name for name in arrays if name != "x"]
-        lstm.load_state_dict({name: tensor(exact[name]) for name in names})
-        out, _ = lstm.to(dtype)(tensor(exact["x"], dtype)[None])
-
-        def states(a):
-            zeros = np.zeros_like(a["weight_h"][0])
-            T_ = gates_map(a)
-            steps = oracle.unroll(
-                lambda x, s: oracle.lstm(x, s, T_), a["x"], oracle.State(zeros, zeros)
-            )
-            return np.array([step.h for step in steps], dtype=np.float64)
-
-        errors.add(numpy(out[0]), states(low), states(exact), [states(a) for a in nudged])
-
-    collect()
-    errors.check(f"{implementation} in {precision}")
 
 
 @pytest.mark.parametrize("implementation", ["literal", "scan"])
