@@ -1,6 +1,7 @@
 """Exported captioners: the same beams and values without PyTorch as with it."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -56,6 +58,17 @@ ATTENTION = {
 }
 
 
+def once(tmp_path_factory, name, make):
+    """A copy of what ``make`` writes into a folder, in one pytest worker: an export takes long."""
+    base = tmp_path_factory.getbasetemp()
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"export {name}"
+    with FileLock(f"{made}.lock"):
+        if not made.exists():
+            make(unfinished := tmp_path_factory.mktemp("unfinished"))
+            unfinished.rename(made)
+    return shutil.copytree(made, tmp_path_factory.mktemp("exported") / name)
+
+
 @pytest.fixture(scope="module", params=[EXPANSIONS, ATTENTION], ids=["expansions", "attention"])
 def exported(request, tmp_path_factory):
     """A captioner in float64, and what was made of it.
@@ -67,21 +80,28 @@ def exported(request, tmp_path_factory):
     for module in model.modules():
         if isinstance(module, nn.LayerNorm):
             module.eps = float(np.float32(module.eps))
-    folder = tmp_path_factory.mktemp("exported") / "onnx"
-    export.write(folder, model.eval(), Vocabulary(tuple("abcde")))
+    model.eval()
+    folder = once(
+        tmp_path_factory,
+        request.param["decoder"].partition(":")[0],
+        lambda folder: export.write(folder, model, Vocabulary(tuple("abcde"))),
+    )
     return model, OnnxCaptioner(folder), folder
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of a run of attention, in float32; beside it what the README's commands made."""
+    return once(tmp_path_factory, "readme", exported_run) / "runs" / "scenes"
+
+
+def exported_run(folder):
     torch.manual_seed(0)
     train, val, test = IMAGES
     data = scenes.make(train=train, val=val, test=test)
     ids = {"start_id": START_ID, "end_id": END_ID, "pad_id": PAD_ID}
     sizes = {"vocabulary_size": len(data.vocabulary), **SIZES, "max_length": 20}
     d_feature = data.splits["test"].store.d_feature
-    folder = tmp_path_factory.mktemp("readme")
     layers = {**ATTENTION, "num_decoder_layers": 1}
     model = Captioner(Configuration(d_feature=d_feature, **sizes, **layers, **ids))
     untrained(folder / "runs" / "scenes", model, data.vocabulary)
@@ -90,7 +110,6 @@ def run(tmp_path_factory):
         for command in exports():
             words = shlex.split(command, comments=True)
             assert main(*words, *(SCENES if "--scenes" in words else ())) == 0
-    return folder / "runs" / "scenes"
 
 
 @pytest.fixture(scope="module")
