@@ -126,6 +126,16 @@ def test_batches_change_no_caption(place, capsys):
     assert words[0] == words[1]
 
 
+def test_weights_of_16_bits_give_nearly_the_same_scores_and_the_same_captions(place, capsys):
+    found = []
+    for words in [[], ["--weights", "float16"]]:
+        printed, _ = captioned(place, capsys, place / "images", *words, "--json")
+        found.append([image["captions"][0] for image in json.loads(printed)])
+    assert [one["caption"] for one in found[0]] == [one["caption"] for one in found[1]]
+    scores = [np.array([one["score"] for one in captions]) for captions in found]
+    assert 0 < np.abs(scores[0] - scores[1]).max() < 0.01
+
+
 def test_a_picture_s_format_changes_nothing_but_its_name(place, learnt, tmp_path, capsys):
     name = min(learnt)
     with Image.open(place / "images" / name) as image:
@@ -202,6 +212,7 @@ def test_where_nothing_is_left_the_command_fails(place, tmp_path, capsys):
         (["--karpathy", "{}", "--features", "{}", "--out", "x.json", "--moving"], "with --scenes"),
         (["{}/images", "--head", 0], "--head goes with --overlay"),
         (["{}/images", "--groups", 64], "--groups goes with --words"),
+        (["{}/images", "--weights", "float16", "--device", "meta"], "goes with --device cpu"),
     ],
 )
 def test_bad_options_exit_2_with_one_line(place, capsys, words, message):

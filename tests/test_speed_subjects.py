@@ -58,13 +58,14 @@ def test_what_is_timed_against_each_other_computes_the_same(subject):
 @pytest.mark.parametrize("encoder", ["static:64", "attention"])
 def test_captions_that_are_timed_have_the_full_length_and_are_equal(subject, encoder):
     found = results(subject, encoder=encoder)
-    assert set(found) == {"prefix", "incremental", "prefix-auto"}
-    tokens = []
-    for captions in found.values():
+    tokens = {}
+    for name, captions in found.items():
         best = [c[0] if isinstance(c, list) else c for c in captions]
-        tokens.append([caption.tokens for caption in best])
-        assert {len(caption) for caption in tokens[-1]} == {Sizes().tiny().tokens}
-    assert tokens[0] == tokens[1] == tokens[2]
+        tokens[name] = [caption.tokens for caption in best]
+        assert {len(caption) for caption in tokens[name]} == {Sizes().tiny().tokens}
+    tokens.pop("incremental+float16")  # of other weights
+    assert tokens.keys() == {"prefix", "incremental", "prefix-auto"}
+    assert tokens["prefix"] == tokens["incremental"] == tokens["prefix-auto"]
 
 
 @pytest.mark.parametrize(

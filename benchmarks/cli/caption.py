@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -41,6 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what a middle-out model begins every caption with (default: its classifier's word)",
     )
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--weights",
+        choices=("float32", "float16"),
+        default="float32",
+        help="of the decoder, on a CPU: with few images, 16 bits are quicker (default: float32)",
+    )
     with_pictures = parser.add_argument_group("with pictures")
     with_pictures.add_argument(
         "--num-return", type=int, metavar="N", help="captions of each, best first (default: 1)"
@@ -100,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, other in (("head", "overlay"), ("groups", "words")):
         if getattr(arguments, name) is not None and not getattr(arguments, other):
             raise InputError(f"--{name} goes with --{other}")
+    if arguments.weights == "float16" and arguments.device != "cpu":
+        raise InputError("--weights float16 goes with --device cpu")
     check_device(arguments.device)
     return (_caption_pictures if arguments.pictures else _caption_split)(arguments)
 
@@ -112,6 +121,8 @@ def _caption_pictures(arguments: argparse.Namespace) -> int:
         seeing = load_released(places, arguments.words, arguments.groups, backbone)
     else:
         seeing = load(places, backbone)
+    if arguments.weights == "float16":
+        seeing = replace(seeing, captioner=captioners.halved(seeing.captioner))
     results = []
     for result in caption_pictures(
         arguments.pictures,
@@ -143,6 +154,8 @@ def _caption_split(arguments: argparse.Namespace) -> int:
     if not (arguments.out or arguments.json):
         raise InputError("a data set needs --out FILE for its captions, or --json")
     model, vocabulary = captioners.load(arguments.checkpoint)
+    if arguments.weights == "float16":
+        model = captioners.halved(model)
     data = data_options.load(arguments)
     split = data.split(arguments.split or "test")
     captions = caption(

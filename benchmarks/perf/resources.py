@@ -46,16 +46,22 @@ def _packed(formula: Callable[..., int]) -> Callable[..., int]:
     return lambda rows, weights, *_, **__: formula(rows, *weights[:2])
 
 
+def _half_linear(rows: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+    return 2 * math.prod(rows) * out_shape[-1]
+
+
 _aten = torch.ops.aten
 FORMULAS = {
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     _aten.mkldnn_rnn_layer: _lstm,
     _aten.mkldnn_rnn_layer_backward: _lstm_backward,
+    torch.ops.quantized.linear_dynamic_fp16: _half_linear,
     _aten._cudnn_rnn: _packed(_lstm),
     _aten._cudnn_rnn_backward: _packed(_lstm_backward),
 }
-"""Of products that PyTorch's counter does not know: attention on a CPU, the libraries' LSTMs."""
+"""Of products that PyTorch's counter does not know: attention on a CPU, the libraries' LSTMs, those
+by weights of 16 bits."""
 
 
 def count(work: Work, device: torch.device) -> dict[str, int]:

@@ -20,6 +20,7 @@ from benchmarks.files import sha256_of_arrays
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.onnx_captioner import ENCODER, OnnxCaptioner
 from torch_impl.decoding.ensemble import Ensemble
+from torch_impl.decoding.half_weights import halve
 from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import BaseCaptioner, MiddleOutCaptioner
@@ -198,6 +199,21 @@ def weights_sha256(model: BaseCaptioner | Ensemble) -> str:
     """A hash of the weights, names and order included."""
     tensors = model.state_dict().items()
     return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
+
+
+def halved(model: AnyDecoder) -> AnyDecoder:
+    """``model``, whose decoder's weights are rounded to 16 bits now.
+
+    Raises:
+        InputError: an exported model, or as `half_weights.halve`.
+    """
+    if isinstance(model, OnnxCaptioner):
+        raise InputError("--weights float16: an exported model has the weights of its file")
+    try:
+        halve(model)
+    except ValueError as error:
+        raise InputError(f"--weights float16: {error}") from error
+    return model
 
 
 def to(model: AnyDecoder, device: str) -> AnyDecoder:

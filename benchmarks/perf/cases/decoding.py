@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,23 +13,27 @@ from torch import Tensor
 
 from benchmarks.perf.cases.case import COMPILED, GRAPHED, HALVES, Case, Subject, Work
 from benchmarks.perf.cases.expansions import ATTENTION
-from benchmarks.perf.cases.models import MODEL, captioner, features
+from benchmarks.perf.cases.models import MODEL, captioner, captions, features
 from torch_impl.common.protocols import DecoderCache
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.graphs import GraphedBeamSearch
+from torch_impl.decoding.half_weights import halve
 from torch_impl.layers.kv_cache import TransformerCache
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Captioner
 
+HALF_WEIGHTS = "incremental+float16"
 IMPLEMENTATIONS = (
     "prefix",
     "incremental",
     "prefix-auto",
     "incremental" + COMPILED,
     "incremental" + GRAPHED,
+    HALF_WEIGHTS,
 )
 """A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
-token at a time, the encoder and the step through ``torch.compile``, or all of it as CUDA graphs."""
+token at a time, the encoder and the step through ``torch.compile``, all of it as CUDA graphs, or
+the decoder with weights of 16 bits."""
 
 
 class _Whole:
@@ -86,7 +91,10 @@ def _decoding(
     readers: dict[str, Callable[[Captioner], Any]] = {
         "incremental": lambda model: model,
         "incremental" + COMPILED: _Compiled,
+        HALF_WEIGHTS: lambda model: model,
     }
+    if implementation == HALF_WEIGHTS:
+        halve(model)
     reader = readers.get(implementation, _Whole)(model)
     search: Callable[..., Any] = partial(decoding.greedy, reader, max_length=sizes.tokens)
     found: dict[str, Any] = {"beam_size": sizes.beam if beam else 1, "max_length": sizes.tokens}
@@ -102,6 +110,30 @@ def _decoding(
             return search(images)
 
     return Work(decode, [*model.parameters(), images])
+
+
+def _weights(case: Case) -> int:
+    """Bytes of the float32 weights that are read at each step; nothing else is dear to one image.
+
+    The memory's projections, of the cross-attentions, are made once.
+    """
+    model = captioner(case, "auto", torch.device("cpu"), training=False)
+    once = re.compile(r"cross_attention\.(key|value)\.")
+    of_decoder = (x for name, x in model.decoder.named_parameters() if not once.search(name))
+    step = sum(x.nbytes for x in (*of_decoder, *model.vocabulary.parameters()))
+    return step * (case.sizes.tokens - 1)
+
+
+@torch.no_grad()
+def _error(case: Case, weights: str, device: torch.device) -> dict[str, float]:
+    """The largest error of log p against float64, of captions that are read whole."""
+    images, words = features(case, device), captions(case, device)
+    model, exact = (captioner(case, "auto", device, training=False) for _ in range(2))
+    exact.double()
+    if weights == "float16":
+        halve(model)
+    right = exact.decode(words, exact.encode(images.double()))
+    return {"error": (model.decode(words, model.encode(images)) - right).abs().max().item()}
 
 
 SUBJECTS = [
@@ -125,5 +157,14 @@ SUBJECTS = [
         ("batch", "beam", "length", "tokens", *MODEL),
         IMPLEMENTATIONS,
         make=partial(_decoding, beam=True, encoded=True),
+        least_bytes=_weights,
+    ),
+    Subject(
+        "decoder-weights",
+        "the largest error of log p, against float64, by the decoder's weights",
+        ("batch", "length", "tokens", *MODEL),
+        ("float32", "float16"),
+        count=_error,
+        precisions=("float32",),
     ),
 ]

@@ -392,7 +392,15 @@ def timed(made: Sequence[Record]) -> Section:
     ]
     if counted:
         columns = ("of", "implementation", "on", "what", "value")
-        blocks.append(Table("speed-counted", "Ceilings and growth", columns, counted, folded=True))
+        blocks.append(
+            Table(
+                "speed-counted",
+                "Ceilings, growth, memory and errors",
+                columns,
+                counted,
+                folded=True,
+            )
+        )
     for n, curve in enumerate(coefficient_curves.curves(made)):
         about = f"Over expansion coefficients: {curve.about}"
         drawing = partial(coefficient_curves.draw, [curve])
