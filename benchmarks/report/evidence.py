@@ -21,8 +21,15 @@ def name_of(record: Record[Any]) -> str:
 
 
 def link(value: Value | Figure) -> str:
-    """The page and the place of the first record that a value or a figure is made from."""
-    return place(value.records[0])
+    """The page and the place of the record that a value or a figure is made from; of several,
+    the page shows those alone.
+    """
+    first, *others = value.records
+    page, _, name = place(first).partition("#")
+    if not others:
+        return f"{page}#{name}"
+    names = dict.fromkeys(map(name_of, value.records))
+    return f"{page}?of={','.join(names)}#{name}"
 
 
 def place(record: Record[Any]) -> str:
@@ -82,8 +89,8 @@ def _list(paper: str, title: str, made: Sequence[Record[Any]]) -> Page:
     return Page(
         _page(paper),
         f"Evidence: {title}",
-        "Type words of a table, row, status, device, data set, commit or command to filter; what "
-        "is folded are the values with their intervals.",
+        "Choose a table, status, device or commit, or type words of a row, data set or command; "
+        "what is folded are the values with their intervals, and the command.",
         template="evidence.html",
         data={
             "records": [_entry(r, versions.index(_versions(r)) + 1) for r in ordered],
@@ -130,9 +137,7 @@ def _worst(details: Details) -> Iterator[tuple[str, str, None]]:
 
 
 def _device(record: Record[Any]) -> str:
-    device = record.device
-    threads = f", {device.threads} threads" if device.threads else ""
-    return f"{device.name}{threads}"
+    return record.device.label if record.device.threads else record.device.name
 
 
 def _versions(record: Record[Any]) -> str:

@@ -6,6 +6,7 @@ import re
 from random import Random
 
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
 
 from tests.browser.chromium import NARROW, WIDE, Site
 
@@ -31,7 +32,22 @@ STOPS = """() => {
 CUT = """() => [...document.querySelectorAll(".scroll, pre, .formula")]
   .filter(part => part.checkVisibility() && part.scrollWidth > part.clientWidth + 1)
   .map(part => `${part.ariaLabel ?? part.textContent.slice(0, 40)}: ${part.scrollWidth}`)"""
-COLUMN = "rows => rows.filter(row => !row.hidden).map(row => row.cells[{}].textContent.trim())"
+COLUMN = """rows => rows.filter(row => !row.hidden).map(row => row.cells[{}])
+  .map(cell => [cell.textContent.trim(), cell.querySelector("code") !== null])"""
+NAMES = "[...document.querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.id)"
+CHOOSE = """() => [...document.querySelectorAll("table[data-long]")].every(table => {
+  const rows = [...table.tBodies[0].rows];
+  const selects = [...table.closest(".scroll").previousElementSibling.querySelectorAll("select")];
+  const headings = [...table.querySelectorAll("th[data-choose]")];
+  return selects.length === headings.length && selects.every((select, i) =>
+    [...select.options].every(({ value }) => {
+      select.value = value; select.dispatchEvent(new Event("input"));
+      const text = row => row.cells[headings[i].cellIndex].textContent.trim();
+      const right = rows.every(row => row.hidden === (value !== "" && text(row) !== value));
+      select.value = ""; select.dispatchEvent(new Event("input"));
+      return right;
+    }));
+})"""
 ROWS = "rows => rows.filter(row => !row.hidden).map(row => row.textContent)"
 
 
@@ -58,6 +74,7 @@ def links_lead_to_their_places(site: Site, _: Random) -> str:
         with site.open(name) as page:
             for link in page.evaluate(LINKS):
                 target, _, place = link.partition("#")
+                target = target.partition("?")[0]
                 assert target.startswith("file:"), f"{name} links to {link}"
                 target = target.rpartition("/")[2]
                 assert target.removesuffix(".html") in links, f"{name} links to {target}"
@@ -81,7 +98,7 @@ def tables_are_sorted_and_filtered(site: Site, random: Random) -> str:
                     for order in ("ascending", "descending"):
                         heading.locator("button").press("Enter")
                         assert heading.get_attribute("aria-sort") == order
-                        keys = [_key(text) for text in rows.evaluate_all(COLUMN.format(place))]
+                        keys = [_key(*cell) for cell in rows.evaluate_all(COLUMN.format(place))]
                         expected = sorted(keys, reverse=order == "descending")
                         assert keys == expected, f"{name} is not sorted by {heading.inner_text()}"
                         sorted_by += 1
@@ -94,13 +111,41 @@ def tables_are_sorted_and_filtered(site: Site, random: Random) -> str:
                 assert rows.evaluate_all(ROWS) == kept, f"{name} with {words}"
                 box.fill("")
                 assert len(rows.evaluate_all(ROWS)) == len(texts)
+            assert _chosen(page), f"{name}: a choice among a column's texts shows other rows"
     return f"{sorted_by} orders"
 
 
-def _key(text: str) -> tuple[bool, float, str]:
-    """Numbers come before words; what JavaScript reads as a number is one."""
-    found = re.match(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", text.replace(",", ""))
-    return (found is None, float(found[0]) if found else 0.0, "" if found else text)
+def _chosen(page: Page) -> bool:
+    """Whether each choice of a column shows exactly the rows with the chosen text."""
+    right: bool = page.evaluate(CHOOSE)
+    return right
+
+
+def several_records_of_a_number_are_shown_alone(site: Site, random: Random) -> str:
+    """Where a number is made from several; and all are shown again when asked for."""
+    tried = 0
+    for name in site.pages:
+        with site.open(name) as page:
+            links = [link for link in page.evaluate(LINKS) if "?of=" in link]
+        for link in random.sample(links, min(len(links), 2)):
+            target = link.rpartition("/")[2].partition("?")[0].removesuffix(".html")
+            wanted = link.partition("?of=")[2].partition("#")[0].split(",")
+            with site.open(target, "?" + link.partition("?")[2]) as page:
+                shown = page.evaluate(NAMES)
+                assert sorted(shown) == sorted(wanted), f"{link} shows {shown}"
+                page.get_by_role("button", name="show all").click()
+                assert len(page.evaluate(NAMES)) > len(wanted)
+                tried += 1
+    return f"{tried} numbers"
+
+
+def _key(text: str, is_code: bool) -> tuple[bool, float, str]:
+    """Numbers, with a unit or an interval behind them, come before words, dates and hashes."""
+    try:
+        number = float(re.split(r"[\s%×\[;]", text, maxsplit=1)[0].replace(",", ""))
+    except ValueError:
+        return (True, 0.0, text)
+    return (True, 0.0, text) if is_code else (False, number, "")
 
 
 def the_keyboard_reaches_everything(site: Site, _: Random) -> str:
@@ -139,6 +184,7 @@ CHECKS = (
     both_widths_and_schemes,
     links_lead_to_their_places,
     tables_are_sorted_and_filtered,
+    several_records_of_a_number_are_shown_alone,
     the_keyboard_reaches_everything,
     paper_cuts_nothing_off,
 )

@@ -8,9 +8,11 @@ import torch
 
 from benchmarks.perf import resources
 from benchmarks.perf.cases import expansions, models
-from benchmarks.perf.cases.case import Case, Subject
+from benchmarks.perf.cases.case import Case, Subject, Work
 from torch_impl.layers.transformer import Mixer
 
+MEMORY = 8e9
+"""Bytes that the largest batch is found for."""
 _LAYER = next(s for s in expansions.SUBJECTS if s.name == "dynamic-layer forward+backward")
 _STEP = next(s for s in models.SUBJECTS if s.name == "xe-step")
 
@@ -39,18 +41,24 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
 
 
 def _images(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
-    """What a training step holds for each further image, and for none: at B and at 2 B."""
+    """What a training step holds, by its growth from B to 2 B for each further image; and the
+    largest batch within `MEMORY`, weights and Adam's two moments of each included.
+    """
 
-    def held(batch: int) -> dict[str, int]:
-        step = replace(case, subject=_STEP, sizes=replace(case.sizes, batch=batch))
-        return resources.count(step.work(implementation, device), device)
+    def step(batch: int) -> Work:
+        sized = replace(case, subject=_STEP, sizes=replace(case.sizes, batch=batch))
+        return sized.work(implementation, device)
 
     B = case.sizes.batch
-    one, two = held(B), held(2 * B)
+    one, two = (resources.count(step(batch), device) for batch in (B, 2 * B))
     values: dict[str, float] = {}
     for name in ("saved bytes", "peak bytes"):
         values[name] = one[name]
         values[f"{name} an image"] = (two[name] - one[name]) / B
+    held = 3 * sum(x.nbytes for x in step(B).given if x.requires_grad)
+    if an_image := values["peak bytes an image"]:  # of few small images the update takes most
+        further = (MEMORY - held - values["peak bytes"]) // an_image
+        values["images in 8 GB"] = max(B + further, 0)
     return values
 
 
