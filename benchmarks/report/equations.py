@@ -60,7 +60,7 @@ def errors(paper: str, number: int | str, made: Sequence[Record[Any]]) -> list[V
             share = 0.0 if row.worst == 0 else share
             text = "not finite" if row.worst is None else f"{row.worst:.1e}"
             detail = f"{row.operator}, {row.what}, {row.dtype}, {row.implementation}; "
-            detail += "" if row.bound is None else f"at most {row.bound:.0e} is allowed"
+            detail += "" if row.bound is None else f"at most {row.bound:.1e} is allowed"
             word = "pass" if row.passed else "FAIL"
             found = Value(text, (record,), word, detail=detail)
             if share >= worst.get((row.what, row.dtype), (-1.0, None))[0]:

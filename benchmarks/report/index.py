@@ -121,7 +121,7 @@ def _headlines(
     rows = [*_operations(made), *_released(made)]
     rows += _denoised(made)
     ((table, box, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
-    about = f"[More expansion vectors, more CIDEr-D](expansionnet_v2.html#{_place(table)})"
+    about = f"[v2's Table I: expansion improves CIDEr-D](expansionnet_v2.html#{_place(table)})"
     best, base = (table.cell(row.name, "CIDEr-D").meant for row in (table.rows[-1], table.rows[0]))
     here = f"**{box.word}**: {box.text.partition('. ')[0]}"  # the rest is on its page
     rows.append([about, f"{base} to {best}", here, status])
@@ -180,7 +180,9 @@ def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
             word = "differs" if beyond else record.status
             said = Value(text, (record,), word, detail=f"[{low:.0f}, {high:.0f}]{beyond}")
             about = f"[De-noising from the middle](middle_out.html#{_place(table)})"
-            rows.append([about, f"{one / other:.0f} times", said, record.status])
+            note = table.cell(record.details.over, column).note
+            printed = note.partition(",")[0] or f"{one / other:.0f} times"
+            rows.append([about, printed, said, record.status])
     return rows
 
 
@@ -198,7 +200,7 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         MEASURED,
         detail=f"{slowest.device}; of all targets {counts['met']} met, {counts['missed']} missed",
     )
-    about = "[v2's training step, batch 16](speed.html)"
+    about = "[v2's training step, batch 16](speed.html#speed-targets)"
     return [[about, f"prints none; our target {slowest.target.bound:g}", said, MEASURED]]
 
 
@@ -217,7 +219,11 @@ def _not_run(
     tables_of = sum(len(papers.load(paper).tables) for paper in PAPERS)
     lines = [f"{', '.join(names)}: {reason}" for reason, names in why.items()]
     yield Paragraph(f"**{total} of {tables_of} tables**: {' '.join(lines)}")
-    on_gpu = [o for o in judge(made) if o.target.device == "cuda" and not o.measured]
+    left = [o.target for o in judge(made) if not o.measured]
+    on_cpu = [target.what for target in left if target.device == "cpu"]
+    if on_cpu:
+        yield Paragraph(f"**{len(on_cpu)} speed targets of a CPU**: {', '.join(on_cpu)}.")
+    on_gpu = [target for target in left if target.device == "cuda"]
     if on_gpu:
         yield Paragraph(
             f"**Everything on a GPU**: {len(on_gpu)} speed targets and the Triton kernels, which "

@@ -201,8 +201,13 @@ function draw(state) {
     add(svg, "line", { class: "grid", x1: left, x2: width - 70, y1: toY(value), y2: toY(value) });
     add(svg, "text", { x: left - 6, y: toY(value) + 4, "text-anchor": "end" }, printed(value, unit).replace(/\.?0+(?= |$)/, ""));
   }
-  for (const size of ticks(sizes[0], sizes.at(-1)))
+  let free = 0;
+  for (const size of ticks(sizes[0], sizes.at(-1))) {
+    const wide = 8 * String(size).length;
+    if (toX(size) - wide / 2 < free) continue;
+    free = toX(size) + wide / 2 + 8;
     add(svg, "text", { x: toX(size), y: height - bottom + 18, "text-anchor": "middle" }, size);
+  }
   add(svg, "text", { x: (left + width - 70) / 2, y: height - 4, "text-anchor": "middle" }, words("x"));
   if (now) add(svg, "line", { class: "here", x1: toX(now), x2: toX(now), y1: 10, y2: height - bottom });
   const ends = [];
