@@ -180,8 +180,8 @@ def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
             word = "differs" if beyond else record.status
             said = Value(text, (record,), word, detail=f"[{low:.0f}, {high:.0f}]{beyond}")
             about = f"[De-noising from the middle](middle_out.html#{_place(table)})"
-            note = table.cell(record.details.over, column).note
-            printed = note.partition(",")[0] or f"{one / other:.0f} times"
+            note = table.cell(record.details.over, column).note or f"{one / other:.0f} times"
+            printed = note.partition(",")[0]
             rows.append([about, printed, said, record.status])
     return rows
 
