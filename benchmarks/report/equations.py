@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from textwrap import dedent
 from typing import Any
 
@@ -74,34 +74,20 @@ def _sentence(name: str) -> str:
     return f"{said} (`{file}`)"
 
 
-def _module(dotted: str) -> tuple[Any, str]:
-    """The module of a dotted name, and the name in it."""
-    parts = dotted.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            return importlib.import_module(".".join(parts[:cut])), ".".join(parts[cut:])
-        except ModuleNotFoundError:
-            continue
-    raise ImportError(dotted)
-
-
-def _found(dotted: str) -> Any:
-    module, name = _module(dotted)
-    found = module
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+def _code(dotted: str) -> Any:
+    """The function or class of a module, without its wrappers."""
+    return inspect.unwrap(resolve_name(":".join(dotted.rsplit(".", 1))))
 
 
 def _path(dotted: str) -> str:
     """Its file, from the root of the repository."""
-    file = inspect.getsourcefile(inspect.unwrap(_found(dotted)))
+    file = inspect.getsourcefile(_code(dotted))
     return Path(str(file)).resolve().relative_to(ROOT).as_posix()
 
 
 def source(dotted: str) -> str:
     """The code of a function or class, without its decorators."""
-    text = dedent(inspect.getsource(inspect.unwrap(_found(dotted))))
+    text = dedent(inspect.getsource(_code(dotted)))
     first = ast.parse(text).body[0]
     return "\n".join(text.splitlines()[first.lineno - 1 :])
 
