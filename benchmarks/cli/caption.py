@@ -21,7 +21,6 @@ from torch_impl.models.vision import BACKBONES
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "pictures",
         type=Path,

@@ -30,7 +30,6 @@ SIZES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose cases."""
     parser.add_argument(
         "--suite",
         choices=suites.SUITES,

@@ -26,7 +26,6 @@ WIDTH = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "paper", nargs="?", metavar="PAPER", help=f"{', '.join(papers.names())} (default: all)"
     )

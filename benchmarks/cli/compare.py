@@ -31,7 +31,6 @@ SHOWN = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument("a", metavar="REV_A", help="a commit, a tag or a branch: the baseline")
     parser.add_argument(
         "b", metavar="REV_B", nargs="?", help="another (default: the working tree as it is)"

@@ -11,7 +11,6 @@ from benchmarks.perf.counts import BASELINE, compared, counted, differences
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "--renew", action="store_true", help="write the baseline anew, to be committed"
     )

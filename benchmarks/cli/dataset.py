@@ -27,7 +27,6 @@ def _shares(text: str) -> tuple[int, ...]:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "--images",
         type=Path,

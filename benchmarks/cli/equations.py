@@ -23,7 +23,6 @@ ROW = "  {:<20} {:<12} {:<18} {}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_json(parser)
     parser.add_argument("paper", nargs="?", metavar="PAPER", help=f"one: {', '.join(PAPERS)}")
     parser.add_argument(

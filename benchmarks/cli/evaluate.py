@@ -21,7 +21,6 @@ from torch_impl.models import Captioner
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_checkpoint(parser, "or one checkpoint; may be repeated: an ensemble")
     data_options.configure(parser)
     parser.add_argument("--split", default="test", help="the images to caption (default: test)")

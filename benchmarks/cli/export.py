@@ -16,7 +16,6 @@ from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULA
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_checkpoint(parser, "or one checkpoint; no ensemble")
     parser.add_argument("--format", choices=FORMATS, default="onnx")
     parser.add_argument(

@@ -15,7 +15,6 @@ from torch_impl.models.vision import BACKBONES
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_data(
         parser,
         "a folder with one dataset_*.json in Karpathy's layout and its photographs, or one that "

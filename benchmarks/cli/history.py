@@ -17,7 +17,6 @@ from benchmarks.records import LOCAL, PUBLISHED, ROOT, Record
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "files",
         nargs="*",

@@ -82,7 +82,6 @@ def check_device(name: str, asked: str | None = None) -> str:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -104,7 +103,6 @@ def add_images(parser: argparse._ActionsContainer) -> None:
 
 
 def add_beam_size(parser: argparse.ArgumentParser) -> None:
-    """Add ``--beam-size``."""
     parser.add_argument(
         "--beam-size",
         type=at_least(1, LARGEST_BEAM),

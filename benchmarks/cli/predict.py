@@ -26,7 +26,6 @@ from benchmarks.records import Record
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "--device", help=f"{CPU} (default), as measured here, or {', '.join(described())}"
     )

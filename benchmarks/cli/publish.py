@@ -21,7 +21,6 @@ from benchmarks.report import build
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "files",
         nargs="*",

@@ -35,7 +35,6 @@ OPT_IN = "fused"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument("--suite", choices=DEVICES, required=True, help="of what kind of device")
     parser.add_argument("--device", help="which one (default: cpu, or cuda for --suite gpu)")
     parser.add_argument(

@@ -21,7 +21,6 @@ from benchmarks.workers import Job, run_all
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_data(parser, "folder of real data", "; without, released captions are not scored")
     parser.add_argument(
         "--quick",

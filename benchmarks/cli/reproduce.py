@@ -19,7 +19,6 @@ from benchmarks.scoring import java
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     known = dict.fromkeys(experiment.paper for experiment in queue.EXPERIMENTS)
     parser.add_argument("paper", metavar="PAPER", nargs="?", help=", ".join(known))
     parser.add_argument(

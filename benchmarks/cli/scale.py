@@ -25,7 +25,6 @@ SECONDS = 5.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "--only",
         nargs="+",

@@ -13,7 +13,6 @@ from benchmarks.files import all_or_nothing, locked
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where files go")
     parser.add_argument(
         "--num-images", type=int, default=20, metavar="N", help="how many (default: 20)"

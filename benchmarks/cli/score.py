@@ -14,7 +14,6 @@ from benchmarks.scoring.quality import METRICS, TOKENISERS, Scores, score
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument(
         "--references",
         type=Path,

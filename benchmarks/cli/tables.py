@@ -33,7 +33,6 @@ PROVENANCE = ("key", "command", "commit", "clean", "time", "seeds", "n", "data",
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.add_argument("paper", metavar="PAPER", help=", ".join(papers.names()))
     parser.add_argument("--table", metavar="NAME", help="one table: VI, 4, ... (default: all)")
     add_json(parser)

@@ -25,7 +25,6 @@ class progress(tqdm):  # noqa: N801  (used as a function)
         super().__init__(file=sys.stderr, bar_format="{desc} ({elapsed})", disable=None)
 
     def __call__(self, text: str) -> None:
-        """Say it."""
         self.set_description_str(text)
 
 

@@ -40,7 +40,6 @@ SECONDS = 3.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_candidate(
         parser,
         "time a function against ours, and verify it before and after: "

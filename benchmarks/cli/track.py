@@ -26,7 +26,6 @@ from benchmarks.records import ROOT
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     configure_measurement(parser)
     add_records(parser)
 

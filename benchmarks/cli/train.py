@@ -47,7 +47,6 @@ _GOES_ON = "--resume continues from what was saved last, if anything was"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     data_options.configure(parser)
     parser.add_argument(
         "--vocabulary-of",

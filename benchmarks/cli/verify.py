@@ -28,7 +28,6 @@ GIB = 2**30
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     add_candidate(
         parser,
         "a function to test: package.module:callable or path/file.py:callable; or a folder of "

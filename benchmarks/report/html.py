@@ -29,30 +29,16 @@ from benchmarks.typeset import typeset
 MARKS = "".join(map(chr, SUPERSCRIPTS.values()))
 _CODE = HtmlFormatter(nowrap=True, classprefix="p-")
 _NUMBER = re.compile(r"[-+−±.,\d\s×%^e\[\]]*\d[-+−±.,\d\s×%^e\[\]]*")
-KINDS = {
-    "pass": "good",
-    "covered": "good",
-    "met": "good",
-    "supported": "good",
-    "agrees": "good",
-    "same data": "good",
-    "FAIL": "bad",
-    "missed": "bad",
-    "contradicted": "bad",
-    "opposes": "bad",
-    "agrees in part": "good",
-    "agrees in order": "good",
-    "agrees where compared": "good",
-    "opposes in part": "bad",
-    "differs": "bad",
-    "mixed": "muted",
-    "other data": "other",
-    "embedded": "embedded",
-    "predicted": "predicted",
-    "not run": "muted",
-    "not settled": "muted",
-    "cannot be tested here": "muted",
+_AGREES = ("agrees", "agrees in part", "agrees in order", "agrees where compared")
+_OF_CLASS = {
+    "good": ("pass", "covered", "met", "supported", *_AGREES, "same data"),
+    "bad": ("FAIL", "missed", "contradicted", "opposes", "opposes in part", "differs"),
+    "other": ("other data",),
+    "embedded": ("embedded",),
+    "predicted": ("predicted",),
+    "muted": ("mixed", "not run", "not settled", "cannot be tested here"),
 }
+KINDS = {word: name for name, words in _OF_CLASS.items() for word in words}
 """The colour of a word, by a class of the style sheet; the word always stands beside it."""
 
 
