@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import asdict, force_setattr
 
 from benchmarks.errors import InputError
 from benchmarks.files import read_typed
@@ -74,15 +74,10 @@ class Note(Part, frozen=True):
     printed: str | None = None
 
 
-class Cell(Part, frozen=True):
-    """One cell; ``value`` is None where the paper gives none, ``note`` says what is odd."""
+class Cell(Note, frozen=True):
+    """One cell, and what is odd about it; ``value`` is None where the paper gives none."""
 
-    row: str
-    column: str
-    value: Value
-    corrected: float | None = None
-    note: str | None = None
-    printed: str | None = None
+    value: Value = None
 
     @property
     def meant(self) -> Value:
@@ -140,13 +135,12 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         odd = {(note.row, note.column): note for note in self.notes}
-        found = []
-        for row in self.rows:
-            for column, value in zip(self.columns, row.values, strict=True):
-                note = odd.get((row.name, column.name), Note(row.name, column.name))
-                about = note.corrected, note.note, note.printed
-                found.append(Cell(row.name, column.name, value, *about))
-        return tuple(found)
+        return tuple(
+            Cell(**asdict(odd.get(place, Note(*place))), value=value)
+            for row in self.rows
+            for column, value in zip(self.columns, row.values, strict=True)
+            if (place := (row.name, column.name))
+        )
 
     def reason(self, row: str, column: str) -> str:
         """Why the cell of that row and column may have no value of ours."""
@@ -209,6 +203,17 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in FOLDER.glob("*/tables.json")))
 
 
+def file_of(paper: str, name: str) -> Path:
+    """A file of a paper, one of `names`.
+
+    Raises:
+        InputError: an unknown paper.
+    """
+    if paper not in names():
+        raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(names())}")
+    return FOLDER / paper / name
+
+
 def load(paper: str) -> PaperTables:
     """The tables and figures of ``paper``, one of `names`.
 
@@ -216,6 +221,4 @@ def load(paper: str) -> PaperTables:
         InputError: an unknown paper, or a file whose tables do not hold together (a row of another
             length than the columns, a name twice, a note about no cell); the message says where.
     """
-    if paper not in names():
-        raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(names())}")
-    return read_typed(FOLDER / paper / "tables.json", PaperTables, "the tables of a paper")
+    return read_typed(file_of(paper, "tables.json"), PaperTables, "the tables of a paper")

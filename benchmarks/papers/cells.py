@@ -103,7 +103,7 @@ def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[C
         if name == table.name and row not in rows
     }
     return [
-        _cell(table, papers.Cell(row, column, None), found[row, column])
+        _cell(table, papers.Cell(row, column), found[row, column])
         for row, column in sorted(found, key=lambda place: _natural(place[0]))
     ]
 

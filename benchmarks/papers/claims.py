@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 
 from benchmarks import papers
-from benchmarks.errors import InputError
-from benchmarks.files import read_bytes
+from benchmarks.files import read_typed
 from benchmarks.kinds import DenoisingRatio, Digits, Losses, Rewards
 from benchmarks.papers.paired import Rows, by_row, compare, grouped, numbers, shared
 from benchmarks.records import PREDICTED, STATUSES, Record, newest
@@ -158,13 +157,7 @@ def load(paper: str) -> list[Claim]:
     Raises:
         InputError: no such paper, or a file that is not of claims; the message says where.
     """
-    if paper not in papers.names():
-        raise InputError(f"unknown paper {paper!r}, expected one of {', '.join(papers.names())}")
-    path = papers.FOLDER / paper / "claims.json"
-    try:
-        return msgspec.json.decode(read_bytes(path, "the claims of a paper"), type=list[Claim])
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{path}: not the claims of a paper ({error})") from None
+    return read_typed(papers.file_of(paper, "claims.json"), list[Claim], "the claims of a paper")
 
 
 def verdicts(records: Iterable[Record[Any]], paper: str | None = None) -> list[Verdict]:
