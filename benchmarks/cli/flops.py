@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 from msgspec import to_builtins
 
@@ -129,7 +128,10 @@ def run(arguments: argparse.Namespace) -> int:
             "table": [asdict(line) for line in table],
             "configuration": model.to_dict(),
             "work": work,
-            "components": [_component(part) for part in parts],
+            "components": [
+                {**asdict(part), **{n: getattr(part, n) for n in ("macs", "elementwise", "flops")}}
+                for part in parts
+            ],
             "total": asdict(total),
         }
         print(json.dumps(content, indent=2))
@@ -140,11 +142,6 @@ def run(arguments: argparse.Namespace) -> int:
         _print_table(table)
     _print_parts(model, parts, total, images)
     return 0
-
-
-def _component(part: Component) -> dict[str, Any]:
-    totals = {name: getattr(part, name) for name in ("macs", "elementwise", "flops")}
-    return {**asdict(part), **totals}
 
 
 def _print_table(table: Sequence[Line]) -> None:

@@ -178,7 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if line is None and _is_out_of_memory(error):
             given = (f"--{name.replace('_', '-')}" for name in SIZES if name in vars(arguments))
             smaller = ", ".join(given) or "the input"
-            line = f"not enough memory ({_first_line(error)}), expected less of {smaller}"
+            reason = (str(error).splitlines() or ["out of memory"])[0]
+            line = f"not enough memory ({reason}), expected less of {smaller}"
         if line is None and _is_full_output(error):
             _drop_output()
             line = f"standard output cannot be written ({os.strerror(errno.ENOSPC)})"
@@ -208,10 +209,6 @@ def _is_out_of_memory(error: Exception) -> bool:
     return bool({"MemoryError", "OutOfMemoryError"} & names) or "can't allocate memory" in str(
         error
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or ["out of memory"])[0]
 
 
 def _is_full_output(error: Exception) -> bool:

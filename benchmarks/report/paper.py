@@ -155,18 +155,14 @@ def _figure(
     made = [r for r in made if r.what.paper == paper]
     of_table = [r for r in made if figure.table and r.what.table == figure.table]
     if of_table:
-        drawn += tables.blocks(paper, _beyond(paper, figure.table or "", of_table), made)
+        (table,) = (t for t in beyond(papers.load(paper), of_table) if t.name == figure.table)
+        drawn += tables.blocks(paper, table, made)
     if not drawn:
         known = (paper, figure.name) in FIGURES
         how = "`captionbench report` records it on scenes, `captionbench evaluate` on photographs."
         why = f"Nothing is recorded yet: {how}" if known else "The report does not draw it."
         drawn = [Box(NOT_RUN, why)]
     return Section(title_of(figure), drawn)
-
-
-def _beyond(paper: str, name: str, made: Sequence[Record[Any]]) -> papers.Table:
-    (found,) = [t for t in beyond(papers.load(paper), made) if t.name == name]
-    return found
 
 
 def _more(content: papers.PaperTables, made: Sequence[Record[Any]]) -> Iterator[Section]:

@@ -241,7 +241,8 @@ def _layout(
         ends.append((len(seeds) or None, statuses or NOT_RUN + why))
     first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
     heads = [heading(table, column) for column in columns]
-    heads += [f"{column} above {_of_baseline(table)}" for column in judged]
+    base = table.against.get("") if len(table.against) == 1 else None
+    heads += [f"{column} above {base or 'its baseline'}" for column in judged]
     for place, head in enumerate(("seeds", "status")):
         if len({end[place] for end in ends}) > 1:  # else it is said above the table
             heads.append(head)
@@ -266,10 +267,6 @@ def heading(table: papers.Table, column: str) -> str:
     said = {c.name: c.printed for c in table.columns}.get(column, column)
     one, other = (re.sub(r"[\W_]", "", name).casefold() for name in (column, said))
     return column if one == other else f"{column} ({said})"
-
-
-def _of_baseline(table: papers.Table) -> str:
-    return table.against[""] if list(table.against) == [""] else "its baseline"
 
 
 def _cell(

@@ -29,7 +29,7 @@ def side_by_side(
         return []
     (seed,) = found[rows[0]].seeds
     beams = dict.fromkeys(str(record.details.beam_size) for record in found.values())
-    made = {row: _examples(record) for row, record in found.items()}
+    made = {row: {e.image: e for e in r.details.examples} for row, r in found.items()}
     first, *others = made.values()
     items = [
         Photograph(
@@ -48,10 +48,6 @@ def of_one_seed(runs: Rows, rows: Sequence[str]) -> dict[str, Record]:
     """A record of each of ``rows``, of the first seed that all have; none if there is none."""
     found = shared(*(runs.get(row, ()) for row in rows))
     return dict(zip(rows, found[0], strict=True)) if found else {}
-
-
-def _examples(record: Record) -> dict[int, Example]:
-    return {example.image: example for example in record.details.examples}
 
 
 def _line(row: str, example: Example) -> str:
