@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from msgspec import convert
@@ -121,14 +122,9 @@ def verify(key: str, examples: int) -> list[Record]:
     return [case_records.verify(torch.device("cpu"), examples, key=key, row="cpu")]
 
 
-def predict_training_time(key: str, paper: str) -> list[Record]:
-    """What the paper's table of training times comes to by the roofline."""
-    return [records.replace(record, key=key) for record in training_time.make_records(paper)]
-
-
-def count_parameters(key: str) -> list[Record]:
-    """The parameters of v2's Table VII."""
-    return [records.replace(record, key=key) for record in parameters.make_records()]
+def keyed(key: str, make: Callable[..., list[Record]], *given: Any) -> list[Record]:
+    """What a maker of records computes, under the job's key."""
+    return [records.replace(record, key=key) for record in make(*given)]
 
 
 def make_all(key: str, runs: Sequence[RowRun]) -> list[Record]:
@@ -177,9 +173,9 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
     jobs += _on_scenes(records.LOCAL.parent / "runs", quick)
     if not quick:
         for paper in training_time.tables():
-            key = records.key_of(predict_training_time, paper)
-            name = f"predict training times of {paper}"
-            jobs.append(Job(name, key, predict_training_time, (paper,)))
+            make = training_time.make_records
+            name, key = f"predict training times of {paper}", records.key_of(make, paper)
+            jobs.append(Job(name, key, keyed, (make, paper)))
     if data is not None and not quick:
         for released in RELEASED:
             paths = released.paths(data)
@@ -190,7 +186,7 @@ def plan(data: Path | None, quick: bool) -> list[Job]:
     key = records.key_of(table_vi.make_records, table_vi.captions(data))
     jobs.append(Job("count operations", key, table_vi.make_records, (data,)))
     key = records.key_of(parameters.counted)
-    jobs.append(Job("count parameters", key, count_parameters))
+    jobs.append(Job("count parameters", key, keyed, (parameters.make_records,)))
     key = records.key_of(record_equations, equations.entries())
     jobs.append(Job("list equations", key, record_equations))
     return jobs
