@@ -14,7 +14,7 @@ from benchmarks.verify.cases import float_arrays, get
 from benchmarks.verify.conformance import Verdict, clearest, conformance_test, resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, give, take
-from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.operators import OPERATORS, Property
 from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, smallest
 from benchmarks.verify.tolerances import OutOfToleranceError
 from tests.support.strangers import failed, verdicts
@@ -99,9 +99,10 @@ def test_any_accurate_sigmoid_will_do_and_what_overflows_is_not_said(tmp_path, s
     assert not [one for one in said if one.category is RuntimeWarning]
 
 
-def test_a_candidate_may_import_its_neighbours_while_it_runs(tmp_path):
+def test_a_candidate_may_import_its_neighbours_while_it_runs_too(tmp_path):
     (tmp_path / "late_neighbour.py").write_text("def f(X): return X * 1\n")
-    text = "def f(X, parameters):\n    from late_neighbour import f\n    return f(X)\n"
+    (tmp_path / "neighbour.py").touch()
+    text = "import neighbour\ndef f(X, _):\n    from late_neighbour import f\n    return f(X)\n"
     (tmp_path / "late_stranger.py").write_text(text)
     found = resolve(f"{tmp_path}/late_stranger.py:f", OPERATORS["layer_norm"], None, "cpu")
     assert found(np.ones(2), {}).tolist() == [1, 1]
@@ -155,7 +156,7 @@ def everywhere(name):
     def check(candidate, oracle, case):
         raise AssertionError
 
-    return Attempt(check, {}, OPERATORS[name], Candidate(print))
+    return Attempt(Property("", check), OPERATORS[name], Candidate(print))
 
 
 @pytest.mark.parametrize("name", ["static_expansion", "multi_head_attention", "captioner"])
@@ -178,7 +179,7 @@ def test_shrinking_keeps_to_its_budget():
         calls.append(case)
         raise AssertionError
 
-    attempt = dataclasses.replace(everywhere("layer_norm"), check=check)
+    attempt = dataclasses.replace(everywhere("layer_norm"), prop=Property("", check))
     draw = Draw(0, L=200, d=512)
     smallest(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
     assert len(calls) <= ATTEMPTS

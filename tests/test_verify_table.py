@@ -9,6 +9,7 @@ import pytest
 from benchmarks.cli.main import main
 from benchmarks.verify import properties, search, table, tolerances
 from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.cases import rounded
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.precision import literal_limit
@@ -37,9 +38,9 @@ def test_a_case_on_a_jump_decides_nothing_and_does_not_widen_the_limit():
     assert not tolerances.on_a_jump(psi, far, "bfloat16")
     zero = Candidate(lambda x, y, z: z * 0)
     with pytest.raises(properties.UndecidedError):
-        properties.low_precision(zero, psi, near, dtype="bfloat16", limit=3.0)
+        properties.equals_oracle(zero, psi, rounded(near, "bfloat16"), limit=3.0)
     with pytest.raises(tolerances.OutOfToleranceError):
-        properties.low_precision(zero, psi, far, dtype="bfloat16", limit=3.0)
+        properties.equals_oracle(zero, psi, rounded(far, "bfloat16"), limit=3.0)
     assert literal_limit(psi, [near, far], "bfloat16") < 3
 
 
@@ -148,7 +149,7 @@ def test_failures_of_ours_print_their_case(monkeypatch, in_a_hurry, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"0 of \d+ passed", printed)
     assert "X = np.array([[" in printed
-    assert "assert_conforms(candidate(*case), oracle, case)" in printed
+    assert "assert_right(candidate(*case), oracle, case, limit)" in printed
 
 
 def test_the_command_prints_our_table(monkeypatch, capsys):

@@ -93,11 +93,10 @@ class Calls:
         Raises:
             CandidateError: as for one call.
         """
-        results: list[Any] = []
-        for case in cases:
-            again = same_objects and bool(results)
-            results.append(self._call(list(case), layout, by_name, again))
-        return results
+        return [
+            self._call(list(case), layout, by_name, same_objects and i > 0)
+            for i, case in enumerate(cases)
+        ]
 
     def gradient(
         self,

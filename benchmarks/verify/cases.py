@@ -23,8 +23,8 @@ class NextLogProbs:
     table: Array
 
     def __call__(self, prefix: Any) -> Array:
-        """Log-probabilities (V,), which decoding does not ask to sum to 1."""
-        row: Array = self.table[len(prefix) - 1, prefix[-1]]
+        """Log-probabilities (V,), new ones, which decoding does not ask to sum to 1."""
+        row: Array = self.table[len(prefix) - 1, prefix[-1]].copy()
         return row
 
 
@@ -40,7 +40,7 @@ class HalvesLogProbs:
         """Log-probabilities (V,) of the next word of a side; both halves begin with the middle."""
         this, other = (left, right) if side == "left" else (right, left)
         y = (this[-1] + 2 * other[-1]) % self.table.shape[-1]
-        row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y]
+        row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y].copy()
         return row
 
 
@@ -90,8 +90,15 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def rounded(case: Sequence[Any], dtype: str) -> Case:
-    """The case with its floating point arrays in ``dtype``."""
+    """The case with its floating point arrays in ``dtype``; itself where they are."""
+    if dtype_of(case) == dtype:
+        return tuple(case)
     return mapped(case, lambda array: array.astype(numpy_dtype(dtype)))
+
+
+def dtype_of(case: Sequence[Any]) -> str:
+    """The dtype of its floating point arrays; float64 if it has none."""
+    return next((str(get(case, place).dtype) for place in float_arrays(case)), "float64")
 
 
 def size(case: Sequence[Any]) -> int:

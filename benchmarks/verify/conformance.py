@@ -10,7 +10,6 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
-from benchmarks.verify import properties
 from benchmarks.verify.candidate import LIMITS, Calls, CandidateError
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator, Property, named
@@ -183,8 +182,7 @@ def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
         return "JAX's arrays cannot be written"
     if TORCH in prop.needs and candidate.framework != "torch":
         return f"{candidate.framework} candidates are tested in float64 and float32"
-    dtype = prop.settings.get("dtype", "float64")
-    return "" if available(dtype) else "the package ml_dtypes is missing"
+    return "" if available(prop.dtype) else "the package ml_dtypes is missing"
 
 
 def _alone(candidate: Calls, operator: Operator) -> Calls:
@@ -204,10 +202,10 @@ def _verdict(
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
         of = operator.of_batch(candidate.padding)
-    if prop.check is properties.low_precision:
-        limit = _limit(operator, str(prop.settings["dtype"]))
-        prop = replace(prop, settings={**prop.settings, "limit": limit})
-    attempt = Attempt(prop.check, prop.settings, of, calls, prop.pins, candidate.restart, failed)
+    if "dtype" in prop.pins and not prop.settings:
+        limit = _limit(operator, "float32" if prop.dtype == "float64" else prop.dtype)
+        prop = replace(prop, settings={"limit": limit})
+    attempt = Attempt(prop, of, calls, candidate.restart, failed)
     failure, tried, worst, bound = search(attempt, cases(prop, of))
     if not tried:
         return Verdict(prop.name, prop.says, NOT_RUN, "no case decides it"), ""

@@ -68,6 +68,12 @@ class Draw:
         """True or False."""
         return bool(self.choose(name, (False, True)))
 
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """What was chosen that is no size."""
+        of = self._options
+        return {name: x for name, x in self.chosen.items() if not isinstance(of[name], range)}
+
     def simpler(self) -> Iterator[dict[str, Any]]:
         """Choices next below these: one of them smaller, or earlier among its options."""
         for name, value in self.chosen.items():

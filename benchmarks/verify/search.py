@@ -7,8 +7,8 @@ fresh, the candidate is not deterministic: it has failed all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
@@ -87,17 +87,14 @@ class Attempt:
     """A property of an operator, run on a candidate.
 
     Attributes:
-        pins: what a smaller case must have too.
         restart: gives the candidate a process that has called nothing yet.
         failed: how many properties of this candidate have failed before.
         after_other: whether a call with other numbers of the same shapes goes before each.
     """
 
-    check: Callable[..., None]
-    settings: Mapping[str, Any]
+    prop: Property
     operator: Operator
     candidate: Calls
-    pins: Pins = field(default_factory=dict)
     restart: Callable[[], None] = lambda: None
     failed: int = 0
     after_other: bool = False
@@ -126,7 +123,7 @@ class Attempt:
             with np.errstate(all="ignore"):
                 if self.after_other:
                     self.candidate(*properties.reversed_arrays(case))
-                self.check(self.candidate, oracle, case, **self.settings)
+                self.prop.check(self.candidate, oracle, case, **self.prop.settings)
         except (properties.UndecidedError, OracleError):
             raise
         except CandidateError as error:
@@ -185,18 +182,24 @@ def draws(
     few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
     together = [pins for pins in (tiled, few) if pins]
     if only_large:
-        one_large = [{name: value} for name, values in sizes.items() for value in sorted(values)]
-        one_large.sort(key=lambda pins: max(pins.values()))
+        each = sorted((value, name) for name, values in sizes.items() for value in values)
+        one_large = [{**_kinds(name, small), name: value} for value, name in each]
         yield from map(draw, [*together, *one_large, *operator.sizes])
         return
     # a large case on the grid has exact zeros, which are kinks, and inputs that no rounding changes
     pins: dict[str, Any] = {"regime": "off_grid"} if prop.settings else {}
     # of what is in the padding, infinity: a product hides the others
-    pins |= {name: of[-1] for name, of in prop.pins.items() if isinstance(of, tuple)}
+    pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
     if examples >= MANY:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
     yield from (draw({**pins, **of}) for of in together)
+
+
+def _kinds(name: str, draws: Sequence[Draw]) -> Pins:
+    """The choices by which a case has a size that others have not."""
+    having = [one for one in draws if name in one.chosen]
+    return {} if len(having) == len(draws) else having[0].kinds
 
 
 class Outcome(NamedTuple):
@@ -216,7 +219,8 @@ def search(attempt: Attempt, chosen: Iterator[Draw]) -> Outcome:
     with recorded() as errors:
         tried, failure = _first(attempt, chosen)
         failure = failure and _confirmed(attempt, failure)
-    worst = max(errors, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
+    of = errors.get(attempt.prop.dtype, [])
+    worst = max(of, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
     return Outcome(failure, tried, *worst)
 
 
@@ -225,7 +229,7 @@ def _first(attempt: Attempt, chosen: Iterator[Draw]) -> tuple[int, Failure | Non
     tried = 0
     for draw in chosen:
         try:
-            failure = attempt.run(attempt.operator.case(draw), draw)
+            failure = attempt.run(attempt.operator.drawn(draw), draw)
         except properties.UndecidedError:
             continue
         tried += 1
@@ -308,11 +312,11 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
     """Failing cases with a smaller size, or an earlier choice."""
     assert failure.draw is not None
     for chosen in failure.draw.simpler():
-        if any(chosen[name] not in _options(value) for name, value in attempt.pins.items()):
+        if any(chosen[name] not in _options(value) for name, value in attempt.prop.pins.items()):
             continue
         for seed in range(SEEDS):
             draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
-            found = fails(attempt.operator.case(draw), draw)
+            found = fails(attempt.operator.drawn(draw), draw)
             if found is not None:
                 yield found
 

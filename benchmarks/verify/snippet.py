@@ -20,7 +20,7 @@ import numpy as np
 
 # a failing case may be written with these, and with ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, Calls, Candidate, load  # noqa: F401
-from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs  # noqa: F401
+from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import Batched, BatchOfOne, of_batch, reversed_arrays  # noqa: F401
@@ -48,7 +48,9 @@ def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failu
             f"oracle = of_batch(oracle, {operator.sequences}, {operator.rows}, {operator.empty})"
         )
     lines += [*_case(operator, failure, candidate.padding if prop.is_batched else "")]
-    lines += [f"{name} = {value!r}" for name, value in prop.settings.items()]
+    options = inspect.signature(prop.check).parameters.values()
+    given = {one.name: one.default for one in options if one.default is not one.empty}
+    lines += [f"{name} = {value!r}" for name, value in {**given, **prop.settings}.items()]
     other = "candidate(*reversed_arrays(case))\n" if failure.after_other else ""
     body = other + _body(prop)
     calls = failure.calls or 10 * REPEATS
@@ -118,7 +120,7 @@ def _case(operator: Operator, failure: Failure, padding: str) -> list[str]:
         of = f".of_batch({padding!r})" if padding else ""
         return [
             f"operator = OPERATORS[{operator.name!r}]{of}",
-            f"case = operator.case(Draw({draw.seed}{regime}{choices}))",
+            f"case = operator.drawn(Draw({draw.seed}{regime}{choices}))",
         ]
     assigned = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]
     return [*assigned, f"case = {', '.join(names)}{',' if len(names) == 1 else ''}"]
@@ -171,8 +173,11 @@ def literal(value: Any, indent: int = 0) -> str:
 
 
 def _array(array: np.ndarray[Any, Any]) -> str:
-    dtype = "" if array.dtype in (np.float64, np.int64, np.bool_) else f", dtype=np.{array.dtype}"
-    floats = array.dtype.kind == "f"
+    dtype, floats = f", dtype=np.{array.dtype}", array.dtype.kind in "fV"
+    if array.dtype in (np.float64, np.int64, np.bool_):
+        dtype = ""
+    elif array.dtype.kind == "V":  # bfloat16
+        dtype, array = ", numpy_dtype('bfloat16')", array.astype(np.float64)
     for number, name in ((0, "zeros"), (1, "ones")):
         if floats and array.size > 1 and (array == number).all():
             return f"np.{name}({array.shape}{dtype})"

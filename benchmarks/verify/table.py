@@ -129,9 +129,8 @@ def _grouped(
     for verdict in verdicts:
         prop = properties[verdict.name]
         what = "gradient" if "by" in prop.settings else "output"
-        dtype = str(prop.settings.get("dtype", "float64"))
         if verdict.status != NOT_RUN:
-            groups.setdefault((what, dtype), []).append(verdict)
+            groups.setdefault((what, prop.dtype), []).append(verdict)
     return groups
 
 

@@ -147,13 +147,13 @@ def _worst(actual: Array, expected: Array) -> tuple[int, ...]:
 Errors = list[tuple[float, float]]
 """Of comparisons the error and its bound, relative to the largest entry of what was expected."""
 
-_ERRORS: ContextVar[Errors] = ContextVar("_ERRORS")
+_ERRORS: ContextVar[dict[str, Errors]] = ContextVar("_ERRORS")
 
 
 @contextmanager
-def recorded() -> Iterator[Errors]:
-    """The errors of all comparisons made within."""
-    errors: Errors = []
+def recorded() -> Iterator[dict[str, Errors]]:
+    """The errors of all comparisons made within, by dtype."""
+    errors: dict[str, Errors] = {}
     token = _ERRORS.set(errors)
     try:
         yield errors
@@ -161,9 +161,15 @@ def recorded() -> Iterator[Errors]:
         _ERRORS.reset(token)
 
 
-def _assert_within(actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float, what: str) -> None:
+def _assert_within(
+    actual: npt.ArrayLike,
+    expected: npt.ArrayLike,
+    bound: float,
+    what: str,
+    dtype: str = "float64",
+) -> None:
     found, largest = error(actual, expected), scale(expected)
-    _ERRORS.get([]).append((found / largest, bound / largest))
+    _ERRORS.get({}).setdefault(dtype, []).append((found / largest, bound / largest))
     if not found <= bound:
         raise OutOfToleranceError(what, actual, expected, bound)
 
@@ -199,7 +205,7 @@ def assert_conforms(
             break
         bounds = [limit * one for one in roundings(oracle, case, unit, changes)]
     for i, (array, of, bound) in enumerate(zip(found, wanted, bounds, strict=True)):
-        _assert_within(array, of, bound, f"output {i}" if len(wanted) > 1 else "output")
+        _assert_within(array, of, bound, f"output {i}" if len(wanted) > 1 else "output", dtype)
 
 
 def _aligned(actual: Any, expected: Any) -> tuple[Sequence[Any], Sequence[Array]]:
@@ -232,7 +238,8 @@ def assert_gated(actual: Any, oracle: Callable[..., Any], case: Case) -> None:
 
 
 def assert_derivative(
-    actual: npt.ArrayLike, expected: npt.ArrayLike, what: str, relative: float = DIFFERENCES
+    actual: npt.ArrayLike, expected: npt.ArrayLike, what: str, dtype: str = "float64"
 ) -> None:
-    """Fail unless derivatives are those of central differences, or as near as ``relative``."""
-    _assert_within(actual, expected, relative * scale(expected), what)
+    """Fail unless derivatives, in float64 or float32, are those expected."""
+    relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
+    _assert_within(actual, expected, relative * scale(expected), what, dtype)

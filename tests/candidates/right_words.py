@@ -73,7 +73,8 @@ def grid_beam_search(next_log_probs, word, start, end, beam_size, max_length, nu
                 grown.append((tokens, total))
                 continue
             log_p = next_log_probs(tokens)
-            grown += [((*tokens, k), total + p) for k, p in enumerate(log_p) if p > -np.inf]
+            log_p += total  # what a model gives is new
+            grown += [((*tokens, k), p) for k, p in enumerate(log_p) if p > -np.inf]
         stay = []
         for tokens, total in without:
             log_p = next_log_probs(tokens)

@@ -101,9 +101,9 @@ def runs(
             continue
         began, cases = time.process_time(), Counter[str]()
         found = one.verdicts(seed, examples, only)
-        settings = {prop.name: prop.settings for prop in OPERATORS[one.operator].properties}
+        dtypes = {prop.name: prop.dtype for prop in OPERATORS[one.operator].properties}
         for verdict in found:
-            cases[str(settings[verdict.name].get("dtype", "float64"))] += verdict.cases
+            cases[dtypes[verdict.name]] += verdict.cases
         failed = [f"{v.name}: {v.message}" for v in found if v.status == FAILED]
         seconds = round(time.process_time() - began, 2)
         run = {"of": of, "seed": seed, "cases": cases, "failed": failed, "seconds": seconds}

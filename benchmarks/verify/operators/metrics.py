@@ -70,6 +70,7 @@ def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Caption
 REPEATED = {"repeated_words": ({"vocabulary": 2}, "two words, over and over")}
 ALL_FULL = {"full_captions": ({"empty": False}, "captions that all have words")}
 SOME_EMPTY = {"empty_captions": ({"empty": True}, "captions without words among others")}
+LONG = ({"images": 40, "words": 40},)
 ONE = {"one_image": ({"images": 1}, "a corpus of one image")}
 
 
@@ -91,6 +92,7 @@ def _metric(
         conventions=conventions,
         special={**ONE, **REPEATED, **ALL_FULL, **SOME_EMPTY},
         compare=compare,
+        sizes=LONG,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify import properties
-from benchmarks.verify.cases import Case, float_arrays
+from benchmarks.verify.cases import Case, float_arrays, rounded
 from benchmarks.verify.draw import REGIMES, Draw, Pins
 from benchmarks.verify.properties import Function, of_batch
 from reference.equations import Number
@@ -19,10 +19,19 @@ FLOATS = ("float64", "float32")
 
 ALL = (*FLOATS, "bfloat16", "float16")
 
+MIXED = {"dtype": FLOATS}
+"""Pins of cases some of which are in float32."""
+
 NORMAL_RANGE = (*FLOATS, "bfloat16")
 """Dtypes that hold Psi's epsilon: in float16 a layer with an expansion has no literal form."""
 
 STATE = "no state is carried from one padded batch to the next"
+
+LOW = "in low precision the error is at most twice the literal form's, plus 2 roundings"
+
+TWICE = "two calls on the same arguments before one backward pass give twice the derivatives"
+
+SOME = "where only every other array requires a gradient, these get theirs"
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """What padded rows may hold."""
@@ -60,6 +69,12 @@ class Property:
         return bool({BATCHES, HOLES} & {*self.needs})
 
     @property
+    def dtype(self) -> str:
+        """Of its cases, as tables have it: float64 where some are in float32."""
+        dtype = self.settings.get("dtype") or self.pins.get("dtype")
+        return dtype if isinstance(dtype, str) else "float64"
+
+    @property
     def says(self) -> str:
         """What it means, for ``--list`` and the verdict."""
         line = (self.check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
@@ -90,7 +105,7 @@ class Operator:
         empty: whether the oracle is defined for an empty sequence; else any finite numbers will do.
         holes: pins of cases whose mask has holes; None where it may have none.
         gates: whether a sigmoid gates its output.
-        dtypes: those that it is defined in, float64 first.
+        dtypes: those that it is defined in, float64 and float32 first.
         project_dtypes: those that this project's implementations alone are tested in.
         sizes: pins of large cases with several large sizes, as the papers have them.
     """
@@ -130,31 +145,35 @@ class Operator:
 
     def _properties(self) -> Iterator[Property]:
         same, compare = "equals the oracle", self.compare
+        has_floats = bool(float_arrays(self.case(Draw())))
+        both = MIXED if has_floats and compare is properties.equals_oracle else {}
         yield Property("equals_oracle", compare, f"{same}: ordinary numbers", large="no")
         for name, (pins, words) in self.special.items():
-            yield Property(name, compare, f"{same}: {words}", pins, large="no")
+            yield Property(name, compare, f"{same}: {words}", {**pins, **both}, large="no")
         for name in self.regimes:
             check = properties.gated if self.gates and name == "huge" else compare
             yield Property(name, check, f"{same}: {REGIMES[name]}", {"regime": name})
         yield Property("large", compare, f"{same}: sizes that straddle tiles", large="all")
         yield from self.extra_properties
-        if not float_arrays(self.case(Draw())):
+        if not has_floats:
             return
-        yield Property("strided", properties.strided)
-        yield Property("no_state", properties.no_state)
-        yield Property("same_objects", properties.same_objects, needs=(WRITABLE,))
+        yield Property("strided", properties.strided, pins=MIXED)
+        yield Property("no_state", properties.no_state, pins=MIXED)
+        yield Property("same_objects", properties.same_objects, pins=MIXED, needs=(WRITABLE,))
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
-            settings = {"dtype": dtype}
-            yield Property(dtype, properties.low_precision, needs=needs, settings=settings)
+            yield Property(dtype, properties.equals_oracle, LOW, {"dtype": dtype}, needs)
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}
-        for check in properties.GRADIENTS if self.by else ():
-            yield Property(check.__name__, check, needs=(GRADIENT,), settings=by)
-        low = {"dtype": "float32"}
-        if self.by and "float32" in self.dtypes:
-            check = properties.gradient_float32
-            yield Property("gradient_float32", check, needs=(GRADIENT,), settings={**by, **low})
+        if self.by:
+            once = Property("gradient", properties.gradient, needs=(GRADIENT,), settings=by)
+            yield once
+            twice, some = ({**by, name: 2} for name in ("uses", "every"))
+            mixed = replace(once, pins=MIXED)
+            yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
+            yield replace(mixed, name="gradient_of_some", meaning=SOME, settings=some)
+            low, check = {**by, "dtype": "float32"}, properties.gradient_float32
+            yield Property("gradient_float32", check, needs=(GRADIENT,), settings=low)
         if self.sequences:
             yield from self._batched(by)
 
@@ -164,24 +183,26 @@ class Operator:
         needs = (BATCHES,)
         yield Property("padded_batch", compare, alone, full, needs, large="no")
         if self.holes is not None:
-            pins = {**full, **self.holes, "holes": True}
+            pins = {**full, **self.holes, **MIXED, "holes": True}
             yield Property("holes", compare, f"{alone}: valid rows anywhere", pins, (HOLES,))
         content = "whatever is in the padding, NaN and Inf too, is ignored"
-        pins = {"empty": False, "padding": PADDING[1:]}
+        pins = {"empty": False, "padding": PADDING[1:], **MIXED}
         yield Property("padding_content", compare, content, pins, needs)
         words = f"{alone}: large batches"
         yield Property("large_batch", compare, words, full, needs, large="all")
-        yield Property("empty_sequence", properties.finite, "", {"empty": True}, needs)
-        yield Property("padded_no_state", properties.no_state, STATE, full, needs)
-        if "float32" in self.dtypes:
-            words = f"{alone}, in float32"
-            check = properties.low_precision
-            pins = {"empty": False}
-            yield Property("padded_float32", check, words, pins, needs, {"dtype": "float32"})
+        yield Property("empty_sequence", properties.finite, "", {"empty": True, **MIXED}, needs)
+        yield Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
+        words, pins = f"{alone}, in float32", {"empty": False, "dtype": "float32"}
+        yield Property("padded_float32", properties.equals_oracle, words, pins, needs)
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
-            yield Property("padded_gradient", properties.gradient, words, {}, both, by)
+            yield Property("padded_gradient", properties.gradient, words, MIXED, both, by)
+
+    def drawn(self, draw: Draw) -> Case:
+        """The case, in the dtype that the draw chooses if that is among its pins."""
+        case = self.case(draw)
+        return rounded(case, draw.choose("dtype", FLOATS)) if "dtype" in draw.pins else case
 
     def of_batch(self, padding: str = "lengths") -> Operator:
         """The operator of padded batches: its last argument is ``lengths`` or ``mask``."""
