@@ -69,7 +69,8 @@ def _block(block: Block) -> str:
             return table(block)
         case Figure():
             caption = inline(block.caption)
-            return f"![{caption}](figures/{block.name}.svg)\n\n{caption}\n"
+            said = re.sub(LINK, r"\1", caption)
+            return f"![{said}](figures/{block.name}.svg)\n\n{caption}\n"
         case Equation():
             return _equation(block)
         case Photographs():

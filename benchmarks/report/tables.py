@@ -166,6 +166,14 @@ def _notes(
     yield from map(Paragraph, _misprints(kept))
     signatures = sorted({r.signature for r in made if r.signature})
     yield from (Paragraph(f"Signature of the scores: `{s}`.") for s in signatures)
+    prints = grouped(made, lambda r: r.data.fingerprint[:8])
+    if len(prints) > 1:
+        lists = (f"`{print_}`: {', '.join(by_row(of))}" for print_, of in prints.items())
+        yield Paragraph(
+            "The rows' data have one name and several fingerprints; what differs is not recorded. "
+            + "; ".join(lists)
+            + "."
+        )
     if assumed := dict.fromkeys(text for cell in kept for text in cell.assumptions):
         name = slug("assumed", made[0].what.paper, table.name)
         yield Table(
@@ -457,18 +465,20 @@ def _of_order(
         return "not settled" if source.status in COMPARED else "nothing", nothing
     settled = [gap * differs.mean > 0 for gap, differs, *_ in found if differs.settled]
     alike, other, rest = sum(settled), settled.count(False), len(found) - len(settled)
-    together = sum(holm([differs for _, differs, *_ in found]))
-    part = " in part" if rest else ""
-    none = weak or not settled
-    word = "not settled" if none else "mixed" if alike and other else ""
-    word = word or ("agrees" if alike else "opposes") + part
+    clear = holm([differs for _, differs, *_ in found])
+    together = {
+        gap * differs.mean > 0 for (gap, differs, *_), is_ in zip(found, clear, strict=True) if is_
+    }
+    word = "not settled" if weak or not together else "mixed" if len(together) > 1 else ""
+    part = "" if all(clear) else " in part"
+    word = word or ("agrees" if together == {True} else "opposes") + part
     _, _, row, column = max(found, key=lambda one: abs(one[0]))
     most = _above(table, column, row, by_place, runs)
     assert isinstance(most, Value)
     many = f"{len(found)} difference{'s' if len(found) > 1 else ''}"
     return word, (
         f"Of {many} from a baseline in {' and '.join(table.judged)}, {alike} clear of zero as "
-        f"printed, {other} the other way, {rest} not clear. The largest in print, {row}: "
-        f"{most.printed}; here {most.text} {most.detail}.{caveat} The 95 % intervals are paired by "
-        f"seed; judged together (Holm), {together} clear of zero."
+        f"printed, {other} the other way, {rest} not clear; judged together (Holm), {sum(clear)} "
+        f"clear. The largest in print, {row}: {most.printed}; here {most.text} {most.detail}."
+        f"{caveat}"
     )
