@@ -240,8 +240,8 @@ CALLED = (
     "In float64 an output may be off by what a relative change of 1e-10 of its inputs, and of what "
     "is computed from them, makes of it, and where a sigmoid gates huge inputs by 1e-10 of the "
     "largest; in lower precision by twice the roundings of the literal form, and 2 more.",
-    "The derivative along a direction may be off by 1e-6 of itself, in float32 by 1e-3; none in "
-    "float32 by 1e-3 of the largest from those in float64.",
+    "The derivative along a direction may be off by 1e-6 of itself, in float32 by 1e-3 of itself "
+    "or the largest output; none in float32 by 1e-3 of the largest from those in float64.",
 )
 
 

@@ -40,8 +40,6 @@ class Verdict:
     """Whether a property holds; if not, why, and the smallest failing case as code.
 
     Attributes:
-        name: the property's.
-        says: what it means.
         status: "passed", "failed" or "not run".
         message: why it failed, or was not run.
         code: lines to paste into a test, where it failed.
@@ -50,8 +48,6 @@ class Verdict:
         cases: how many were tried.
         worst: the largest error relative to its bound, and the bound, both relative to the largest
             entry of the oracle's result.
-        bound: see ``worst``.
-        seconds: taken.
     """
 
     name: str
@@ -141,10 +137,8 @@ def conformance_test(
     """The verdict on every property of the operator, the most basic first, each once it is known.
 
     Args:
-        operator: what the candidate claims to be.
         candidate: from ``resolve``; or in this process.
         examples: small cases of each property.
-        seed: of all cases.
         is_project: whether it is an implementation of this project's.
         large: whether there are large cases too.
         only: the names of the properties to run, if not all.

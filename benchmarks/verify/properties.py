@@ -119,10 +119,10 @@ def gradient(
     """Derivatives by the candidate's framework are central differences of the oracle."""
     dtype, exact = dtype_of(case), rounded(case, "float64")
     expected = uses * differences(oracle, exact, by, every)
-    if dtype != "float64" and abs(expected) < FLOAT32_GRADIENT * scale(oracle(*exact)):
-        raise UndecidedError  # a derivative that cancels
     found = derivative(candidate, oracle, case, by, uses, every)
-    assert_derivative(found, expected, "gradient", dtype)
+    # in float32 a derivative of which little is left has the rounding of what cancelled
+    least = 0.0 if dtype == "float64" else scale(oracle(*exact))
+    assert_derivative([found, least], [expected, least], "gradient", dtype)
 
 
 def gradient_float32(

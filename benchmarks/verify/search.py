@@ -56,9 +56,7 @@ class Failure:
     """A case that fails, and how.
 
     Attributes:
-        case: the arguments.
         kind: what failures have in common that are the same one.
-        message: for the user.
         draw: what the case is made from; None once its numbers were simplified.
         calls: how many calls on the case it takes in a fresh process; 0 if it is not deterministic.
         after_other: whether each of them is after one with other numbers of the same shapes.
@@ -150,13 +148,6 @@ def draws(
     say, and a batch, of which the oracle takes each sequence alone, in a case of their own. Beside
     ``MANY`` small ones all are also at their least large value, up to ``MODERATE``, and each in
     turn at its largest.
-
-    Args:
-        prop: whose pins they have.
-        operator: whose cases they are.
-        examples: how many, of small ones.
-        seed: of all of them.
-        large: whether there are large ones.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 

@@ -34,14 +34,7 @@ LONGEST = 3000
 
 
 def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failure) -> str:
-    """The lines: imports, the candidate, the case's arguments, the property's own.
-
-    Args:
-        prop: that fails.
-        operator: of which the case is: of padded batches where the property is.
-        candidate: whose failure it is.
-        failure: the case and how often it must be called.
-    """
+    """The lines: imports, the candidate, the case's arguments, the property's own."""
     lines = [*_candidate(prop, operator, candidate, failure), f"oracle = {_oracle(operator)}"]
     if prop.is_batched:
         lines.append(
