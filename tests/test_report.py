@@ -218,9 +218,12 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch, tmp_path):
 
 
 def test_a_report_goes_where_it_is_told_to(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(jobs, "plan", lambda *_: [])
-    for words, page in ((["--quick"], "local/quick/site/index.html"), ([], "site/index.html")):
-        out = tmp_path / "of mine"
+    out = tmp_path / "of mine"
+    for words, plan, page in (
+        (["--quick"], lambda *_: [], "local/quick/site/index.html"),
+        (["--published"], None, "site/index.html"),  # nothing is planned
+    ):
+        monkeypatch.setattr(jobs, "plan", plan)
         assert main(["report", *words, "--data", "", "--out", str(out)]) == 0
         assert (out / page).exists() and str(out / page) in capsys.readouterr().out
     assert main(["report", "--out", __file__]) == 2

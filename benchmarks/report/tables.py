@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -226,7 +227,10 @@ def _layout(
     """Rows and columns of the paper; what the table is judged by once more, against a baseline."""
     names = [column.name for column in table.columns]
     columns = [c for c in names if any(cell.column == c for cell in cells)]
-    columns += [c for c in dict.fromkeys(cell.column for cell in cells) if c not in columns]
+    # what few rows have beyond the paper's columns is left to their records
+    having = Counter(cell.column for cell in cells if cell.ours is not None)
+    further = {c: n for c, n in having.items() if c not in columns}
+    columns += [c for c, n in further.items() if 3 * n >= len({cell.row for cell in cells})]
     by_place = {(cell.row, cell.column): cell for cell in cells}
     labels = {row.name: label(row) for row in table.rows}
     runs = by_row(made)
