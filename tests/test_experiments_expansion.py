@@ -90,9 +90,9 @@ def test_a_row_is_trained_once_and_stands_in_the_table(tiny, tmp_path, capsys):
         assert (made[row].status, made[row].seeds) == ("other data", [0])
     capsys.readouterr()
     assert main(["tables", V2, "--table", "I", "--records", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "122.2" in said and f"(row {BOTH})" not in said  # one source: said of no row
-    assert "\n  ours: other data (scenes, tiny sizes; seed 0)\n" in said
+    assert "other data (scenes, tiny sizes, " in said and ", beam 3, 1 seed, reduced form)" in said
     build.pages(records.read(out))
 
 

@@ -40,9 +40,9 @@ FIGURES = (
     Fault(
         "a claim of few seeds",
         "a claim is supported by two seeds",
-        "benchmarks.papers.claims:_Raw.outcome",
-        "not self.from_bound.enough",
-        "False",
+        "benchmarks.papers.claims:_compared",
+        "from_bound is None or from_bound.enough",
+        "True",
         "test_claims.py::test_what_says_too_little_settles_nothing",
     ),
     Fault(
