@@ -2,22 +2,25 @@
 
 import ast
 import dataclasses
+import functools
 import json
 import re
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.verify import tolerances
+from benchmarks.verify import search, tolerances
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import NextLogProbs
-from benchmarks.verify.conformance import QUICK_EXAMPLES, resolve
+from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test, resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.search import Attempt, OracleError, draws, search
+from benchmarks.verify.search import Attempt, OracleError, draws
 from benchmarks.verify.snippet import literal
+from tests.candidates import right_torch, right_words
 from tests.support.strangers import verdicts, written
 
 RIGHT, WRONG = "tests/candidates/right.py", "tests/candidates/wrong.py"
@@ -31,10 +34,10 @@ def candidate(path, operator, *words):
     return verify("--candidate", f"{path}:{operator}", "--operator", operator, "--quick", *words)
 
 
-def pasted(code):
+def pasted(code, **scope):
     """What running the printed lines raises."""
     with pytest.raises(AssertionError) as caught:
-        exec(compile(code, "<pasted>", "exec"), {})
+        exec(compile(code, "<pasted>", "exec"), scope)
     return caught.value
 
 
@@ -75,6 +78,42 @@ def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(cap
     assert set(wrong) == of_values
     assert "lengths = np.array([1])" in wrong["padded_batch"]
     assert "output: error" in str(pasted(wrong["padded_batch"]))
+
+
+def at_random(function):
+    """Its results times another factor at every call, none of them near 1."""
+
+    @functools.wraps(function)
+    def wrong(*arguments, **named):
+        result, factor = function(*arguments, **named), 2 + torch.rand(()).item()
+        if isinstance(result, list):
+            return [(tokens, score * factor) for tokens, score in result]
+        return result * factor
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (right_torch, "static_expansion"),
+        (right_torch, "dynamic_expansion"),
+        (right_torch, "multi_head_attention"),
+        (right_torch, "cross_entropy"),
+        (right_words, "beam_search"),
+        (right_words, "self_bleu"),
+    ],
+)
+def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, monkeypatch):
+    monkeypatch.setattr(search, "SECONDS", 0.1)
+    operator, wrong = OPERATORS[name], at_random(getattr(module, name))
+    framework = "torch" if module is right_torch else "numpy"
+    candidate = Candidate(wrong, framework, arguments=operator.arguments)
+    found = list(conformance_test(operator, candidate, examples=5, large=False))
+    assert not [verdict.name for verdict in found if verdict.passed]
+    for verdict in found:
+        if verdict.status == FAILED:
+            pasted(verdict.code.replace("...", "given", 1), given=wrong)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +236,7 @@ def test_a_plain_error_is_not_shrunk_to_one_that_might_be_rounding():
         return operator.oracle(X, parameters) + (X > 0.5) + 1e-9 * (X > 0)
 
     of = attempt("layer_norm", wrong)
-    found = search(of, draws(operator.properties[0], operator, 50, seed=0)).failure
+    found = search.search(of, draws(operator.properties[0], operator, 50, seed=0)).failure
     assert found.kind == "far off"
     assert literal(found.case[0]) == "np.array([[1.0]])"
 
@@ -215,7 +254,8 @@ def test_large_cases_straddle_tiles_of_16_and_of_32_in_every_size(name):
                 if values:
                     most[size] = min(max(values), 33)
                     largest[size] = max(largest.get(size, 0), draw.chosen[size])
-        of_some = {"N_E", "groups", "group_0", "d_x"} if prop.large != "all" else set()
+        of_some = {"N_E", "groups", "group_0", "group_1", "group_2", "d_x"}
+        of_some = of_some if prop.large != "all" else set()
         assert {size for size in most if largest[size] < most[size]} <= of_some
 
 

@@ -18,20 +18,22 @@ Place = tuple[int, str | None]
 
 @dataclass(frozen=True)
 class NextLogProbs:
-    """A model for decoding: ``table[t, y]`` is about the word after t words, of which y is last."""
+    """A model for decoding: ``table[t, y]`` is about the word after t words, of which y is last,
+    modulo its rows.
+    """
 
     table: Array
 
     def __call__(self, prefix: Any) -> Array:
         """Log-probabilities (V,), new ones, which decoding does not ask to sum to 1."""
-        row: Array = self.table[len(prefix) - 1, prefix[-1]].copy()
+        row: Array = self.table[len(prefix) - 1, prefix[-1] % self.table.shape[1]].copy()
         return row
 
 
 @dataclass(frozen=True)
 class HalvesLogProbs:
     """The same from the middle outwards: ``table[side, t, y]`` after t words of both halves, y of
-    the last words of both.
+    the last words of both, modulo its rows.
     """
 
     table: Array
@@ -39,7 +41,7 @@ class HalvesLogProbs:
     def __call__(self, left: Any, right: Any, side: str) -> Array:
         """Log-probabilities (V,) of the next word of a side; both halves begin with the middle."""
         this, other = (left, right) if side == "left" else (right, left)
-        y = (this[-1] + 2 * other[-1]) % self.table.shape[-1]
+        y = (this[-1] + 2 * other[-1]) % self.table.shape[-2]
         row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y].copy()
         return row
 

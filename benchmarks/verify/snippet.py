@@ -29,6 +29,14 @@ from benchmarks.verify.search import REPEATS, Failure
 APART = (*LIMITS, "exit", "protocol", "in place")
 """Kinds of failures that the process shows in which the candidate does not run."""
 
+HOMES = {
+    "OPERATORS": "benchmarks.verify.operators",
+    "exported": "benchmarks.verify",
+    "project": "benchmarks.verify",
+    "resolve": "benchmarks.verify.conformance",
+}
+"""Modules of names whose values do not tell them."""
+
 LONGEST = 3000
 """Characters of arguments that are printed; larger ones are regenerated from their seed."""
 
@@ -131,23 +139,21 @@ def _body(prop: Property) -> str:
 def _imports(prop: Property, lines: str, source: Any) -> list[str]:
     """What ``lines`` need: names that the property's module or this one knows."""
     used = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
-    found = {f"from benchmarks.verify import {name}" for name in {"exported", "project"} & used}
-    for name, value in (globals() | prop.check.__globals__).items():
-        if name not in used or name in ("Any",):
-            continue
-        if isinstance(value, ModuleType):
-            found.add(f"import {value.__name__}{'' if value.__name__ == name else f' as {name}'}")
-        elif name == "OPERATORS":
-            found.add("from benchmarks.verify.operators import OPERATORS")
-        elif name == "Array":
-            found.add("from reference.primitives import Array")
-        elif callable(value) and hasattr(value, "__module__"):
-            found.add(f"from {value.__module__} import {name}")
+    found = {f"from {HOMES[name]} import {name}" for name in used & HOMES.keys()}
+    for of in (sys.modules[__name__], sys.modules[prop.check.__module__]):
+        for name in (used & vars(of).keys()) - HOMES.keys():
+            value = getattr(of, name)
+            if isinstance(value, ModuleType):
+                other = "" if value.__name__ == name else f" as {name}"
+                found.add(f"import {value.__name__}{other}")
+                continue
+            home = sys.modules.get(getattr(value, "__module__", ""))
+            module = home if getattr(home, name, None) is value else of
+            assert module is not None
+            found.add(f"from {module.__name__} import {name}")
     line = _imported(source)
     if line.rpartition(" ")[2] in used:
         found.add(line)
-    if "resolve" in used:
-        found.add("from benchmarks.verify.conformance import resolve")
     return sorted(found, key=lambda line: (line.startswith("from"), line))
 
 

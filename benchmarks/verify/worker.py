@@ -47,7 +47,10 @@ def main() -> None:
             os._exit(0)
         for descriptor in descriptors:
             os.close(descriptor)
-        control.sendall(pid.to_bytes(8, "big"))
+        try:
+            control.sendall(pid.to_bytes(8, "big"))
+        except BrokenPipeError:  # who asked has ended
+            return
 
 
 def _worker(connection: socket.socket, output: int) -> None:

@@ -6,6 +6,12 @@ SAMPLE: list[Slip] = [
     ("the interval is open below", "zero", 'side="right"', 'side="left"'),
     ("not relative to the sum", "equals_oracle", "u * cumulated[-1]", "u"),
     ("the word after", "equals_oracle", 'side="right"))', 'side="right")) - 1'),
+    (
+        "words up to 128",
+        "large",
+        "word = quantile(log_p, u)",
+        "word = min(quantile(log_p, u), 128)",
+    ),
     ("20 words at most", "large", "for u in uniforms:", "for u in uniforms[:20]:"),
     ("goes on after the end", "equals_oracle", "if word == end:", "if False:"),
 ]
@@ -27,12 +33,16 @@ GRID: list[Slip] = [
     ("the word by chance counts", "equals_oracle", "p > -np.inf and k != end",
      "p > -np.inf and k not in (end, word)"),
     ("ends without the word", "equals_oracle", "and k != end", ""),
+    ("words up to 128", "large", "if p > -np.inf]\n", "if p > -np.inf and k <= 128]\n"),
+    ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),
     ("a hypothesis twice", "equals_oracle", "once.items()", "(grown + taking)"),
     ("what takes the word precedes", "ties", "grown + taking:", "taking + grown:"),
 ]  # fmt: skip
 
 OUTWARDS: list[Slip] = [
     ("no bonus of length", "equals_oracle", "+ len(beam[0]) + len(beam[1]) - 1", ""),
+    ("words up to 128", "large", "if p > -np.inf", "if p > -np.inf and word <= 128"),
+    ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),
     ("right first", "equals_oracle", '"right" if turn % 2 else "left"',
      '"left" if turn % 2 else "right"'),
     ("the score has no middle", "equals_oracle", "len(beam[1]) - 1", "len(beam[1]) - 2"),
@@ -64,6 +74,7 @@ SELF_BLEU: list[Slip] = [
 REWARD: list[Slip] = [
     ("frequencies of the images that are scored", "equals_oracle",
      "[corpus[i] for i in images], corpus)", "of := [corpus[i] for i in images], of)"),
+    ("3 references at most", "large", "corpus[i] for i in images", "corpus[i][:3] for i in images"),
     ("one image after the other", "equals_oracle", "corpus[i] for i in images",
      "of for of, _ in zip(corpus * len(images), images)"),
     ("frequencies that grow with the candidates", "equals_oracle", "images], corpus)",

@@ -27,7 +27,7 @@ def parameters(draw: Draw, d: int, aoa: bool = False, prefix: str = "") -> dict[
 
 def heads(draw: Draw, most: int = 3, widest: int = 3) -> tuple[int, int]:
     """(num_heads, d), the first a divisor of the second."""
-    num_heads = draw.size("num_heads", most, large=(8,))
+    num_heads = draw.size("num_heads", most, large=(8, 12, 16))
     return num_heads, num_heads * draw.size("d_k", widest, large=(40, 130))
 
 

@@ -35,10 +35,18 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
     "impossible_words": ({"log_probs": "impossible"}, "words of probability zero"),
     "ties": ({"log_probs": "ties"}, "equal sums"),
 }
+LARGE: tuple[Pins, ...] = (
+    {"V": 10_000, "max_length": 4, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
+    {"V": 40, "max_length": 5, "beam_size": 8, "num_return": 8},
+)
 LONG = (
+    *LARGE,
     {"max_length": 40, "long_captions": True, "log_probs": "distinct"},
     {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
 )
+
+ROWS = 40
+"""Rows of a table at most: as many as the words would not fit into memory."""
 
 
 def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
@@ -68,7 +76,7 @@ def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
 
 def _beam_searches(draw: Draw) -> Case:
     V, start, end, beam_size, max_length, num_return = _sizes(draw)
-    model = NextLogProbs(_table(draw, (max_length - 1, V, V), end))
+    model = NextLogProbs(_table(draw, (max_length - 1, min(V, ROWS), V), end))
     return model, start, end, beam_size, max_length, num_return
 
 
@@ -86,7 +94,7 @@ def _grids(draw: Draw) -> Case:
 
 def _halves(draw: Draw) -> Case:
     V, middle, end, beam_size, max_length, num_return = _sizes(draw)
-    model = HalvesLogProbs(_table(draw, (2, 2 * max_length - 2, V, V), end))
+    model = HalvesLogProbs(_table(draw, (2, 2 * max_length - 2, min(V, ROWS), V), end))
     return model, middle, end, beam_size, max_length, num_return
 
 
@@ -186,6 +194,7 @@ OPERATORS = (
         ENDS,
         result="[(tokens, score)]",
         special={"ties": ({"log_probs": "ties"}, "equal words")},
+        sizes=LARGE[:1],
     ),
     _search(
         "sample",
@@ -219,6 +228,7 @@ OPERATORS = (
             "always": ({"epsilon": 1.0}, "every word is sampled"),
             "never": ({"epsilon": 0.0}, "no word is sampled"),
         },
+        sizes=LARGE[:1],
     ),
     _search(
         "beam_search",
@@ -246,6 +256,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
+        sizes=LARGE[:1],
     ),
     _search(
         "grid_beam_search",
@@ -278,6 +289,6 @@ OPERATORS = (
         f"middle and ends included. {TIES}",
         "Tokens come from left to right, ends included; best score first.",
         special=SPECIAL,
-        sizes=({"max_length": 20, "long_captions": True, "log_probs": "distinct"},),
+        sizes=(*LARGE, {"max_length": 20, "long_captions": True, "log_probs": "distinct"}),
     ),
 )

@@ -37,9 +37,8 @@ def parameters(draw: Draw, N: int, d: int, *maps: str, prefix: str = "") -> dict
 def groups(draw: Draw) -> tuple[int, ...]:
     """Sizes of groups, one or several, equal or not."""
     count = draw.size("groups", 3, large=(5,))
-    return tuple(
-        draw.size(f"group_{i}", 4, large=(65, 992) if i == 0 else ()) for i in range(count)
-    )
+    large = (65, 992), (65,), (65,), (), ()
+    return tuple(draw.size(f"group_{i}", 4, large[i]) for i in range(count))
 
 
 def _static(draw: Draw) -> Case:
@@ -49,8 +48,8 @@ def _static(draw: Draw) -> Case:
 
 
 def _dynamic(draw: Draw) -> Case:
-    d, L = draw.size("d", 6, large=WIDTHS), draw.size("L", 6, large=(17, 33, 65))
-    N_E, causal = draw.size("N_E", 4, large=(17, 33)), draw.flag("causal")
+    d, L = draw.size("d", 6, large=WIDTHS), draw.size("L", 6, large=TOKENS)
+    N_E, causal = draw.size("N_E", 4, large=(17, 33, 65)), draw.flag("causal")
     return draw.inputs(L, d), parameters(draw, N_E, d, "condition"), causal
 
 
@@ -92,6 +91,7 @@ OPERATORS = (
             {"L": 33, "d": 40, "group_0": 65, "groups": 1},
             {"L": 144, "d": 130, "group_0": 65, "groups": 2},
             {"L": 144, "d": 512, "group_0": 64, "groups": 1},
+            {"groups": 5, **{f"group_{i}": 32 << i for i in range(5)}},
         ),
     ),
     Operator(

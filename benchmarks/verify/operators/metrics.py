@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 from benchmarks.verify import properties
@@ -21,8 +22,11 @@ SMOOTHED = (
 CLOSEST = "The brevity penalty takes the reference of the closest length, the shorter of two."
 BIGRAMS = "The length in the penalty counts bigrams, as the published scorer does."
 
+WORDS = ["".join(letters) for n in range(1, 7) for letters in product("ab", repeat=n)]
+"""Words of which many begin alike, the shortest first."""
 
-def _caption(draw: Draw, vocabulary: str, least: int, most: int) -> list[str]:
+
+def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
     length = draw.random.integers(least, most + 1)
     return [vocabulary[i] for i in draw.random.integers(0, len(vocabulary), length)]
 
@@ -31,10 +35,10 @@ def _corpora(draw: Draw) -> Case:
     """(candidates, references): a caption an image, and its references, as lists of words."""
     images = draw.size("images", 4, large=(40,))
     most = draw.size("words", 7, large=(13, 40))
-    vocabulary = "abcde"[: draw.size("vocabulary", 5)]
-    least = 1 - draw.flag("empty")
+    vocabulary = WORDS[: draw.size("vocabulary", 5, large=(100,))]
+    least, count = 1 - draw.flag("empty"), draw.size("references", 3, large=(5, 8))
     references = [
-        [_caption(draw, vocabulary, least, most) for _ in range(draw.random.integers(1, 4))]
+        [_caption(draw, vocabulary, least, most) for _ in range(draw.random.integers(1, count + 1))]
         for _ in range(images)
     ]
     if not any(any(of) for of in references):
@@ -42,10 +46,10 @@ def _corpora(draw: Draw) -> Case:
     return [_like(draw, of, vocabulary, least, most) for of in references], references
 
 
-def _like(draw: Draw, of: Captions, vocabulary: str, least: int, most: int) -> list[str]:
+def _like(draw: Draw, of: Captions, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
     """A copy of a caption, or one with words that no other has."""
     copied = draw.random.integers(0, 2)
-    unseen = _caption(draw, vocabulary + "z", least, most)
+    unseen = _caption(draw, [*vocabulary, "z"], least, most)
     return of[draw.random.integers(len(of))] if copied else unseen
 
 
@@ -59,7 +63,7 @@ def _rewards(draw: Draw) -> Case:
     """(candidates, images, corpus): captions of some images, several of one among them."""
     corpus = _corpora(draw)[1]
     images = draw.random.integers(0, len(corpus), draw.size("candidates", 5, large=(40,))).tolist()
-    return [_like(draw, corpus[i], "abcde", 1, 12) for i in images], images, corpus
+    return [_like(draw, corpus[i], WORDS[:5], 1, 12) for i in images], images, corpus
 
 
 def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Captions]) -> Array:
@@ -70,7 +74,7 @@ def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Caption
 REPEATED = {"repeated_words": ({"vocabulary": 2}, "two words, over and over")}
 ALL_FULL = {"full_captions": ({"empty": False}, "captions that all have words")}
 SOME_EMPTY = {"empty_captions": ({"empty": True}, "captions without words among others")}
-LONG = ({"images": 40, "words": 40},)
+LONG = ({"images": 40, "words": 40, "references": 5, "vocabulary": 5},)
 ONE = {"one_image": ({"images": 1}, "a corpus of one image")}
 
 
@@ -149,5 +153,6 @@ OPERATORS = (
             BIGRAMS,
         ),
         special={**ONE, **REPEATED},
+        sizes=LONG,
     ),
 )

@@ -36,7 +36,8 @@ class _Table(nn.Module):
     def decode(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
     ) -> Tensor:
-        return self.table[torch.arange(tokens.shape[1], device=tokens.device), tokens]
+        rows = tokens % self.table.shape[1]
+        return self.table[torch.arange(tokens.shape[1], device=tokens.device), rows]
 
 
 class _Cached(_Table):
@@ -48,7 +49,7 @@ class _Cached(_Table):
 
     def step(self, tokens: Tensor) -> Tensor:
         self.words += 1
-        return self.table[self.words - 1, tokens]
+        return self.table[self.words - 1, tokens % self.table.shape[1]]
 
 
 class _Halves:
@@ -79,7 +80,7 @@ class _Halves:
         else:
             self.last[1 - side] = tokens.where(written, self.last[1 - side])
             self.words = self.words + written
-        y = (self.last[side] + 2 * self.last[1 - side]) % self.table.shape[-1]
+        y = (self.last[side] + 2 * self.last[1 - side]) % self.table.shape[-2]
         return self.table[side, self.words, y]
 
     def reorder(self, beams: Tensor) -> None:
