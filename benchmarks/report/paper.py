@@ -12,7 +12,7 @@ from benchmarks.papers.cells import NOT_RUN, beyond
 from benchmarks.papers.claims import Verdict
 from benchmarks.records import STATUSES, Record
 from benchmarks.report import claims, tables
-from benchmarks.report.document import Block, Box, Page, Paragraph, Section, Table
+from benchmarks.report.document import Block, Box, Figure, Page, Paragraph, Section, Table
 from benchmarks.report.drawings import (
     arnet,
     attention,
@@ -21,6 +21,7 @@ from benchmarks.report.drawings import (
     middle_out,
 )
 from benchmarks.report.equations import counted, equations
+from benchmarks.report.tables import COMPARED
 from reference.equations import PAPERS
 
 Jpegs = Mapping[int, bytes]
@@ -162,7 +163,18 @@ def _figure(
         how = "`captionbench report` records it on scenes, `captionbench evaluate` on photographs."
         why = f"Nothing is recorded yet: {how}" if known else "The report does not draw it."
         drawn = [Box(NOT_RUN, why)]
-    return Section(title_of(figure), drawn)
+    return Section(title_of(figure), [*_drawn_of(drawn), *drawn])
+
+
+def _drawn_of(drawn: Sequence[Block]) -> Iterator[Box]:
+    """What figures show, in a sentence: of which data, and what of it compares with the print."""
+    made = [r for block in drawn if isinstance(block, Figure) for r in block.records]
+    if not made or any(isinstance(block, Box) for block in drawn):
+        return
+    names = " and of ".join(dict.fromkeys(r.data.name for r in made if r.data.name)) or "no data"
+    statuses = [s for s in STATUSES if any(r.status == s for r in made)]
+    how = "shapes compare with the print, values do not" if set(statuses) & set(COMPARED) else ""
+    yield Box(statuses[0], "; ".join(filter(None, (f"Drawn from records of {names}", how))) + ".")
 
 
 def _more(content: papers.PaperTables, made: Sequence[Record[Any]]) -> Iterator[Section]:
