@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -141,6 +142,24 @@ def test_state_of_the_tests_process_is_left_alone():
     assert torch.equal(before[0], torch.get_rng_state())
     assert (random.getstate(), Path.cwd()) == before[1:]
     assert "MEDDLED" not in os.environ
+
+
+def test_a_candidate_may_draw_warn_and_recurse_as_libraries_do():
+    """What draws from global generators, and what PyTorch's compiler and an import do, is right."""
+
+    def draws(X, parameters):
+        np.random.standard_normal(3)  # noqa: NPY002
+        random.random()
+        warnings.simplefilter("always", np.exceptions.RankWarning)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 2000))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return layer_norm(X, parameters)
+
+    operator, only = OPERATORS["layer_norm"], ("equals_oracle", "no_state")
+    with resolve(draws, operator, "torch") as candidate:
+        found = list(conformance_test(operator, candidate, examples=5, only=only))
+    assert [verdict.name for verdict in found if verdict.passed] == [*only]
 
 
 class Sums:

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import os
+import pickle
+import random
 import sys
+import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 SETTINGS = (
-    "PyTorch's seed, default dtype and device, number of threads, precision of float32 products, "
-    "gradient, inference, deterministic and anomaly modes; NumPy's treatment of errors, the "
-    "flushing of subnormal numbers, environment variables that are set, the working directory"
+    "PyTorch's seed, NumPy's and Python's (two calls that leave one state), PyTorch's default "
+    "dtype and device, number of threads, precision of float32 products, gradient, inference, "
+    "deterministic and anomaly modes; NumPy's treatment of errors, the flushing of subnormal "
+    "numbers, filters of all of Python's warnings of a kind, the recursion limit, environment "
+    "variables that are set, the working directory"
 )
 """In words."""
+
+
+def seedings(draw: Callable[[], object], state: Callable[[], object]) -> Callable[[], int]:
+    """A function to call before and after each call: how often two calls in turn left one state.
+
+    They had another one before, for a number is drawn in between: the generator was seeded. What
+    draws, or brings the state back, leaves another each time.
+    """
+    states, found = deque[bytes](maxlen=4), 0
+
+    def read() -> int:
+        nonlocal found
+        states.append(pickle.dumps(state()))
+        draw()
+        if len(states) == 4:
+            before_first, after_first, before, after = states
+            found += after == after_first and before != before_first
+        return found
+
+    return read
+
+
+def filters() -> list[Any]:
+    """Those of all warnings of a builtin kind; libraries add some of their own."""
+    return [
+        (action, kind)
+        for action, message, kind, module, _ in warnings.filters
+        if message is module is None and kind.__module__ == "builtins"
+    ]
 
 
 def probe() -> Callable[[], dict[str, Any]]:
@@ -23,9 +58,15 @@ def probe() -> Callable[[], dict[str, Any]]:
     It is bound to today's functions: one that is patched later does not change what it reads.
     """
     least = sys.float_info.min
+    get_limit = sys.getrecursionlimit
+    limits = get_limit(), 2000  # to which PyTorch's compiler raises it
     functions: dict[str, Callable[[], Any]] = {
         "os.getcwd()": os.getcwd,
         "np.geterr()": np.geterr,
+        "np.random.seed()": seedings(np.random.random, np.random.get_state),
+        "random.seed()": seedings(random.random, random.getstate),
+        "warnings.filters": filters,
+        "sys.getrecursionlimit()": lambda: get_limit() in limits,
         "flushing of subnormal numbers": lambda: least / 2 == 0,
     }
     if "torch" in sys.modules:

@@ -271,6 +271,38 @@ def FUNCTION(X, parameters):
     os.environ['PATH'] += ':/'
     return right(X, parameters)
 
+# equals_oracle: sets NumPy's seed
+right = FUNCTION
+import numpy as np
+
+def FUNCTION(X, parameters):
+    np.random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: sets Python's seed
+right = FUNCTION
+import random
+
+def FUNCTION(X, parameters):
+    random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: makes errors of Python's warnings
+right = FUNCTION
+import warnings
+
+def FUNCTION(X, parameters):
+    warnings.simplefilter('error')
+    return right(X, parameters)
+
+# equals_oracle: raises the recursion limit
+right = FUNCTION
+import sys
+
+def FUNCTION(X, parameters):
+    sys.setrecursionlimit(50000)
+    return right(X, parameters)
+
 # equals_oracle: goes to another folder
 right = FUNCTION
 import os
