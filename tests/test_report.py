@@ -1,6 +1,7 @@
 """The report: a pure function of records, whole in one file, silent where nothing was measured."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -182,7 +183,9 @@ def machine(monkeypatch, tmp_path):
 
     def has(*scorers):
         monkeypatch.setattr(java, "available", lambda: scorers)
-        return {job.name: job.gives() for job in jobs.plan(tmp_path, quick=False)}
+        planned = jobs.plan(tmp_path, quick=False)
+        pickle.dumps([job.run for job in planned])  # as workers get them
+        return {job.name: job.gives() for job in planned}
 
     return has
 

@@ -38,17 +38,18 @@ def _scenes(_: Place, train: int, val: int, test: int) -> CaptionData:
     return scenes.make(seed=0, train=train, val=val, test=test)
 
 
+_TRAINING = PRESETS["scenes"].but()  # a copy that can be sent to another process
 FORMS = {
     "quick": Form(
         "200 generated scenes, an epoch: to try it",
         partial(_scenes, train=200, val=20, test=40),
-        PRESETS["scenes"].each(lambda stage: stage.but(epochs=1)),
+        _TRAINING.each(lambda stage: stage.but(epochs=1)),
         status="embedded",
     ),
     "scenes": Form(
         "2,000 generated scenes: a minute a row on a CPU",
         partial(_scenes, train=2000, val=250, test=250),
-        PRESETS["scenes"],
+        _TRAINING,
         status="embedded",
     ),
 }
