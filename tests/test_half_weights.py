@@ -40,7 +40,7 @@ def test_a_product_is_as_exact_as_that_of_the_rounded_weight_in_float32(generato
     half, b = HalfWeight.of(weight), column.squeeze(1) if bias else None
     plain = weight.half().float()
     right = F.linear(x.double(), plain.double(), None if b is None else b.double())
-    found = [F.linear(x, half, b), F.linear(x[None], half, b)[0]]
+    found = [F.linear(x, half, b), F.linear(x[None], half, bias=b)[0]]
     if bias:
         found.append(torch.addmm(column, half, x.mT).mT)
     # the worst of a sum of d products in float32, in any order
@@ -104,5 +104,5 @@ def test_what_cannot_be_halved_is_refused_whole(drawn, dtype):
 
 def test_other_captioners_are_refused():
     model = RecurrentCaptioner(RecurrentConfiguration(vocabulary_size=9, d_feature=4))
-    with pytest.raises(ValueError, match="a RecurrentCaptioner has not"):
+    with pytest.raises(ValueError, match="a RecurrentCaptioner has no decoder to round"):
         halve(model)

@@ -19,19 +19,20 @@ LARGEST = torch.finfo(torch.float16).max
 
 
 class HalfWeight(Tensor):
-    """The weight (d', d) of a linear layer, rounded to float16, packed for products with few rows.
+    """The weight (d', d) of a linear layer, rounded to float16.
 
-    Whatever else is asked of it is answered by the rounded weight in float32.
+    ``F.linear`` and ``torch.addmm`` read it in float16; every other operation takes it as the
+    rounded weight in float32.
     """
 
     packed: Any
 
     @staticmethod
     def of(weight: Tensor) -> HalfWeight:
-        """Of a float32 weight on a CPU.
+        """Round and pack a float32 weight on a CPU.
 
         Raises:
-            ValueError: another dtype or device, or a weight that float16 does not reach.
+            ValueError: another dtype or device; a weight that overflows float16 or is not finite.
         """
         if weight.dtype != torch.float32 or not weight.is_cpu:
             where = f"{weight.dtype} on {weight.device}"
@@ -53,8 +54,8 @@ class HalfWeight(Tensor):
     ) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             if func is F.linear:
-                return _linear(*args)
-            if func is torch.addmm and isinstance(args[1], HalfWeight):
+                return _linear(*args, **(kwargs or {}))
+            if func is torch.addmm and not kwargs and isinstance(args[1], HalfWeight):
                 column, weight, x = args  # (d', 1), (d', d), (d, rows)
                 return _linear(x.mT, weight, column.squeeze(1)).mT
             return func(*args, **(kwargs or {}))
@@ -79,7 +80,7 @@ def halve(model: nn.Module) -> None:
     captioners = [module for module in model.modules() if isinstance(module, Captioner)]
     if not captioners:
         kind = type(model).__name__
-        raise ValueError(f"of a Captioner's decoder, which a {kind} has not")
+        raise ValueError(f"a {kind} has no decoder to round, expected a Captioner")
     layers = [
         layer
         for captioner in captioners
