@@ -3,9 +3,21 @@
 import sys
 
 
+def _redeliver(unraisable) -> None:
+    """Send Ctrl-C again where a finaliser met it: Python ignores what is raised there."""
+    import _thread
+    import threading
+
+    if unraisable.exc_type is KeyboardInterrupt:
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main() -> int:
     """Run the command line so that Ctrl-C is one line and exit code 130 at any moment of it."""
     try:
+        sys.unraisablehook = _redeliver
         from benchmarks.cli.main import main as run
 
         return run()

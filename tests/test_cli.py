@@ -251,6 +251,7 @@ def run_process(code, **keywords):
     )
 
 
+EQUATIONS = "import sys\nsys.argv = ['captionbench', 'equations', '--errata']\nsys.exit(main())"
 INTERRUPTED_IMPORT = """
 import sys
 class Interrupts:
@@ -270,6 +271,18 @@ def test_ctrl_c_while_it_starts_is_one_line(name):
     assert done.stderr == "captionbench: interrupted\n"
 
 
+def test_ctrl_c_in_a_finaliser_is_not_lost():
+    done = run_process(
+        "import sys, time\n"
+        "class Finalised:\n"
+        "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+        "from benchmarks.cli import equations\n"
+        "equations.run = lambda _: [Finalised()].clear() or time.sleep(30) or 0\n" + EQUATIONS
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "captionbench: interrupted\n"
+
+
 def test_ctrl_c_while_the_interpreter_ends_changes_nothing():
     done = run_process(
         "import atexit, sys\n"
@@ -279,9 +292,6 @@ def test_ctrl_c_while_the_interpreter_ends_changes_nothing():
     )
     assert (done.returncode, done.stdout) == (0, f"captionbench {__version__}\n")
     assert done.stderr == ""
-
-
-EQUATIONS = "import sys\nsys.argv = ['captionbench', 'equations', '--errata']\nsys.exit(main())"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
