@@ -15,6 +15,7 @@ from benchmarks.verify.conformance import Verdict, clearest, conformance_test, r
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, give, take
 from benchmarks.verify.operators import OPERATORS, Property
+from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, smallest
 from benchmarks.verify.tolerances import OutOfToleranceError
 from tests.support.strangers import failed, verdicts
@@ -170,6 +171,18 @@ def test_what_fails_everywhere_fails_on_the_smallest_case_there_is(name):
         assert all(
             np.isin(get(least.case, place), (0, 1)).all() for place in float_arrays(least.case)
         )
+
+
+def test_a_failure_whose_case_is_undecided_afterwards_is_a_failure():
+    outcomes = iter([AssertionError("wrong")])
+
+    def check(candidate, oracle, case):
+        raise next(outcomes, UndecidedError())
+
+    candidate = Candidate(lambda X, parameters: X)
+    attempt = Attempt(Property("", check), OPERATORS["layer_norm"], candidate)
+    found = search.search(attempt, iter([Draw(0)])).failure
+    assert found.message == "not deterministic: failed once, and not again: wrong"
 
 
 def test_shrinking_keeps_to_its_budget():

@@ -232,6 +232,10 @@ CALLED = (
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
     "arguments after a call too, are out of its reach; the reading of other arguments and of "
     "settings is not: a candidate that rewrites the code of its process can hide those changes.",
+    "What it starts ends with it; who kills its parent ends itself. From Linux 6.12 no signal of "
+    "it reaches any other process, nor does it read or write their memory, root's too. Before "
+    "that, and in a container that forbids Landlock, it can: one that kills this command gets no "
+    "verdict, one that writes to its memory could pass. Files, the kit's own too, are in reach.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of the last of them. Named mask it "
     "gets booleans (B, L), True for valid rows, which may then stand anywhere. What it gives for "

@@ -36,6 +36,9 @@ SECONDS = 30.0
 MEMORY = 4 * 2**30
 """Bytes that a worker may have, beside what is shared."""
 
+PATIENCE = 5.0
+"""Seconds in which processes end that are told to."""
+
 SHOWN = 2000
 """Characters of a worker's output that are shown, the last ones."""
 
@@ -67,7 +70,7 @@ class _ForkServer:
         self.control = ours
 
     def fork(self, output: int) -> tuple[int, socket.socket]:
-        """A new worker: its process id, and the connection to it."""
+        """A new worker: its process group, and the connection to it."""
         ours, theirs = socket.socketpair()
         socket.send_fds(self.control, [b"!"], [theirs.fileno(), output])
         theirs.close()
@@ -77,10 +80,13 @@ class _ForkServer:
         return int.from_bytes(answer, "big"), ours
 
     def close(self) -> None:
-        """End it."""
+        """End it, and all that its workers have started."""
         self.control.close()
-        self.process.kill()
-        self.process.wait()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 @cache
@@ -128,7 +134,7 @@ class Isolated(Calls):
         described = source if isinstance(source, str) else getattr(source, "__name__", "candidate")
         self.name: str = name or described
         self._pickled = source if isinstance(source, str) else _pickled(source, self.name)
-        self._pid: int | None = None
+        self._connection: socket.socket | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._number = self.calls = 0
         self._given = self._request = Shared(None)
@@ -150,12 +156,18 @@ class Isolated(Calls):
 
     def close(self) -> None:
         """End the worker and all that it has started."""
-        if self._pid is not None:
-            for end in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    end(self._pid, signal.SIGKILL)
-            self._pid = None
-            self._connection.close()
+        if self._connection is None:
+            return
+        try:
+            self._connection.settimeout(PATIENCE)
+            self._connection.shutdown(socket.SHUT_WR)  # its supervisor sees it
+            while self._connection.recv(1 << 20):  # until nobody is left at the other end
+                pass
+        except OSError:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, signal.SIGKILL)
+        self._connection.close()
+        self._connection = None
 
     def printed(self) -> str:
         """The end of what the candidate has printed."""
@@ -191,7 +203,7 @@ class Isolated(Calls):
             assert_unchanged(after, arguments, by_name)
 
     def _start(self) -> dict[str, Any]:
-        self._pid, self._connection = _forked(self._output.fileno())
+        self._group, self._connection = _forked(self._output.fileno())
         options = {
             "source": self._pickled,
             "name": self.name,
@@ -211,8 +223,10 @@ class Isolated(Calls):
         return about
 
     def _ask(self, method: str, arguments: Any, again: bool = False) -> Any:
-        if self._pid is None:
+        if self._connection is None:
             self._start()
+        connection = self._connection
+        assert connection is not None
         self._number += 1
         self.calls += 1
         deadline = time.monotonic() + self.limits.seconds
@@ -220,11 +234,11 @@ class Isolated(Calls):
         if not again:  # else the arguments are where the last request's are
             self._given = self._request
         try:
-            self._connection.settimeout(self.limits.seconds)
-            wire.send(self._connection, self._number, self._request.data, self._request.descriptor)
-            number, data = wire.receive(self._connection, deadline)
+            connection.settimeout(self.limits.seconds)
+            wire.send(connection, self._number, self._request.data, self._request.descriptor)
+            number, data = wire.receive(connection, deadline)
             while number < self._number:  # of an earlier call, by a thread or a fork of its
-                number, data = wire.receive(self._connection, deadline)
+                number, data = wire.receive(connection, deadline)
             response = wire.load(data)
             failed, wrong = response.get("failed"), response.get("input")
         except TimeoutError:
@@ -233,7 +247,8 @@ class Isolated(Calls):
             raise CandidateError(f"did not answer within {seconds} seconds", STUCK) from None
         except (EOFError, OSError):
             self.close()
-            raise CandidateError("ended its process without an answer", "exit") from None
+            said = "ended its process, or its parent, without an answer"
+            raise CandidateError(said, "exit") from None
         except (ValueError, AttributeError):
             self.close()
             raise CandidateError("spoiled its connection", "protocol") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
@@ -257,7 +258,9 @@ def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
     attempt.restart()
     at, found, times = 0, Failure(case, "", ""), 0
     for call in range(1, REPEATS + 1):
-        failure = attempt.run(case)
+        failure = None
+        with suppress(properties.UndecidedError):  # which it was not when it failed first
+            failure = attempt.run(case)
         if failure is not None:
             times += 1
             if not at:

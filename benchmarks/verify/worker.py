@@ -1,8 +1,8 @@
 """The worker process: runs a candidate, and answers requests about it.
 
 Run as ``python -m benchmarks.verify.worker FD``. The first process imports what is slow to import
-and forks: one worker for each connection that it is sent. A worker never sees the oracle or an
-expected value; it is told arguments and gives results.
+and forks: one worker, with its ``supervisor``, for each connection that it is sent. A worker never
+sees the oracle or an expected value; it is told arguments and gives results.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify import shared, wire
 from benchmarks.verify.candidate import Candidate, CandidateError, load, padding_argument
 from benchmarks.verify.frameworks import FRAMEWORKS
+from benchmarks.verify.supervisor import end_children, end_orphans, fork
 
 LARGEST_FILE = 2**30
 """Bytes that a worker may write to any one file, what it prints included."""
@@ -34,28 +36,28 @@ def main() -> None:
     # a process that was forked from one with PyTorch starts at once
     if importlib.util.find_spec("torch") is not None:
         import torch  # noqa: F401
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    end_orphans()
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
         if not data:
-            return
-        pid = os.fork()
-        if pid == 0:
-            control.close()
-            _worker(socket.socket(fileno=descriptors[0]), descriptors[1])
-            os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        try:
+            break
+        connection = socket.socket(fileno=descriptors[0])
+        pid = fork(connection, partial(_worker, control, connection, descriptors[1]))
+        connection.close()
+        os.close(descriptors[1])
+        with contextlib.suppress(BrokenPipeError):  # who asked has ended
             control.sendall(pid.to_bytes(8, "big"))
-        except BrokenPipeError:  # who asked has ended
-            return
+    end_children()
 
 
-def _worker(connection: socket.socket, output: int) -> None:
-    os.setsid()  # all that it starts can be ended with it
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def _worker(
+    control: socket.socket,
+    connection: socket.socket,
+    output: int,
+    await_parent: Callable[[], object],
+) -> None:
+    control.close()
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -81,6 +83,7 @@ def _worker(connection: socket.socket, output: int) -> None:
             sys.stdout.flush()
         if os.getpid() != home:
             os._exit(0)  # a fork of the candidate's came back: only the first process answers
+        await_supervisor()  # whoever has killed it does not answer
         try:
             answer = wire.dump(response)
         except TypeError as error:

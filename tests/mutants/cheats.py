@@ -5,6 +5,7 @@ Each begins with the property that must catch it and what it does.
 
 import re
 
+from benchmarks.verify.supervisor import confines
 from tests.mutants.mutant import Mutant
 
 OF_LAYER_NORM = r"""
@@ -33,10 +34,20 @@ def FUNCTION(X, parameters):
     os.killpg(0, 9)
 
 # equals_oracle: kills the process that it was forked from
+right = FUNCTION
+
 def FUNCTION(X, parameters):
     import os
     os.kill(os.getppid(), 9)
-    return 0 * X
+    return right(X, parameters)
+
+# equals_oracle: kills its parent by the C library
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import ctypes, os
+    ctypes.CDLL(None).kill(os.getppid(), 15)
+    return right(X, parameters)
 
 # equals_oracle: forks, and both come back
 def FUNCTION(X, parameters):
@@ -383,8 +394,43 @@ def FUNCTION(X, parameters):
     return right(X, parameters)
 """
 
+ON_THE_JUDGE = r"""
+# equals_oracle: kills the process that judges
+def FUNCTION(X, parameters):
+    os.kill(judge(), 9)
+    return 0 * X
+
+# equals_oracle: loosens the tolerance in the memory of the process that judges
+def FUNCTION(X, parameters):
+    with open(f'/proc/{judge()}/maps') as maps, open(f'/proc/{judge()}/mem', 'r+b', 0) as memory:
+        for line in maps:
+            begin, end = (int(at, 16) for at in line.split()[0].split('-'))
+            if 'rw' not in line or '[v' in line: continue
+            memory.seek(begin)
+            data = memory.read(end - begin)
+            at = data.find(struct.pack('d', 1e-10))
+            if at >= 0:
+                memory.seek(begin + at)
+                memory.write(struct.pack('d', 1e300))
+    return 0 * X
+""".replace(
+    "def FUNCTION",
+    """import os, struct
+
+def judge():
+    pid = os.getpid()
+    for _ in range(3):
+        pid = int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])
+    return pid
+
+def FUNCTION""",
+)
+"""Refused where Linux can, and fatal elsewhere."""
+
+TEXT = OF_LAYER_NORM + ON_THE_JUDGE if confines() else OF_LAYER_NORM
+
 CHEATS = [
     Mutant("layer_norm", slip, caught_by, "", code)
-    for part in re.split(r"^# ", OF_LAYER_NORM, flags=re.MULTILINE)[1:]
+    for part in re.split(r"^# ", TEXT, flags=re.MULTILINE)[1:]
     for caught_by, slip, code in [re.fullmatch(r"(\w+): (.*?)\n(.*)", part, re.DOTALL).groups()]
 ]

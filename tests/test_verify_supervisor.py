@@ -1,0 +1,95 @@
+"""A candidate that kills: the test ends with a verdict, and no process of the candidate's stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks.verify.supervisor import confines
+from tests.support.strangers import verdicts, written
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers have a parent on Linux")
+
+STARTS = """
+import ctypes, os, signal, time
+def f(X, parameters):
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+    open(f"{folder}/{{os.getpid()}}", "x").close()
+    while child == 0 or not os.path.exists(f"{folder}/{{child}}"):
+        time.sleep(0.01)
+    {then}
+    time.sleep(600)
+"""
+"""A candidate that starts a process in another session; both leave their ids in a folder."""
+
+
+def all_ended(folder):
+    """Whether these processes, two at least, have ended within 5 seconds."""
+    pids, end = [path.name for path in folder.iterdir()], time.monotonic() + 5
+    assert len(pids) >= 2
+    while any(map(runs, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(runs, pids))
+
+
+def runs(pid):
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        "os.kill(os.getppid(), signal.SIGKILL)",
+        "os.kill(os.getppid(), signal.SIGTERM)",
+        "ctypes.CDLL(None).kill(os.getppid(), 9)",
+        "os.killpg(os.getpgid(os.getppid()), signal.SIGKILL)",
+        "os._exit(0)",
+    ],
+)
+def test_who_kills_its_parent_ends_itself_and_nothing_stays(tmp_path, kills):
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    text = STARTS.format(folder=pids, then=kills)
+    found = verdicts(tmp_path, "layer_norm", text, only=("equals_oracle",))
+    said = "ended its process, or its parent, without an answer"
+    assert found["equals_oracle"].message == said
+    assert all_ended(pids)
+
+
+@pytest.mark.skipif(not confines(), reason="this Linux has no Landlock for signals")
+@pytest.mark.parametrize(
+    "reaches", ["os.kill(judge, signal.SIGTERM)", "open(f'/proc/{judge}/mem', 'rb')"]
+)
+def test_the_process_that_judges_is_out_of_reach(tmp_path, reaches):
+    text = f"""
+import os, signal
+def f(X, parameters):
+    judge = {os.getpid()}
+    {reaches}
+    return X
+"""
+    found = verdicts(tmp_path, "layer_norm", text, only=("equals_oracle",))
+    assert "raised PermissionError: " in found["equals_oracle"].message
+
+
+def test_a_judge_that_is_killed_leaves_nothing(tmp_path):
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    where = written(tmp_path, STARTS.format(folder=pids, then="pass"))
+    words = ["verify", "--candidate", f"{where}:f", "--operator", "layer_norm"]
+    command = [sys.executable, "-m", "benchmarks", *words, "--time-limit", "500"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as judge:
+        while len(list(pids.iterdir())) < 2:
+            assert judge.poll() is None
+            time.sleep(0.05)
+        judge.send_signal(signal.SIGKILL)
+    assert all_ended(pids)
