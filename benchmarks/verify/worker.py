@@ -55,7 +55,7 @@ def _worker(
     control: socket.socket,
     connection: socket.socket,
     output: int,
-    await_parent: Callable[[], object],
+    await_supervisor: Callable[[], object],
 ) -> None:
     control.close()
     for descriptor in (1, 2):
