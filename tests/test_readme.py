@@ -23,7 +23,9 @@ from tests.support.pictures import encoded, layout, picture
 from tests.support.readme import README, commands, exports
 from tests.support.regressions import FAKE
 from tests.support.runs import SIZES
-from tests.support.speed import QUICK
+from tests.support.speed import QUICK, counted_elsewhere
+
+__all__ = ["counted_elsewhere"]
 
 SHORT = ["--epochs", "1", "--batch-size", "10", *SIZES]
 SCENES = ["--scenes", "6,2,2"]
@@ -89,7 +91,7 @@ def meteor(candidates, references):
     yield running
 
 
-def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys):
+def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys, counted_elsewhere):
     monkeypatch.setattr(java, "meteor", meteor)
     # processes of real revisions are those of test_compare.py
     fake = tmp_path / "fake.py"

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import papers, records
-from benchmarks.cli import publish
+from benchmarks.cli import publish, report
 from benchmarks.cli.main import main
 from benchmarks.kinds import Ablation, Attention, Evaluation
 from benchmarks.papers.arnet import captions as arnet
@@ -222,6 +222,7 @@ def test_the_work_of_a_row_is_its_training_too(monkeypatch, tmp_path):
 
 def test_a_report_goes_where_it_is_told_to(tmp_path, monkeypatch, capsys):
     out = tmp_path / "of mine"
+    monkeypatch.setattr(report, "PUBLISHED", tmp_path / "none")  # all of them: --check
     for words, plan, page in (
         (["--quick"], lambda *_: [], "local/quick/site/index.html"),
         (["--published"], None, "site/index.html"),  # nothing is planned
