@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks import papers, records
 from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
-from benchmarks.kinds import Captions, Released
+from benchmarks.kinds import Captions, Released, Words
 from benchmarks.papers import claims
 from benchmarks.papers.claims import (
     CONTRADICTED,
@@ -57,7 +57,8 @@ def test_claims_name_rows_and_columns_that_there_are(paper: str, published) -> N
     assert len(listed) >= 5 and len({claim.says for claim in listed}) == len(listed)
     tables = {table.name: table for table in papers.load(paper).tables}
     for test in (claim.test for claim in listed):
-        if isinstance(test, Untestable):
+        test = test.would if isinstance(test, Untestable) else test
+        if test is None or isinstance(test, float):
             continue
         here = [r for r in published if (r.what.paper, r.what.table) == (paper, test.table)]
         rows, columns = {r.what.row for r in here}, {c for r in here for c in r.values}
@@ -208,6 +209,32 @@ def test_what_is_predicted_or_without_a_test_is_not_tested(monkeypatch) -> None:
     test = Untestable(why="no server")
     found = judged(monkeypatch, test, [])
     assert (found.verdict, found.reason, found.records) == (UNTESTABLE, "no server", [])
+
+
+@pytest.mark.parametrize("paper", papers.names())
+def test_what_was_not_run_carries_the_number_in_print(paper) -> None:
+    """Of a claim without records the paper's number is that of its claim with them."""
+    for one, claim in zip(claims.verdicts([], paper), claims.load(paper), strict=True):
+        test = claim.test.would if isinstance(claim.test, Untestable) else claim.test
+        if not isinstance(test, Within | AsPrinted):
+            continue
+        table = next((t for t in papers.load(paper).tables if t.name == test.table), None)
+        known = {c.row: c.meant for c in table.cells if c.column == test.column} if table else {}
+        rows = test.rows or list(known)
+        first = [rows[0]] if isinstance(rows[0], str) else list(rows[0]) if rows else []
+        if all(isinstance(known.get(row), float) for row in first) and first:
+            share = known[first[0]] / (known[first[1]] if len(first) > 1 else 1 / table.times)
+            assert one.printed == pytest.approx(share, **CLAIMED)
+
+
+def test_values_of_other_data_settle_no_claim_about_printed_values(monkeypatch) -> None:
+    test = AsPrinted(table="words", column="100 commonest, % of all words", share=0.5)
+    words = {"paper": "lstm_readonly", "table": "words", "row": "MS-COCO"}
+    for status, verdict in (("same data", SUPPORTED), ("other data", NOT_SETTLED)):
+        made = record(Words, {test.column: 40.0}, status=status, **words)
+        monkeypatch.setattr(claims, "load", lambda _: [Claim(says="s", where="w", test=test)])
+        (found,) = claims.verdicts([made], "lstm_readonly")
+        assert found.verdict == verdict
 
 
 def test_holm_takes_back_what_one_of_many_differences_settles(monkeypatch) -> None:

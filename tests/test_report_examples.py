@@ -38,6 +38,8 @@ def test_only_what_all_rows_have_is_shown_and_of_one_seed(each: list[dict[int, l
         return
     ((shown,), seed) = found, min(seeds)
     assert shown.caption == f"caption; beam 5, seed {seed}."
+    assert all(item.jpeg for item in shown.items)  # scenes are drawn
+    assert [record.seeds for record in shown.records] == [[seed]] * len(rows)
     assert {item.name for item in shown.items} == set(map(str, images))
     for item in shown.items:
         said = [f"{row}: **{row} {seed} of {item.name}**" for row in rows[::-1]]

@@ -65,7 +65,12 @@ def strangers(draw):
 def formulas_once():
     """What is the same in every report is made once."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((html, "mathml"), (html, "python"), (equations, "source")):
+        for module, name in (
+            (html, "mathml"),
+            (html, "python"),
+            (html, "lines"),
+            (equations, "code"),
+        ):
             patch.setattr(module, name, cache(getattr(module, name)))
         yield
 

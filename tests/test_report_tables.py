@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from functools import cache
@@ -15,7 +16,7 @@ from benchmarks import papers, records
 from benchmarks.equations import notes
 from benchmarks.kinds import Captions
 from benchmarks.papers.cells import cells
-from benchmarks.report import build, evidence, html, markdown, tables
+from benchmarks.report import build, evidence, html, markdown, sentences, tables
 from benchmarks.report import paper as paper_page
 from benchmarks.report.document import Box, Equation, Figure, Page, Paragraph, Table, Value
 from benchmarks.statistics import SEEDS
@@ -48,7 +49,7 @@ def blocks(page: Page, kind: type):
 
 def number(text: str) -> tuple[float, float]:
     """A number that is shown, and half a unit of its last digit."""
-    scale = {letter: unit for unit, letter in tables.UNITS}.get(text[-1:], 1.0)
+    scale = {letter: unit for unit, letter in sentences.UNITS}.get(text[-1:], 1.0)
     shown = Decimal(re.sub(r"[^-+.e\d]", "", text))
     return scale * float(shown), scale * 10.0 ** int(shown.as_tuple().exponent) / 2
 
@@ -63,6 +64,9 @@ def test_every_number_of_ours_is_that_of_its_records_and_has_a_place_among_the_e
                         continue
                     assert {evidence.place(r) for r in cell.records} <= places()
                     assert cell.records or not re.search(r"\d", cell.text)
+                    if table.name.startswith("table-") and head == "seeds":
+                        assert int(cell.text) == len({s for r in cell.records for s in r.seeds})
+                        continue
                     column = head.partition(" (")[0]
                     if table.name.startswith("table-") and " above " not in head and cell.records:
                         mean = fmean(r.values[column] for r in cell.records)
@@ -70,6 +74,23 @@ def test_every_number_of_ours_is_that_of_its_records_and_has_a_place_among_the_e
                         assert min(abs(mean - x * shown) / x for x in (1, 100)) <= HALF * half
                         walked += 1
     assert walked > 1000
+
+
+def test_no_cell_of_a_table_is_blank() -> None:
+    """A number, or a word that says why there is none."""
+    for page in published():
+        for table in blocks(page, Table):
+            for row in table.rows:
+                for head, cell in zip(table.columns, row, strict=True):
+                    shown = cell.text or cell.printed if isinstance(cell, Value) else cell
+                    assert shown not in (None, ""), f"{page.name}, {table.name}, {row[0]}, {head}"
+
+
+def line_of(place: str) -> str:
+    """The line of a file that a printed number links to."""
+    name, _, number = place.partition(".html#line-")
+    (text,) = [page.data["text"] for page in published() if page.name == name]
+    return text.splitlines()[int(number) - 1]
 
 
 def test_every_number_that_is_called_printed_stands_in_the_paper_s_file() -> None:
@@ -91,6 +112,11 @@ def test_every_number_that_is_called_printed_stands_in_the_paper_s_file() -> Non
                 if isinstance(cell, Value) and cell.printed and " above " not in head
             }
             assert len(found) == len(printed)
+            names = {tables.label(row): json.dumps(row.name) for row in content.rows}
+            for row, *line in table.rows:
+                for cell in line:
+                    if isinstance(cell, Value) and cell.printed:
+                        assert f'"name": {names[row]}' in line_of(cell.source)
             for value, text in zip(printed.values(), found.values(), strict=True):
                 if isinstance(value, float):
                     assert number(text.rstrip("*"))[0] == pytest.approx(value, **SHOWN_ERROR)
@@ -184,7 +210,7 @@ def test_a_table_agrees_or_opposes_only_where_enough_seeds_settle_it(scores, shi
         for seed in range(seeds)
         for row, gap in ((BASE, 0.0), (ROW, shift))
     ]
-    box = tables.sentence("expansionnet_v2", V2, tables.sources(made))
+    box = sentences.sentence("expansionnet_v2", V2, tables.sources(made))
     settled = "agrees" if shift > 0 else "opposes"
     assert box.word == (settled if seeds >= SEEDS else "not settled")
     layout = next(b for b in tables.blocks("expansionnet_v2", V2, made) if isinstance(b, Table))
@@ -203,12 +229,12 @@ def test_rows_of_other_seeds_or_data_are_not_compared() -> None:
         [trained(BASE, seed, [1.0, 2.0], "these") for seed in range(3)]
         + [trained(ROW, seed, [3.0, 4.0], "those") for seed in range(3)],
     ):
-        assert tables.sentence("expansionnet_v2", V2, tables.sources(made)).word == "not settled"
+        assert sentences.sentence("expansionnet_v2", V2, tables.sources(made)).word == "not settled"
 
 
 @given(st.floats(1e-6, 1e14), st.one_of(st.none(), st.integers(0, 4)))
 def test_a_number_keeps_its_digits(value, decimals) -> None:
-    shown, _ = number(tables.quantity(value, decimals))
+    shown, _ = number(sentences.quantity(value, decimals))
     close = 0.5 * 10.0 ** -(decimals if decimals is not None else 99)
     assert shown == pytest.approx(value, **SHOWN, abs=close if decimals is not None else 0)
 

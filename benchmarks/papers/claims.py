@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -83,13 +82,17 @@ class AsPrinted(_Test, frozen=True, kw_only=True, tag="as printed"):
     rows: list[str] = []
 
 
+Comparing = Above | Alike | Trend | Within | AsPrinted
+COMPARED = ("other data", "embedded")
+"""Statuses of which differences between rows compare with the paper's, and values do not."""
+NO_VALUES = "of other data, values do not compare with print"
+
+
 class Untestable(_Part, frozen=True, kw_only=True, tag_field="test", tag="untestable"):
-    """What cannot be tested here, and why."""
+    """What cannot be tested here, and why; ``would`` be tested so, or the number in the text."""
 
     why: str
-
-
-Comparing = Above | Alike | Trend | Within | AsPrinted
+    would: Comparing | float | None = None
 
 
 class Claim(_Part, frozen=True, kw_only=True):
@@ -125,6 +128,7 @@ class Verdict(_Part, frozen=True, kw_only=True):
 
     Attributes:
         unit: the column that the effects are in.
+        place: the table and the row of the paper that ``printed`` is of.
         reason: of a claim that is not settled or not testable, why.
         by_holm: the verdict where all differences of its table are judged together.
         effect: of the finding that decides, and its ``printed`` and ``interval``.
@@ -140,6 +144,7 @@ class Verdict(_Part, frozen=True, kw_only=True):
     by_holm: Outcome
     reason: str = ""
     unit: str = ""
+    place: tuple[str, str] = ("", "")
     effect: float | None = None
     printed: float | None = None
     interval: tuple[float, float] | None = None
@@ -237,6 +242,7 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
     findings = [finding for finding, _ in evidence.found]
     made = [r for runs in evidence.rows.values() for r in runs]
     outcome: Outcome = UNTESTABLE if isinstance(test, Untestable) else NOT_SETTLED
+    place, unit, printed = _theirs(paper, test.would if isinstance(test, Untestable) else test)
     nothing = Verdict(
         paper=paper,
         claim=claim.says,
@@ -244,6 +250,9 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
         verdict=outcome,
         by_holm=outcome,
         reason=reason,
+        unit=unit,
+        place=place,
+        printed=printed,
     )
     if isinstance(test, Untestable) or not made:
         return nothing
@@ -257,7 +266,6 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
         nothing,
         verdict=verdict,
         by_holm=by_holm,
-        unit=test.column,
         effect=decides.effect,
         printed=decides.printed,
         interval=decides.interval,
@@ -294,7 +302,10 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
     if not found:
         return _Evidence({}, f"not run: `captionbench reproduce {paper}` trains it", [])
     rows = {row: runs for row, runs in min(found, key=_rank).items() if row in needed}
-    return _Evidence(rows, weakness(rows), _compare(paper, test, rows))
+    status = next(iter(rows.values()))[0].status
+    of_values = isinstance(test, AsPrinted) and status in COMPARED
+    reason = weakness(rows) or (NO_VALUES if of_values else "")
+    return _Evidence(rows, reason, _compare(paper, test, rows))
 
 
 def _source(record: Record[Any]) -> tuple[object, ...]:
@@ -378,28 +389,59 @@ def _diverged(record: Record[Any]) -> bool:
 
 def _compare(paper: str, test: Comparing, rows: Rows) -> list[Compared]:
     column, printed = test.column, _printed(paper, test)
-    difference, value = partial(_difference, printed, rows), partial(_value, printed, rows)
-    if isinstance(test, Above):
-        words, by = ("below" if test.lower else "above"), f" by {test.by:g}" if test.by else ""
-        bounds = (-math.inf, -test.by) if test.lower else (test.by, math.inf)
-        return [
-            difference(f"{a} {words} {b}{by}", {a: 1, b: -1}, column, bounds) for a, b in test.pairs
-        ]
-    if isinstance(test, Alike):
-        bounds = (-test.margin, test.margin)
-        return [difference(f"{a} above {b}", {a: 1, b: -1}, column, bounds) for a, b in test.pairs]
-    if isinstance(test, Trend):
-        x = np.arange(len(test.rows)) - (len(test.rows) - 1) / 2
-        weights = dict(zip(test.rows, x / (x @ x), strict=True))
-        what = f"a row's gain, from {test.rows[0]} to {test.rows[-1]}"
-        return [difference(what, weights, column, (0.0, math.inf))]
+    if isinstance(test, Above | Alike | Trend):
+        weighted, bounds = _weighted(test), _bounds(test)
+        return [_difference(printed, rows, what, of, column, bounds) for what, of in weighted]
     if isinstance(test, Within):
-        return [value(one, column, (test.least, test.most)) for one in test.rows]
+        return [_value(printed, rows, one, column, (test.least, test.most)) for one in test.rows]
     return [
-        value(row, column, (meant * (1 - test.share), meant * (1 + test.share)))
+        _value(printed, rows, row, column, (meant * (1 - test.share), meant * (1 + test.share)))
         for row, meant in printed.items()
         if row in rows
     ]
+
+
+def _weighted(test: Above | Alike | Trend) -> list[tuple[str, dict[str, float]]]:
+    """What is compared, in words, and the weights by which its rows are summed."""
+    if isinstance(test, Trend):
+        x = np.arange(len(test.rows)) - (len(test.rows) - 1) / 2
+        what = f"a row's gain, from {test.rows[0]} to {test.rows[-1]}"
+        return [(what, dict(zip(test.rows, x / (x @ x), strict=True)))]
+    words, by = "above", ""
+    if isinstance(test, Above):
+        words, by = ("below" if test.lower else "above"), f" by {test.by:g}" if test.by else ""
+    return [(f"{a} {words} {b}{by}", {a: 1.0, b: -1.0}) for a, b in test.pairs]
+
+
+def _bounds(test: Above | Alike | Trend) -> tuple[float, float]:
+    """What the sum must lie between."""
+    if isinstance(test, Alike):
+        return -test.margin, test.margin
+    if isinstance(test, Above) and test.lower:
+        return -math.inf, -test.by
+    return test.by if isinstance(test, Above) else 0.0, math.inf
+
+
+def _theirs(
+    paper: str, test: Comparing | float | None
+) -> tuple[tuple[str, str], str, float | None]:
+    """What the paper prints of a test's first comparison, if it does: place, column, number."""
+    if not isinstance(test, _Test):
+        return ("", ""), "", test
+    printed = _printed(paper, test)
+    if isinstance(test, Above | Alike | Trend):
+        _, weights = _weighted(test)[0]
+        number, row = _summed(printed, weights), next(iter(weights))
+    else:
+        first = test.rows[0] if test.rows else next(iter(printed), "")
+        names = [first] if isinstance(first, str) else list(first)
+        number, row = _over(printed, names) if printed.keys() >= set(names) else None, names[0]
+    return ("", "") if number is None else (test.table, row), test.column, number
+
+
+def _summed(printed: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    known = printed.keys() >= weights.keys()
+    return float(sum(w * printed[row] for row, w in weights.items())) if known else None
 
 
 def _difference(
@@ -426,8 +468,7 @@ def _difference(
     found = difference(total, np.zeros_like(total))
     nearest = min(filter(math.isfinite, bounds), key=lambda bound: abs(found.mean - bound))
     from_bound = difference(total, np.full_like(total, nearest))
-    known = printed.keys() >= weights.keys()
-    theirs = float(sum(w * printed[row] for row, w in weights.items())) if known else None
+    theirs = _summed(printed, weights)
     return _compared(what, found.mean, theirs, (found.low, found.high), bounds, from_bound)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks import records
 from benchmarks.files import write_atomically
 from benchmarks.records import Record
-from benchmarks.report import claims, evidence, explorer, html, index, markdown, paper
-from benchmarks.report.document import Page
+from benchmarks.report import claims, evidence, explorer, html, index, markdown, paper, sources
+from benchmarks.report.document import Equation, Page
 from benchmarks.report.sections import history, speed
 
 TITLE = "What held up"
@@ -40,7 +40,7 @@ def pages(
     lead = " This is the short form of the report: `captionbench report` makes the whole one."
     found = claims.of_all(made)
     first = index.page(TITLE, PAPERS, found, made)
-    return [
+    shown = [
         replace(first, lead=first.lead + lead) if quick else first,
         *(
             paper.page(name, title, found.get(name, ()), made, jpegs or {})
@@ -51,6 +51,9 @@ def pages(
         claims.page(PAPERS, found, made),
         *evidence.pages(made, PAPERS | OTHERS),
     ]
+    blocks = [block for page in shown for section in page.sections for block in section.blocks]
+    listed = [code for e in blocks if isinstance(e, Equation) for code in (e.oracle, e.counterpart)]
+    return [*shown, *sources.pages(code.path for code in listed if code)]
 
 
 def _place(record: Record) -> tuple[Any, ...]:

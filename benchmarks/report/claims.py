@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import OUTCOMES, Verdict, verdicts
 from benchmarks.papers.paired import grouped
 from benchmarks.records import Record
+from benchmarks.report import sources
 from benchmarks.report.document import (
     Block,
     Cell,
@@ -18,9 +20,10 @@ from benchmarks.report.document import (
     Section,
     Table,
     Value,
+    evidenced,
     footnotes,
 )
-from benchmarks.report.tables import quantity
+from benchmarks.report.sentences import quantity
 
 RULE = (
     "No verdict is written by hand. A comparison is settled where the 95 % interval of the paired "
@@ -67,20 +70,24 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
     rows: list[list[Cell]] = []
     for one, reason in zip(found, reasons, strict=True):
         records = [by_key[key] for key in one.records if key in by_key]
-        effect: Cell = None
-        theirs = what = ""
+        effect: Cell = NOT_RUN
+        theirs: Cell = "prints none"
+        if one.printed is not None:
+            place = sources.printed(paper, *one.place)
+            theirs = Value(printed=quantity(one.printed), source=place)
+        what = one.unit or ("the text's number" if one.printed else "no measure")
         if one.effect is not None and records:
             ends = one.interval
             detail = "" if ends is None else f"[{', '.join(map(quantity, ends))}]"
             effect = Value(quantity(one.effect), records, one.status, detail=detail)
-            theirs = "prints none" if one.printed is None else quantity(one.printed)
             compared = next(f.what for f in one.findings if f.effect == one.effect)
             what = f"{one.unit}: {compared}"
         holm = "" if one.by_holm == one.verdict else one.by_holm
-        noted = f"note {marks[reason]}" if reason in marks else reason
+        (noted,) = evidenced(records, f"note {marks[reason]}" if reason in marks else reason)
         rows.append([one.claim, one.where, one.verdict, theirs, effect, what, holm, noted])
     columns = ("claim", "where", "verdict", "paper", "here", "compared", "by Holm", "evidence")
     said = [any(cells) or name != "by Holm" for name, *cells in zip(columns, *rows, strict=True)]
+    rows = [[cell or "the same" for cell in row] for row in rows]
     shown = Table(
         f"claims-{paper}",
         f"Claims, and what the records say of them: {counts(found)}",

@@ -6,7 +6,8 @@ pages of the report or files of the repository; whatever else a text holds is sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,7 @@ class Value:
         text: the number as shown.
         records: what it is computed from; the first is linked.
         status: of those, or "not run"; shown in words and by colour.
-        printed: the paper's number, shown above.
+        printed: the paper's number, shown above; ``source`` is its place in the paper's file.
         detail: difference, interval, seeds: shown below.
         note: what is odd about the cell.
     """
@@ -35,6 +36,7 @@ class Value:
     printed: str = ""
     detail: str = ""
     note: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,12 @@ class Folded:
     Args:
         word: always shown.
         text: what it opens.
+        records: what it is from.
     """
 
     word: str
     text: str
+    records: Sequence[Record[Any]] = ()
 
 
 Cell = str | float | int | None | Value | Folded
@@ -66,6 +70,7 @@ class Box:
 
     word: str
     text: str
+    records: Sequence[Record[Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -110,11 +115,22 @@ class Photograph:
 
 @dataclass(frozen=True)
 class Photographs:
-    """Photographs side by side."""
+    """Photographs side by side, with what ``records`` hold of them."""
 
     name: str
     caption: str
     items: Sequence[Photograph]
+    records: Sequence[Record[Any]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A function or class: its dotted name, file from the repository's root, line, source."""
+
+    name: str
+    path: str
+    line: int
+    source: str
 
 
 @dataclass(frozen=True)
@@ -125,8 +141,8 @@ class Equation:
         title: its number, or a listing's name.
         formula: LaTeX, a line each.
         notes: kind, what is printed, what is taken, why.
-        oracle: dotted name; its ``oracle_path`` from the repository's root, and its ``source``.
-        counterpart: likewise in PyTorch; empty where there is none, ``without`` says why.
+        oracle: its code.
+        counterpart: likewise in PyTorch; None where there is none, ``without`` says why.
         properties: the tests that tie them, in words.
         errors: the worst measured of each comparison.
     """
@@ -134,18 +150,16 @@ class Equation:
     title: str
     formula: Sequence[str]
     notes: Sequence[tuple[str, str, str, str]]
-    oracle: str
-    oracle_path: str
-    source: str
-    counterpart: str
-    counterpart_path: str
-    counterpart_source: str
+    oracle: Code
+    counterpart: Code | None
     without: str
     properties: Sequence[str]
     errors: Sequence[Value]
 
 
 Block = Paragraph | Box | Table | Figure | Photographs | Equation
+Evidenced = Value | Folded | Box | Figure | Photographs
+"""What is made from records."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +193,14 @@ class Page:
     data: Mapping[str, Any] = field(default_factory=dict)
     published: bool = True
     listed: bool = True
+
+
+def evidenced(records: Sequence[Record[Any]], *cells: Cell) -> Iterator[Cell]:
+    """The cells, those with a number as values that are made from the records."""
+    for cell in cells:
+        text = text_of(cell)
+        plain = records and not isinstance(cell, Value | Folded)
+        yield Value(text, records) if plain and re.search(r"\d", text) else cell
 
 
 def text_of(cell: Cell) -> str:

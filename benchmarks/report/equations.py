@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.equations import COUNTERPARTS, WITHOUT_COUNTERPART
 from benchmarks.kinds import Equations, Verification
 from benchmarks.records import ROOT, Record, of_kind
-from benchmarks.report.document import Equation, Value
+from benchmarks.report.document import Code, Equation, Value
 from reference.equations import PAPERS
 from reference.equations import Equation as Oracle
 from reference.equations import equations as oracles
@@ -37,12 +37,8 @@ def _equation(entry: Oracle, properties: Sequence[str], made: Sequence[Record[An
         title=f"({entry.number})" if isinstance(entry.number, int) else str(entry.number),
         formula=entry.formula,
         notes=[(note.kind, note.printed, note.taken, note.why) for note in entry.notes],
-        oracle=entry.oracle,
-        oracle_path=_path(entry.oracle),
-        source=source(entry.oracle),
-        counterpart=counterpart or "",
-        counterpart_path=_path(counterpart) if counterpart else "",
-        counterpart_source=source(counterpart) if counterpart else "",
+        oracle=code(entry.oracle),
+        counterpart=code(counterpart) if counterpart else None,
         without=WITHOUT_COUNTERPART.get(key, entry.definition or ""),
         properties=[_sentence(name) for name in properties],
         errors=errors(entry.paper, entry.number, made),
@@ -74,22 +70,14 @@ def _sentence(name: str) -> str:
     return f"{said} (`{file}`)"
 
 
-def _code(dotted: str) -> Any:
-    """The function or class of a module, without its wrappers."""
-    return inspect.unwrap(resolve_name(":".join(dotted.rsplit(".", 1))))
-
-
-def _path(dotted: str) -> str:
-    """Its file, from the root of the repository."""
-    file = inspect.getsourcefile(_code(dotted))
-    return Path(str(file)).resolve().relative_to(ROOT).as_posix()
-
-
-def source(dotted: str) -> str:
-    """The code of a function or class, without its decorators."""
-    text = dedent(inspect.getsource(_code(dotted)))
-    first = ast.parse(text).body[0]
-    return "\n".join(text.splitlines()[first.lineno - 1 :])
+def code(dotted: str) -> Code:
+    """The code of a function or class, without its wrappers and decorators."""
+    found: Any = inspect.unwrap(resolve_name(":".join(dotted.rsplit(".", 1))))
+    path = Path(str(inspect.getsourcefile(found))).resolve().relative_to(ROOT).as_posix()
+    lines, first = inspect.getsourcelines(found)
+    text = dedent("".join(lines)).rstrip()
+    start = ast.parse(text).body[0].lineno - 1
+    return Code(dotted, path, first + start, "\n".join(text.splitlines()[start:]))
 
 
 def counted(paper: str) -> str:

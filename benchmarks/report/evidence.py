@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import records
 from benchmarks.files import slug
-from benchmarks.kinds import Details, Verification
+from benchmarks.kinds import Compiled, Details, Verification
 from benchmarks.records import Record
-from benchmarks.report.document import Cell, Figure, Page, Section, Table, Value
+from benchmarks.report.document import Cell, Evidenced, Page, Section, Table
 
 LENGTH = 12
+COMPILED = "compiled, not run"
+STATUSES = (*records.STATUSES, COMPILED)
 
 
 def name_of(record: Record[Any]) -> str:
@@ -20,16 +23,21 @@ def name_of(record: Record[Any]) -> str:
     return content[len(b'{"hash":"') :][:LENGTH].decode()
 
 
-def link(value: Value | Figure) -> str:
-    """The page and the place of the record that a value or a figure is made from; of several,
-    the page shows those alone.
+def link(shown: Evidenced) -> str:
+    """The page and the place of the record that something is made from; of several, the page
+    shows those alone.
     """
-    first, *others = value.records
+    first, *others = shown.records
     page, _, name = place(first).partition("#")
     if not others:
         return f"{page}#{name}"
-    names = dict.fromkeys(map(name_of, value.records))
+    names = dict.fromkeys(map(name_of, shown.records))
     return f"{page}?of={','.join(names)}#{name}"
+
+
+def status(record: Record[Any]) -> str:
+    """How a record was made, in words."""
+    return COMPILED if isinstance(record.details, Compiled) else record.status
 
 
 def place(record: Record[Any]) -> str:
@@ -53,8 +61,10 @@ def pages(made: Sequence[Record[Any]], titles: Mapping[str, str]) -> list[Page]:
     counts: list[list[Cell]] = [
         [
             f"[{titles[paper]}]({_page(paper)}.html)",
-            len(found),
-            *(sum(r.status == status for r in found) for status in records.STATUSES),
+            *(
+                f"[{n}]({_page(paper)}.html)" if n else "none"
+                for n in (len(found), *(Counter(map(status, found))[s] for s in STATUSES))
+            ),
             ", ".join(sorted({_device(r) for r in found})),
         ]
         for paper, found in by_paper.items()
@@ -72,7 +82,7 @@ def pages(made: Sequence[Record[Any]], titles: Mapping[str, str]) -> list[Page]:
                     Table(
                         "records",
                         f"{len(made)} records, by what they are about and by status",
-                        ("about", "records", *records.STATUSES, "devices"),
+                        ("about", "records", *STATUSES, "devices"),
                         counts,
                     )
                 ],
@@ -109,7 +119,7 @@ def _entry(record: Record[Any], versions: int) -> dict[str, Any]:
         "row": record.what.row,
         "seeds": ", ".join(map(str, record.seeds)),
         "kind": record.kind,
-        "status": record.status,
+        "status": status(record),
         "device": _device(record),
         "data": " ".join(filter(None, (data.name, data.split))),
         "fingerprint": data.fingerprint[:LENGTH],

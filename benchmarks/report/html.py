@@ -10,13 +10,15 @@ from latex2mathml.converter import convert
 from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
+from pygments.lexers import PythonLexer, get_lexer_for_filename
 
 from benchmarks.files import slug
+from benchmarks.report import sources
 from benchmarks.report.document import (
     LINK,
     SUPERSCRIPTS,
     Cell,
+    Evidenced,
     Figure,
     Page,
     Photographs,
@@ -78,6 +80,13 @@ def python(source: str) -> Markup:
     return Markup(highlight(source, PythonLexer(), _CODE))
 
 
+def lines(source: str, file: str) -> Markup:
+    """A file's lines, coloured, each with a place of its own."""
+    coloured = highlight(source, get_lexer_for_filename(file, stripnl=False), _CODE).splitlines()
+    places = (f'<span id="line-{n}">{line}\n</span>' for n, line in enumerate(coloured, 1))
+    return Markup("".join(places))
+
+
 def style() -> str:
     """The style sheet."""
     light, dark = (
@@ -96,14 +105,15 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = (inline, kind, mathml, python, slug, text_of, wordy)
+    shown = (inline, kind, lines, mathml, python, slug, text_of, wordy)
     found.filters.update({filter_.__name__: filter_ for filter_ in shown})
+    found.filters["source"] = lambda code: sources.link(code.path, code.line)
     found.filters["word_kind"] = lambda word: KINDS.get(word, "")
     found.tests["block"] = lambda block, name: type(block).__name__ == name
     return found
 
 
-def texts(pages: Sequence[Page], link: Callable[[Value | Figure], str]) -> dict[str, str]:
+def texts(pages: Sequence[Page], link: Callable[[Evidenced], str]) -> dict[str, str]:
     """Every page of the site, its style sheet and its script: file name to text.
 
     Args:

@@ -13,7 +13,7 @@ from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import NOT_SETTLED, Verdict
 from benchmarks.perf.targets import judge
 from benchmarks.records import MEASURED, STATUSES, Record, of_kind
-from benchmarks.report import claims, tables
+from benchmarks.report import claims, sentences, sources, tables
 from benchmarks.report import paper as of_paper
 from benchmarks.report.document import Box, Cell, Page, Paragraph, Section, Table, Value
 from benchmarks.report.equations import counted
@@ -64,7 +64,7 @@ def _boxes(paper: str, made: Sequence[Record[Any]]) -> Iterable[tuple[papers.Tab
     mine = [r for r in made if r.what.paper == paper]
     for table in papers.load(paper).tables:
         found = tables.sources([r for r in mine if r.what.table == table.name])
-        box = tables.sentence(paper, table, found)
+        box = sentences.sentence(paper, table, found)
         shown = of_paper.captions_of(paper, table, mine) if table.kind == "captions" else ""
         yield table, box, shown or (found[0].status if found else NOT_RUN)
 
@@ -124,7 +124,8 @@ def _headlines(
     about = f"[v2's Table I: expansion improves CIDEr-D](expansionnet_v2.html#{_place(table)})"
     best, base = (table.cell(row.name, "CIDEr-D").meant for row in (table.rows[-1], table.rows[0]))
     here = f"**{box.word}**: {box.text.partition('. ')[0]}"  # the rest is on its page
-    rows.append([about, f"{base} to {best}", here, status])
+    theirs = _printed(f"{base} to {best}", "expansionnet_v2", "I", table.rows[-1].name)
+    rows.append([about, theirs, Value(here, box.records), status])
     rows += _speed(made)
     columns = ("result", "paper", "here", "status")
     return Table("headlines", "What a paper prints, what was found, on what", columns, rows)
@@ -149,8 +150,14 @@ def _operations(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     about = f"[v2's Table VI, operations](expansionnet_v2.html#{_place(table)})"
     said = Value(f"all {len(off)} rows within {worst:.3f} %", (record,), record.status)
     meant = [cell.meant for cell in table.cells if isinstance(cell.meant, float)]
-    theirs = f"{tables.quantity(min(meant))} to {tables.quantity(max(meant))}"
-    return [[about, theirs, said, record.status]]
+    theirs = f"{sentences.quantity(min(meant))} to {sentences.quantity(max(meant))}"
+    printed = _printed(theirs, "expansionnet_v2", "VI", table.rows[0].name)
+    return [[about, printed, said, record.status]]
+
+
+def _printed(text: str, paper: str, table: str, row: str) -> Value:
+    """What a paper prints, with its place in the paper's file."""
+    return Value(printed=text, source=sources.printed(paper, table, row))
 
 
 def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
@@ -161,8 +168,10 @@ def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         table = papers.load(paper).table(record.what.table)
         if column in record.values:
             about = f"[CIDEr-D of the released captions of {row}]({paper}.html#{_place(table)})"
-            said = Value(tables.quantity(record.values[column], 2), (record,), record.status)
-            rows.append([about, tables.printed(table.cell(row, column).meant), said, record.status])
+            said = Value(sentences.quantity(record.values[column], 2), (record,), record.status)
+            theirs = sentences.printed(table.cell(row, column).meant)
+            printed = _printed(theirs, paper, table.name, row)
+            rows.append([about, printed, said, record.status])
     return rows
 
 
@@ -181,7 +190,8 @@ def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
             said = Value(text, (record,), word, detail=f"[{low:.0f}, {high:.0f}]{beyond}")
             about = f"[De-noising from the middle](middle_out.html#{_place(table)})"
             note = table.cell(record.details.over, column).note or f"{one / other:.0f} times"
-            printed = note.partition(",")[0]
+            row = record.details.over
+            printed = _printed(note.partition(",")[0], "middle_out", table.name, row)
             rows.append([about, printed, said, record.status])
     return rows
 
@@ -201,7 +211,8 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         detail=f"{slowest.device}; of all targets {counts['met']} met, {counts['missed']} missed",
     )
     about = "[v2's training step, batch 16](speed.html#speed-targets)"
-    return [[about, f"prints none; our target {slowest.target.bound:g}", said, MEASURED]]
+    target = Value(printed=f"our target: {slowest.target.bound:g}", source=sources.targets("cpu"))
+    return [[about, target, said, MEASURED]]
 
 
 def _not_run(

@@ -87,9 +87,9 @@ def _equation(block: Equation) -> str:
         f"- **{kind}**: printed: {inline(printed)}; taken: {inline(taken)}. {inline(why)}"
         for kind, printed, taken, why in block.notes
     ]
-    parts.append(f"- oracle: [`{block.oracle}`](../{block.oracle_path})")
-    if block.counterpart:
-        parts.append(f"- PyTorch: [`{block.counterpart}`](../{block.counterpart_path})")
+    parts.append(f"- oracle: [`{block.oracle.name}`](../{block.oracle.path})")
+    if form := block.counterpart:
+        parts.append(f"- PyTorch form: [`{form.name}`](../{form.path})")
     else:
         parts.append(f"- no PyTorch form: {inline(block.without)}")
     parts.append(f"- {len(block.properties)} properties tie them")

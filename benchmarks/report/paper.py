@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import papers
 from benchmarks.equations import notes
 from benchmarks.papers.cells import NOT_RUN, beyond
-from benchmarks.papers.claims import Verdict
+from benchmarks.papers.claims import COMPARED, Verdict
 from benchmarks.records import STATUSES, Record
 from benchmarks.report import claims, tables
 from benchmarks.report.document import Block, Box, Figure, Page, Paragraph, Section, Table
@@ -21,7 +21,6 @@ from benchmarks.report.drawings import (
     middle_out,
 )
 from benchmarks.report.equations import counted, equations
-from benchmarks.report.tables import COMPARED
 from reference.equations import PAPERS
 
 Jpegs = Mapping[int, bytes]
@@ -174,7 +173,8 @@ def _drawn_of(drawn: Sequence[Block]) -> Iterator[Box]:
     names = " and of ".join(dict.fromkeys(r.data.name for r in made if r.data.name)) or "no data"
     statuses = [s for s in STATUSES if any(r.status == s for r in made)]
     how = "shapes compare with the print, values do not" if set(statuses) & set(COMPARED) else ""
-    yield Box(statuses[0], "; ".join(filter(None, (f"Drawn from records of {names}", how))) + ".")
+    text = "; ".join(filter(None, (f"Drawn from records of {names}", how)))
+    yield Box(statuses[0], f"{text}.", made)
 
 
 def _more(content: papers.PaperTables, made: Sequence[Record[Any]]) -> Iterator[Section]:

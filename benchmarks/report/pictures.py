@@ -1,14 +1,16 @@
-"""The photographs that a report shows, from the data folder: they are never published."""
+"""The pictures beside captions: photographs from the data folder, never published, and scenes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
-from benchmarks.data import karpathy
+from benchmarks.data import karpathy, scenes
 from benchmarks.data.photographs import Photographs
 from benchmarks.kinds import Scored, Scores
 from benchmarks.records import Record
@@ -17,13 +19,26 @@ SIZE = 224
 
 
 def shown(made: Iterable[Record]) -> set[int]:
-    """The ids of the photographs that records of trainings show with their captions."""
+    """The ids of Flickr8k's photographs that records show with their captions."""
     return {
         example.image
         for record in made
-        if record.status == "other data" and isinstance(record.details, Scores | Scored)
+        if record.data.name.startswith("flickr8k") and isinstance(record.details, Scores | Scored)
         for example in record.details.examples
     }
+
+
+def of(record: Record, image: int, photographs: Mapping[int, bytes]) -> bytes | None:
+    """The picture with an id in the record's data, None if it has none or it is not at hand."""
+    if record.data.name == "scenes":
+        return _jpeg(scenes.render(scenes.scene(0, image)).repeat(3, 0).repeat(3, 1))
+    return photographs.get(image)
+
+
+def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
 
 
 def jpegs(data: Path | None, image_ids: set[int]) -> dict[int, bytes]:
@@ -35,8 +50,5 @@ def jpegs(data: Path | None, image_ids: set[int]) -> dict[int, bytes]:
     found = {}
     for photograph in karpathy.read_photographs(folder / "dataset_flickr8k.json"):
         if photograph.image_id in image_ids:
-            buffer = io.BytesIO()
-            pixels = photographs.read(photograph.filename, SIZE)
-            Image.fromarray(pixels).save(buffer, "JPEG", quality=85)
-            found[photograph.image_id] = buffer.getvalue()
+            found[photograph.image_id] = _jpeg(photographs.read(photograph.filename, SIZE))
     return found

@@ -6,47 +6,46 @@ best first. What a table shows is said in one sentence above it, by one rule for
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from benchmarks import figures, papers
 from benchmarks.files import slug
-from benchmarks.kinds import Denoising, Released
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
-from benchmarks.papers.claims import weakness
-from benchmarks.papers.paired import by_row, difference, grouped
+from benchmarks.papers.claims import COMPARED
+from benchmarks.papers.paired import by_row, grouped
 from benchmarks.records import PREDICTED, STATUSES, Record
+from benchmarks.report import sources as files
 from benchmarks.report.document import (
     Block,
-    Box,
     Cell,
     Figure,
     Paragraph,
     Table,
     Value,
+    evidenced,
     footnotes,
+    text_of,
 )
-from benchmarks.statistics import Interval, difference_of_seeds, holm
+from benchmarks.report.sentences import (
+    Source,
+    above_baseline,
+    decimals_of,
+    printed,
+    quantity,
+    sentence,
+)
+from benchmarks.statistics import difference_of_seeds
 
 BEST_FORM = "converged"
-COMPARED = ("other data", "embedded")
-"""Statuses of which differences between rows compare with the paper's, and values do not."""
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
-
-
-class Source(NamedTuple):
-    """Records of a table that compare with each other."""
-
-    label: str
-    status: str
-    made: Sequence[Record[Any]]
+BLANK, NEITHER = "the paper leaves it blank", "the paper has no such row, nor is it measured here"
+EMPTY = (BLANK, NEITHER)
 
 
 def sources(made: Sequence[Record[Any]]) -> list[Source]:
@@ -90,37 +89,13 @@ def _label(made: Sequence[Record[Any]]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def quantity(number: float, decimals: int | None = None) -> str:
-    """A value to so many decimals, or to four digits; large ones by their unit."""
-    for unit, letter in UNITS:
-        if abs(number) >= unit:
-            return f"{number / unit:.4g} {letter}"
-    if abs(number) >= 1e4:
-        return f"{number:,.0f}"
-    if decimals is None or 0 < abs(number) < 10.0**-decimals:
-        return f"{number:.4g}"
-    return f"{number:,.{decimals}f}"
-
-
-def decimals_of(values: Iterable[papers.Value]) -> int | None:
-    """The decimals that a column is printed with; None where its numbers are very small."""
-    numbers = [abs(v) for v in values if isinstance(v, float)]
-    if not numbers or min(n for n in [*numbers, 1.0] if n) < 0.1:
-        return None
-    return max(len(f"{n:.12g}".partition(".")[2]) for n in numbers)
-
-
-def printed(cell: papers.Value, decimals: int | None = None) -> str:
-    """The paper's value."""
-    return quantity(cell, decimals) if isinstance(cell, float) else str(cell)
-
-
 def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list[Block]:
     """All of one table: the sentence, the table of each source, the notes."""
     found = sources([r for r in made if (r.what.paper, r.what.table) == (paper, table.name)])
     shown: list[Block] = [sentence(paper, table, found)] if table.columns else []
     if not found and table.columns:
         cells = of_cells.cells(paper, (), table.name)
+        cells += _blanks(table, cells)
         shown.append(_layout(paper, table, f"As printed: {table.caption}", "", cells, ()))
         shown += _notes(table, cells, ())
     for n, source in enumerate(found):
@@ -129,6 +104,7 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
         rows = {r.what.row for r in source.made}
         kept = [c for c in cells if first or c.row in rows]
         kept += of_cells.beside(paper, source.made, table)
+        kept += _blanks(table, kept)
         here = _what_stands(table, source)
         caption = f"{here if first else 'Also'}: {source.status}"
         caption += f" ({source.label})" if source.label else ""
@@ -150,9 +126,43 @@ def _what_stands(table: papers.Table, source: Source) -> str:
     return "Printed, and ours below it" + " with its 95 % interval over seeds" * several
 
 
-def _reasons(cells: Sequence[of_cells.Cell]) -> dict[str, str]:
-    """Why cells have no value of ours, each said once below the table: the reason to its mark."""
-    return footnotes(cell.reason for cell in cells if cell.ours is None and cell.reason)
+def _blanks(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[of_cells.Cell]:
+    """The cells of the table's rows and columns that have neither a printed value nor ours."""
+    filled = {(cell.row, cell.column) for cell in cells}
+    known = {row.name for row in table.rows}
+    return [
+        of_cells.Cell(
+            table=table.name,
+            row=row,
+            column=column,
+            paper=None,
+            ours=None,
+            status=NOT_RUN,
+            records=(),
+            reason=BLANK if row in known else NEITHER,
+        )
+        for row in dict.fromkeys(cell.row for cell in cells)
+        for column in _columns(table, cells)
+        if (row, column) not in filled
+    ]
+
+
+def _columns(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[str]:
+    """Those that are shown: what few rows have beyond the paper's is left to their records."""
+    found = [c.name for c in table.columns if any(cell.column == c.name for cell in cells)]
+    having = Counter(cell.column for cell in cells if cell.ours is not None)
+    further = {c: n for c, n in having.items() if c not in found}
+    rows = len({cell.row for cell in cells})
+    return found + [c for c, n in further.items() if 3 * n >= rows]
+
+
+def _reasons(cells: Sequence[of_cells.Cell], made: Sequence[Record[Any]]) -> dict[str, str]:
+    """Why cells have no value, each said once below the table: the reason to its mark.
+
+    Of a table without any value of ours, the sentence above it says so.
+    """
+    empty = (cell for cell in cells if cell.ours is None and (made or cell.paper is None))
+    return footnotes(cell.reason for cell in empty if cell.reason)
 
 
 def _notes(
@@ -162,8 +172,8 @@ def _notes(
     for name, text in (("Unit", table.unit), ("The paper's table", table.remark)):
         if text:
             yield Paragraph(f"{name}: {text}")
-    for reason, mark in _reasons(kept).items() if made else ():
-        yield Paragraph(f"{mark} Not run: {reason}.")
+    for reason, mark in _reasons(kept, made).items():
+        yield Paragraph(f"{mark} {'No number' if reason in EMPTY else 'Not run'}: {reason}.")
     yield from map(Paragraph, _misprints(kept))
     signatures = sorted({r.signature for r in made if r.signature})
     yield from (Paragraph(f"Signature of the scores: `{s}`.") for s in signatures)
@@ -225,40 +235,41 @@ def _layout(
     folded: bool = False,
 ) -> Table:
     """Rows and columns of the paper; what the table is judged by once more, against a baseline."""
-    names = [column.name for column in table.columns]
-    columns = [c for c in names if any(cell.column == c for cell in cells)]
-    # what few rows have beyond the paper's columns is left to their records
-    having = Counter(cell.column for cell in cells if cell.ours is not None)
-    further = {c: n for c, n in having.items() if c not in columns}
-    columns += [c for c, n in further.items() if 3 * n >= len({cell.row for cell in cells})]
+    columns = _columns(table, cells)
     by_place = {(cell.row, cell.column): cell for cell in cells}
     labels = {row.name: label(row) for row in table.rows}
     runs = by_row(made)
-    marks = _reasons(cells) if made else {}
+    marks = _reasons(cells, made)
+    known = {row.name for row in table.rows}
+    places = {row: files.printed(paper, table.name, row) for row in known}
     judged = [c for c in table.judged if any(c in r.values for r in made)] if table.against else []
     digits = {c: decimals_of(cell.paper for cell in cells if cell.column == c) for c in columns}
     rows: list[list[Cell]] = []
-    ends: list[tuple[int | None, str]] = []
+    ends: list[tuple[Cell, str]] = []
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = [cell for cell in cells if cell.row == row]
         ours = [cell for cell in of_row if cell.ours is not None]
         line: list[Cell] = [labels.get(row, row)]
         for column in columns:
-            mark = "" if not ours else "–"
-            line.append(_cell(by_place.get((row, column)), digits[column], mark, marks))
-        rows.append(line + [_above(table, column, row, by_place, runs) for column in judged])
+            cell, place = by_place[row, column], places.get(row, "")
+            line.append(_cell(cell, digits[column], bool(ours), marks, place))
+        rows.append(line + [above_baseline(table, c, row, by_place, runs, places) for c in judged])
         seeds = {seed for cell in ours for r in cell.records for seed in r.seeds}
-        why = "".join(dict.fromkeys(marks.get(cell.reason or "", "") for cell in of_row))
+        reasons = dict.fromkeys(cell.reason for cell in of_row if cell.reason not in EMPTY)
+        why = ",".join(marks[reason] for reason in reasons if reason in marks)
         statuses = ", ".join(dict.fromkeys(cell.status for cell in ours))
-        ends.append((len(seeds) or None, statuses or NOT_RUN + why))
+        of_ours = list(dict.fromkeys(r.key for cell in ours for r in cell.records))
+        from_ = [r for r in made if r.key in of_ours]
+        (number,) = evidenced(from_, len(seeds) or "none")
+        ends.append((number, statuses or NOT_RUN + why))
     first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
     heads = [heading(table, column) for column in columns]
     base = table.against.get("") if len(table.against) == 1 else None
     heads += [f"{column} above {base or 'its baseline'}" for column in judged]
-    for place, head in enumerate(("seeds", "status")):
-        if len({end[place] for end in ends}) > 1:  # else it is said above the table
+    for at, head in enumerate(("seeds", "status")):
+        if len({text_of(end[at]) for end in ends}) > 1:  # else it is said above the table
             heads.append(head)
-            rows = [[*line, end[place]] for line, end in zip(rows, ends, strict=True)]
+            rows = [[*line, end[at]] for line, end in zip(rows, ends, strict=True)]
     return Table(
         name or slug("table", paper, table.name),
         caption,
@@ -282,17 +293,16 @@ def heading(table: papers.Table, column: str) -> str:
 
 
 def _cell(
-    cell: of_cells.Cell | None, decimals: int | None, dash: str, marks: Mapping[str, str]
+    cell: of_cells.Cell, decimals: int | None, dashed: bool, marks: Mapping[str, str], place: str
 ) -> Cell:
-    """Ours has one more decimal than what is printed; without it, the dash of its row."""
-    if cell is None:
-        return None
+    """Ours has one more decimal than what is printed; in its stead a ``dashed`` row has a dash."""
     theirs = "" if cell.paper is None else printed(cell.paper, decimals)
     theirs += "*" if cell.note else ""
     finer = None if decimals is None else decimals + 1
     if cell.ours is None:
-        why = marks.get(cell.reason or "", "")
-        return Value(dash and dash + why, (), NOT_RUN, theirs, note=f"not run: {cell.reason}")
+        dash = f"–{marks.get(cell.reason or '', '')}" if dashed or not theirs else ""
+        why = f"{'' if cell.reason in EMPTY else 'not run: '}{cell.reason}"
+        return Value(dash, (), NOT_RUN, theirs, note=why, source=place if theirs else "")
     return Value(
         quantity(cell.ours, finer),
         cell.records,
@@ -300,6 +310,7 @@ def _cell(
         theirs,
         _spread(cell, finer),
         "; ".join(filter(None, (cell.status, cell.note))),
+        place if theirs else "",
     )
 
 
@@ -320,169 +331,3 @@ def _spread(cell: of_cells.Cell, decimals: int | None) -> str:
         return ""
     off = ours - meant
     return f"{100 * off / meant:+.3f} %" if abs(meant) >= 1e6 else f"{off:+.3g}"
-
-
-def above(column: str, ours: Sequence[Record[Any]], base: Sequence[Record[Any]]) -> Interval | None:
-    """How far rows are apart in a column, over the seeds of both; of errors, their logarithms."""
-    if by_seed := [
-        r.details.per_seed[column] for r in (*ours, *base) if isinstance(r.details, Denoising)
-    ]:
-        return difference_of_seeds(*map(np.log, by_seed)) if len(by_seed) == 2 else None
-    return difference(ours, base, column)
-
-
-def _above(
-    table: papers.Table,
-    column: str,
-    row: str,
-    by_place: Mapping[tuple[str, str], of_cells.Cell],
-    runs: Mapping[str, Sequence[Record[Any]]],
-) -> Cell:
-    """A row above what it is compared with: printed, ours, and what ours is called."""
-    base = table.baseline(row)
-    if base is None:
-        return None
-    theirs = _printed_gap(by_place, row, base, column)
-    found = above(column, runs.get(row, ()), runs.get(base, ()))
-    like = "" if theirs is None else f"{theirs:+.3g}"
-    if found is None:
-        return Value(printed=like) if like else None
-    word = _word(found, table.lower)
-    made = [*runs[row], *runs[base]]
-    if isinstance(made[0].details, Denoising):
-        one, other = (by_place[name, column].paper for name in (row, base))
-        both = isinstance(one, float) and isinstance(other, float)
-        ratio = f"× {one / other:.3g}" if both else ""  # type: ignore[operator]
-        centre, least, most = (f"{math.exp(x):.3g}" for x in (found.mean, found.low, found.high))
-        return Value(f"× {centre}", made, made[0].status, ratio, f"[{least}, {most}] {word}")
-    low, high = found.low / table.times, found.high / table.times
-    interval = f"[{low:+.3g}, {high:+.3g}] " if np.isfinite(low) else ""
-    mean = f"{found.mean / table.times:+.3g}"
-    return Value(mean, made, made[0].status, like, f"{interval}{word}")
-
-
-def _word(found: Interval, lower: bool) -> str:
-    if not found.enough:
-        return "too few seeds"
-    if not found.settled:
-        return "not settled"
-    return "better" if (found.mean < 0) == lower else "worse"
-
-
-def _printed_gap(
-    by_place: Mapping[tuple[str, str], of_cells.Cell], row: str, base: str, column: str
-) -> float | None:
-    places = (row, column), (base, column)
-    found = [by_place[place].meant for place in places if place in by_place]
-    values = [meant for meant in found if isinstance(meant, float)]
-    return values[0] - values[1] if len(values) == 2 else None
-
-
-# --- one sentence a table
-
-
-def sentence(paper: str, table: papers.Table, found: Sequence[Source]) -> Box:
-    """What the table shows here: agrees, opposes, not settled, predicted or not run."""
-    if not found:
-        return Box(NOT_RUN, f"{table.not_run[:1].upper()}{table.not_run[1:]}.")
-    first = found[0]
-    cells = [c for c in of_cells.cells(paper, first.made, table.name) if c.ours is not None]
-    order, words = _of_order(table, first, cells)
-    if first.status in COMPARED:
-        return Box(order, words)
-    word, values = _of_values(table, first, cells)
-    if word == "differs" and order == "agrees":
-        return Box("agrees in order", f"{words} The values differ: {values}")
-    return Box(word, f"{values} {words}" if order != "nothing" else values)
-
-
-def _of_values(
-    table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
-) -> tuple[str, str]:
-    """Of values that compare with the paper's own."""
-    pairs = [
-        (cell, meant, ours)
-        for cell in cells
-        if isinstance(meant := cell.meant, float) and (ours := cell.ours) is not None and meant
-    ]
-    if not pairs:
-        return source.status, "The paper gives no number to compare with."
-    units = {
-        column: min(_last_digit(meant) for cell, meant, _ in pairs if cell.column == column)
-        for column in {cell.column for cell, _, _ in pairs}
-    }
-    equal = sum(abs(ours - meant) <= units[cell.column] for cell, meant, ours in pairs)
-    _, theirs, ours = max(pairs, key=lambda pair: abs(math.log(abs(pair[2] / pair[1]) or 1e-9)))
-    off = ours / theirs
-    how = f"{100 * (off - 1):+.2g} %" if 0.5 < off < 2 else f"× {off:.2g}"
-    text = (
-        f"{_compared(table, source, pairs)}{equal} of {len(pairs)} values are the printed ones to "
-        f"within a unit of the last digit; the farthest is {printed(theirs)} in print and "
-        f"{quantity(ours)} here ({how})."
-    )
-    if source.status == PREDICTED:
-        return PREDICTED, f"{text} Computed by the roofline from step counts, not measured."
-    whole = "agrees" if len(pairs) == _numbers(table) else "agrees where compared"
-    return {len(pairs): whole, 0: "differs"}.get(equal, "agrees in part"), text
-
-
-def _numbers(table: papers.Table) -> int:
-    return sum(isinstance(cell.meant, float) for cell in table.cells)
-
-
-def _compared(table: papers.Table, source: Source, pairs: Sequence[Any]) -> str:
-    """What was compared, where it is not all that is printed."""
-    if len(pairs) == _numbers(table):
-        return ""
-    names = ([cell.row for cell, *_ in pairs], [cell.column for cell, *_ in pairs])
-    listed = min((", ".join(dict.fromkeys(of)) for of in names), key=len)
-    if isinstance(source.made[0].details, Released):
-        listed = f"the released captions of {pairs[0][0].row} alone"
-    return f"Compared: {listed}, {len(pairs)} of {_numbers(table)} values. "
-
-
-def _last_digit(number: float) -> float:
-    """A unit of the last digit that a number is printed with, as far as it is no zero."""
-    digits, _, exponent = f"{number:.11e}".partition("e")
-    decimals = len(digits.rstrip("0").partition(".")[2])
-    return float(10.0 ** (int(exponent) - decimals))
-
-
-def _of_order(
-    table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
-) -> tuple[str, str]:
-    """Whether differences from a baseline have the sign that the paper prints."""
-    by_place = {(cell.row, cell.column): cell for cell in cells}
-    runs = by_row(source.made)
-    found = [
-        (gap, differs, row, column)
-        for column in table.judged
-        for row in runs
-        if (base := table.baseline(row)) is not None
-        and (gap := _printed_gap(by_place, row, base, column))
-        and (differs := above(column, runs[row], runs.get(base, ())))
-    ]
-    weak = weakness(runs)
-    caveat = f" Nothing is settled: {weak}." if weak else ""
-    if not found:
-        nothing = f"Of {source.status}, values do not compare with print, nor do any rows.{caveat}"
-        return "not settled" if source.status in COMPARED else "nothing", nothing
-    settled = [gap * differs.mean > 0 for gap, differs, *_ in found if differs.settled]
-    alike, other, rest = sum(settled), settled.count(False), len(found) - len(settled)
-    clear = holm([differs for _, differs, *_ in found])
-    together = {
-        gap * differs.mean > 0 for (gap, differs, *_), is_ in zip(found, clear, strict=True) if is_
-    }
-    word = "not settled" if weak or not together else "mixed" if len(together) > 1 else ""
-    part = "" if all(clear) else " in part"
-    word = word or ("agrees" if together == {True} else "opposes") + part
-    _, _, row, column = max(found, key=lambda one: abs(one[0]))
-    most = _above(table, column, row, by_place, runs)
-    assert isinstance(most, Value)
-    many = f"{len(found)} difference{'s' if len(found) > 1 else ''}"
-    return word, (
-        f"Of {many} from a baseline in {' and '.join(table.judged)}, {alike} clear of zero as "
-        f"printed, {other} the other way, {rest} not clear; judged together (Holm), {sum(clear)} "
-        f"clear. The largest in print, {row}: {most.printed}; here {most.text} {most.detail}."
-        f"{caveat}"
-    )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.kinds import Example
 from benchmarks.papers.paired import Rows, shared
 from benchmarks.records import Record
+from benchmarks.report import pictures
 from benchmarks.report.document import Photograph, Photographs
 
 
@@ -31,22 +32,27 @@ def side_by_side(
     beams = dict.fromkeys(str(record.details.beam_size) for record in found.values())
     made = {row: {e.image: e for e in r.details.examples} for row, r in found.items()}
     first, *others = made.values()
+    shown = found[rows[0]]
     items = [
         Photograph(
             str(image),
             [*(_line(row, made[row][image]) for row in rows), f"A reference: {e.reference}"],
-            jpegs.get(image),
+            pictures.of(shown, image, jpegs),
         )
         for image, e in first.items()
         if all(image in other for other in others)
     ]
     about = f"{caption}; beam {' and '.join(beams)}, seed {seed}."
-    return [Photographs(name, about, items)] if items else []
+    if shown.data.name.startswith("moving scenes"):
+        about += " Moving scenes are features alone, without pictures."
+    elif not any(item.jpeg for item in items):
+        about += " The pictures are not at hand: `CAPTIONBENCH_DATA` names their folder."
+    return [Photographs(name, about, items, list(found.values()))] if items else []
 
 
 def of_one_seed(runs: Rows, rows: Sequence[str]) -> dict[str, Record]:
     """A record of each of ``rows``, of the first seed that all have; none if there is none."""
-    found = shared(*(runs.get(row, ()) for row in rows))
+    found = shared(*(runs.get(row, ()) for row in rows)) if rows else []
     return dict(zip(rows, found[0], strict=True)) if found else {}
 
 

@@ -20,6 +20,7 @@ from benchmarks.report.document import (
     Photographs,
     Table,
     Value,
+    evidenced,
 )
 from benchmarks.report.drawings.examples import side_by_side
 
@@ -47,16 +48,9 @@ def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Bloc
     """What the rows of v2's Table I say: of generated scenes, and of photographs."""
     shown: list[Block] = []
     scenes = of_kind(records, Ablation)
-    captions = [
-        [r.what.row, e.caption, e.reference]
-        for r in sorted(scenes, key=lambda r: r.what.row)
-        if r.seeds == min(s.seeds for s in scenes)
-        for e in r.details.examples
-    ]
-    if captions:
-        columns = ("encoder | decoder", "caption", "a reference")
-        about = "Captions of the first generated test scenes"
-        shown.append(Table("ablation-captions", about, columns, captions, folded=True))
+    about = "Generated test scenes, evenly spaced in the split, not chosen"
+    runs = by_row(scenes)
+    shown += side_by_side("ablation-captions", about, runs, sorted(runs), jpegs)
     seen = sorted(of_kind(records, Evaluation), key=lambda r: -r.values["CIDEr-D"])
     curves = {
         f"{r.what.row}, {r.data.name}": (
@@ -81,7 +75,7 @@ def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Bloc
             for e in seen[0].details.examples
         ]
         about = "Test photographs, evenly spaced in the split, not chosen."
-        shown.append(Photographs("flickr8k-captions", about, items))
+        shown.append(Photographs("flickr8k-captions", about, items, seen[:1]))
     return shown
 
 
@@ -140,8 +134,9 @@ def stages(paper: str, records: Sequence[Record]) -> list[Table]:
     rows: list[list[Cell]] = [
         [
             record.what.row,
-            *(getattr(stage, name) for name in ("column", "objective", "epochs", "batch", "steps")),
-            1000 * stage.step_s,
+            stage.column,
+            stage.objective,
+            *evidenced([record], stage.epochs, stage.batch, stage.steps, 1000 * stage.step_s),
             stage.source,
         ]
         for record in made
@@ -152,7 +147,11 @@ def stages(paper: str, records: Sequence[Record]) -> list[Table]:
     about = f"What the times on {device} are sums of"
     others = [(o["device"], o["precision"]) for o in made[0].details.on_other_devices]
     elsewhere: list[list[Cell]] = [
-        [record.what.row, column, *(other[column] for other in record.details.on_other_devices)]
+        [
+            record.what.row,
+            column,
+            *evidenced([record], *(o[column] for o in record.details.on_other_devices)),
+        ]
         for record in made
         for column in record.values
     ]

@@ -8,11 +8,22 @@ from functools import partial
 
 from benchmarks.files import slug
 from benchmarks.kinds import Comparison
+from benchmarks.papers.paired import grouped
 from benchmarks.perf.compare.history import COLUMNS, cells, drawing, is_test, series
 from benchmarks.records import Record, of_kind
-from benchmarks.report.document import Block, Cell, Figure, Paragraph, Section, Table, Value
+from benchmarks.report.document import (
+    Block,
+    Cell,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+    evidenced,
+)
 
 VERDICTS = ("slower", "faster", "same", "not settled")
+BLANK = ("", "", "not timed", "not compared", "nothing", "not timed", "", "none")
+"""What stands where a cell of `COLUMNS` is empty."""
 TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
 
 
@@ -37,9 +48,8 @@ def history(records: Sequence[Record]) -> list[Section]:
     rows: list[list[Cell]] = []
     for name, entries in found.items():
         for entry in entries:
-            number, revision, ms, *rest = cells(entry)
-            timed = Value(ms or "-", [entry.record], entry.record.status)
-            rows.append([*name, number, revision, timed, *rest])
+            shown = (c or blank for c, blank in zip(cells(entry), BLANK, strict=True))
+            rows.append([*name, *evidenced([entry.record], *shown)])
     blocks.append(Table("history", "Every revision tracked", ("of", "on", *COLUMNS), rows))
     for name, entries in found.items():
         if sum(entry.level is not None for entry in entries) > 1:
@@ -53,13 +63,16 @@ def history(records: Sequence[Record]) -> list[Section]:
 
 
 def _tested(records: Sequence[Record]) -> list[list[Cell]]:
-    counted: dict[tuple[str, str, float], Counter[str]] = {}
-    for record in records:
-        details = record.details
-        planted = (details.planted or 1.0) - 1
-        name = details.benchmark, record.device.label, planted
-        counted.setdefault(name, Counter())[details.verdict] += 1
+    by_test = grouped(
+        records,
+        lambda r: (r.details.benchmark, r.device.label, (r.details.planted or 1.0) - 1),
+    )
     return [
-        [name, device, f"{planted:.0%}", counter.total(), *(counter[v] for v in VERDICTS)]
-        for (name, device, planted), counter in sorted(counted.items())
+        [name, device, f"{planted:.0%}", *evidenced(made, len(made), *_counts(made))]
+        for (name, device, planted), made in sorted(by_test.items())
     ]
+
+
+def _counts(made: Sequence[Record]) -> list[int]:
+    counter = Counter(record.details.verdict for record in made)
+    return [counter[verdict] for verdict in VERDICTS]

@@ -23,6 +23,7 @@ from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.perf.scaling import curves
 from benchmarks.perf.targets import RATIO, Judged, amounts, judge, roofline
 from benchmarks.records import Record, of_kind
+from benchmarks.report import sources
 from benchmarks.report.document import (
     Block,
     Box,
@@ -33,7 +34,9 @@ from benchmarks.report.document import (
     Section,
     Table,
     Value,
+    evidenced,
 )
+from benchmarks.report.evidence import COMPILED
 
 LITERAL = (
     "A ratio is against a plain form, timed in turn in one process: expansions and LSTMs against "
@@ -87,7 +90,7 @@ def targets(records: Sequence[Record]) -> Section:
         blocks.append(Box(NOT_RUN, f"Nothing was timed: {MEASURES}; the report times nothing."))
     made = of_kind(records, Prediction)
     left: list[list[Cell]] = [
-        [o.target.what, o.target.bound_text, f"a {WHERE[o.target.device]}", _predicted(o, made)]
+        [o.target.what, _bound(o), f"a {WHERE[o.target.device]}", _predicted(o, made)]
         for o in outcomes
         if not o.evidence
     ]
@@ -134,7 +137,8 @@ def _verdicts(outcomes: Sequence[Judged]) -> Box:
     said += [f"missed: {' and '.join(missed)}"] if missed else []
     said += [f"not settled: {found['not settled']}"] if found["not settled"] else []
     said += [f"{n} targets of a {WHERE[of]} are not run" for of, n in left.items()]
-    return Box("speed" if known else "not run", "; ".join(said) + ".")
+    drawn = [record for outcome in outcomes for record in outcome.evidence]
+    return Box("speed" if known else "not run", "; ".join(said) + ".", drawn)
 
 
 def headline(made: Sequence[Record]) -> list[Figure]:
@@ -161,14 +165,20 @@ def _forest(outcomes: Sequence[Judged], device: str = "") -> str:
     return figures.forest(rows, "times as fast", ["target"], beside=bool(device))
 
 
+def _bound(outcome: Judged) -> Value:
+    """What is asked, and since when."""
+    target = outcome.target
+    place = sources.targets(target.device)
+    return Value(printed=target.bound_text, detail=f"since {target.date}", source=place)
+
+
 def _target(outcome: Judged) -> list[Cell]:
     made, target = outcome.evidence, outcome.target
-    bound = Value(printed=target.bound_text, detail=f"since {target.date}")
     device = outcome.device or f"a {WHERE[target.device]}"
     found = None
     if made:
         found = Value(outcome.measured, made, made[0].status, detail=made[0].time[:10])
-    return [target.what, bound, found, device, outcome.verdict]
+    return [target.what, _bound(outcome), found, device, outcome.verdict]
 
 
 def against_roofline(records: Sequence[Record]) -> Section:
@@ -190,7 +200,8 @@ def against_roofline(records: Sequence[Record]) -> Section:
     if known:
         slower = f"{-median(pair.error_percent for pair in known):.0f} % below what was measured"
         said = f"Rooflines of one core lie {slower} (median of {len(known)})."
-        blocks.insert(0, Box("predicted", said + _faster(known)))
+        both = [record for r, pair in pairs if pair for record in (r, pair.measured)]
+        blocks.insert(0, Box("predicted", said + _faster(known), both))
         about = "Measured, and the roofline of the same kernels; sizes that are not said are v2's"
         blocks.append(Figure("speed-roofline", about, made, partial(_times, made, records)))
     rows: list[list[Cell]] = [
@@ -200,8 +211,8 @@ def against_roofline(records: Sequence[Record]) -> Section:
             r.details.device["name"],
             _ms(r, "seconds"),
             _ms(pair.measured, "seconds") if pair else "not run",
-            f"{pair.error_percent:+.0f} %" if pair else None,
-            Folded("bound by", _kernels(r)),
+            *evidenced([r], f"{pair.error_percent:+.0f} %" if pair else NOT_RUN),
+            Folded("bound by", _kernels(r), [r]),
         ]
         for r, pair in pairs
     ]
@@ -244,7 +255,7 @@ def compiled(records: Sequence[Record]) -> Section:
     spilling = sum(r.values["spilled bytes"] > 0 for of_call in calls.values() for r in of_call)
     total = sum(map(len, calls.values()))
     said = f"{total - spilling} of {total} calls spill no register; compiled, not run."
-    blocks.insert(0, Box("not run", said))
+    blocks.insert(0, Box(COMPILED, said, [r for of_call in calls.values() for r in of_call]))
     names = ("registers", "spilled B", "shared KiB", "occupancy", "MB", "GFLOP")
     own = {key: made for key, made in calls.items() if key[0] in map(str, V2)}
     launches = [
@@ -274,8 +285,8 @@ def _compiled(made: Sequence[Record], numbers: Sequence[Mapping[str, float]]) ->
         return " / ".join(found if len(set(found)) > 1 else found[:1])
 
     units = {"spilled bytes": 1, "shared bytes": 1024, "occupancy": 1, "bytes": 1e6, "flops": 1e9}
-    first = Value(joined("registers"), made, made[0].status)
-    return [first, *(joined(name, unit) for name, unit in units.items())]
+    shown = joined("registers"), *(joined(name, unit) for name, unit in units.items())
+    return [Value(text, made, COMPILED) for text in shown]
 
 
 def _times(predicted: Sequence[Record], records: Sequence[Record]) -> str:
@@ -321,7 +332,7 @@ def scaling(records: Sequence[Record]) -> Section:
     sides = Counter(map(_side, made))
     said = ", ".join(f"{sides[side]} {side}" for side in SIDES)
     about = f"Of {len(made)} exponents of time, beside the closed form's: {said} it."
-    blocks.insert(0, Box("growth", about))
+    blocks.insert(0, Box("growth", about, made))
     for device in dict.fromkeys(r.device.label for r in made):
         drawn = [r for r in made if r.device.label == device]
         about = f"Time over size on {device}; dotted: as the closed form grows"
@@ -355,8 +366,8 @@ def _growth(record: Record) -> list[Cell]:
         f"{details.symbol} = {', '.join(map(str, details.sizes))}",
         record.device.label,
         Value(found["exponent"], [record], record.status, detail=interval),
-        *map(found.get, GROWTH),
-        Folded("why", details.why + last + saved),
+        *evidenced([record], *(found.get(name, "not counted") for name in GROWTH)),
+        Folded("why", details.why + last + saved, [record]),
     ]
 
 
@@ -417,7 +428,8 @@ def _place(record: Record) -> tuple[str, ...]:
 
 def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
     values, details = record.values, record.details
-    ratio: Cell = None
+    ratio: Cell = "baseline"
+    floor = f"A/A floor {values['floor']:.3f}"
     if details.verdict != "baseline":
         text, low, high = (f"{values[f'ratio{end}']:.3g}" for end in ("", " low", " high"))
         ratio = Value(text, [record], record.status, detail=f"[{low}, {high}]")
@@ -429,24 +441,24 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
         _ms(record, "seconds"),
         ratio,
         details.verdict,
-        f"{reached.value:.2f}" if reached else None,
-        Folded("counted", "; ".join([f"A/A floor {values['floor']:.3f}", *amounts(values)])),
+        *evidenced([record], f"{reached.value:.2f}" if reached else "not counted"),
+        Folded("counted", "; ".join([floor, *amounts(values)]), [record]),
     ]
 
 
 def devices() -> Section:
     """The devices' descriptions: what rooflines are of."""
-    rows: list[list[Cell]] = [
-        [
-            device.name,
-            device.year,
+    rows: list[list[Cell]] = []
+    for device in described().values():
+        place = sources.find(sources.DEVICES, f'"name": "{device.name}"')
+        numbers = (
+            str(device.year),
             ", ".join(f"{name} {peak / 1e12:.4g}" for name, peak in device.peak.items()),
             f"{device.bandwidth / 1e9:.4g}",
             f"{(device.memory or 0) / 1e9:.4g}",
-            Folded("source", device.source),
-        ]
-        for device in described().values()
-    ]
+        )
+        shown = (Value(printed=text, source=place) for text in numbers)
+        rows.append([device.name, *shown, Folded("source", device.source)])
     launch = next(iter(described().values())).launch_source
     about = (
         f"GPUs by their vendors' data sheets, dense; assumed: {launch}. A CPU is described by its "

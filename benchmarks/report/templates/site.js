@@ -1,5 +1,5 @@
 "use strict";
-// long tables are sorted by a click on a heading, and filtered by the words typed above them
+// tables are sorted by a click on a heading, and long ones filtered by the words typed above them
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(?![\w.-])/; // no date, no hash
 const value = (row, place) => {
   const text = row.cells[place].textContent.trim();
@@ -9,7 +9,7 @@ const value = (row, place) => {
 const compare = (a, b) =>
   typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
 
-for (const table of document.querySelectorAll("table[data-long]")) {
+for (const table of document.querySelectorAll("table[data-sorted]")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
   [...table.tHead.rows[0].cells].forEach((heading, place) => {
@@ -24,6 +24,7 @@ for (const table of document.querySelectorAll("table[data-long]")) {
       body.append(...rows.sort(order));
     });
   });
+  if (!("long" in table.dataset)) continue;
   const filter = document.createElement("div");
   filter.className = "filter";
   const labelled = (words, control) => {
