@@ -125,7 +125,7 @@ def _headlines(
     best, base = (table.cell(row.name, "CIDEr-D").meant for row in (table.rows[-1], table.rows[0]))
     here = f"**{box.word}**: {box.text.partition('. ')[0]}"  # the rest is on its page
     theirs = _printed(f"{base} to {best}", "expansionnet_v2", "I", table.rows[-1].name)
-    rows.append([about, theirs, Value(here, box.records), status])
+    rows.append([about, theirs, Value(here, box.records) if box.records else here, status])
     rows += _speed(made)
     columns = ("result", "paper", "here", "status")
     return Table("headlines", "What a paper prints, what was found, on what", columns, rows)

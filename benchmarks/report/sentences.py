@@ -215,7 +215,7 @@ def _of_order(
     largest = "" if len(found) == 1 else "Largest in print, "
     said = (
         f"{largest}{row} above its baseline in {column}: printed {most.printed}, here {most.text} "
-        f"{most.detail}."
+        f"{most.detail.removesuffix(f' {word}')}."
     )
     if largest:
         said += (
