@@ -220,6 +220,6 @@ def _of_order(
     if largest:
         said += (
             f" Of {len(found)} such differences {alike} are clearly as printed, {other} clearly "
-            f"opposite, {rest} unclear; judged together (Holm), {sum(clear)} are clear."
+            f"opposite, {rest} unclear; clear when judged together (Holm): {sum(clear)}."
         )
     return word, said + caveat

@@ -44,7 +44,7 @@ from benchmarks.report.sentences import (
 from benchmarks.statistics import difference_of_seeds
 
 BEST_FORM = "converged"
-BLANK, NEITHER = "the paper leaves it blank", "the paper has no such row, nor is it measured here"
+BLANK, NEITHER = "the paper leaves it blank", "not in the paper, and not measured here"
 EMPTY = (BLANK, NEITHER)
 
 
@@ -96,7 +96,9 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
     if not found and table.columns:
         cells = of_cells.cells(paper, (), table.name)
         cells += _blanks(table, cells)
-        shown.append(_layout(paper, table, f"As printed: {table.caption}", "", cells, ()))
+        blank = "" if all(c.paper is not None for c in cells) else " (–: blank there)"
+        caption = f"As printed{blank}: {table.caption}"
+        shown.append(_layout(paper, table, caption, "", cells, ()))
         shown += _notes(table, cells, ())
     for n, source in enumerate(found):
         first = n == 0
@@ -129,7 +131,7 @@ def _what_stands(table: papers.Table, source: Source) -> str:
 def _blanks(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[of_cells.Cell]:
     """The cells of the table's rows and columns that have neither a printed value nor ours."""
     filled = {(cell.row, cell.column) for cell in cells}
-    known = {row.name for row in table.rows}
+    rows, columns = ({part.name for part in parts} for parts in (table.rows, table.columns))
     return [
         of_cells.Cell(
             table=table.name,
@@ -139,7 +141,7 @@ def _blanks(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[of_cell
             ours=None,
             status=NOT_RUN,
             records=(),
-            reason=BLANK if row in known else NEITHER,
+            reason=BLANK if row in rows and column in columns else NEITHER,
         )
         for row in dict.fromkeys(cell.row for cell in cells)
         for column in _columns(table, cells)
@@ -161,8 +163,7 @@ def _reasons(cells: Sequence[of_cells.Cell], made: Sequence[Record[Any]]) -> dic
 
     Of a table without any value of ours, the sentence above it says so.
     """
-    empty = (cell for cell in cells if cell.ours is None and (made or cell.paper is None))
-    return footnotes(cell.reason for cell in empty if cell.reason)
+    return footnotes(c.reason for c in cells if made and c.ours is None and c.reason)
 
 
 def _notes(

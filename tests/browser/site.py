@@ -11,6 +11,8 @@ from playwright.sync_api import Page
 from tests.browser.chromium import NARROW, WIDE, Site
 
 AXE = {"resultTypes": ["violations"], "preload": False}
+FILES = 3
+"""How many of the pages that show files are tried."""
 PAPER = 1046
 """The width of A4 on its side within margins of a centimetre, in px."""
 OVER = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)"
@@ -76,9 +78,16 @@ EMPTY = """() => [...document.querySelectorAll("td")].filter(cell => !cell.textC
 ROWS = "rows => rows.filter(row => !row.hidden).map(row => row.textContent)"
 
 
-def both_widths_and_schemes(site: Site, _: Random) -> str:
+def some(site: Site, random: Random) -> list[str]:
+    """Every page, of those that show files a few."""
+    files = [name for name in site.pages if name.startswith("source-")]
+    return sorted({*site.pages} - {*files} | {*random.sample(files, FILES)})
+
+
+def both_widths_and_schemes(site: Site, random: Random) -> str:
     """No page is wider than its window, and axe-core finds no violation."""
-    for name in site.pages:
+    names = some(site, random)
+    for name in names:
         for width, scheme in ((WIDE, "light"), (NARROW, "dark")):
             with site.open(name, width=width, scheme=scheme) as page:
                 over = page.evaluate(OVER)
@@ -89,7 +98,7 @@ def both_widths_and_schemes(site: Site, _: Random) -> str:
                 for violation in found["violations"]:
                     where = violation["nodes"][0]["html"][:200]
                     raise AssertionError(f"{name}, {scheme}: {violation['help']}: {where}")
-    return f"{len(site.pages)} pages at {NARROW} and {WIDE} px, in light and in dark"
+    return f"{len(names)} pages at {NARROW} and {WIDE} px, in light and in dark"
 
 
 def links_lead_to_their_places(site: Site, _: Random) -> str:
@@ -193,10 +202,10 @@ def _key(text: str, is_code: bool) -> tuple[bool, float, str]:
     return (True, 0.0, text) if is_code else (False, number, "")
 
 
-def the_keyboard_reaches_everything(site: Site, _: Random) -> str:
+def the_keyboard_reaches_everything(site: Site, random: Random) -> str:
     """In the order of the page, and what has the focus is marked; the skip link skips."""
     reached = 0
-    for name in site.pages:
+    for name in some(site, random):
         with site.open(name) as page:
             stops = page.evaluate(STOPS)
             for _stop in range(stops):
@@ -212,9 +221,10 @@ def the_keyboard_reaches_everything(site: Site, _: Random) -> str:
     return f"{reached} stops"
 
 
-def paper_cuts_nothing_off(site: Site, _: Random) -> str:
+def paper_cuts_nothing_off(site: Site, random: Random) -> str:
     """Printed from a dark window, the text is dark, and no table or line of code is cut."""
-    for name in site.pages:
+    names = some(site, random)
+    for name in names:
         with site.open(name, width=PAPER, scheme="dark") as page:
             page.emulate_media(media="print", color_scheme="dark")
             cut = page.evaluate(CUT)
@@ -222,7 +232,7 @@ def paper_cuts_nothing_off(site: Site, _: Random) -> str:
             ink = page.evaluate("getComputedStyle(document.body).color")
             assert max(map(int, re.findall(r"\d+", ink))) < 128, f"{name}: light text on paper"
             assert page.pdf(landscape=True).startswith(b"%PDF")
-    return f"{len(site.pages)} pages"
+    return f"{len(names)} pages"
 
 
 CHECKS = (
