@@ -172,14 +172,19 @@ def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], print
         print(shown.code)
         if printed:
             print(f"\nthe end of what the candidate printed:\n\n{textwrap.indent(printed, '    ')}")
-    passed = sum(verdict.passed for verdict in verdicts)
-    print(f"\n{passed} of {passed + len(failed)} properties passed")
+    print()
     without: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.status == NOT_RUN:
             without.setdefault(verdict.message, []).append(verdict.name)
     for reason, names in without.items():
         print(textwrap.fill(f"not run, {reason}: {', '.join(names)}", 96, subsequent_indent="    "))
+    passed = sum(verdict.passed for verdict in verdicts)
+    sizes: dict[str, int] = {}
+    for verdict in verdicts:
+        sizes |= {name: max(size, sizes.get(name, 0)) for name, size in verdict.sizes.items()}
+    of = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    print(f"{passed} of {passed + len(failed)} properties passed" + (of and f"; sizes to {of}"))
 
 
 def _verify_own(arguments: argparse.Namespace) -> int:

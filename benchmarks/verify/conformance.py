@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any
@@ -46,6 +46,7 @@ class Verdict:
         plain: whether the failure cannot be rounding.
         size: how many numbers the arrays of that case have.
         cases: how many were tried.
+        sizes: the largest in them of each size that can be large.
         worst: the largest error relative to its bound, and the bound, both relative to the largest
             entry of the oracle's result.
     """
@@ -58,6 +59,7 @@ class Verdict:
     plain: bool = False
     size: int = 0
     cases: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict)
     worst: float = 0.0
     bound: float = 0.0
     seconds: float = 0.0
@@ -200,10 +202,11 @@ def _verdict(
         limit = _limit(operator, "float32" if prop.dtype == "float64" else prop.dtype)
         prop = replace(prop, settings={"limit": limit})
     attempt = Attempt(prop, of, calls, candidate.restart, failed)
-    failure, tried, worst, bound = search(attempt, cases(prop, of))
+    failure, tried, sizes, worst, bound = search(attempt, cases(prop, of))
     if not tried:
         return Verdict(prop.name, prop.says, NOT_RUN, "no case decides it"), ""
-    verdict = Verdict(prop.name, prop.says, PASSED, cases=tried, worst=worst, bound=bound)
+    found: Any = {"cases": tried, "sizes": sizes, "worst": worst, "bound": bound}
+    verdict = Verdict(prop.name, prop.says, PASSED, **found)
     if failure is None:
         return verdict, ""
     if failure.kind in LIMITS:  # where it is by the number of calls, they were so many

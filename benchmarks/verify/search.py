@@ -7,7 +7,7 @@ fresh, the candidate is not deterministic: it has failed all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -148,7 +148,7 @@ def draws(
     A size that can be beyond ``TILED`` is that large, together with the others; what has few, heads
     say, and a batch, of which the oracle takes each sequence alone, in a case of their own. Beside
     ``MANY`` small ones all are also at their least large value, up to ``MODERATE``, and each in
-    turn at its largest.
+    turn at its largest; beside fewer ones at most one is.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
@@ -185,6 +185,10 @@ def draws(
     if examples >= MANY:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
+    elif prop.large == "one" and most:
+        name = [*most][int(seeds.integers(len(most)))]
+        having = next(one for one in small if name in one.chosen)
+        together.append({**having.chosen, name: most[name]})
     yield from (draw({**pins, **of}) for of in together)
 
 
@@ -195,10 +199,13 @@ def _kinds(name: str, draws: Sequence[Draw]) -> Pins:
 
 
 class Outcome(NamedTuple):
-    """The smallest failure found; the cases tried; the worst error, and the bound of that one."""
+    """The smallest failure found; the cases tried, and the largest of each size in them; the worst
+    error, and the bound of that one.
+    """
 
     failure: Failure | None
     tried: int
+    sizes: Mapping[str, int]
     worst: float
     bound: float
 
@@ -209,27 +216,32 @@ def search(attempt: Attempt, chosen: Iterator[Draw]) -> Outcome:
     What might be rounding is given only where nothing fails plainly.
     """
     with recorded() as errors:
-        tried, failure = _first(attempt, chosen)
+        tried, sizes, failure = _first(attempt, chosen)
         failure = failure and _confirmed(attempt, failure)
     of = errors.get(attempt.prop.dtype, [])
     worst = max(of, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
-    return Outcome(failure, tried, *worst)
+    return Outcome(failure, tried, sizes, *worst)
 
 
-def _first(attempt: Attempt, chosen: Iterator[Draw]) -> tuple[int, Failure | None]:
+def _first(
+    attempt: Attempt, chosen: Iterator[Draw]
+) -> tuple[int, Mapping[str, int], Failure | None]:
     first: Failure | None = None
-    tried = 0
+    tried, sizes = 0, dict[str, int]()
     for draw in chosen:
         try:
             failure = attempt.run(attempt.operator.drawn(draw), draw)
         except properties.UndecidedError:
             continue
         tried += 1
+        for name, values in draw.large.items():
+            if values:
+                sizes[name] = max(sizes.get(name, 0), draw.chosen[name])
         if failure is not None and (first is None or failure.plain):
             first = failure
             if failure.plain:
                 break
-    return tried, first
+    return tried, sizes, first
 
 
 def _confirmed(attempt: Attempt, first: Failure) -> Failure:

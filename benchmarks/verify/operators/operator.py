@@ -52,7 +52,8 @@ class Property:
         pins: sizes and choices that its cases have, by name, see ``Draw``.
         needs: of a candidate or its framework: TORCH, GRADIENT and so on, below.
         settings: the check's other arguments, by name.
-        large: which large cases it has: "all", and no small ones; "some", beside small ones; "no".
+        large: which large cases it has: "all", and no small ones; "some", beside small ones;
+            "one", the same, with a size at its largest however few there are; "no".
     """
 
     name: str
@@ -163,17 +164,20 @@ class Operator:
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
-            yield Property(dtype, properties.equals_oracle, LOW, {"dtype": dtype}, needs)
+            large = "one" if dtype == "float32" else "some"
+            pins = {"dtype": dtype}
+            yield Property(dtype, properties.equals_oracle, LOW, pins, needs, large=large)
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}
         if self.by:
             once = Property("gradient", properties.gradient, needs=(GRADIENT,), settings=by)
-            yield once
+            yield replace(once, large="one")
             twice, some = ({**by, name: 2} for name in ("uses", "every"))
             mixed = replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
             yield replace(mixed, name="gradient_of_some", meaning=SOME, settings=some)
             low, check = {**by, "dtype": "float32"}, properties.gradient_float32
-            yield Property("gradient_float32", check, needs=(GRADIENT,), settings=low)
+            needs = (GRADIENT,)
+            yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
         if self.sequences:
             yield from self._batched(by)
 
