@@ -76,6 +76,16 @@ def test_every_number_of_ours_is_that_of_its_records_and_has_a_place_among_the_e
     assert walked > 1000
 
 
+def test_kernels_that_were_only_compiled_are_not_called_measured() -> None:
+    entries = [entry for page in published() for entry in page.data.get("records", ())]
+    found = {entry["status"] for entry in entries if entry["kind"] == "compiled"}
+    (speed,) = [page for page in published() if page.name == "speed"]
+    tables_of = [table for table in blocks(speed, Table) if table.name.startswith("compiled")]
+    cells_of = [cell for table in tables_of for row in table.rows for cell in row]
+    found |= {cell.status for cell in cells_of if isinstance(cell, Value)}
+    assert found == {"compiled, not run"}
+
+
 def test_no_cell_of_a_table_is_blank() -> None:
     """A number, or a word that says why there is none."""
     for page in published():
