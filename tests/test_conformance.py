@@ -13,7 +13,7 @@ OURS = {
     f"{ours.operator}-{ours.implementation.replace(', ', '-')}": ours
     for ours in (*implementations(), *interpreted_kernels())
 }
-EXAMPLES = 5
+EXAMPLES = 3
 
 
 def failures(ours):

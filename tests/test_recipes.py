@@ -183,7 +183,7 @@ def interrupted(patch, after):
         patch.setattr(owner, name, counted(getattr(owner, name)))
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(kills=st.lists(st.integers(0, 60), min_size=3, max_size=4))
 def test_killed_anywhere_in_any_step_a_recipe_resumes_to_the_same_numbers(
     whole, tmp_path_factory, kills

@@ -38,7 +38,7 @@ def uninterrupted(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(kills=st.lists(st.integers(1, 11), min_size=1, max_size=3), disturbed=st.booleans())
 def test_a_training_killed_anywhere_and_resumed_gives_the_same_numbers_bit_for_bit(
     tmp_path_factory, algorithm, kills, disturbed
