@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -186,6 +187,33 @@ def test_the_case_of_what_has_no_name_to_import_has_a_place_for_it(function):
     assert "function = ...  # your function" in text
     with pytest.raises(AssertionError, match="output"):
         exec(text.replace("...", "given", 1), {"given": function})
+
+
+def test_the_case_of_a_test_file_s_function_runs_in_any_folder(tmp_path):
+    """As pytest imports it: a module in a folder that is on nobody else's path."""
+    (tmp_path / "test_of_a_stranger.py").write_text(
+        "from benchmarks.verify import check\n\n"
+        "def add(X, parameters):\n    return X + 1\n\n"
+        "def test_add():\n    check(add, 'layer_norm', framework='numpy', examples=2)\n"
+    )
+    alone = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    ran = subprocess.run([sys.executable, *words], env=alone, capture_output=True, text=True)
+    lines = [line.removeprefix("E") for line in ran.stdout.splitlines() if line.startswith("E")]
+    code = textwrap.dedent("\n".join(lines)).partition("\n\n")[2]
+    assert "from test_of_a_stranger import add" in code, ran.stdout
+    script = [sys.executable, "-c", code]
+    ran = subprocess.run(script, env=alone, cwd="/", capture_output=True, text=True)
+    assert "OutOfToleranceError: output" in ran.stderr.splitlines()[-1]
+
+
+def test_an_answer_may_be_wider_than_its_arguments():
+    def wide(X, parameters):
+        return layer_norm(X.double(), {name: x.double() for name, x in parameters.items()})
+
+    with resolve(wide, OPERATORS["layer_norm"], "torch") as candidate:
+        run = partial(conformance_test, OPERATORS["layer_norm"], candidate, examples=5)
+        assert all(verdict.passed for verdict in run(only=("equals_oracle", "float32", "gradient")))
 
 
 def test_a_device_that_is_unavailable_is_no_fault_of_the_function():

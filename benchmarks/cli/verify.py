@@ -248,7 +248,8 @@ CALLED = (
     "finite numbers, and finite derivatives.",
     "In float64 an output may be off by what a relative change of 1e-10 of its inputs, and of what "
     "is computed from them, makes of it, and where a sigmoid gates huge inputs by 1e-10 of the "
-    "largest; in lower precision by twice the roundings of the literal form, and 2 more.",
+    "largest; in lower precision by twice the roundings of the literal form, and 2 more. Values "
+    "count, not dtypes: an answer in float64 to arguments in float32 will do.",
     "The derivative along a direction may be off by 1e-6 of itself, in float32 by 1e-3 of itself "
     "or the largest output; none in float32 by 1e-3 of the largest from those in float64.",
 )

@@ -80,7 +80,7 @@ def _candidate(
             function = _imported(candidate.source) and candidate.source.__qualname__
         if not function:
             function = "function"
-            yield "function = ...  # your function"
+            yield "function = ...  # your function, which no import gives"
     if failure.kind in APART:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
@@ -151,10 +151,16 @@ def _imports(prop: Property, lines: str, source: Any) -> list[str]:
             module = home if getattr(home, name, None) is value else of
             assert module is not None
             found.add(f"from {module.__name__} import {name}")
-    line = _imported(source)
+    line, last = _imported(source), list[str]()
     if line.rpartition(" ")[2] in used:
-        found.add(line)
-    return sorted(found, key=lambda line: (line.startswith("from"), line))
+        module = sys.modules[source.__module__]
+        if file := getattr(module, "__file__", None):  # pytest imports tests from anywhere
+            path = Path(file).resolve()
+            depth = module.__name__.count(".") + (path.stem == "__init__")
+            found.add("import sys")
+            last.append(f"sys.path.append({str(path.parents[depth])!r})")
+        last.append(line)
+    return [*sorted(found, key=lambda line: (line.startswith("from"), line)), *last]
 
 
 def literal(value: Any, indent: int = 0) -> str:

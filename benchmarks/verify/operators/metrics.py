@@ -124,7 +124,8 @@ OPERATORS = (
         "(images,)",
         "ROUGE-L of each image, 0 to 1.",
         "beta is 1.2; precision and recall are each the best over the image's references.",
-        "A caption without words, candidate or reference, is one of a single empty word.",
+        "A caption without words, candidate or reference, is one of a single empty word: it has 1 "
+        "with a reference without words, and 0 with none such.",
     ),
     Operator(
         "self_bleu",

@@ -128,7 +128,10 @@ OPERATORS = (
         self_critical,
         _self_criticals,
         {"expansionnet_v1": (14, 15), "expansionnet_v2": (14,)},
-        conventions=("The gradient is by log_probs; rewards are constants.",),
+        conventions=(
+            "The gradient is by log_probs; rewards are constants.",
+            "log_probs are finite where mask is False too: a product with mask may hide them.",
+        ),
         special={
             "leave_one_out": ({"baseline": "leave_one_out"}, "the baseline over K - 1"),
             "printed": ({"baseline": "printed"}, "the baseline as v1's equation 15 prints it"),
