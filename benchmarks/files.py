@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 from benchmarks.errors import InputError
+from torch_impl.common.files import atomic_replace
 
 
 @contextmanager
@@ -33,57 +33,12 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     Raises:
         InputError: the folder cannot be written or the disk is full.
     """
-    target = Path(os.path.realpath(path))
-    encoding = None if "b" in mode else "utf-8"
     try:
-        if target.exists() and not target.is_file():
-            with target.open(mode, encoding=encoding) as file:
-                yield file
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial, descriptor = _temporary(target)
-        try:
-            with os.fdopen(descriptor, mode, encoding=encoding) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                partial.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink()
-            raise
+        with atomic_replace(path, mode) as file:
+            yield file
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{path}: cannot be written ({reason})") from error
-
-
-def _temporary(target: Path) -> tuple[Path, int]:
-    """A locked, empty file beside ``target`` that no other writer has.
-
-    Names are numbered, and the first that is not locked is taken: that of a killed writer too.
-    """
-    for number in count():
-        path = target.with_name(f".{target.name}.{number}.partial")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_open(path, descriptor):
-                os.truncate(descriptor, 0)
-                return path, descriptor
-        except BlockingIOError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-    raise AssertionError
-
-
-def _is_open(path: Path, descriptor: int) -> bool:
-    """Whether the file has that name still: its last writer may have renamed it meanwhile."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    return False
 
 
 @contextmanager

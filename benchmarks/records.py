@@ -435,6 +435,8 @@ def read(path: Path) -> list[Record[Any]]:
     Raises:
         InputError: the file cannot be read, or no line of it looks like one of ours.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: a pipe, a device or a folder, expected a file of records")
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)  # no line that another run is writing just now

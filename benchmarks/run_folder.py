@@ -54,8 +54,9 @@ class RunFolder:
         if self.config.exists():
             self._check_same(config)
             # a run without a checkpoint has nothing to lose
-            if self.last.exists() and not resume:
+            if self.best_or_last and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume")
+            self._check_last()
         elif self.last.exists() or self.best.exists():
             raise InputError(
                 f"{self.config}: missing beside a run's checkpoints, which are left as they are; "
@@ -73,6 +74,16 @@ class RunFolder:
             if not self.last.exists():
                 self.discard()
             raise
+
+    def _check_last(self) -> None:
+        """A run that was killed at its first validation has a best checkpoint alone."""
+        if self.best.exists() and not self.last.exists():
+            validated = [entry for entry in self.read_log() if entry["kind"] == "validation"]
+            if validated[1:]:
+                raise InputError(
+                    f"{self.last}: missing, though the run went on after {self.best.name}, which "
+                    "is left as it is; expected the file, or another --out"
+                )
 
     def _check_same(self, config: Mapping[str, Any]) -> None:
         old = _leaves(self.read_config())
@@ -126,7 +137,8 @@ class RunFolder:
     def save(self, path: Path, model: BaseCaptioner, state: Mapping[str, Any]) -> None:
         """Replace ``path``, the best or the last, and keep the one before for `restore_previous`.
 
-        By a hard link; a file system that has none keeps the new one alone.
+        By a hard link; a file system that has none keeps the new one alone. With it goes what the
+        log said so far, by its length and hash.
 
         Raises:
             InputError: the folder cannot be written, or the disk is full.
@@ -136,7 +148,8 @@ class RunFolder:
             with suppress(OSError):
                 _previous(path).hardlink_to(path)
         try:
-            save(path, model, state)
+            log = read_bytes(self.log, "the log of a training run")
+            save(path, model, {**state, "log": {"bytes": len(log), _HASH: sha256(log)}})
         except InputError:
             if kept:
                 _previous(path).unlink(missing_ok=True)
@@ -208,9 +221,17 @@ class RunFolder:
         """Drop what was logged after ``step``, an unfinished line included; the lines kept.
 
         Raises:
-            InputError: the file is no log, or cannot be written.
+            InputError: the file is no log, lacks what the last checkpoint comes after, or cannot be
+                written.
         """
         kept = [record for record in self.read_log() if record["step"] <= step]
+        if self.last.exists() and (mark := load(self.last).state.get("log")):
+            log = read_bytes(self.log, "the log of a training run")[: mark["bytes"]]
+            if sha256(log) != mark[_HASH]:
+                raise InputError(
+                    f"{self.log}: not what it was when {self.last.name} was written: lines are "
+                    "missing; expected the file as the run wrote it, or another --out"
+                )
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(_hashed(record)) + "\n" for record in kept)
         return kept
@@ -278,7 +299,7 @@ def load_captioner(path: Path) -> tuple[BaseCaptioner, Vocabulary]:
             f"{folder.best}: missing, though the run was validated; expected the file, or "
             f"{folder.last} by name"
         )
-    if folder.config.exists():
+    if path.is_dir() or folder.config.exists():
         folder.read_config()
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:

@@ -1,6 +1,7 @@
 """Checkpoints: what is saved is loaded; what does not fit, or is damaged, is named; never half."""
 
 import json
+import os
 import resource
 from dataclasses import replace
 
@@ -196,7 +197,7 @@ def test_an_interruption_leaves_the_old_checkpoint_and_no_litter(tmp_path, monke
 
     path = tmp_path / "a.safetensors"
     checkpoints.save(path, model(), {"step": 1})
-    monkeypatch.setattr(checkpoints.os, "fsync", interrupted)
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         checkpoints.save(path, model(), {"step": 2})
     assert checkpoints.load(path).state == {"step": 1}

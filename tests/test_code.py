@@ -92,6 +92,14 @@ def test_lines_that_are_no_pairs_are_named(name, tmp_path):
         code.load(folder)
 
 
+def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
+    folder = write(tmp_path, ([(["x"], ["a"])],) * 3)
+    (folder / "dev.dat.xz").write_bytes(lzma.compress(bytes(10**6)))
+    monkeypatch.setattr(code, "MOST_BYTES", 1000)
+    with pytest.raises(InputError, match=r"dev\.dat\.xz: over 1,000 bytes unpacked"):
+        code.load(folder)
+
+
 def test_files_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         code.load(tmp_path)

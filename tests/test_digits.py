@@ -72,6 +72,12 @@ def test_what_is_no_such_file_is_named(changes, message, tmp_path):
         digits.load(save(tmp_path / "mnist.npz", **changes))
 
 
+def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(digits, "MOST_BYTES", 100)
+    with pytest.raises(InputError, match=r"mnist\.npz: over 100 bytes unpacked"):
+        digits.load(save(tmp_path / "mnist.npz"))
+
+
 def test_damaged_files_are_named(tmp_path):
     path = save(tmp_path / "mnist.npz")
     path.write_bytes(path.read_bytes()[:-30])

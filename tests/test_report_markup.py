@@ -75,6 +75,13 @@ def formulas_once():
         yield
 
 
+@given(st.text("`<\\a", max_size=12))
+def test_markup_is_text_beside_any_backticks(text):
+    # of CommonMark: a run of backticks that no backslash escapes ends at the next of its length
+    written, code = markdown.inline(text), re.compile(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)")
+    assert "<" not in code.sub("", written)
+
+
 @settings(max_examples=12)
 @given(strangers().filter(bool))
 def test_markup_in_a_record_is_text_in_the_report(stranger):

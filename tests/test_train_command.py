@@ -122,9 +122,8 @@ def test_a_killed_process_resumes_to_the_same_numbers(whole, tmp_path):
     # a line that the kill cut off, and files that it might have
     with folder.log.open("a") as file:
         file.write('{"kind": "steps", "st')
-    for path in (folder.config, folder.vocabulary, folder.log):
+    for path in (folder.config, folder.vocabulary, folder.log, folder.last):
         path.with_name(f".{path.name}.0.partial").write_text("{")
-    folder.last.with_name(f".{folder.last.name}.partial").write_text("{")
     assert main(*TRAIN, "--out", folder.path, "--resume") == 0
     assert_same(folder.path, whole)
     assert {file.name for file in folder.path.iterdir()} == {file.name for file in whole.iterdir()}
@@ -210,6 +209,28 @@ def test_a_log_that_is_none_is_named(whole, tmp_path, capsys):
     assert "log.jsonl: no such file" in capsys.readouterr().err
     assert main("evaluate", "--checkpoint", copy / "last.safetensors", *DATA) == 2
     assert "log.jsonl: no such file" in capsys.readouterr().err
+
+
+def test_missing_lines_of_a_log_are_noticed(whole, tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(whole, folder.path)
+    lines = folder.log.read_text().splitlines(keepends=True)
+    for missing in range(len(lines)):
+        folder.log.write_text("".join(lines[:missing] + lines[missing + 1 :]))
+        assert main(*TRAIN, "--out", folder.path, "--resume") == 2
+        assert f"{folder.log}: not what it was when last" in capsys.readouterr().err
+
+
+def test_a_run_that_lost_its_last_checkpoint_is_not_trained_over(whole, tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(whole, folder.path)
+    folder.last.unlink()
+    kept = {path: path.read_bytes() for path in folder.path.iterdir()}
+    assert main(*TRAIN, "--out", folder.path) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert main(*TRAIN, "--out", folder.path, "--resume") == 2
+    assert f"{folder.last}: missing, though the run went on" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
 
 
 def test_more_epochs_go_on_from_a_finished_run(whole, tmp_path):
@@ -425,7 +446,7 @@ def test_bad_input_to_caption_exits_2_and_writes_nothing(whole, tmp_path, capsys
 def test_a_checkpoint_with_the_words_of_another_run_is_refused(whole, tmp_path, capsys):
     copy = tmp_path / "copy"
     copy.mkdir()
-    for name in ("best.safetensors", "vocabulary.json"):
+    for name in ("config.json", "best.safetensors", "vocabulary.json"):
         (copy / name).write_bytes((whole / name).read_bytes())
     words = json.loads((copy / "vocabulary.json").read_text())
     words["words"].reverse()
@@ -462,8 +483,10 @@ def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used
         assert f"{folder.config}: missing beside a run's checkpoints" in error
         assert error.count("\n") == 1
     assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
-    folder.best.unlink()
     words = ["caption", *DATA, "--out", tmp_path / "out.json", "--checkpoint"]
+    assert main(*words, folder.path) == 2
+    assert f"{folder.config}: no such file" in capsys.readouterr().err
+    folder.best.unlink()
     assert main(*words, folder.path) == 2
     assert f"{folder.best}: missing, though the run was validated" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import records
-from benchmarks.cli.options import above_0, add_json, at_least, check_device
+from benchmarks.cli.options import above_0, add_json, at_least, check_device, check_records
 from benchmarks.cli.terminal import progress
 from benchmarks.errors import InputError
 from benchmarks.perf import threads
@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.plant and arguments.counts_only:
         raise InputError("--plant: expected without --counts-only, by which nothing is timed")
+    if arguments.out:
+        check_records(arguments.out)
     settings = settings_of(arguments, dict(arguments.plant))
     what = chosen(arguments.only, arguments.implementation)
     revisions = [resolve(ROOT, name) for name in (arguments.a, arguments.b)]

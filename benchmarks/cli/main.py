@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -61,7 +61,7 @@ def module_of(command: str) -> str:
 
 RESUMING = ("features", "record", "reproduce", "report")
 """Commands that resume when they are run again."""
-SIZES = ("batch_size", "beam_size", "processes", "length", "num_images", "only")
+SIZES = ("batch_size", "d_model", "beam_size", "processes", "length", "num_images", "only")
 """Options that less of takes less memory."""
 SEE_HELP = "(see captionbench --help)"
 
@@ -158,16 +158,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         with _interruption_held():
             parser = parser_for(command)
-        arguments = parser.parse_args(words)
-        code = int(importlib.import_module(module_of(arguments.command)).run(arguments))
-        sys.stdout.flush()
+        try:
+            arguments = parser.parse_args(words)
+            code = int(importlib.import_module(module_of(arguments.command)).run(arguments))
+        except SystemExit as end:  # --help and --version
+            code = int(end.code or 0)
+        if sys.stdout:  # which a shell's >&- closes
+            sys.stdout.flush()
         return code
     except InputError as error:
-        print(f"captionbench: error: {_as_typed(str(error), arguments)}", file=sys.stderr)
+        _say(f"error: {_as_typed(str(error), arguments)}")
         return EXIT_BAD_INPUT
     except KeyboardInterrupt as interruption:
         how = str(interruption) or ("the same command resumes" if command in RESUMING else "")
-        print("captionbench: interrupted" + (f"; {how}" if how else ""), file=sys.stderr)
+        _say("interrupted" + (f"; {how}" if how else ""))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not an error, and nothing more to say
@@ -182,11 +186,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             line = f"not enough memory ({reason}), expected less of {smaller}"
         if line is None and _is_full_output(error):
             _drop_output()
-            line = f"standard output cannot be written ({os.strerror(errno.ENOSPC)})"
+            line = f"standard output cannot be written ({getattr(error, 'strerror', error)})"
         if line is None:
             raise
-        print(f"captionbench: error: {line}", file=sys.stderr)
+        _say(f"error: {line}")
         return EXIT_BAD_INPUT
+
+
+def _say(line: str) -> None:
+    """A line on standard error, if that can be written."""
+    with suppress(OSError):
+        print(f"captionbench: {line}", file=sys.stderr)
 
 
 def _print_anything() -> None:
@@ -213,7 +223,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _is_full_output(error: Exception) -> bool:
     """Files are written by `benchmarks.files`, which names them."""
-    return isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+    full = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+    return isinstance(error, OSError) and error.errno in full and error.filename is None
 
 
 def _drop_output() -> None:

@@ -158,6 +158,17 @@ def known_records(arguments: argparse.Namespace) -> list[Record]:
     return records.load(*(arguments.records or (records.PUBLISHED, records.LOCAL)))
 
 
+def check_records(path: Path) -> None:
+    """Find out before long work that its records cannot be appended to ``path``.
+
+    Raises:
+        InputError: it is no regular file, or cannot be written.
+    """
+    if path.exists() and not path.is_file():
+        raise InputError(f"--out {path}: a folder, a pipe or a device, expected a file of records")
+    check_writable(path)
+
+
 @contextmanager
 def own_records(arguments: argparse.Namespace, name: str) -> Iterator[Path | None]:
     """The file of records of ``--out``, or ``name`` of your report's, this process's alone.
@@ -172,8 +183,6 @@ def own_records(arguments: argparse.Namespace, name: str) -> Iterator[Path | Non
     if path is None:
         yield None
         return
-    if path.is_dir():
-        raise InputError(f"--out {path}: is a folder, expected a file of records")
-    check_writable(path)
+    check_records(path)
     with locked(path, wait=False):
         yield path

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import records
-from benchmarks.cli.options import above_0, add_data, add_json, at_least, check_device
+from benchmarks.cli.options import (
+    above_0,
+    add_data,
+    add_json,
+    at_least,
+    check_device,
+    check_records,
+)
 from benchmarks.errors import InputError
-from benchmarks.files import check_folder, check_writable
+from benchmarks.files import check_folder
 from benchmarks.papers import queue
 from benchmarks.papers.experiment import Place
 from benchmarks.scoring import java
@@ -87,9 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             for name, form in experiment.forms.items():
                 print(f"  {name:10}{form.about}")
         return 0
-    if arguments.out.is_dir():
-        raise InputError(f"--out {arguments.out}: is a folder, expected a file of records")
-    check_writable(arguments.out)
+    check_records(arguments.out)
     check_folder(arguments.work)
     check_device(arguments.device)
     place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)

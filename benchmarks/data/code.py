@@ -6,6 +6,7 @@ words of its comment. The "features" of a file are the ids of its code tokens.
 
 from __future__ import annotations
 
+import io
 import lzma
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from benchmarks.data.vocabulary import Vocabulary, tokenise
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, sha256
 
+MOST_BYTES = 2**28
+"""Unpacked; the largest file of the task has 76 million."""
 FILES = {"train": "train.dat.xz", "val": "dev.dat.xz", "test": "test.dat.xz"}
 LAYOUT = "HabeasCorpus: a line a file, code tokens, a tab, comment words (xz)"
 LENGTH = 300
@@ -104,8 +107,12 @@ def _truncated(pairs: list[tuple[list[str], list[str]]], length: int, words: int
 def _parse(data: bytes, path: Path) -> list[tuple[list[str], list[str]]]:
     """The code tokens and the comment's words of every line."""
     try:
-        text = lzma.decompress(data).decode("utf-8")
-    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        with lzma.open(io.BytesIO(data)) as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(f"{path}: over {MOST_BYTES:,} bytes unpacked, expected {LAYOUT}")
+        text = content.decode("utf-8")
+    except (lzma.LZMAError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}), expected {LAYOUT}") from None
     pairs = []
     for number, line in enumerate(text.splitlines(), start=1):

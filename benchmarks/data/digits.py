@@ -17,6 +17,7 @@ import numpy.typing as npt
 from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, sha256
 
+MOST_BYTES = 2**28
 LAYOUT = "MNIST: x_train, y_train, x_test, y_test (npz, pixels as bytes)"
 CLASSES = 10
 
@@ -71,6 +72,9 @@ def load(path: Path) -> Mnist:
     """
     data = read_bytes(path, LAYOUT)
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            if sum(array.file_size for array in packed.infolist()) > MOST_BYTES:
+                raise InputError(f"{path}: over {MOST_BYTES:,} bytes unpacked, expected {LAYOUT}")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             splits = {
                 name: Digits(arrays[f"x_{name}"], arrays[f"y_{name}"].astype(np.int64))

@@ -104,7 +104,7 @@ def path_in(folder: Path, name: str) -> Path:
     Raises:
         InputError: no file can be called so, or the folder is a file's name.
     """
-    if not name or Path(name).name != name or "\\" in name:
+    if not name.isprintable() or not name or Path(name).name != name or "\\" in name:
         raise InputError(f"--name {name!r}: expected a name that a file can have, without folders")
     if folder.suffix == ".json":
         raise InputError(f"--out {folder}: expected a folder, for dataset_NAME.json")

@@ -24,9 +24,10 @@ from benchmarks.typeset import typeset
 
 def inline(text: str) -> str:
     """A text whose markup is Markdown's own, with tags and foreign links shown as they are."""
-    parts = re.split(r"(`[^`]+`)", re.sub(r"\s*\n\s*", " ", text))
-    # code is shown as it is
-    parts[::2] = (part.replace("&", "&amp;").replace("<", "&lt;") for part in parts[::2])
+    parts = re.split(r"((?<![`\\])`[^`]+`(?!`))", re.sub(r"\s*\n\s*", " ", text))
+    # code is shown as it is; no other backtick opens any
+    for character, entity in {"&": "&amp;", "<": "&lt;", "`": "&#96;"}.items():
+        parts[::2] = (part.replace(character, entity) for part in parts[::2])
     text = "".join(parts)
     text = typeset(re.sub(rf"(?!{LINK})\[([^\]]*)\]\(", r"[\3]\\(", text))
     return re.sub(LINK, _link, text)

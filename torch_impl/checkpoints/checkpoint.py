@@ -7,9 +7,7 @@ The file holds the model's ``state_dict`` under its own names and the tensors of
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from torch_impl.checkpoints.released import load_released
+from torch_impl.common.files import atomic_replace
 from torch_impl.common.weights import CheckpointError, fingerprint, load_weights
 from torch_impl.models import BaseCaptioner, build, configuration
 
@@ -193,19 +192,9 @@ def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    # a fixed name, so that killed runs leave at most one partial file, which the next overwrites
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with atomic_replace(path, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:  # on Ctrl-C too
-        with suppress(OSError):
-            partial.unlink()
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         reason = error.strerror or str(error)
         raise CheckpointError(f"{path}: cannot be written ({reason})") from error
