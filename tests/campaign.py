@@ -5,17 +5,21 @@
 
 A command that ran undisturbed gave the expected result. Each fault then has one of these ends:
 
-* survived: the result is the expected one, at once or after the same command was run again;
+* survived: the result is the expected one;
+* redone: it is after the same command was run again;
 * refused: exit code 2 and one line;
-* wrong: another result, a traceback, or a process left running. The campaign fails by one of them.
+* wrong: another result, an old one lost before there is a new, a traceback, a temporary file or a
+  process left, in whatever session. The campaign fails by one of them.
 
-Commands that take minutes or write into the project's own ``reports/`` are left to their own tests.
+Commands that take minutes or write into the project's own ``reports/`` are left to their own tests:
+report, compare, track, record, scale, evaluate, import; counts of a revision are a test.
 A trial in ten starts Python anew; the others fork this process, in which every import is done.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import json
 import os
@@ -44,11 +48,14 @@ from benchmarks.cli.terminal import grid
 from benchmarks.records import ROOT
 
 TARGET = {"killed": 500, "damaged": 300, "bad input": 200, "full disk": 100, "doubled": 50}
-ENDS = ("survived", "refused", "wrong")
+ENDS = ("survived", "redone", "refused", "wrong")
 TRAIN = (
     "--scenes 8,3,3 --d-model 8 --d-ff 8 --num-heads 2 --num-encoder-layers 1 "
     "--num-decoder-layers 1 --epochs 2 --out run"
 )
+PR_SET_CHILD_SUBREAPER = 36
+OLD = b"old"
+"""What a file of results holds before half of the kills and full disks."""
 IMPORTED_LATE = (
     "torch_impl.checkpoints.export",
     "onnxruntime",
@@ -58,6 +65,7 @@ IMPORTED_LATE = (
 NEW_PYTHON = 10
 """A trial in so many starts Python anew."""
 JUNK = ("", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
+FILES = (".json", ".svg")
 STRANGERS = ("pictures", "own", "predictions.json")
 """What a user brings along: a bit flipped there may mean another picture or word."""
 PATIENCE = 1800.0
@@ -73,12 +81,16 @@ class Command:
         reads: commands whose results it reads.
         results: files and folders, by which the result is compared; its output if none.
         again: words that are added where it is run again.
+        share: how often it is chosen, beside the others' 1.
+        steady: its result is the same every time; else it is not compared.
     """
 
     words: str
     reads: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
     again: str = ""
+    share: float = 1.0
+    steady: bool = True
 
 
 OWN = "own/dataset_own.json"
@@ -115,6 +127,20 @@ COMMANDS = {
     "flops": Command("flops --encoder static:8 --plot flops.svg", (), ("flops.svg",)),
     "equations": Command("equations --json"),
     "tables": Command("tables arnet --json"),
+    "claims": Command("claims arnet --json", share=0.3),
+    "history": Command("history --json", share=0.3),
+    "verify": Command(
+        f"verify --candidate {ROOT}/tests/candidates/right.py:static_expansion "
+        "--operator static_expansion --quick --json",
+        share=0.2,
+    ),
+    "time": Command(
+        "time --only static-operator --tiny --out times.jsonl", share=0.1, steady=False
+    ),
+    "predict": Command("predict --device A100 --only static-layer --json", share=0.1),
+    "reproduce": Command(
+        "reproduce lstm_readonly --table words --out words.jsonl", share=0.2, steady=False
+    ),
 }
 
 
@@ -135,16 +161,25 @@ class Campaign:
         os.environ |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         for module in (*(module_of(c.words.split()[0]) for c in COMMANDS.values()), *IMPORTED_LATE):
             importlib.import_module(module)
+        # orphans become this process's children
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.known = set(_children())
         self.seconds: dict[str, float] = {}
         self.expected: dict[str, dict[str, Any]] = {}
-        for name in COMMANDS:
-            if name == "score":
-                self.predict()
-            began = time.monotonic()
-            done = self.run(name, self.whole)
-            self.seconds[name] = time.monotonic() - began
-            assert done.returncode == 0, done.stderr
-            self.expected[name] = self.result(name, self.whole, done)
+
+    def undisturbed(self, name: str) -> None:
+        """Run it and what it reads, once, for the result that is expected and how long it takes."""
+        if name in self.expected:
+            return
+        for each in COMMANDS[name].reads:
+            self.undisturbed(each)
+        if name == "score":
+            self.predict()
+        began = time.monotonic()
+        done = self.run(name, self.whole)
+        self.seconds[name] = time.monotonic() - began
+        assert done.returncode == 0, done.stderr
+        self.expected[name] = self.result(name, self.whole, done)
 
     def predict(self) -> None:
         """Write a caption for every image of the train set."""
@@ -166,7 +201,7 @@ class Campaign:
             if not self.new_python:
                 _run_here(words)
 
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks", *words],
             cwd=folder,
             stdout=subprocess.PIPE,
@@ -174,6 +209,8 @@ class Campaign:
             text=True,
             preexec_fn=begin,
         )
+        self.known.add(process.pid)
+        return process
 
     def finish(self, process: subprocess.Popen) -> subprocess.CompletedProcess[str]:
         """Wait for it, and for what it started."""
@@ -184,10 +221,11 @@ class Campaign:
             out, error = process.communicate()
             error += "\nTraceback: no end"
         end = time.monotonic() + 5
-        while _alive(process.pid):
+        while left := [pid for pid in _children() if pid not in self.known and not _reaped(pid)]:
             if time.monotonic() > end:
-                os.killpg(process.pid, signal.SIGKILL)
-                error += "\nTraceback: a process was left running"
+                error += f"\nTraceback: left running: {_command_line(left[0])}"
+                for pid in left:
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
         return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
@@ -199,12 +237,14 @@ class Campaign:
         self, name: str, folder: Path, done: subprocess.CompletedProcess[str]
     ) -> dict[str, Any]:
         """The content of the result's files, or else the output."""
+        if not COMMANDS[name].steady:
+            return {}
         if not COMMANDS[name].results:
             return {"output": done.stdout}
         found = {}
         for place in COMMANDS[name].results:
             path = folder / place
-            files = [path] if path.is_file() else sorted(path.rglob("[!.]*"))
+            files = [path] if path.is_file() else filter(Path.is_file, sorted(path.rglob("*")))
             found |= {str(file.relative_to(folder)): _content(file) for file in files}
         return found
 
@@ -213,7 +253,9 @@ class Campaign:
         self.random, fault = random.Random(f"{self.seed} {number}"), self.faults[number]
         self.new_python = number % NEW_PYTHON == 0
         of_files = fault in ("damaged", "full disk")
-        name = self.random.choice([n for n, c in COMMANDS.items() if c.results or not of_files])
+        names = [n for n, c in COMMANDS.items() if c.results or not of_files]
+        (name,) = self.random.choices(names, [COMMANDS[n].share for n in names])
+        self.undisturbed(name)
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         for each in _read_by(name):
             for place in {Path(result).parts[0] for result in COMMANDS[each].results}:
@@ -232,22 +274,45 @@ class Campaign:
         if done.returncode == 2:
             said = [line for line in done.stderr.splitlines() if "error:" in line]
             return "refused" if len(said) == 1 else f"wrong: {done.stderr}"
-        if self.result(name, folder, done) != self.expected[name]:
+        if done.returncode or self.result(name, folder, done) != self.expected[name]:
             return f"wrong: exit code {done.returncode} and another result"
+        if left := [str(path.relative_to(folder)) for path in folder.rglob(".*")]:
+            return f"wrong: left {left[0]}"
         return "survived"
+
+    def begun(self, name: str, folder: Path) -> list[Path]:
+        """In half of the trials there is an old result: of a command whose results are files."""
+        paths = [folder / place for place in COMMANDS[name].results if place.endswith(FILES)]
+        if self.random.random() < 0.5:
+            return []
+        for path in paths:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(OLD)
+        return paths
+
+    def redone(
+        self, name: str, folder: Path, first: subprocess.CompletedProcess[str], old: list[Path]
+    ) -> str:
+        """How a command ended that was stopped, and is run again."""
+        for path in old:
+            now = _content(path) if path.exists() else None
+            if now not in (OLD, self.expected[name][str(path.relative_to(folder))]):
+                return f"wrong: {path.name} neither as it was nor new"
+        if "Traceback" in first.stderr or not first.returncode:
+            return self.judged(name, folder, first)
+        end = self.judged(name, folder, self.run(name, folder, COMMANDS[name].again))
+        return end.replace("survived", "redone")
 
     def killed(self, name: str, folder: Path) -> str:
         """At any time; then run again."""
+        old = self.begun(name, folder)
         process = self.start(COMMANDS[name].words.split(), folder)
         time.sleep(self.random.uniform(0, self.seconds[name]))
         with suppress(ProcessLookupError):
             os.kill(
                 process.pid, self.random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
             )
-        first = self.finish(process)
-        if "Traceback" in first.stderr:
-            return self.judged(name, folder, first)
-        end = self.judged(name, folder, self.run(name, folder, COMMANDS[name].again))
+        end = self.redone(name, folder, self.finish(process), old)
         return "wrong: not to be run again" if end == "refused" else end
 
     def doubled(self, name: str, folder: Path) -> str:
@@ -281,10 +346,9 @@ class Campaign:
     def full_disk(self, name: str, folder: Path) -> str:
         """No file may grow beyond some bytes; then run again without the limit."""
         limit = int(2 ** self.random.uniform(3, 14))
+        old = self.begun(name, folder)
         first = self.finish(self.start(COMMANDS[name].words.split(), folder, limit))
-        if "Traceback" in first.stderr:
-            return self.judged(name, folder, first)
-        return self.judged(name, folder, self.run(name, folder, COMMANDS[name].again))
+        return self.redone(name, folder, first, old)
 
     def bad_input(self, name: str, folder: Path) -> str:
         """An option's value, or a word of the command line, is something else."""
@@ -330,12 +394,27 @@ def _content(file: Path) -> bytes:
     return data
 
 
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
+def _children() -> list[int]:
+    """The processes whose parent this is, orphans that it inherited too."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _reaped(pid: int) -> bool:
+    """Whether an orphan has ended."""
+    with suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
     return True
+
+
+def _command_line(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    return "a process"
 
 
 def table(ends: Sequence[dict[str, Any]]) -> list[str]:
