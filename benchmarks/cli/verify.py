@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         check_timed(operator)
     of = where, operator, arguments.framework, arguments.device, _limits(arguments)
+    conformance.prepare(operator)
     with conformance.resolve(*of) as candidate:
         return _verify(operator, candidate, arguments)
 

@@ -15,7 +15,7 @@ from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator, Property, named
 from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, PROJECT, TORCH, WRITABLE
 from benchmarks.verify.precision import available, literal_limit
-from benchmarks.verify.process import Isolated, Limits
+from benchmarks.verify.process import Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
@@ -68,6 +68,14 @@ class Verdict:
     def passed(self) -> bool:
         """Whether it was run and holds."""
         return self.status == PASSED
+
+
+def prepare(operator: Operator) -> None:
+    """Measure what a candidate's verdicts need, while its first process imports PyTorch."""
+    fork_server()
+    for dtype in {_lower(prop.dtype) for prop in operator.properties if _needs_limit(prop)}:
+        if dtype in operator.dtypes and available(dtype):
+            _limit(operator, dtype)
 
 
 def resolve(
@@ -198,9 +206,8 @@ def _verdict(
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
         of = operator.of_batch(candidate.padding)
-    if "dtype" in prop.pins and not prop.settings:
-        limit = _limit(operator, "float32" if prop.dtype == "float64" else prop.dtype)
-        prop = replace(prop, settings={"limit": limit})
+    if _needs_limit(prop):
+        prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
     attempt = Attempt(prop, of, calls, candidate.restart, failed)
     failure, tried, sizes, worst, bound = search(attempt, cases(prop, of))
     if not tried:
@@ -220,6 +227,14 @@ def _verdict(
         size=failure.size,
     )
     return failed_verdict, failure.kind
+
+
+def _needs_limit(prop: Property) -> bool:
+    return "dtype" in prop.pins and not prop.settings
+
+
+def _lower(dtype: str) -> str:
+    return "float32" if dtype == "float64" else dtype
 
 
 @cache

@@ -53,8 +53,8 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
     for most, exact, errors in sorted(found, key=itemgetter(0), reverse=True):
         if most <= worst:
             break
-        for changes in (1, CHANGES):  # with more changes an error is of fewer roundings
-            units = roundings(oracle, exact, unit, changes)
+        # with more changes an error is of fewer roundings
+        for _, units in roundings(oracle, exact, unit, CHANGES):
             one = max(e / unit for e, unit in zip(errors, units, strict=True))
             if one <= worst:
                 break

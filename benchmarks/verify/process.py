@@ -90,7 +90,8 @@ class _ForkServer:
 
 
 @cache
-def _fork_server() -> _ForkServer:
+def fork_server() -> _ForkServer:
+    """It, which is started by the first call, without waiting for it."""
     server = _ForkServer()
     atexit.register(server.close)
     return server
@@ -98,11 +99,11 @@ def _fork_server() -> _ForkServer:
 
 def _forked(output: int) -> tuple[int, socket.socket]:
     try:
-        return _fork_server().fork(output)
+        return fork_server().fork(output)
     except (OSError, EOFError):  # a candidate has ended it
-        _fork_server().close()
-        _fork_server.cache_clear()
-        return _fork_server().fork(output)
+        fork_server().close()
+        fork_server.cache_clear()
+        return fork_server().fork(output)
 
 
 class Isolated(Calls):

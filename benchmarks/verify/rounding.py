@@ -29,8 +29,7 @@ class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: tuple[Any, ...] = (), **kwargs: Any
     ) -> Any:
         plain = [x.view(np.ndarray) if isinstance(x, HookedArray) else x for x in inputs]
-        with np.errstate(all="ignore"):
-            result = self._hooked(getattr(ufunc, method)(*plain, **kwargs), ufunc, *plain)
+        result = self._hooked(getattr(ufunc, method)(*plain, **kwargs), ufunc, *plain)
         if not out:
             return result
         out[0][...] = result
@@ -82,7 +81,8 @@ def perturbed(
     def off(x: Array, ufunc: Any = None, *inputs: Any) -> Any:
         if ufunc is np.divide:
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
-        return x * (1 + unit * (2 * random.random(x.shape) - 1))
+        return x * random.uniform(1 - unit, 1 + unit, x.shape)
 
     hooked = _hooking(off)
-    return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
+    with np.errstate(all="ignore"):
+        return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty

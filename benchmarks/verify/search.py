@@ -182,6 +182,8 @@ def draws(
     pins: dict[str, Any] = {"regime": "off_grid"} if prop.settings else {}
     # of what is in the padding, infinity: a product hides the others
     pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
+    if "B" in few:  # the oracle takes each sequence alone: beside few heads
+        together.append({"B": few.pop("B")})
     if examples >= MANY:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]

@@ -8,6 +8,7 @@ sees the oracle or an expected value; it is told arguments and gives results.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import os
 import pickle
@@ -34,8 +35,11 @@ def main() -> None:
     """Fork a worker for every connection that comes."""
     control = socket.socket(fileno=int(sys.argv[1]))
     # a process that was forked from one with PyTorch starts at once
+    gc.disable()
     if importlib.util.find_spec("torch") is not None:
         import torch  # noqa: F401
+    gc.freeze()
+    gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     end_orphans()
     while True:
