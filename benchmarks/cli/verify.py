@@ -235,6 +235,8 @@ CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays. They "
     "must not be changed, and nothing may be kept from one call to the next. Nor may a global "
     f"setting change: {SETTINGS}.",
+    "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
+    "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
     "arguments after a call too, are out of its reach; the reading of other arguments and of "
     "settings is not: a candidate that rewrites the code of its process can hide those changes.",
