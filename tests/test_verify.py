@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.verify import search, tolerances
+from benchmarks.verify import search, snippet, tolerances
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test, resolve
@@ -104,8 +104,10 @@ def at_random(function):
         (right_words, "self_bleu"),
     ],
 )
-def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, monkeypatch):
+@pytest.mark.parametrize("longest", [snippet.LONGEST, 0], ids=["printed", "from its seed"])
+def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longest, monkeypatch):
     monkeypatch.setattr(search, "SECONDS", 0.1)
+    monkeypatch.setattr(snippet, "LONGEST", longest)
     operator, wrong = OPERATORS[name], at_random(getattr(module, name))
     framework = "torch" if module is right_torch else "numpy"
     candidate = Candidate(wrong, framework, arguments=operator.arguments)

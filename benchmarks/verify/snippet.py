@@ -21,6 +21,7 @@ import numpy as np
 # a failing case may be written with these, and with ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, Calls, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype  # noqa: F401
+from benchmarks.verify.draw import Draw  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import Batched, BatchOfOne, of_batch, reversed_arrays  # noqa: F401
@@ -116,7 +117,7 @@ def _case(operator: Operator, failure: Failure, padding: str) -> list[str]:
     values = [literal(value) for value in failure.case]
     draw = failure.draw
     if sum(map(len, values)) > LONGEST and draw is not None:
-        choices = "".join(f", {name}={value!r}" for name, value in draw.chosen.items())
+        choices = "".join(f", {name}={literal(value)}" for name, value in draw.chosen.items())
         regime = "" if draw.regime == "plain" else f", regime={draw.regime!r}"
         of = f".of_batch({padding!r})" if padding else ""
         return [
@@ -174,7 +175,7 @@ def literal(value: Any, indent: int = 0) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [literal(getattr(value, f.name), indent) for f in dataclasses.fields(value)]
         return f"{type(value).__name__}({', '.join(fields)})"
-    return repr(value)
+    return _finite(repr(value)) if isinstance(value, float) else repr(value)
 
 
 def _array(array: np.ndarray[Any, Any]) -> str:
@@ -186,7 +187,9 @@ def _array(array: np.ndarray[Any, Any]) -> str:
     for number, name in ((0, "zeros"), (1, "ones")):
         if floats and array.size > 1 and (array == number).all():
             return f"np.{name}({array.shape}{dtype})"
-    text = repr(array.tolist())
-    for special in ("inf", "nan"):
-        text = re.sub(rf"\b{special}\b", f"np.{special}", text)
-    return f"np.array({text}{dtype})"
+    return f"np.array({_finite(repr(array.tolist()))}{dtype})"
+
+
+def _finite(text: str) -> str:
+    """Numbers as NumPy spells them."""
+    return re.sub(r"\b(inf|nan)\b", r"np.\1", text)
