@@ -61,9 +61,19 @@ def _legend(axes: Any) -> None:
     axes.legend(frameon=False, fontsize=8, **place)
 
 
-def dots(rows: Mapping[str, Sequence[float]], label: str, reference: float | None = None) -> str:
-    """One line a row: a dot a seed and a bar at their mean; ``reference`` draws a vertical line."""
-    figure, axes = plt.subplots(figsize=(7, 0.42 * len(rows) + 1.2))
+def dots(
+    rows: Mapping[str, Sequence[float]],
+    label: str,
+    reference: float | None = None,
+    *,
+    narrow: bool = False,
+) -> str:
+    """One line a row: a dot a seed and a bar at their mean; ``reference`` draws a vertical line.
+
+    The rows' names stand above their lines if ``narrow``, else to the left.
+    """
+    size = (4.6, 0.5 * len(rows) + 1) if narrow else (7, 0.42 * len(rows) + 1.2)
+    figure, axes = plt.subplots(figsize=size)
     names = list(rows)
     for place, name in enumerate(names):
         values = list(rows[name])
@@ -71,8 +81,12 @@ def dots(rows: Mapping[str, Sequence[float]], label: str, reference: float | Non
         axes.plot([sum(values) / len(values)], [place], "|", color="#b3261e", markersize=16, mew=2)
     if reference is not None:
         axes.axvline(reference, color="#5d6675", linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
+    axes.set_yticks(range(len(names)), [""] * len(names) if narrow else names)
+    for place, name in enumerate(names if narrow else ()):
+        axes.text(
+            0.01, place - 0.4, name, fontsize=8, va="center", transform=axes.get_yaxis_transform()
+        )
+    axes.set_ylim(len(names) - 0.5, -0.7)
     axes.set_xlabel(label)
     return _svg(figure)
 

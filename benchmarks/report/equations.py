@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -11,7 +12,7 @@ from textwrap import dedent
 from typing import Any
 
 from benchmarks.equations import COUNTERPARTS, WITHOUT_COUNTERPART
-from benchmarks.kinds import Equations, Verification
+from benchmarks.kinds import Equations, Verification, Verified
 from benchmarks.records import ROOT, Record, of_kind
 from benchmarks.report.document import Code, Equation, Value
 from reference.equations import PAPERS
@@ -41,26 +42,43 @@ def _equation(entry: Oracle, properties: Sequence[str], made: Sequence[Record[An
         counterpart=code(counterpart) if counterpart else None,
         without=WITHOUT_COUNTERPART.get(key, entry.definition or ""),
         properties=[_sentence(name) for name in properties],
-        errors=errors(entry.paper, entry.number, made),
+        errors=errors(*key, made, (counterpart or "").rpartition(".")[2]),
     )
 
 
-def errors(paper: str, number: int | str, made: Sequence[Record[Any]]) -> list[Value]:
-    """The worst error of our forms of an equation, by what was compared and in which precision."""
+def _compared(
+    paper: str, number: int | str, made: Sequence[Record[Any]]
+) -> list[tuple[Record[Verification], Verified]]:
+    """What compared our forms of an equation with the oracle."""
+    return [
+        (record, row)
+        for record in of_kind(made, Verification)
+        for row in record.details.rows
+        if number in row.equations.get(paper, ())
+    ]
+
+
+def errors(
+    paper: str, number: int | str, made: Sequence[Record[Any]], form: str = ""
+) -> list[Value]:
+    """The worst error of our forms of an equation, by what was compared and in which precision.
+
+    Where the function or class ``form`` was compared itself, its alone.
+    """
     worst: dict[tuple[str, str], tuple[float, Value]] = {}
-    for record in of_kind(made, Verification):
-        for row in record.details.rows:
-            if number not in row.equations.get(paper, ()):
-                continue
-            share = float("inf") if not row.worst or not row.bound else row.worst / row.bound
-            share = 0.0 if row.worst == 0 else share
-            text = "not finite" if row.worst is None else f"{row.worst:.1e}"
-            detail = f"{row.operator}, {row.what}, {row.dtype}, {row.implementation}; "
-            detail += "" if row.bound is None else f"at most {row.bound:.1e} is allowed"
-            word = "pass" if row.passed else "FAIL"
-            found = Value(text, (record,), word, detail=detail)
-            if share >= worst.get((row.what, row.dtype), (-1.0, None))[0]:
-                worst[row.what, row.dtype] = share, found
+    compared = _compared(paper, number, made)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", form).lower()
+    own = [(record, row) for record, row in compared if row.operator == name]
+    for record, row in own or compared:
+        share = float("inf") if not row.worst or not row.bound else row.worst / row.bound
+        share = 0.0 if row.worst == 0 else share
+        text = "not finite" if row.worst is None else f"{row.worst:.1e}"
+        detail = f"{row.operator}, {row.what}, {row.dtype}, {row.implementation}; "
+        detail += "" if row.bound is None else f"at most {row.bound:.1e} is allowed"
+        word = "pass" if row.passed else "FAIL"
+        found = Value(text, (record,), word, detail=detail)
+        if share >= worst.get((row.what, row.dtype), (-1.0, None))[0]:
+            worst[row.what, row.dtype] = share, found
     return [value for _, value in worst.values()]
 
 
@@ -80,7 +98,8 @@ def code(dotted: str) -> Code:
     return Code(dotted, path, first + start, "\n".join(text.splitlines()[start:]))
 
 
-def counted(paper: str) -> str:
-    """How many of the paper's numbered equations have an oracle."""
+def counted(paper: str, made: Sequence[Record[Any]]) -> str:
+    """How many of the paper's numbered equations have an oracle, and are compared with it."""
     entries = [e for e in oracles() if e.paper == paper and isinstance(e.number, int)]
-    return f"{len(entries)} of {PAPERS[paper].equations}"
+    compared = sum(bool(_compared(paper, entry.number, made)) for entry in entries)
+    return f"{len(entries)} of {PAPERS[paper].equations} with an oracle, {compared} compared"

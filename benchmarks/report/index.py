@@ -83,14 +83,14 @@ def _matrix(
         rows.append(
             [
                 f"[{title}]({paper}.html)",
-                f"[{counted(paper)}]({paper}.html#every-equation)",
+                f"[{counted(paper, made)}]({paper}.html#every-equation)",
                 _error(paper, made),
                 f"[{shown}]({paper}.html#{_place(boxes[paper][0][0])})",
                 f"[{claims.counts(held)}]({paper}.html#claims)",
             ]
         )
     columns = ("paper", "equations", "worst float64 error", "tables", "claims")
-    about = "Equations with an oracle, the worst float64 error of our forms, tables by their data"
+    about = "Equations, the worst float64 error of our forms compared, tables by their data"
     return Table("papers", about, columns, rows)
 
 

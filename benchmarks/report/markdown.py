@@ -57,7 +57,7 @@ def table(block: Table) -> str:
     if not block.folded:
         return f"**{inline(block.caption)}**\n\n{grid}\n"
     summary = f"{inline(block.caption)} ({len(block.rows)} rows)"
-    return f"<details><summary>{summary}</summary>\n\n{grid}\n\n</details>\n"
+    return f'<details id="{block.name}"><summary>{summary}</summary>\n\n{grid}\n\n</details>\n'
 
 
 def _block(block: Block) -> str:

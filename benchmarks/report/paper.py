@@ -88,10 +88,10 @@ def page(
                 "Every equation",
                 [
                     Paragraph(
-                        f"{counted(paper)} numbered equations have an oracle in NumPy. An error is "
-                        "the worst over random cases of the operator named beside it, which "
-                        "computes the equation with others, relative to the magnitudes that an "
-                        "output is made of; what is allowed stands beside it."
+                        f"Numbered equations: {counted(paper, made)}. An error is the worst over "
+                        "random cases of the operator named beside it, which computes the equation "
+                        "with others, relative to the magnitudes that an output is made of; what "
+                        "is allowed stands beside it."
                     ),
                     *equations(paper, made),
                 ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -98,7 +99,7 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
         cells += _blanks(table, cells)
         blank = "" if all(c.paper is not None for c in cells) else " (–: blank there)"
         caption = f"As printed{blank}: {table.caption}"
-        shown.append(_layout(paper, table, caption, "", cells, ()))
+        shown.append(_layout(paper, table, caption, "", cells, (), {}))
         shown += _notes(table, cells, ())
     for n, source in enumerate(found):
         first = n == 0
@@ -111,11 +112,35 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
         caption = f"{here if first else 'Also'}: {source.status}"
         caption += f" ({source.label})" if source.label else ""
         name = slug("table", paper, table.name, str(n + 1))
-        shown.append(_layout(paper, table, caption, name, kept, source.made, folded=not first))
+        later = _later(paper, table, found) if first else {}
+        kept = [
+            replace(c, reason=later[c.row].partition(",")[0])
+            if c.row in later and c.reason not in EMPTY
+            else c
+            for c in kept
+        ]
+        shown.append(
+            _layout(paper, table, caption, name, kept, source.made, later, folded=not first)
+        )
         if first:
-            shown += _notes(table, kept, source.made)
+            shown += _notes(table, [c for c in kept if c.row not in later], source.made)
             shown += _dots(name, table, source)
     return shown
+
+
+def _later(paper: str, table: papers.Table, found: Sequence[Source]) -> dict[str, str]:
+    """The rows that the first of a table's sources lacks and another has: which, with a link."""
+    shown = by_row(found[0].made)
+    later: dict[str, str] = {}
+    for n, source in enumerate(found[1:], 2):
+        first = source.made[0]
+        form = getattr(first.details, "form", None)
+        how = f"run in the {form} form" if form else f"run on {first.data.name or 'no data'}"
+        where = f"{paper}.html#{slug('table', paper, table.name, str(n))}"
+        for row in by_row(source.made):
+            if row not in shown:
+                later.setdefault(row, f"{how}, [below]({where})")
+    return later
 
 
 def _what_stands(table: papers.Table, source: Source) -> str:
@@ -214,7 +239,7 @@ def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
     about += f"; dashed: {base}" if level is not None else ""
     if len(values) > 1:
         draw = partial(figures.dots, values, column, level)
-        yield Figure(name, f"{about}.", source.made, draw)
+        yield Figure(name, f"{about}.", source.made, draw, partial(draw, narrow=True))
 
 
 def _ordered(table: papers.Table, source: Source) -> Iterator[tuple[str, Sequence[Record[Any]]]]:
@@ -232,6 +257,7 @@ def _layout(
     name: str,
     cells: Sequence[of_cells.Cell],
     made: Sequence[Record[Any]],
+    later: Mapping[str, str],
     *,
     folded: bool = False,
 ) -> Table:
@@ -240,13 +266,13 @@ def _layout(
     by_place = {(cell.row, cell.column): cell for cell in cells}
     labels = {row.name: label(row) for row in table.rows}
     runs = by_row(made)
-    marks = _reasons(cells, made)
+    marks = _reasons([c for c in cells if c.row not in later], made)
     known = {row.name for row in table.rows}
     places = {row: files.printed(paper, table.name, row) for row in known}
     judged = [c for c in table.judged if any(c in r.values for r in made)] if table.against else []
     digits = {c: decimals_of(cell.paper for cell in cells if cell.column == c) for c in columns}
     rows: list[list[Cell]] = []
-    ends: list[tuple[Cell, str]] = []
+    ends: list[tuple[str, Cell]] = []
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = [cell for cell in cells if cell.row == row]
         ours = [cell for cell in of_row if cell.ours is not None]
@@ -262,15 +288,15 @@ def _layout(
         of_ours = list(dict.fromkeys(r.key for cell in ours for r in cell.records))
         from_ = [r for r in made if r.key in of_ours]
         (number,) = evidenced(from_, len(seeds) or "none")
-        ends.append((number, statuses or NOT_RUN + why))
+        ends.append((statuses or later.get(row) or NOT_RUN + why, number))
     first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
     heads = [heading(table, column) for column in columns]
     base = table.against.get("") if len(table.against) == 1 else None
     heads += [f"{column} above {base or 'its baseline'}" for column in judged]
-    for at, head in enumerate(("seeds", "status")):
+    for at, head in ((1, "seeds"), (0, "status")):
         if len({text_of(end[at]) for end in ends}) > 1:  # else it is said above the table
-            heads.append(head)
-            rows = [[*line, end[at]] for line, end in zip(rows, ends, strict=True)]
+            heads.insert(0, head)
+            rows = [[line[0], end[at], *line[1:]] for line, end in zip(rows, ends, strict=True)]
     return Table(
         name or slug("table", paper, table.name),
         caption,
@@ -302,7 +328,8 @@ def _cell(
     finer = None if decimals is None else decimals + 1
     if cell.ours is None:
         dash = f"–{marks.get(cell.reason or '', '')}" if dashed or not theirs else ""
-        why = f"{'' if cell.reason in EMPTY else 'not run: '}{cell.reason}"
+        why = cell.reason or ""
+        why = why if why in EMPTY or why.startswith("run ") else f"not run: {why}"
         return Value(dash, (), NOT_RUN, theirs, note=why, source=place if theirs else "")
     return Value(
         quantity(cell.ours, finer),

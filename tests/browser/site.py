@@ -13,6 +13,7 @@ from tests.browser.chromium import NARROW, WIDE, Site
 AXE = {"resultTypes": ["violations"], "preload": False}
 FILES = 3
 """How many of the pages that show files are tried."""
+LAPTOP = 1280
 PAPER = 1046
 """The width of A4 on its side within margins of a centimetre, in px."""
 OVER = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)"
@@ -73,6 +74,15 @@ NUMBERS = r"""named => [...document.querySelectorAll("td, .box, figcaption")].ma
   const is = place !== 0 && !named.includes(head) && !part.closest(".photographs") ? numbers : 0;
   return [is, part.querySelector("a[href]") !== null, `${head ?? ""}: ${part.textContent.trim()}`];
 })"""
+UNSEEN = """() => [...document.querySelectorAll("th")]
+  .filter(head => head.textContent === "status" && head.checkVisibility()
+    && head.getBoundingClientRect().right > head.closest(".scroll").getBoundingClientRect().right)
+  .map(head => head.closest(".scroll").ariaLabel)"""
+LOADED = """() => Promise.all([...document.querySelectorAll("figure img")].map(image => {
+  image.loading = "eager"; return image.decode(); }))"""
+WIDER = """() => [...document.querySelectorAll("figure img")]
+  .filter(image => image.parentElement.querySelector("source"))
+  .filter(image => image.getBoundingClientRect().right > innerWidth).map(image => image.src)"""
 EMPTY = """() => [...document.querySelectorAll("td")].filter(cell => !cell.textContent.trim())
   .map(cell => cell.closest("tr").textContent)"""
 ROWS = "rows => rows.filter(row => !row.hidden).map(row => row.textContent)"
@@ -99,6 +109,18 @@ def both_widths_and_schemes(site: Site, random: Random) -> str:
                     where = violation["nodes"][0]["html"][:200]
                     raise AssertionError(f"{name}, {scheme}: {violation['help']}: {where}")
     return f"{len(names)} pages at {NARROW} and {WIDE} px, in light and in dark"
+
+
+def what_decides_is_in_sight(site: Site, _: Random) -> str:
+    """Every status in a window of 1,280 px, and whole drawings in a narrow one, unscrolled."""
+    for name in site.pages:
+        for width, script in ((LAPTOP, UNSEEN), (NARROW, WIDER)):
+            with site.open(name, width=width) as page:
+                page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                page.evaluate(LOADED)
+                cut = page.evaluate(script)
+                assert not cut, f"{name} at {width} px: out of sight: {cut[0]}"
+    return f"statuses at {LAPTOP} px, drawings at {NARROW} px"
 
 
 def links_lead_to_their_places(site: Site, _: Random) -> str:
@@ -237,6 +259,7 @@ def paper_cuts_nothing_off(site: Site, random: Random) -> str:
 
 CHECKS = (
     both_widths_and_schemes,
+    what_decides_is_in_sight,
     links_lead_to_their_places,
     every_number_links_to_its_evidence,
     tables_are_sorted_and_filtered,

@@ -8,14 +8,12 @@ from benchmarks.figures import Panel, panels
 from benchmarks.records import Record
 from benchmarks.statistics import median
 
-PANELS_A_ROW = 3
 
-
-def draw(known: Sequence[Record]) -> str:
-    """The ladders of one device's records as one SVG."""
+def draw(known: Sequence[Record], a_row: int = 3) -> str:
+    """The ladders of one device's records as one SVG, so many panels a row."""
     ladders = dict.fromkeys(r.details.ladder for r in known)
     drawn = [_panel(name, [r for r in known if r.details.ladder == name]) for name in ladders]
-    return panels([drawn[i : i + PANELS_A_ROW] for i in range(0, len(drawn), PANELS_A_ROW)])
+    return panels([drawn[i : i + a_row] for i in range(0, len(drawn), a_row)])
 
 
 def _panel(ladder: str, known: Sequence[Record]) -> Panel:

@@ -57,14 +57,8 @@ def by_weight(records: Sequence[Record]) -> list[Figure]:
             f"{'; dashed: the mean without reconstruction' if plain else ''}."
         )
         level = sum(plain) / len(plain) if plain else None
-        drawn.append(
-            Figure(
-                slug(PAPER, "5", name),
-                about,
-                made,
-                partial(figures.dots, values, "CIDEr-D (x 100)", level),
-            )
-        )
+        draw = partial(figures.dots, values, "CIDEr-D (x 100)", level)
+        drawn.append(Figure(slug(PAPER, "5", name), about, made, draw, partial(draw, narrow=True)))
     return drawn
 
 

@@ -336,7 +336,8 @@ def scaling(records: Sequence[Record]) -> Section:
     for device in dict.fromkeys(r.device.label for r in made):
         drawn = [r for r in made if r.device.label == device]
         about = f"Time over size on {device}; dotted: as the closed form grows"
-        blocks.append(Figure(slug("scaling", device), about, drawn, partial(curves.draw, drawn)))
+        drawings = (partial(curves.draw, drawn, a_row) for a_row in (3, 1))
+        blocks.append(Figure(slug("scaling", device), about, drawn, *drawings))
     columns = ("of", "over", "on", "exponent", *GROWTH, "why")
     rows = [_growth(record) for record in made]
     blocks.append(Table("scaling", "Exponents of time and of counted bytes", columns, rows))
