@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import papers
 from benchmarks.files import slug
-from benchmarks.kinds import DenoisingRatio, Operations, Released, Verification
+from benchmarks.kinds import DenoisingRatio, Measured, Operations, Released, Verification
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import NOT_SETTLED, Verdict
 from benchmarks.perf.targets import judge
@@ -122,13 +122,24 @@ def _headlines(
     rows += _denoised(made)
     ((table, box, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
     about = f"[v2's Table I: expansion improves CIDEr-D](expansionnet_v2.html#{_place(table)})"
-    best, base = (table.cell(row.name, "CIDEr-D").meant for row in (table.rows[-1], table.rows[0]))
     here = f"**{box.word}**: {box.text.partition('. ')[0]}"  # the rest is on its page
-    theirs = _printed(f"{base} to {best}", "expansionnet_v2", "I", table.rows[-1].name)
+    row, gap = sentences.largest(table, "CIDEr-D", {r.what.row for r in box.records})
+    theirs = _printed(f"{gap:+.3g} by {row}", "expansionnet_v2", "I", row)
     rows.append([about, theirs, Value(here, box.records) if box.records else here, status])
+    found = tables.sources([r for r in made if _is_of(r, table)])
+    clear, pairs = sentences.clear_pairs("expansionnet_v2", table, found)
+    if pairs:
+        about = f"[v2's Table I: pairs that are settled](expansionnet_v2.html#{_place(table)})"
+        said = Value(f"{clear or 'none'} of {pairs}, each form by Holm", box.records)
+        rows.append([about, "prints no intervals", said, status])
     rows += _speed(made)
-    columns = ("result", "paper", "here", "status")
+    columns = ("result", "status", "paper", "here")
+    rows = [[about, word, theirs, here] for about, theirs, here, word in rows]
     return Table("headlines", "What a paper prints, what was found, on what", columns, rows)
+
+
+def _is_of(record: Record[Any], table: papers.Table) -> bool:
+    return (record.what.paper, record.what.table) == ("expansionnet_v2", table.name)
 
 
 def _place(table: papers.Table) -> str:
@@ -208,7 +219,10 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         f"{slowest.measured} times as fast as the paper's order",
         slowest.evidence,
         MEASURED,
-        detail=f"{slowest.device}; of all targets {counts['met']} met, {counts['missed']} missed",
+        detail=(
+            f"{slowest.device}; of all targets, each by the number of threads, "
+            f"{counts['met']} met, {counts['missed']} missed"
+        ),
     )
     about = "[v2's training step, batch 16](speed.html#speed-targets)"
     target = Value(printed=f"our target: {slowest.target.bound:g}", source=sources.targets("cpu"))
@@ -230,10 +244,24 @@ def _not_run(
     tables_of = sum(len(papers.load(paper).tables) for paper in PAPERS)
     lines = [f"{', '.join(names)}: {reason}" for reason, names in why.items()]
     yield Paragraph(f"**{total} of {tables_of} tables**: {' '.join(lines)}")
+    run = {(r.what.paper, r.what.table, r.what.row) for r in made}
+    rows = [
+        (paper, table.name, row.name) in run
+        for paper, found in boxes.items()
+        for table, _, status in found
+        if status != NOT_RUN and table.kind == "numbers"
+        for row in table.rows
+    ]
+    yield Paragraph(
+        f"**{rows.count(False)} of {len(rows)} rows of the other tables**: each table says why."
+    )
     left = [o.target for o in judge(made) if not o.measured]
     on_cpu = [target.what for target in left if target.device == "cpu"]
     if on_cpu:
-        yield Paragraph(f"**{len(on_cpu)} speed targets of a CPU**: {', '.join(on_cpu)}.")
+        last = max((r.time for r in of_kind(made, Measured)), default="")[:10]
+        late = all(target.date > last for target in left if target.device == "cpu")
+        since = f", which were set after the last timing of {last}" if last and late else ""
+        yield Paragraph(f"**{len(on_cpu)} speed targets of a CPU**{since}: {', '.join(on_cpu)}.")
     on_gpu = [target for target in left if target.device == "cuda"]
     if on_gpu:
         yield Paragraph(

@@ -12,7 +12,16 @@ from benchmarks.papers.cells import NOT_RUN, beyond
 from benchmarks.papers.claims import COMPARED, Verdict
 from benchmarks.records import STATUSES, Record
 from benchmarks.report import claims, tables
-from benchmarks.report.document import Block, Box, Figure, Page, Paragraph, Section, Table
+from benchmarks.report.document import (
+    Block,
+    Box,
+    Figure,
+    Page,
+    Paragraph,
+    Photographs,
+    Section,
+    Table,
+)
 from benchmarks.report.drawings import (
     arnet,
     attention,
@@ -167,13 +176,18 @@ def _figure(
 
 def _drawn_of(drawn: Sequence[Block]) -> Iterator[Box]:
     """What figures show, in a sentence: of which data, and what of it compares with the print."""
-    made = [r for block in drawn if isinstance(block, Figure) for r in block.records]
+    shown = [block for block in drawn if isinstance(block, Figure | Photographs)]
+    made = [r for block in shown for r in block.records]
     if not made or any(isinstance(block, Box) for block in drawn):
         return
     names = " and of ".join(dict.fromkeys(r.data.name for r in made if r.data.name)) or "no data"
     statuses = [s for s in STATUSES if any(r.status == s for r in made)]
     how = "shapes compare with the print, values do not" if set(statuses) & set(COMPARED) else ""
     text = "; ".join(filter(None, (f"Drawn from records of {names}", how)))
+    if all(isinstance(block, Photographs) for block in shown):
+        text = (
+            f"Captions of {names}, to be read: nothing is counted, the paper's images are not ours"
+        )
     yield Box(statuses[0], f"{text}.", made)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,13 +114,58 @@ def _printed_gap(
     return values[0] - values[1] if len(values) == 2 else None
 
 
+def largest(table: papers.Table, column: str, rows: Container[str]) -> tuple[str, float]:
+    """Of some rows, all if it has none, the one printed farthest from its baseline, and how far."""
+    meant = {c.row: c.meant for c in table.cells if c.column == column}
+    gaps = {
+        row: one - other
+        for row, one in meant.items()
+        if (base := table.baseline(row)) is not None
+        and isinstance(one, float)
+        and isinstance(other := meant[base], float)
+    }
+    kept = {row: gap for row, gap in gaps.items() if row in rows} or gaps
+    return max(kept.items(), key=lambda of: abs(of[1]))
+
+
+def clear_pairs(paper: str, table: papers.Table, found: Sequence[Source]) -> tuple[int, int]:
+    """Rows beside their baselines: how many are clear by Holm, each source alone, and of how many.
+
+    Of trainings that settle nothing none is clear.
+    """
+    clear = total = 0
+    for source in found:
+        pairs = _pairs(paper, table, source)
+        total += len(pairs)
+        if not weakness(by_row(source.made)):
+            clear += sum(holm([differs for _, differs, *_ in pairs]))
+    return clear, total
+
+
+def of_curves(apart: Mapping[str, Interval], sign: int) -> str:
+    """A word for differences by data set, of which the paper's has a ``sign``."""
+    settled = {one.mean * sign > 0 for one in apart.values() if one.settled}
+    if not settled:
+        return "not settled"
+    if len(settled) > 1:
+        return "mixed"
+    part = "" if all(one.settled for one in apart.values()) else " in part"
+    return ("agrees" if settled == {True} else "opposes") + part
+
+
+def signed(found: Interval) -> str:
+    """A difference with its interval."""
+    ends = f" [{found.low:+.3g}, {found.high:+.3g}]" if np.isfinite(found.low) else ""
+    return f"{found.mean:+.3g}{ends}"
+
+
 def sentence(paper: str, table: papers.Table, found: Sequence[Source]) -> Box:
     """What the table shows here: agrees, opposes, not settled, predicted or not run."""
     if not found:
         return Box(NOT_RUN, f"{table.not_run[:1].upper()}{table.not_run[1:]}.")
     first = found[0]
     cells = [c for c in of_cells.cells(paper, first.made, table.name) if c.ours is not None]
-    order, words = _of_order(table, first, cells)
+    order, words = _of_order(paper, table, first, cells)
     if first.status in COMPARED:
         return Box(order, words, first.made)
     word, values = _of_values(table, first, cells)
@@ -181,13 +226,26 @@ def _last_digit(number: float) -> float:
     return float(10.0 ** (int(exponent) - decimals))
 
 
-def _of_order(
-    table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
-) -> tuple[str, str]:
-    """Whether differences from a baseline have the sign that the paper prints."""
-    by_place = {(cell.row, cell.column): cell for cell in cells}
+def _of_one_caption(runs: Mapping[str, Sequence[Record[Any]]]) -> str:
+    """Which rows captioned all of their examples alike, in how many runs; empty if none did."""
+    found: dict[str, list[bool]] = {}
+    for row, made in runs.items():
+        shown = [getattr(r.details, "examples", ()) for r in made]
+        found[row] = [len(of) > 1 and len({e.caption for e in of}) == 1 for of in shown]
+    alike = [f"{row} ({sum(of)} of {len(of)} runs)" for row, of in found.items() if any(of)]
+    if not alike:
+        return ""
+    return f" Whatever the input, the captions shown are one and the same in {', '.join(alike)}."
+
+
+def _pairs(
+    paper: str, table: papers.Table, source: Source
+) -> list[tuple[float, Interval, str, str]]:
+    """Rows beside their baselines, where both are printed: printed, ours, row, column."""
+    cells = of_cells.cells(paper, source.made, table.name)
+    by_place = {(cell.row, cell.column): cell for cell in cells if cell.ours is not None}
     runs = by_row(source.made)
-    found = [
+    return [
         (gap, differs, row, column)
         for column in table.judged
         for row in runs
@@ -195,8 +253,17 @@ def _of_order(
         and (gap := _printed_gap(by_place, row, base, column))
         and (differs := above(column, runs[row], runs.get(base, ())))
     ]
+
+
+def _of_order(
+    paper: str, table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
+) -> tuple[str, str]:
+    """Whether differences from a baseline have the sign that the paper prints."""
+    by_place = {(cell.row, cell.column): cell for cell in cells}
+    runs = by_row(source.made)
+    found = _pairs(paper, table, source)
     weak = weakness(runs)
-    caveat = f" Nothing is settled: {weak}." if weak else ""
+    caveat = (f" Nothing is settled: {weak}." if weak else "") + _of_one_caption(runs)
     if not found:
         nothing = f"Of {source.status}, values do not compare with print, nor do any rows.{caveat}"
         return "not settled" if source.status in COMPARED else "nothing", nothing

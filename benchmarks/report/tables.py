@@ -150,7 +150,8 @@ def _what_stands(table: papers.Table, source: Source) -> str:
     if source.status not in COMPARED:
         return "Printed, ours below it, and the difference"
     several = len({seed for r in source.made for seed in r.seeds}) > 1
-    return "Printed, and ours below it" + " with its 95 % interval over seeds" * several
+    how = " with its 95 % interval over seeds (Student's, which no bound of a score cuts)"
+    return "Printed, and ours below it" + how * several
 
 
 def _blanks(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[of_cells.Cell]:
@@ -292,7 +293,8 @@ def _layout(
     first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
     heads = [heading(table, column) for column in columns]
     base = table.against.get("") if len(table.against) == 1 else None
-    heads += [f"{column} above {base or 'its baseline'}" for column in judged]
+    better = " (lower is better)" if table.lower else ""
+    heads += [f"{column} above {base or 'its baseline'}{better}" for column in judged]
     for at, head in ((1, "seeds"), (0, "status")):
         if len({text_of(end[at]) for end in ends}) > 1:  # else it is said above the table
             heads.insert(0, head)

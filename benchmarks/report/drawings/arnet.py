@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from benchmarks import figures
 from benchmarks.files import slug
@@ -13,13 +14,17 @@ from benchmarks.papers.arnet.hidden_states import ROWS as SHOWN
 from benchmarks.papers.arnet.hidden_states import TABLE as STATES
 from benchmarks.papers.arnet.reconstruction_weight import ROWS as WEIGHTS
 from benchmarks.papers.arnet.reconstruction_weight import TABLE as WEIGHT
-from benchmarks.papers.paired import by_row, grouped
+from benchmarks.papers.paired import by_row, difference, grouped
 from benchmarks.records import Record
-from benchmarks.report.document import Figure, Photographs
+from benchmarks.report.document import Box, Figure, Photographs
 from benchmarks.report.drawings.examples import side_by_side
+from benchmarks.report.sentences import of_curves, signed
 from benchmarks.scoring.discrepancy import CENTROID, POINTS
+from benchmarks.statistics import Interval
 
 OF_IMAGES = "CIDEr-D"
+TAKEN = "lambda = 0.01"
+"""The weight that is drawn beside none."""
 
 
 def _of(records: Sequence[Record], *tables: str) -> list[Record]:
@@ -45,9 +50,11 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
     return shown
 
 
-def by_weight(records: Sequence[Record]) -> list[Figure]:
+def by_weight(records: Sequence[Record]) -> list[Box | Figure]:
     """Figure 5: CIDEr-D by lambda, a drawing for each data set."""
-    drawn = []
+    drawn: list[Box | Figure] = []
+    apart: dict[str, Interval] = {}
+    said = []
     for made in _by_data(_of(records, WEIGHT)):
         runs, name = by_row(made), made[0].data.name
         values = {row: [r.values[OF_IMAGES] for r in runs[row]] for row in WEIGHTS if row in runs}
@@ -57,8 +64,16 @@ def by_weight(records: Sequence[Record]) -> list[Figure]:
             f"{'; dashed: the mean without reconstruction' if plain else ''}."
         )
         level = sum(plain) / len(plain) if plain else None
+        if found := difference(runs.get(TAKEN, ()), runs.get(next(iter(WEIGHTS)), ()), OF_IMAGES):
+            apart[name] = found
+            means = {row: fmean(of) for row, of in values.items()}
+            best = max(means, key=means.__getitem__)
+            said.append(f"on {name} {signed(found)}, the highest mean at {best}")
         draw = partial(figures.dots, values, "CIDEr-D (x 100)", level)
         drawn.append(Figure(slug(PAPER, "5", name), about, made, draw, partial(draw, narrow=True)))
+    if said:
+        text = f"CIDEr-D with {TAKEN} above that without reconstruction: {'; '.join(said)}."
+        drawn.insert(0, Box(of_curves(apart, 1), text, _of(records, WEIGHT)))
     return drawn
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from benchmarks import figures
 from benchmarks.files import slug
 from benchmarks.kinds import Trained, Words
 from benchmarks.papers.lstm_readonly.read_only import PAPER, ROWS
-from benchmarks.papers.paired import by_row, grouped
+from benchmarks.papers.paired import by_row, grouped, shared
 from benchmarks.records import Record, of_kind
-from benchmarks.report.document import Figure, Photographs
+from benchmarks.report.document import Box, Figure, Photographs
 from benchmarks.report.drawings.examples import side_by_side
+from benchmarks.report.sentences import of_curves, signed
+from benchmarks.statistics import Interval, difference_of_seeds
 
 BARS = 40
+PLAIN, *GATED = (*ROWS,)[:2]
 
 
 def areas(records: Sequence[Record]) -> list[Figure]:
@@ -66,9 +70,10 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
     return shown
 
 
-def loss_curves(records: Sequence[Record]) -> list[Figure]:
+def loss_curves(records: Sequence[Record]) -> list[Box | Figure]:
     """Figure 7: training losses over steps, a drawing for each data set."""
-    drawn = []
+    drawn: list[Box | Figure] = []
+    apart: dict[str, Interval] = {}
     every = [r for r in _of(records, "losses") if r.details.losses]
     for name, made in grouped(every, lambda r: r.data.name).items():
         runs = by_row(made)
@@ -79,7 +84,21 @@ def loss_curves(records: Sequence[Record]) -> list[Figure]:
         )
         drawing = partial(figures.curves, lines, "steps", "training loss, nats a word", log_y=True)
         drawn.append(Figure(slug(PAPER, name, "7"), about, made, drawing))
+        pairs = [pair for row in GATED if row in runs for pair in shared(runs[row], runs[PLAIN])]
+        if pairs:
+            ours, plain = ([_late(record) for record in side] for side in zip(*pairs, strict=True))
+            apart[name] = difference_of_seeds(ours, plain)
+    if apart:
+        said = "; ".join(f"on {name} {signed(found)}" for name, found in apart.items())
+        text = f"Mean loss of the second half of the steps, {GATED[0]} above {PLAIN}: {said}."
+        drawn.insert(0, Box(of_curves(apart, -1), f"{text} Lower is better.", every))
     return drawn
+
+
+def _late(record: Record) -> float:
+    """The mean loss of the second half of a training's steps."""
+    losses = [entry["loss"] for entry in record.details.losses]
+    return fmean(losses[len(losses) // 2 :])
 
 
 def _curve(runs: Sequence[Record]) -> tuple[list[float], list[float]]:

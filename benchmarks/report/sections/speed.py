@@ -148,7 +148,10 @@ def headline(made: Sequence[Record]) -> list[Figure]:
         return []
     device, _ = Counter(sorted(o.device for o in known)).most_common(1)[0]
     shown = [outcome for outcome in known if outcome.device == device]
-    about = f"[Speed targets](speed.html) on {device}: times as fast as the plain form."
+    about = (
+        f"[Speed targets](speed.html) that are ratios, on {device} alone: times as fast as the "
+        "plain form."
+    )
     drawn = [record for outcome in shown for record in outcome.evidence]
     drawings = (partial(_forest, shown, of) for of in (device, ""))
     return [Figure("speed-headline", about, drawn, *drawings)]
