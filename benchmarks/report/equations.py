@@ -102,4 +102,4 @@ def counted(paper: str, made: Sequence[Record[Any]]) -> str:
     """How many of the paper's numbered equations have an oracle, and are compared with it."""
     entries = [e for e in oracles() if e.paper == paper and isinstance(e.number, int)]
     compared = sum(bool(_compared(paper, entry.number, made)) for entry in entries)
-    return f"{len(entries)} of {PAPERS[paper].equations} with an oracle, {compared} compared"
+    return f"{len(entries)} of {PAPERS[paper].equations}; {compared} compared"

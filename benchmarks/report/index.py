@@ -89,7 +89,7 @@ def _matrix(
                 f"[{claims.counts(held)}]({paper}.html#claims)",
             ]
         )
-    columns = ("paper", "equations", "worst float64 error", "tables", "claims")
+    columns = ("paper", "equations with an oracle", "worst float64 error", "tables", "claims")
     about = "Equations, the worst float64 error of our forms compared, tables by their data"
     return Table("papers", about, columns, rows)
 
