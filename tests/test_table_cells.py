@@ -228,7 +228,7 @@ def test_parameters_are_those_of_the_model_that_is_built(capsys, tmp_path):
     said = capsys.readouterr().out
     lines = said.splitlines()
     named = [n for n, line in enumerate(lines) if line.startswith(f"  {parameters.ROW}    ")]
-    (row,) = [n for n in named if lines[n].split()[3:5] == ["38", "M"]]
+    (row,) = [n for n in named if "  38 M" in lines[n]]
     assert lines[row + 1].split()[:2] == [f"{built / 1e6:.4g}", "M"]
     assert "parameters: a vocabulary of 10,000 words, without the" in said
     assert f"{found['backbone']:,} more" in said
