@@ -140,7 +140,9 @@ COMMANDS = {
     "time": Command(
         "time --only static-operator --tiny --out times.jsonl", share=0.1, steady=False
     ),
-    "predict": Command("predict --device A100 --only static-layer --json", share=0.1),
+    "predict": Command(
+        "predict --device A100 --only static-layer --out predictions.jsonl --json", share=0.1
+    ),
     "reproduce": Command(
         "reproduce lstm_readonly --table words --out words.jsonl", share=0.2, steady=False
     ),
@@ -443,7 +445,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         campaign = Campaign(arguments.seed, Path(folder))
         until = time.monotonic() + arguments.seconds
-        for number in range(len(ends), len(campaign.faults)):
+        tried = {one["number"] for one in ends}
+        for number in sorted(set(range(len(campaign.faults))) - tried):
             ends.append(campaign.trial(number))
             if out:
                 with out.open("a") as file:
