@@ -23,7 +23,7 @@ class Settings:
 
     device: str = "cpu"  # where revisions compute
     threads: int = 1  # of the CPU
-    seconds: float = 10.0  # that are computed in rounds, for each benchmark
+    seconds: float = 20.0  # that are computed in rounds, for each benchmark
     # "cpu", the time that a process computed, or "wall", which others' work is in too
     clock: str = "cpu"
     processes: int = 4  # a side, at least 2
