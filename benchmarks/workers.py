@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -15,7 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 import torch
@@ -80,12 +83,14 @@ def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
         yield
 
 
-def _start_worker(environment: dict[str, str], initialise: Callable[[], object] | None) -> None:
+def _start_worker(
+    environment: dict[str, str], initialise: Callable[[], object] | None, scratch: str
+) -> None:
     os.environ.clear()  # that of the fork server's start
     os.environ.update(environment)
     # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
     torch.set_num_threads(1)
     if initialise:
         initialise()
@@ -93,12 +98,31 @@ def _start_worker(environment: dict[str, str], initialise: Callable[[], object] 
     tqdm.set_lock(threading.RLock())
 
 
-def _end_with_parent() -> None:
-    """Whatever ends the parent, a kill included, ends this process."""
+def _end_with_parent(scratch: str) -> None:
+    """Whatever ends the parent, a kill included, ends this process; its scratch folder goes too."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
+
+
+@contextmanager
+def unwound_by_signals() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that all is cleaned up."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        yield
+        return
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -155,34 +179,35 @@ def run_all(
     Raises:
         InputError: a process was killed, as for want of memory.
     """
-    with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
-        resource_tracker.ensure_running()
-    workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
-    pool: ProcessPoolExecutor | None = None
-    pending: dict[Future[list[Record]], Job] | None = None
-    try:
-        with _ctrl_c_held():
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["torch"])  # takes seconds to import
-            given = dict(os.environ), initialise
-            pool = ProcessPoolExecutor(workers, context, _start_worker, given)
-            pending = {pool.submit(job.run): job for job in jobs}
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                job = pending.pop(future)
-                try:
-                    new = future.result()
-                except BrokenProcessPool:
-                    raise InputError(
-                        f"{job.name}, or what ran beside it, was killed: expected memory for "
-                        f"{workers} at a time"
-                    ) from None
-                records.append(new, path, once=True)
-                yield job, new
-    finally:
-        with _ctrl_c_held():
-            if pool and (pending or pending is None):
-                _stop(pool)
-            elif pool:
-                pool.shutdown()
+    with unwound_by_signals():
+        with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
+            resource_tracker.ensure_running()
+        workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
+        pool: ProcessPoolExecutor | None = None
+        pending: dict[Future[list[Record]], Job] | None = None
+        try:
+            with _ctrl_c_held():
+                context = multiprocessing.get_context("forkserver")
+                context.set_forkserver_preload(["torch"])  # takes seconds to import
+                given = dict(os.environ), initialise, get_temp_dir()
+                pool = ProcessPoolExecutor(workers, context, _start_worker, given)
+                pending = {pool.submit(job.run): job for job in jobs}
+            while pending:
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    job = pending.pop(future)
+                    try:
+                        new = future.result()
+                    except BrokenProcessPool:
+                        raise InputError(
+                            f"{job.name}, or what ran beside it, was killed: expected memory for "
+                            f"{workers} at a time"
+                        ) from None
+                    records.append(new, path, once=True)
+                    yield job, new
+        finally:
+            with _ctrl_c_held():
+                if pool and (pending or pending is None):
+                    _stop(pool)
+                elif pool:
+                    pool.shutdown()

@@ -84,8 +84,11 @@ def test_both_stages_are_scored_and_an_ensemble_is_of_models_that_are_trained_on
     assert len(together.details.validations) == 2
     capsys.readouterr()
     assert main(["tables", V1, "--table", "4", "--records", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert re.search(rf"  {re.escape(BOTH)} .*133", said)
+    lines = capsys.readouterr().out.splitlines()
+    printed = next(
+        i for i, line in enumerate(lines) if re.match(rf"  {re.escape(BOTH)} .*133", line)
+    )
+    assert f" {together.values['RL CIDEr-D']:.2f} " in lines[printed + 1]
 
 
 def test_a_row_of_two_tables_is_trained_for_both(reproduce):

@@ -184,14 +184,20 @@ list(run_all(jobs, folder / "r.jsonl", 2))
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_processes_end_with_their_parent_however_that_ends(number, tmp_path):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", ORPHANED, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(records.ROOT)},
-        stderr=subprocess.DEVNULL,
-    )
+    scratch, said = tmp_path / "scratch", tmp_path / "said"
+    scratch.mkdir()
+    with said.open("w") as stderr:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", ORPHANED, tmp_path],
+            env={**os.environ, "PYTHONPATH": str(records.ROOT), "TMPDIR": str(scratch)},
+            stderr=stderr,
+        )
     places = [tmp_path / name for name in "ab"]
     wait_until(lambda: all(map(begun, places)))
     parent.send_signal(number)
     parent.wait()
     left = [Path("/proc", place.read_text()) for place in places]
     wait_until(lambda: not any(each.exists() for each in left), seconds=5)
+    wait_until(lambda: not list(scratch.iterdir()), seconds=5)
+    if number == signal.SIGTERM:
+        assert said.read_text() == ""

@@ -21,8 +21,8 @@ from benchmarks.perf.compare.benchmarks import BENCHMARKS, chosen
 from benchmarks.perf.compare.checkout import Revision, checked_out, resolve
 from benchmarks.perf.compare.outcome import Outcome, Settings, record
 from benchmarks.perf.compare.worker import CLOCKS
-from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.records import ROOT, Record
+from benchmarks.workers import unwound_by_signals
 
 USUAL = Settings()
 MOST_PROCESSES = 16

@@ -21,8 +21,8 @@ from benchmarks.perf.compare.benchmarks import Benchmark, chosen
 from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
 from benchmarks.perf.compare.outcome import Settings, record
-from benchmarks.perf.compare.worker_process import unwound_by_signals
 from benchmarks.records import ROOT
+from benchmarks.workers import unwound_by_signals
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
-from types import FrameType
 from typing import Any
 
 from benchmarks.perf.compare.checkout import Tree
@@ -125,18 +124,3 @@ def start_workers(
     finally:
         for process in running:
             process.close()
-
-
-@contextmanager
-def unwound_by_signals() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that all is cleaned up."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
