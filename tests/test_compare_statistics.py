@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from benchmarks.perf import clock
 from benchmarks.perf.cases.case import Work
 from benchmarks.perf.compare.benchmarks import BENCHMARKS
-from benchmarks.perf.compare.comparison import CONFIDENCE, LEAST_ROUNDS, compare
+from benchmarks.perf.compare.comparison import (
+    CONFIDENCE,
+    LEAST_ROUNDS,
+    STRETCHES,
+    compare,
+)
 from benchmarks.perf.compare.counts import (
     CALLS,
     agreed,
@@ -41,8 +46,18 @@ def machine(seed, slowed=1.0, *, between=0.01, within=0.05, processes=4, rounds=
     return found
 
 
+def stretched(seed, *parameters, rounds=30, **noise):
+    """The comparison after one stretch of rounds, or more while its interval is wide."""
+    sides = machine(seed, *parameters, rounds=STRETCHES * rounds, **noise)
+    for stretch in range(1, STRETCHES + 1):
+        found = compare({s: x[:, : stretch * rounds] for s, x in sides.items()}, 0, SMALLEST)
+        if not found.wide(SMALLEST):
+            break
+    return found
+
+
 def verdicts(count, *parameters, **noise):
-    return [compare(machine(i, *parameters, **noise), 0, SMALLEST).verdict for i in range(count)]
+    return [stretched(i, *parameters, **noise).verdict for i in range(count)]
 
 
 @pytest.mark.parametrize("between", [0.0, 0.02, 0.1])
@@ -76,8 +91,8 @@ def test_a_tenth_is_found_where_processes_differ_by_a_hundredth():
 
 def test_what_processes_differ_by_hides_what_is_smaller():
     # rounds without end do not help: the process is the unit
-    found = verdicts(40, 1.02, between=0.1, within=0.001, rounds=200)
-    assert found.count("slower") <= 1
+    found = verdicts(120, 1.02, between=0.1, within=0.001, rounds=50)
+    assert found.count("slower") <= 3
 
 
 @given(seeds)
@@ -99,7 +114,7 @@ def test_a_slowdown_of_all_calls_is_the_ratio_s(seed, factor):
 def test_seconds_are_those_of_each_side(factor, seconds, processes):
     calls = np.full((processes, 9), seconds)
     found = compare({"A": calls, "A again": calls, "B": calls * factor}, 0, SMALLEST)
-    assert found.floor == 1
+    assert found.floor == pytest.approx(1)
     for side, value in (("A", seconds), ("A again", seconds), ("B", seconds * factor)):
         assert found.seconds[side].value == pytest.approx(value)
 

@@ -19,6 +19,7 @@ from benchmarks.perf import threads
 from benchmarks.perf.compare import measurement
 from benchmarks.perf.compare.benchmarks import BENCHMARKS, chosen
 from benchmarks.perf.compare.checkout import Revision, checked_out, resolve
+from benchmarks.perf.compare.comparison import STRETCHES
 from benchmarks.perf.compare.outcome import Outcome, Settings, record
 from benchmarks.perf.compare.worker import CLOCKS
 from benchmarks.records import ROOT, Record
@@ -135,7 +136,8 @@ def configure_measurement(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=above_0,
         default=USUAL.seconds,
-        help=f"that are computed for each benchmark (default: {USUAL.seconds:g})",
+        help=f"that are computed for each benchmark (default: {USUAL.seconds:g}), up to "
+        f"{STRETCHES} times while its interval is wider than --smallest",
     )
     parser.add_argument(
         "--clock",

@@ -27,6 +27,8 @@ CONFIDENCE = 99.2
 """Percent, of ratios and times. Six benchmarks have six chances of a false alarm, of 0.4 % each: of
 equal revisions at most 2.5 % of comparisons say "slower" anywhere."""
 LEAST_ROUNDS = 5
+STRETCHES = 3
+"""As often as its seconds a benchmark is timed while its interval is `Comparison.wide`."""
 
 Times = npt.NDArray[np.float64]
 """Seconds a call: (processes, rounds)."""
@@ -43,6 +45,13 @@ class Comparison:
     verdict: str  # "faster", "slower", "same", "not settled"; without B "first"
     rounds: int  # that count
     thrown: int  # rounds in which a clock jumped
+
+    def wide(self, smallest: float) -> bool:
+        """Whether more rounds are needed: the ratio's interval reaches further than ``smallest``.
+
+        The width alone decides: who stops at a verdict finds more of them.
+        """
+        return self.ratio is not None and self.ratio.high > self.ratio.value * (1 + smallest)
 
 
 def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:
