@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -183,9 +184,11 @@ list(run_all(jobs, folder / "r.jsonl", 2))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_processes_end_with_their_parent_however_that_ends(number, tmp_path):
-    scratch, said = tmp_path / "scratch", tmp_path / "said"
-    scratch.mkdir()
+def test_processes_end_with_their_parent_however_that_ends(number, tmp_path, request):
+    said = tmp_path / "said"
+    # not under tmp_path: the address of a socket in it has at most 107 characters
+    scratch = Path(tempfile.mkdtemp())
+    request.addfinalizer(lambda: shutil.rmtree(scratch))
     with said.open("w") as stderr:
         parent = subprocess.Popen(
             [sys.executable, "-c", ORPHANED, tmp_path],
