@@ -91,8 +91,8 @@ def test_a_tenth_is_found_where_processes_differ_by_a_hundredth():
 
 def test_what_processes_differ_by_hides_what_is_smaller():
     # rounds without end do not help: the process is the unit
-    found = verdicts(120, 1.02, between=0.1, within=0.001, rounds=50)
-    assert found.count("slower") <= 3
+    many = [machine(i, 1.02, between=0.1, within=0.001, rounds=200) for i in range(40)]
+    assert [compare(sides, 0, SMALLEST).verdict for sides in many].count("slower") <= 1
 
 
 @given(seeds)
@@ -114,7 +114,7 @@ def test_a_slowdown_of_all_calls_is_the_ratio_s(seed, factor):
 def test_seconds_are_those_of_each_side(factor, seconds, processes):
     calls = np.full((processes, 9), seconds)
     found = compare({"A": calls, "A again": calls, "B": calls * factor}, 0, SMALLEST)
-    assert found.floor == pytest.approx(1)
+    assert 1 <= found.floor <= 1 + 1e-12  # equal but for the last bit of a mean
     for side, value in (("A", seconds), ("A again", seconds), ("B", seconds * factor)):
         assert found.seconds[side].value == pytest.approx(value)
 
