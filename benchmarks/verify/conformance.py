@@ -20,7 +20,7 @@ from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
 
-EXAMPLES, QUICK_EXAMPLES = 100, 10
+EXAMPLES, QUICK_EXAMPLES = 100, 5
 """Small cases of each property of a candidate: usually, and with ``--quick``."""
 
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
