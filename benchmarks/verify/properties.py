@@ -348,15 +348,19 @@ def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1)
         UndecidedError: there is a kink of ReLU nearby, and no derivative.
     """
     along = _directions(case, by, every)
-    weights, sums = direction(np.shape(oracle(*case))), [0.0]
+    output, sums = oracle(*case), list[float]()
+    weights = direction(np.shape(output))
 
-    def loss(step: float) -> float:
-        moved = {place: get(case, place) + step * array for place, array in along.items()}
-        terms = oracle(*replaced(case, moved)) * weights
+    def weighted(output: Array) -> float:
+        terms = output * weights
         sums.append(float(np.abs(terms).sum()))
         return float(terms.sum())
 
-    half, full, here = 2.0**-19, 2.0**-18, loss(0.0)
+    def loss(step: float) -> float:
+        moved = {place: get(case, place) + step * array for place, array in along.items()}
+        return weighted(oracle(*replaced(case, moved)))
+
+    half, full, here = 2.0**-19, 2.0**-18, weighted(output)
     near, far = ([loss(step), loss(-step)] for step in (half, full))
     slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
     # the slopes' jump at the point itself, and what a kink within reach makes of the estimate
