@@ -67,9 +67,9 @@ NEW_PYTHON = 10
 """A trial in so many starts Python anew."""
 JUNK = ("", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
 FILES = (".json", ".svg")
-MOVING = r'"(time|seconds)": ["\d][^,\n]*'
+VARYING = r'"(time|seconds)": ["\d][^,\n]*'
 """When a printed record was made, and how long a property took."""
-STRANGERS = ("pictures", "own", "predictions.json")
+STRANGERS = ("pictures", "own", "said.json")
 """What a user brings along: a bit flipped there may mean another picture or word."""
 PATIENCE = 1800.0
 """Seconds; exporting takes a minute of a core."""
@@ -117,7 +117,7 @@ COMMANDS = {
         ("captions.json",),
     ),
     "score": Command(
-        f"score --references {OWN} --split train --predictions predictions.json --tokeniser words "
+        f"score --references {OWN} --split train --predictions said.json --tokeniser words "
         "--metrics B4 CIDEr-D --json",
         ("dataset",),
     ),
@@ -191,7 +191,7 @@ class Campaign:
         images = json.loads((self.whole / OWN).read_text())["images"]
         ids = [image["imgid"] for image in images if image["split"] == "train"]
         said = [{"image_id": i, "caption": "a red ball"} for i in ids]
-        (self.whole / "predictions.json").write_text(json.dumps(said))
+        (self.whole / "said.json").write_text(json.dumps(said))
 
     def start(
         self, words: Sequence[str], folder: Path, limit: int | None = None
@@ -245,7 +245,7 @@ class Campaign:
         if not COMMANDS[name].steady:
             return {}
         if not COMMANDS[name].results:
-            return {"output": re.sub(MOVING, "", done.stdout)}
+            return {"output": re.sub(VARYING, "", done.stdout)}
         found = {}
         for place in COMMANDS[name].results:
             path = folder / place
@@ -266,7 +266,7 @@ class Campaign:
             for place in {Path(result).parts[0] for result in COMMANDS[each].results}:
                 shutil.copytree(self.whole / place, folder / place, dirs_exist_ok=True)
         if name == "score":
-            shutil.copy(self.whole / "predictions.json", folder)
+            shutil.copy(self.whole / "said.json", folder)
         end, _, why = getattr(self, fault.replace(" ", "_"))(name, folder).partition(": ")
         shutil.rmtree(folder, ignore_errors=True)
         said = {"number": number, "fault": fault, "command": name, "end": end}

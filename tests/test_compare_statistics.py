@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from unittest.mock import patch
 
 import numpy as np
@@ -18,6 +19,7 @@ from benchmarks.perf.compare.comparison import (
     LEAST_ROUNDS,
     STRETCHES,
     compare,
+    in_stretches,
 )
 from benchmarks.perf.compare.counts import (
     CALLS,
@@ -46,18 +48,19 @@ def machine(seed, slowed=1.0, *, between=0.01, within=0.05, processes=4, rounds=
     return found
 
 
-def stretched(seed, *parameters, rounds=30, **noise):
-    """The comparison after one stretch of rounds, or more while its interval is wide."""
+def verdict_of(seed, *parameters, rounds=30, **noise):
     sides = machine(seed, *parameters, rounds=STRETCHES * rounds, **noise)
-    for stretch in range(1, STRETCHES + 1):
-        found = compare({s: x[:, : stretch * rounds] for s, x in sides.items()}, 0, SMALLEST)
-        if not found.wide(SMALLEST):
-            break
-    return found
+    ends = itertools.count(rounds, rounds)
+
+    def longer():
+        end = next(ends)
+        return {side: times[:, :end] for side, times in sides.items()}, 0
+
+    return in_stretches(longer, SMALLEST).verdict
 
 
-def verdicts(count, *parameters, **noise):
-    return [stretched(i, *parameters, **noise).verdict for i in range(count)]
+def verdicts(number, *parameters, **noise):
+    return [verdict_of(i, *parameters, **noise) for i in range(number)]
 
 
 @pytest.mark.parametrize("between", [0.0, 0.02, 0.1])

@@ -14,7 +14,7 @@ variance by (k - 1) / k, and knows nothing of how uncertain the variance is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ CONFIDENCE = 99.2
 equal revisions at most 2.5 % of comparisons say "slower" anywhere."""
 LEAST_ROUNDS = 5
 STRETCHES = 3
-"""As often as its seconds a benchmark is timed while its interval is `Comparison.wide`."""
+"""At most so many stretches of rounds a benchmark is timed for, see `in_stretches`."""
 
 Times = npt.NDArray[np.float64]
 """Seconds a call: (processes, rounds)."""
@@ -46,12 +46,21 @@ class Comparison:
     rounds: int  # that count
     thrown: int  # rounds in which a clock jumped
 
-    def wide(self, smallest: float) -> bool:
-        """Whether more rounds are needed: the ratio's interval reaches further than ``smallest``.
 
-        The width alone decides: who stops at a verdict finds more of them.
-        """
-        return self.ratio is not None and self.ratio.high > self.ratio.value * (1 + smallest)
+def in_stretches(
+    longer: Callable[[], tuple[Mapping[str, Times], int]], smallest: float
+) -> Comparison:
+    """The comparison of one stretch of rounds, or of more while its interval is wide.
+
+    The width alone decides: who stops at a verdict finds more of them. Each call of ``longer``
+    gives all rounds so far, a stretch more, and how many were thrown away.
+    """
+    for _ in range(STRETCHES):
+        comparison = compare(*longer(), smallest)
+        ratio = comparison.ratio
+        if ratio is None or ratio.high <= ratio.value * (1 + smallest):
+            break
+    return comparison
 
 
 def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:

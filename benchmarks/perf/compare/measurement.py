@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.perf.clock import agree
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.perf.compare.checkout import Tree
-from benchmarks.perf.compare.comparison import LEAST_ROUNDS, STRETCHES, Comparison, compare
+from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, Times, in_stretches
 from benchmarks.perf.compare.outcome import Checked, Outcome, Settings
 from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess, start_workers
 from benchmarks.verify.conformance import REVISION_EXAMPLES
@@ -136,19 +136,20 @@ def _timed(
     order = np.random.default_rng(0)
     rounds: list[list[float]] = []
     thrown = 0
-    for _ in range(STRETCHES):
+
+    def longer() -> tuple[dict[str, Times], int]:
+        nonlocal thrown
         more, lost = _rounds(workers, calls, settings, order)
-        rounds, thrown = rounds + more, thrown + lost
+        rounds.extend(more)
+        thrown += lost
         if len(rounds) < LEAST_ROUNDS:
             raise WorkerError(
                 f"the clock jumped: {thrown} of {len(rounds) + thrown} rounds were thrown away"
             )
         times = np.array(rounds).T
-        sides = {side: times[i :: len(groups)] for i, side in enumerate(groups)}
-        comparison = compare(sides, thrown, settings.smallest)
-        if not comparison.wide(settings.smallest):
-            break
-    return comparison
+        return {side: times[i :: len(groups)] for i, side in enumerate(groups)}, thrown
+
+    return in_stretches(longer, settings.smallest)
 
 
 def _rounds(
