@@ -64,18 +64,17 @@ def page(
 
 def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> list[Block]:
     """A paper's claims, each with its verdict and the comparison that decides it; the notes."""
-    by_key = {record.key: record for record in made if record.what.paper == paper}
     reasons = [_reason(one) for one in found]
     marks = footnotes(reason for reason, n in Counter(reasons).items() if n > 1)
     rows: list[list[Cell]] = []
     for one, reason in zip(found, reasons, strict=True):
-        records = [by_key[key] for key in one.records if key in by_key]
-        effect: Cell = NOT_RUN
         theirs: Cell = "prints none"
         if one.printed is not None:
             place = sources.printed(paper, *one.place)
             theirs = Value(printed=quantity(one.printed), source=place)
         what = one.unit or ("the text's number" if one.printed else "no measure")
+        records = _evidence(one, made)
+        effect: Cell = NOT_RUN
         if one.effect is not None and records:
             ends = one.interval
             detail = "" if ends is None else f"[{', '.join(map(quantity, ends))}]"
@@ -95,6 +94,25 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
         [list(compress(row, said)) for row in rows],
     )
     return [shown, *(Paragraph(f"**note {mark}**: {reason}.") for reason, mark in marks.items())]
+
+
+def verdict(one: Verdict, made: Sequence[Record[Any]]) -> Cell:
+    """A verdict on the first page: the number that decides, and what to hold against it."""
+    records = _evidence(one, made)
+    if not records:
+        return f"**{one.verdict}**"
+    effect = "" if one.effect is None else f": {one.effect:+.2g} {one.unit}"
+    interval = "" if one.interval is None else "[{:.2g}, {:.2g}]".format(*one.interval)
+    printed = "" if one.printed is None else f"printed {one.printed:+.2g}"
+    numbers = ", ".join(filter(None, (interval, printed)))
+    reason, _, _ = (one.reason or _reason(one)).partition(" (")
+    caveat = "; ".join(filter(None, (numbers, reason)))
+    return Value(f"**{one.verdict}**{effect}", records, detail=caveat)
+
+
+def _evidence(one: Verdict, made: Sequence[Record[Any]]) -> list[Record[Any]]:
+    by_key = {record.key: record for record in made if record.what.paper == one.paper}
+    return [by_key[key] for key in one.records if key in by_key]
 
 
 def _reason(one: Verdict) -> str:

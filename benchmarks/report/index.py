@@ -52,9 +52,10 @@ def page(
         title,
         LEAD.format(total=len(every), counts=claims.counts(every)),
         [
-            Section("Five papers", [_matrix(titles, boxes, verdicts, made), *_unsettled(every)]),
-            Section("Headline results", [_headlines(made, boxes), *speed.headline(made)]),
-            Section("Not run", list(_not_run(titles, boxes, made))),
+            Section("Five papers", [_matrix(titles, boxes, verdicts, made)]),
+            Section("Not settled, not run", [*_unsettled(every), *_not_run(titles, boxes, made)]),
+            Section("Headline results", [_headlines(made, boxes)]),
+            Section("Speed on a CPU", list(speed.headline(made))),
         ],
     )
 
@@ -79,26 +80,27 @@ def _matrix(
     for paper, title in titles.items():
         statuses = Counter(status for _, _, status in boxes[paper])
         shown = ", ".join(f"{statuses[s]} {s}" for s in (*STATUSES, NOT_RUN) if statuses[s])
-        held = verdicts.get(paper, ())
+        main = verdicts[paper][0]
         rows.append(
             [
                 f"[{title}]({paper}.html)",
                 f"[{counted(paper, made)}]({paper}.html#every-equation)",
                 _error(paper, made),
                 f"[{shown}]({paper}.html#{_place(boxes[paper][0][0])})",
-                f"[{claims.counts(held)}]({paper}.html#claims)",
+                f"[{main.claim}]({paper}.html#claims)",
+                claims.verdict(main, made),
             ]
         )
-    columns = ("paper", "equations with an oracle", "worst float64 error", "tables", "claims")
-    about = "Equations, the worst float64 error of our forms compared, tables by their data"
-    return Table("papers", about, columns, rows)
+    columns = ("paper", "equations", "worst error", "tables")
+    about = "Equations with an oracle, the worst float64 error of our forms, tables by their data"
+    return Table("papers", about, (*columns, "main claim", "verdict"), rows)
 
 
 def _unsettled(every: Sequence[Verdict]) -> Iterable[Paragraph]:
     """The commonest reason why claims are not settled."""
     open_ = [verdict for verdict in every if verdict.verdict == NOT_SETTLED]
     for reason, n in Counter(v.reason for v in open_ if v.reason).most_common(1):
-        yield Paragraph(f"Of {len(open_)} claims not settled, {n}: {reason}.")
+        yield Paragraph(f"**{len(open_)} of {len(every)} claims not settled**; {n}: {reason}.")
 
 
 def _error(paper: str, made: Sequence[Record[Any]]) -> Cell:
@@ -121,11 +123,6 @@ def _headlines(
     rows = [*_operations(made), *_released(made)]
     rows += _denoised(made)
     ((table, box, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
-    about = f"[v2's Table I: expansion improves CIDEr-D](expansionnet_v2.html#{_place(table)})"
-    here = f"**{box.word}**: {box.text.partition('. ')[0]}"  # the rest is on its page
-    row, gap = sentences.largest(table, "CIDEr-D", {r.what.row for r in box.records})
-    theirs = _printed(f"{gap:+.3g} by {row}", "expansionnet_v2", "I", row)
-    rows.append([about, theirs, Value(here, box.records) if box.records else here, status])
     found = tables.sources([r for r in made if _is_of(r, table)])
     clear, pairs = sentences.clear_pairs("expansionnet_v2", table, found)
     if pairs:
@@ -178,7 +175,7 @@ def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         paper, row = record.what.paper, record.what.row
         table = papers.load(paper).table(record.what.table)
         if column in record.values:
-            about = f"[CIDEr-D of the released captions of {row}]({paper}.html#{_place(table)})"
+            about = f"[{row}, released captions: CIDEr-D]({paper}.html#{_place(table)})"
             said = Value(sentences.quantity(record.values[column], 2), (record,), record.status)
             theirs = sentences.printed(table.cell(row, column).meant)
             printed = _printed(theirs, paper, table.name, row)
@@ -219,10 +216,7 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         f"{slowest.measured} times as fast as the paper's order",
         slowest.evidence,
         MEASURED,
-        detail=(
-            f"{slowest.device}; of all targets, each by the number of threads, "
-            f"{counts['met']} met, {counts['missed']} missed"
-        ),
+        detail=(f"{slowest.device}; of all targets {counts['met']} met, {counts['missed']} missed"),
     )
     about = "[v2's training step, batch 16](speed.html#speed-targets)"
     target = Value(printed=f"our target: {slowest.target.bound:g}", source=sources.targets("cpu"))
