@@ -194,8 +194,9 @@ class RunFolder:
             _ = [(entry["kind"], entry["step"]) for entry in log]
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.log}: not the log of a training run ({error})") from None
-        for number, entry in enumerate(log, 1):
-            if _hashed(entry) != entry:
+        for number, (line, entry) in enumerate(zip(lines, log, strict=True), 1):
+            # the text, not the value: another last digit may be the same number
+            if json.dumps(_hashed(entry)) != line:
                 raise InputError(
                     f"{self.log}: line {number} is damaged or edited: it does not match its own "
                     "hash; expected the file as the run wrote it, or another folder"
