@@ -9,7 +9,6 @@ import re
 
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
