@@ -338,3 +338,17 @@ def test_fingerprints_tell_features_and_signatures_apart(tmp_path):
     assert len(prints) == 5
     shutil.copytree(tmp_path / "0", tmp_path / "copy")
     assert ShardedFeatures(tmp_path / "copy").fingerprint in prints
+
+
+def test_features_that_say_what_they_are_made_from_are_the_same_data_however_rounded(tmp_path):
+    made_from = {**SIGNATURE, "weights_sha256": "w", "pictures_sha256": "p"}
+    one, prints = arrays_of([2, 1]), {}
+    rounded = {i: array * (1 + 2**-9) for i, array in one.items()}
+    longer, other = arrays_of([3, 1]), {**made_from, "pictures_sha256": "q"}
+    cases = {"one": (one, made_from, 2), "rounded": (rounded, made_from, 1)}
+    cases |= {"longer": (longer, made_from, 2), "other": (one, other, 2)}
+    for name, (arrays, signature, shard_images) in cases.items():
+        write(tmp_path / name, arrays, shard_images, signature=signature)
+        prints[name] = ShardedFeatures(tmp_path / name).fingerprint
+    assert prints["one"] == prints["rounded"]
+    assert len(set(prints.values())) == 3

@@ -190,6 +190,15 @@ def test_the_command_extracts_once_and_then_has_nothing_to_do(data_set, tmp_path
     assert ShardedFeatures(out).fingerprint == store.fingerprint
 
 
+def test_pictures_with_the_same_names_and_other_content_are_other_features(data_set, tmp_path):
+    out = str(tmp_path / "out")
+    assert main(["features", "--karpathy", str(data_set), "--out", out]) == 0
+    (data_set.parent / "images.zip").unlink()
+    for image_id, _, filename in IMAGES:
+        (data_set.parent / filename).write_bytes(encoded(picture(image_id + 1)))
+    assert main(["features", "--karpathy", str(data_set), "--out", out]) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -89,9 +89,14 @@ def extract(
         raise InputError(f"--batch-size is {batch_size}, expected at least 1")
     photographs = karpathy.read_photographs(path)
     places = Photographs(images or images_beside(path))
-    places.require(photograph.filename for photograph in photographs)
+    names = [photograph.filename for photograph in photographs]
+    places.require(names)
     network = backbones.load(backbone)
-    signature = {**network.signature, "photographs": karpathy.sources(photographs)}
+    signature = {
+        **network.signature,
+        "photographs": karpathy.sources(photographs),
+        "pictures_sha256": places.fingerprint(names),
+    }
     writer = ShardWriter(out, signature, network.d_feature, dtype=dtype)
     for reason in writer.dropped:
         print(f"captionbench: extracting again: {reason}", file=sys.stderr)

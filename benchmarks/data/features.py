@@ -26,6 +26,8 @@ INDEX = "index.json"
 FORMAT = "captionbench features 1"
 WHAT = "the index as `captionbench features` wrote it"
 DTYPES = ("float16", "float32")
+MADE_FROM = {"weights_sha256", "pictures_sha256"}
+"""Of a signature: what features are but for rounding."""
 
 
 class ArrayFeatures:
@@ -155,7 +157,16 @@ class ShardedFeatures:
 
     @property
     def fingerprint(self) -> str:
-        return self.index.fingerprint
+        """SHA-256 of what the features are made from, if the signature says it all; else theirs.
+
+        So features that another processor rounds otherwise are the same data.
+        """
+        index = self.index
+        if not index.signature.keys() >= MADE_FROM:
+            return index.fingerprint
+        rows = sorted((i, stop - start) for i, (_, start, stop) in self._places.items())
+        parts = index.signature, index.dtype, index.d_feature, rows
+        return sha256(json.dumps(parts, sort_keys=True).encode())
 
     def features(self, image_id: int) -> Features:
         """(L, d_feature) float32.

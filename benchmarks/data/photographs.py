@@ -13,7 +13,7 @@ from PIL import Image
 
 from benchmarks.data import pictures
 from benchmarks.errors import InputError
-from benchmarks.files import read_bytes
+from benchmarks.files import read_bytes, sha256
 
 
 class Photographs:
@@ -72,17 +72,28 @@ class Photographs:
         Raises:
             InputError: there is no such photograph, or it is damaged.
         """
+        return pictures.decode(*self._file(name))
+
+    def fingerprint(self, names: Iterable[str]) -> str:
+        """SHA-256 of the files of some photographs, whatever their order.
+
+        Raises:
+            InputError: a photograph is missing or cannot be read.
+        """
+        lines = sorted(f"{name}\t{sha256(self._file(name)[0])}" for name in names)
+        return sha256("\n".join(lines).encode())
+
+    def _file(self, name: str) -> tuple[bytes, Path]:
+        """What is in a photograph's file, and where it is."""
         self.require([name])
         source, member = self._places[name]
         if isinstance(source, Path):
-            data, where = read_bytes(source / member, "a photograph"), source / member
-        else:
-            where = Path(source.filename or "") / member
-            try:
-                data = source.read(member)
-            except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-                raise InputError(f"{where}: cannot be read ({error})") from error
-        return pictures.decode(data, where)
+            return read_bytes(source / member, "a photograph"), source / member
+        where = Path(source.filename or "") / member
+        try:
+            return source.read(member), where
+        except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{where}: cannot be read ({error})") from error
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
