@@ -1,4 +1,4 @@
-"""From a case to its records: time it, count what it takes, say where the numbers came from."""
+"""Time a case, count its operations and memory, and make its records."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from benchmarks.verify import table
 
 TABLE = "speed"
 WARM = "cache warm"
-"""Added to the row of what is timed on CUDA with its cache left as it is."""
+"""Suffix of a row that was timed on CUDA without emptying the cache before each call."""
 T = TypeVar("T")
 Values = dict[str, float]
 
 
 def describe(device: torch.device, threads: int, *, pinned: bool = False) -> Device:
-    """The device that numbers belong to; with ``pinned``, on a CPU, the cores they were made on."""
+    """The device as in records; ``pinned`` adds the CPU cores that threads are pinned to."""
     if device.type != "cuda":
         cores = cpu_threads.cores(threads) if pinned else []
         return structs.replace(records.environment().device, threads=threads, pinned=cores)
@@ -60,7 +60,7 @@ def _driver() -> str | None:
 
 
 def key(case: Case, budget: Budget, described: Device, flush: bool = True) -> str:
-    """Equal for what need not be measured again."""
+    """Key of a case's records: a case is not measured again if a record has it."""
     return records.key_of(
         [time_case, *case.subject.code], case.recorded(), budget, described, flush
     )
@@ -75,23 +75,24 @@ def time_case(
     strict: bool,
     flush: bool = True,
 ) -> list[Record]:
-    """A record for each of the case's implementations that is available.
+    """Measure each available implementation of a case, one record each.
 
     Args:
-        case: what.
-        device: where.
-        threads: of the CPU; where that computes, they are pinned to as many cores.
+        case: what to measure.
+        device: where to compute.
+        threads: CPU threads; on a CPU they are pinned to as many cores.
         budget: of the rounds.
-        strict: an implementation that is unavailable is bad input; else, as one that fails in its
-            first call, it is left out, and the records say why.
-        flush: empty a CUDA device's cache before each call; without, the row says so.
+        strict: raise if an implementation is unavailable; otherwise it is left out, like one whose
+            first call fails, and the records say why.
+        flush: empty a CUDA device's cache before each call; without, the row ends with `WARM`.
 
     Raises:
-        InputError: the baseline is unavailable, or with ``strict`` any; or the clock jumps.
+        InputError: the baseline is unavailable (with ``strict``, any implementation), or the clock
+            jumps.
     """
     began = time.perf_counter()
-    if "torch._dynamo" in sys.modules:  # which takes seconds to import
-        torch.compiler.reset()  # a graph of another case is of no use, and their number is limited
+    if "torch._dynamo" in sys.modules:  # its import takes seconds
+        torch.compiler.reset()  # graphs of other cases only count towards a limit
     described = describe(device, threads, pinned=True)
     with settings(case.precision, threads), cpu_threads.pinned(described.pinned):
         if case.subject.count:
@@ -99,7 +100,7 @@ def time_case(
             details: dict[str, dict[str, Any]] = {name: {} for name in values}
         else:
             values, details, unavailable = _timed(case, device, budget, flush)
-    gc.collect()  # a model and its optimiser refer to each other, and hold the device's memory
+    gc.collect()  # model and optimiser refer to each other and hold device memory
     if unavailable and (strict or case.implementations[0] in unavailable):
         name, why = next(iter(unavailable.items()))
         raise InputError(f"{case.row}: implementation {name} is unavailable ({why})")
@@ -130,7 +131,7 @@ def time_case(
 
 
 def _against(case: Case, name: str) -> str:
-    """The implementation, with its baseline where that is not the usual one."""
+    """The implementation's name, with the baseline unless that is the subject's default."""
     baseline = case.implementations[0]
     if baseline == case.subject.implementations[0]:
         return name
@@ -140,7 +141,7 @@ def _against(case: Case, name: str) -> str:
 def _available(
     case: Case, make: Callable[[Case, str, torch.device], T], device: torch.device
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """What ``make`` gives of each implementation, and why it gives nothing of others."""
+    """``make`` applied to each implementation, and why the others are unavailable."""
     available, unavailable = {}, {}
     for name in case.implementations:
         try:
@@ -181,7 +182,11 @@ def _timed(
 
 
 def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
-    """What a call takes; within compiled code only CUDA's memory is seen, in graphs nothing."""
+    """Resource counts of a call.
+
+    Compiled code and CUDA graphs have their eager form's FLOPs; the peak is measured of compiled
+    code on CUDA only.
+    """
     if eager(name) == name:
         taken: Values = {**resources.count(work, device)}
         if not case.subject.least_bytes:
@@ -194,7 +199,7 @@ def _taken(case: Case, work: Work, name: str, device: torch.device) -> Values:
 
 
 def _moved(case: Case, name: str, device: torch.device) -> Values:
-    """The bytes that its operations read and write, where shapes alone decide that."""
+    """Bytes that its operators read and write; empty if that depends on the data."""
     try:
         launched = dispatched(case, name, cuda=device.type == "cuda")
     except ValueError:
@@ -234,15 +239,15 @@ def _rounded(seconds: Sequence[float]) -> list[float]:
 
 
 def one_line(error: Exception) -> str:
-    """What it says, in one line that can be sent; the kind of error too, where it is unexpected."""
+    """The error's first line, anonymous; with its type if the error is unexpected."""
     said = records.anonymous((str(error).splitlines() or [""])[0])
     return said if isinstance(error, UNAVAILABLE) else f"{type(error).__name__}: {said}"
 
 
 def verify(device: torch.device, examples: int, *, key: str = "", row: str = "") -> Record:
-    """Every implementation compared with the oracle, as `captionbench verify` does.
+    """Compare every implementation with the oracle, as `captionbench verify` does.
 
-    The key and the row are those of the device if they are not given.
+    The key and the row default to those of the device.
     """
     began = time.perf_counter()
     rows = list(table.rows(str(device), examples))
@@ -262,5 +267,5 @@ def verify(device: torch.device, examples: int, *, key: str = "", row: str = "")
 
 
 def verification_key(described: Device, examples: int) -> str:
-    """Equal where verification need not be run again."""
+    """Key of the record of `verify`."""
     return records.key_of(verify, examples, described)

@@ -1,4 +1,4 @@
-"""Whether the time that went by can be trusted: the monotonic clock beside the wall clock."""
+"""Detects clock jumps by comparing the monotonic clock with the wall clock."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from time import time as wall_clock
 from benchmarks.errors import InputError
 
 SLACK, DRIFT = 0.05, 0.01
-"""Seconds, and a part of the elapsed time, that the two clocks of a machine may differ by."""
+"""Tolerated difference of the clocks: seconds, plus a fraction of the elapsed time."""
 TRIES = 10
-"""Of reading both of them with nothing between."""
+"""Attempts to read both clocks without an interruption in between."""
 MOST_JUMPS = 5
-"""Rounds of one measurement that may be lost to a clock that jumps."""
+"""Rounds of one measurement that may be discarded because a clock jumped."""
 
 
 def clocks() -> tuple[float, float]:
-    """The monotonic and the wall clock at one moment: again, if something came between."""
+    """The monotonic and the wall clock at one moment, read again if interrupted."""
     for _ in range(TRIES):
         monotonic, wall = perf_counter(), wall_clock()
         if perf_counter() - monotonic < SLACK / 10:
@@ -25,15 +25,15 @@ def clocks() -> tuple[float, float]:
 
 
 def agree(monotonic: float, wall: float) -> bool:
-    """Whether two clocks agree on the seconds elapsed: neither jumped, the machine never slept."""
+    """Whether both clocks measured the same seconds: neither jumped, the machine never slept."""
     return monotonic > 0 and abs(wall - monotonic) <= SLACK + DRIFT * monotonic
 
 
 class Clock:
-    """Tells rounds apart in which time can be trusted from those in which a clock jumped.
+    """Detects the rounds in which a clock jumped.
 
-    A machine that is suspended, moved or set right has a monotonic clock and a wall clock that go
-    on by different amounts; no clock alone can tell.
+    When a machine is suspended, migrated or has its time set, the two clocks advance by different
+    amounts; one clock alone cannot tell.
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class Clock:
         self._began = clocks()
 
     def trusted(self) -> bool:
-        """Whether both clocks agree on the time since `start`; if not, that is counted.
+        """Whether both clocks agree on the time since `start`; otherwise the jump is counted.
 
         Raises:
-            InputError: they have disagreed more than `MOST_JUMPS` times.
+            InputError: they disagreed more than `MOST_JUMPS` times.
         """
         monotonic, wall = (now - began for now, began in zip(clocks(), self._began, strict=True))
         if agree(monotonic, wall):

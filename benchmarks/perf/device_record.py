@@ -1,7 +1,6 @@
-"""Everything measured of one device by one command, in one file that can be sent.
+"""All records of one device in one file to send: gzipped JSON lines.
 
-The manifest, then the records, as compressed JSON lines. Nothing in it says whose machine it is: no
-names of users, hosts or folders.
+The first line is the manifest. Names of users, hosts and folders are not in it.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from benchmarks.records import Device, Record
 ENDING = ".captionbench.jsonl.gz"
 MAGIC = b"\x1f\x8b"
 LARGEST = 2**26
-"""Bytes of records that are unpacked: beyond it a file is a mistake, or worse."""
+"""Limit of the unpacked bytes, against mistakes and malicious files."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line."""
+    """The first line of a device record."""
 
     captionbench: Literal["device record"]
     schema: Literal[1]
@@ -45,11 +44,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None
     clean: bool | None
     versions: dict[str, str]
-    stages: dict[str, bool]  # by name, whether nothing of it was left
-    failed: dict[str, str]  # what the device could not do, for lack of memory, say, and why, by row
-    tiny: bool  # whether the sizes were the smallest, to try the command
-    records: int  # how many lines follow
-    sha256: str  # of all of them, as they are
+    stages: dict[str, bool]  # by name, whether it is complete
+    failed: dict[str, str]  # by row, why it failed (out of memory, say)
+    tiny: bool  # whether made with --tiny
+    records: int  # number of lines that follow
+    sha256: str  # of those lines
     time: str
 
 
@@ -62,7 +61,7 @@ def pack(
     failed: Mapping[str, str],
     tiny: bool,
 ) -> bytes:
-    """The records, the newest of each slot, with a manifest; equal for equal arguments but time."""
+    """Pack a manifest and the newest record of each slot, deterministically except for the time."""
     lines = b"".join(map(records.line, records.newest(known)))
     environment = records.environment()
     manifest = Manifest(
@@ -91,17 +90,17 @@ def name(device: Device) -> str:
 
 
 def write(data: bytes, path: Path) -> None:
-    """Write a packed file, whole or not at all."""
+    """Write a packed file atomically."""
     with write_atomically(path, "wb") as file:
         file.write(data)
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file, packed or plain JSON lines; every one of them is checked.
+    """Read and check the records of a file, packed or plain JSON lines.
 
     Raises:
-        InputError: the file is missing, cut, changed, of another schema, or no file of records;
-            or made with the smallest sizes, whose times mean nothing.
+        InputError: the file is missing, truncated, modified, of another schema, not a file of
+            records, or made with ``--tiny``.
     """
     data = read_bytes(path, "records")
     if not data:
@@ -148,16 +147,16 @@ class RecordStage:
 
     name: str  # as in the manifest
     about: str  # what it measures
-    # session -> records, those that there are not yet measured while there is time
+    # session -> records; missing ones are measured while there is time
     run: Callable[[Session], Iterable[list[Record]]]
 
 
 def stages(
     suite: str, device: torch.device, *, tiny: bool, wrong: Collection[str] = ()
 ) -> list[RecordStage]:
-    """Those of a suite, "cpu" or "gpu", the most important first; verification comes before them.
+    """The stages of suite "cpu" or "gpu" after verification, the most important first.
 
-    Implementations that are ``wrong`` are not timed; ``tiny`` is at the smallest sizes.
+    Implementations in ``wrong`` are not timed; ``tiny`` uses the smallest sizes.
     """
 
     def timed(name: str, about: str, cases: Iterable[Case]) -> RecordStage:

@@ -1,17 +1,15 @@
-"""Which kernels a call dispatches, each with its FLOPs and bytes, without computing anything.
+"""The kernels that a call dispatches, with their FLOPs and bytes, without computing anything.
 
-The call runs on PyTorch's fake tensors, which have shapes and no numbers, so a training step of any
-size takes a second and no memory. Where the call asks a tensor what it holds, a number is 1, and a
-truth is what it would be if every number were equal to no other and neither less nor greater: so no
-caption ends early, and no check fails.
+The call runs on PyTorch's fake tensors, which have shapes but no data, so a training step of any
+size takes a second and no memory. Where the call reads a tensor's value, a number is 1 and all
+comparisons are false, except ``ne``: no caption ends early, and no check fails.
 
-* A kernel is an operation below autograd that computes: views, allocations and questions about a
-  tensor are none. A fused list of tensors (``_foreach``) and an operation of Triton programs count
-  as one, which is the fewest that they can be.
-* FLOPs are those of `torch.utils.flop_counter`: products of matrices, two a multiply-accumulate.
-  All else is bound by its bytes.
-* Bytes are those of every tensor read and written, an expanded one once; of a table that is looked
-  up in, what is taken. Nothing is assumed to stay in a cache between two kernels.
+* A kernel is an operator below autograd that computes: not a view, an allocation or a query. A
+  ``_foreach`` operator and an operator of Triton kernels count as one, which is the minimum.
+* FLOPs are those of `torch.utils.flop_counter`: matrix products, 2 per multiply-accumulate.
+  Everything else is memory-bound.
+* Bytes are those of every tensor read and written: an expanded tensor once, of a lookup table the
+  rows read. Nothing is assumed to stay in a cache between two kernels.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from torch_impl.training import optimisation
 ALLOCATIONS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 LOOK_UPS = ("embedding", "gather", "index", "index_select")
 OVERWRITTEN = ("copy_", "fill_", "zero_", "random_", "uniform_")
-"""What writes its first argument without reading it."""
+"""Operators that write their first argument without reading it."""
 _ATTENTION = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
         torch.ops.aten._scaled_dot_product_flash_attention
@@ -52,7 +50,7 @@ _ATTENTION = {
         torch.ops.aten._scaled_dot_product_flash_attention_backward
     ),
 }
-"""A CPU's kernel of attention has no formula of its own, but multiplies what a GPU's does."""
+"""CPU attention has no FLOP formula of its own; its products are those of a GPU's."""
 _SCALAR = torch.ops.aten._local_scalar_dense.default
 _NONZERO = torch.ops.aten.nonzero.default
 _CPU = torch.device("cpu")
@@ -60,12 +58,12 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch."""
+    """One kernel launch."""
 
-    name: str  # the operation's
-    flops: float  # of products
+    name: str  # of the operator
+    flops: float  # of matrix products
     bytes: float  # read and written
-    precision: str = "float32"  # a dtype, that of what is read
+    precision: str = "float32"  # dtype of the first input
 
 
 def dispatched(
@@ -73,11 +71,11 @@ def dispatched(
 ) -> list[Kernel]:
     """The kernels of one call of a case's implementation.
 
-    With ``cuda`` as on a GPU, else as on a CPU, where some forms split a batch to stay in caches;
-    with ``warm_up`` of a second call, where a first one makes what stays.
+    ``cuda`` traces it as on a GPU, otherwise as on a CPU, where some forms split a batch to fit
+    caches. ``warm_up`` traces a second call, after the first has created persistent state.
 
     Raises:
-        ValueError: the implementation is unavailable, or what it launches depends on the data.
+        ValueError: the implementation is unavailable, or its launches depend on the data.
     """
     if implementation.endswith(COMPILED):
         raise ValueError("what compiled code launches is known only where it was compiled")
@@ -96,7 +94,7 @@ def dispatched(
 
 
 class _Dispatched(TorchDispatchMode):
-    """Lists the kernels of all operations within."""
+    """Records the kernels of all operators within the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,13 +128,13 @@ class _Dispatched(TorchDispatchMode):
 
 
 def _places(x: Tensor) -> Tensor:
-    """Where ``x`` is not zero, (n, dimensions): everywhere or nowhere."""
+    """Indices of the nonzero entries of ``x``, (n, dimensions): of all entries or of none."""
     n = x.numel() if _answer(x) else 0
     return x.new_empty((n, x.dim()), dtype=torch.long)
 
 
 def _by_places(name: str, args: Any) -> Any:
-    """An indexing operation's arguments with places in place of masks."""
+    """An indexing operator's arguments, with indices in place of boolean masks."""
     if not name.startswith(("index", "_index")) or not isinstance(args[1], list):
         return args
     indices: list[Tensor | None] = []
@@ -157,7 +155,7 @@ def _known(x: Tensor) -> bool:
 
 
 def _truth(name: str, args: Any, kwargs: Any) -> bool:
-    """What all entries of an operation's result are, by what all entries of its arguments are."""
+    """The value of all entries of a boolean result, given those of the arguments."""
     given = [_known(x) for x in _tensors((args, kwargs)) if x.dtype == torch.bool]
     if name in ("ne", "ones", "ones_like", "new_ones"):
         return True
@@ -165,29 +163,29 @@ def _truth(name: str, args: Any, kwargs: Any) -> bool:
         return not given[0]
     if name in ("bitwise_and", "logical_and"):
         return all(given)
-    return any(given)  # comparisons have none
+    return any(given)  # False for comparisons of numbers
 
 
 @contextmanager
 def _without_numbers(cuda: bool) -> Iterator[None]:
-    """Tensors within have shapes only, and everything is on the one device already."""
+    """Tensors within the block are fake, and all on one device."""
 
     def to_list(x: Tensor) -> Any:
-        # of truths, those that say which hypotheses are kept
+        # booleans are true: they say which hypotheses are kept
         return np.full(x.shape, x.dtype == torch.bool or _answer(x)).tolist()
 
     with ExitStack() as stack:
         for context in (
-            # PyTorch cannot always exchange a module's fake parameters, and none has to move
+            # PyTorch cannot always swap a module's fake parameters, and none has to move
             mock.patch.object(nn.Module, "to", lambda module, *_, **__: module),
             mock.patch.object(FakeTensor, "tolist", to_list),
-            # RAdam updates nothing in its first steps, whose number is no function of the shapes
+            # RAdam's first steps update nothing: trace one that does
             mock.patch.object(optimisation, "rectification", lambda *_: 1.0),
             FakeTensorMode(),
         ):
             stack.enter_context(context)
         if cuda:
-            # compiled code keeps a batch whole and draws dropout as a GPU does
+            # code under torch.compile does not split a batch, and draws dropout as on a GPU
             stack.enter_context(mock.patch.object(torch.compiler, "is_compiling", lambda: True))
             stack.enter_context(support.interpreted())
         yield
@@ -222,6 +220,6 @@ def _moved(operation: Any, args: Any, kwargs: Any, result: Any) -> int:
 
 
 def _size(x: Tensor) -> int:
-    """Bytes that are there: of a dimension without a stride one entry."""
+    """Bytes in memory: a dimension of stride 0 counts as one entry."""
     pairs = zip(x.shape, x.stride(), strict=True)
     return math.prod(size for size, stride in pairs if stride) * x.element_size()

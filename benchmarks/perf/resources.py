@@ -1,6 +1,6 @@
-"""What a call takes beside time: operations, saved activations, peak memory.
+"""Resource counts of a call: FLOPs, operators, saved activations, peak memory.
 
-All are counted, not sampled: one call gives them, and a second call gives the same.
+They are counted, not sampled: a second call gives the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _lstm_backward(*shapes: Any, **_: Any) -> int:
 
 
 def _packed(formula: Callable[..., int]) -> Callable[..., int]:
-    """The formula of an operator that is given all weights as a list."""
+    """The formula for an operator that takes all weights as one list."""
     return lambda rows, weights, *_, **__: formula(rows, *weights[:2])
 
 
@@ -60,18 +60,17 @@ FORMULAS = {
     _aten._cudnn_rnn: _packed(_lstm),
     _aten._cudnn_rnn_backward: _packed(_lstm_backward),
 }
-"""Of products that PyTorch's counter does not know: attention on a CPU, the libraries' LSTMs, those
-by weights of 16 bits."""
+"""FLOP formulas that PyTorch's counter lacks: CPU attention, library LSTMs, float16 weights."""
 
 
 def count(work: Work, device: torch.device) -> dict[str, int]:
-    """What one call takes.
+    """Count the resources of one call.
 
     Returns:
-        "flops": of matrix products, two a multiply-accumulate. "operators": that PyTorch
-        dispatched, views included. "saved bytes", of a call that trains: the activations saved for
-        backward, every storage once and whole, however many views of it are saved; parameters and
-        inputs never. "peak bytes", where PyTorch dispatched any operator: see `peak`.
+        "flops": of matrix products, 2 per multiply-accumulate. "operators": dispatched by PyTorch,
+        views included. "saved bytes", if the call trains: the activations saved for backward, each
+        storage once and whole, without parameters and inputs. "peak bytes", if any operator was
+        dispatched: see `peak`.
     """
     storages, saved = _Storages(), _Saved(work.given)
     flops = FlopCounterMode(display=False, custom_mapping=FORMULAS)
@@ -86,10 +85,10 @@ def count(work: Work, device: torch.device) -> dict[str, int]:
 
 
 def peak(function: Callable[[], Any], device: torch.device) -> int:
-    """The most memory that one call held at a time, beyond what was held before it.
+    """Peak memory of one call in bytes, beyond what was allocated before it.
 
-    On CUDA the allocator's own count; elsewhere the storages that operations handed out, which
-    leaves out what a kernel allocates and frees within.
+    On CUDA it is the allocator's; elsewhere it is of the storages that operators return, without
+    the temporary memory within a kernel.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -104,10 +103,10 @@ def peak(function: Callable[[], Any], device: torch.device) -> int:
 
 
 class _Saved(torch.autograd.graph.saved_tensors_hooks):
-    """Adds up the storages that autograd saves.
+    """Adds up the bytes of the storages that autograd saves.
 
-    The hooks see what is saved with ``save_for_backward``; `by_functions` adds what else an
-    ``autograd.Function`` leaves on its ``ctx``, which is the node of the graph.
+    The hooks see ``save_for_backward``; `by_functions` adds what else an ``autograd.Function``
+    stores on its ``ctx``, the node of the graph.
     """
 
     def __init__(self, given: Iterable[Tensor]) -> None:
@@ -123,7 +122,7 @@ class _Saved(torch.autograd.graph.saved_tensors_hooks):
             self.live.add(storage._cdata)
             weakref.finalize(
                 storage, self.live.discard, storage._cdata
-            )  # its address is free again
+            )  # its address may be reused
         return tensor
 
     @contextmanager
@@ -151,13 +150,13 @@ def _reachable(value: object) -> Iterator[Tensor]:
             yield value
         elif id(value) not in seen and not isinstance(value, type | ModuleType):
             seen.add(id(value))
-            # of a function its closure alone: its globals are the module's
+            # of a function only the closure: its globals are the module's
             inside = value.__closure__ or () if isinstance(value, FunctionType) else (value,)
             pending += gc.get_referents(*inside)
 
 
 class _Storages(TorchDispatchMode):
-    """Follows every storage that an operation hands out, until nobody holds it."""
+    """Tracks every storage that an operator returns, until it is freed."""
 
     def __init__(self) -> None:
         super().__init__()

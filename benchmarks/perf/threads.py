@@ -1,4 +1,4 @@
-"""The CPU's threads: how many, and which cores they stay on."""
+"""CPU threads: the number of usable cores, and pinning."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ THREADS = Path("/proc/self/task")
 
 
 def usable() -> int:
-    """How many cores this process may run on, which can be fewer than the machine has."""
+    """Number of cores this process may run on, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cores(threads: int) -> list[int]:
-    """The cores that ``threads`` are pinned to; none where the system pins nothing.
+    """The cores to pin ``threads`` to; empty where the system cannot pin.
 
-    One of each physical core before a second of any; and the last ones first, since a system's own
-    work tends to be on the first.
+    Each physical core is used once before any is used twice, and the last cores first, since a
+    system's own work tends to run on the first.
     """
     if not hasattr(os, "sched_getaffinity"):
         return []
@@ -29,7 +29,7 @@ def cores(threads: int) -> list[int]:
 
 
 def _sibling(core: int) -> int:
-    """Which of its physical core's hardware threads it is, 0 where that is not known."""
+    """Index among the hardware threads of its physical core; 0 if unknown."""
     listed = TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list"
     with suppress(OSError, ValueError):
         ends = [part.split("-") for part in listed.read_text().strip().split(",")]
@@ -40,7 +40,7 @@ def _sibling(core: int) -> int:
 
 @contextmanager
 def pinned(to: Sequence[int]) -> Iterator[None]:
-    """Within, all threads of this process stay on these cores; anywhere, if there are none."""
+    """Pin all threads of this process to these cores within the block, if there are any."""
     if not to:
         yield
         return
@@ -53,7 +53,7 @@ def pinned(to: Sequence[int]) -> Iterator[None]:
 
 
 def move(to: Iterable[int]) -> None:
-    """Let this process's threads run on these cores; new ones go where what starts them is."""
+    """Pin this process's threads to these cores; new threads inherit their creator's."""
     there = [int(path.name) for path in THREADS.iterdir()] if THREADS.is_dir() else [0]
     for thread in there:
         with suppress(ProcessLookupError):  # it has ended in the meantime

@@ -1,1 +1,1 @@
-"""Devices as data, what they are predicted to take, and how long the papers' training would be."""
+"""Device descriptions, rooflines, and predicted training times of the papers."""

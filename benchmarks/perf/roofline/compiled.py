@@ -1,9 +1,8 @@
-"""The Triton programs compiled ahead of time for GPUs that are not here: nothing is run.
+"""Triton kernels compiled ahead of time for GPUs that are not present; nothing is run.
 
-A launch is compiled as its call would specialise it; registers, spills and shared memory are what
-``cuobjdump`` says of the binary, and the occupancy follows from them. A launch reads or writes each
-tensor that it is given once, at least; its FLOPs are those of its products, two a
-multiply-accumulate.
+A launch is compiled as its call would specialise it. Registers and spills are read from the binary
+by ``cuobjdump``, and the occupancy follows from them. Bytes count each tensor argument once, a
+lower bound; FLOPs are of matrix products, 2 per multiply-accumulate.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ from torch_impl.layers.transformer import Mixer
 TABLE = "compiled kernels"
 KIB = 1024
 REGISTERS, REGISTERS_AT_ONCE = 65536, 256
-"""Of a multiprocessor, and how many a warp is given at a time."""
+"""Registers of a multiprocessor, and the unit that a warp is allocated them in."""
 RESERVED = KIB
-"""Bytes of shared memory that the system takes of each block."""
+"""Bytes of shared memory that the system reserves per block."""
 THREADS = 32
-"""Of a warp."""
+"""Threads of a warp."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A multiprocessor's limits, by the CUDA programming guide."""
+    """A multiprocessor's limits, from the CUDA programming guide."""
 
     capability: int
-    shared: int  # bytes of all its blocks together
-    block: int  # bytes of one block
+    shared: int  # bytes, of all its blocks
+    block: int  # bytes, of one block
     warps: int
     blocks: int
 
     def occupancy(self, registers: int, shared: int, warps: int) -> float:
-        """The part of its warps that blocks of so many ``warps`` and ``shared`` bytes can fill."""
+        """Fraction of the warps that blocks of ``warps`` and ``shared`` bytes can fill."""
         of_warp = -(-registers * THREADS // REGISTERS_AT_ONCE) * REGISTERS_AT_ONCE
         by_registers = REGISTERS // of_warp // warps if registers else self.blocks
         by_shared = self.shared // (shared + RESERVED)
@@ -63,7 +62,7 @@ ARCHITECTURES = (
     Architecture(89, 100 * KIB, 99 * KIB, warps=48, blocks=24),
     Architecture(90, 228 * KIB, 227 * KIB, warps=64, blocks=32),
 )
-"""Of the A100, of the L4 and the RTX 4090, of the H100 and the H200."""
+"""Of the A100; the L4 and the RTX 4090; the H100 and the H200."""
 TYPES = {
     torch.float32: "*fp32",
     torch.bfloat16: "*bf16",
@@ -71,12 +70,12 @@ TYPES = {
     torch.int32: "*i32",
     torch.uint8: "*u8",
 }
-"""Triton's names of pointers."""
+"""Triton's pointer types."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A batch of B sequences of L tokens of d channels, and the vectors of each group, or N_E."""
+    """Sizes of an expansion's call: (B, L, d), and the vectors of each group, or N_E."""
 
     kind: str  # "static" or "dynamic"
     B: int
@@ -100,17 +99,17 @@ SHAPES = (
     ),
     *(Shape("dynamic", 3, L, d, (N,)) for L, d, N in ((17, 40, 17), (33, 130, 4), (65, 512, 17))),
 )
-"""The papers' (v1's published run has 768 channels), then those of large verification cases."""
+"""The papers' sizes (v1's published run has d = 768), then those of large verification cases."""
 V2 = (
     Shape("static", 48, 144, 512, Mixer.parse(suites.ENCODERS[-1]).coefficients),
     Shape("dynamic", 48, 20, 512, Mixer.parse(suites.DECODERS[-1]).coefficients),
 )
-"""Those of its encoder's layers and of its decoder's."""
+"""Sizes of v2's encoder layers and decoder layers."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A program, its grid, its tensors, and all constants of the call."""
+    """A kernel launch: program, grid, tensor arguments, and all constants."""
 
     name: str
     grid: tuple[int, ...]
@@ -119,11 +118,11 @@ class Launch:
 
     @property
     def bytes(self) -> int:
-        """Of all tensors once."""
+        """Bytes of the tensor arguments, each once."""
         return sum(x.nbytes for x in self.tensors)
 
     def source(self) -> Any:
-        """The program as its launch specialises it: on dtypes, on ones, on multiples of 16."""
+        """The program as specialised by its launch: on dtypes, ones, and multiples of 16."""
         from triton.compiler import ASTSource
 
         program = getattr(launch.programs(interpreted=False), self.name)
@@ -147,7 +146,6 @@ class Launch:
         return ASTSource(program, signature, constants, multiples)
 
     def compile(self, architecture: Architecture) -> Any:
-        """Triton's compiled program."""
         import triton
         from triton.backends.compiler import GPUTarget
 
@@ -157,7 +155,7 @@ class Launch:
 
 
 def launches(shape: Shape, precision: str) -> list[Launch]:
-    """All launches of both passes, on fake tensors, with a mask."""
+    """All launches of both passes with a mask, traced on fake tensors."""
     launched: list[Launch] = []
 
     def run(call: Any, name: str, grid: Any, *tensors: Tensor, **constants: Any) -> None:
@@ -169,7 +167,7 @@ def launches(shape: Shape, precision: str) -> list[Launch]:
         shape.kind == "static",
     )
     operator: Any = static if is_static else dynamic
-    option = list(shape.vectors) if is_static else True  # the groups; whether it is causal
+    option = list(shape.vectors) if is_static else True  # groups, or causal
     with FakeTensorMode(), mock.patch.object(launch.Launches, "run", run), _no_tables_kept():
         rows = shape.B, shape.L, shape.d
         sizes = [(sum(shape.vectors), shape.d)] * 2 + [rows] * (4 if is_static else 5)
@@ -182,7 +180,7 @@ def launches(shape: Shape, precision: str) -> list[Launch]:
 
 
 def _no_tables_kept() -> Any:
-    """Row tiles are cached by their groups; fake ones must not stay."""
+    """Bypass the cache of row tiles, which must not hold fake tensors."""
     return mock.patch.object(static, "row_tiles", launch.row_tiles.__wrapped__)
 
 
@@ -198,25 +196,25 @@ MACS: dict[str, Callable[[int, int, int], int]] = {
     "dynamic_mix_gradients": lambda N, L, d: 2 * (2 * L + N) * L * d,
     "dynamic_weight_gradients": lambda N, L, d: 4 * N * L**3,
 }
-"""Multiply-accumulates of a sequence, by N or N_E, L and d; all other programs have no product."""
+"""Multiply-accumulates per sequence by N or N_E, L and d; other programs have no product."""
 
 
 def flops(name: str, shape: Shape) -> int:
-    """Of a launch's products."""
+    """FLOPs of a launch's matrix products."""
     macs = MACS.get(name)
     return 2 * shape.B * macs(sum(shape.vectors), shape.L, shape.d) if macs else 0
 
 
 @cache
 def cuobjdump() -> Path:
-    """NVIDIA's tool, which comes with Triton."""
+    """Path of NVIDIA's cuobjdump, which comes with Triton."""
     from triton.backends.nvidia import __file__ as backend
 
     return Path(backend).parent / "bin" / "cuobjdump"
 
 
 def usage(binary: bytes) -> tuple[int, int]:
-    """Registers of a thread, and bytes of its stack, which are registers that it ran out of."""
+    """Registers per thread, and bytes of its stack: spilled registers."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
         file.flush()
@@ -228,7 +226,7 @@ def usage(binary: bytes) -> tuple[int, int]:
 
 
 def measured(launched: Launch, shape: Shape, architecture: Architecture) -> Program:
-    """What the compiler says of a launch."""
+    """Compile a launch, and read its resource usage."""
     compiled = launched.compile(architecture)
     registers, stack = usage(compiled.asm["cubin"])
     shared, warps = compiled.metadata.shared, launched.constants["num_warps"]
@@ -245,7 +243,7 @@ def measured(launched: Launch, shape: Shape, architecture: Architecture) -> Prog
 
 
 def make_records(known: Iterable[Record] = ()) -> Iterator[Record]:
-    """A record for each shape, precision and architecture, those of equal keys from ``known``."""
+    """A record per shape, precision and architecture; ``known`` ones are reused by key."""
     old = {record.key: record for record in known}
     for shape in SHAPES:
         for precision in PRECISIONS:

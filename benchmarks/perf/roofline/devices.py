@@ -1,8 +1,8 @@
-"""What a device can do at best: by its vendor's data sheet or, of a CPU, as measured.
+"""Peak FLOP/s, bandwidth and launch time of devices: from data sheets or, for a CPU, measured.
 
-The data sheets' numbers are `devices.json`, each with its source. A CPU has no such sheet that
-could be trusted for one or two of its cores, so it is described by the ceilings that
-``captionbench time --only ceilings`` measures.
+The data sheets' numbers are in `devices.json`, with their sources. None can be trusted for one or
+two cores of a CPU, so a CPU is described by the ceilings that ``captionbench time --only ceilings``
+measures.
 """
 
 from __future__ import annotations
@@ -34,33 +34,29 @@ CPU = "cpu"
 class Device:
     """One accelerator, or some threads of a CPU."""
 
-    name: str  # as asked for; of a CPU also its threads
+    name: str  # as on the command line; of a CPU with its threads
     source: str  # where the numbers come from
-    peak: Mapping[str, float]  # FLOPs a second of matrix products, by precision
-    bandwidth: float  # bytes a second, read and written
-    launch: float  # seconds that an operation takes at least
+    peak: Mapping[str, float]  # FLOP/s of matrix products, by precision
+    bandwidth: float  # bytes/s, read and written
+    launch: float  # least seconds of an operation
     launch_source: str  # where that number comes from
-    torch_name: str  # what records of measurements call the device
-    threads: int = 0  # of a CPU, else 0
-    year: int | None = None  # of its release; of a CPU unknown
-    memory: float | None = None  # bytes; of a CPU unknown
+    torch_name: str  # the device's name in records
+    threads: int = 0  # of a CPU; 0 for a GPU
+    year: int | None = None  # of its release; None for a CPU
+    memory: float | None = None  # bytes; None for a CPU
 
     def __post_init__(self) -> None:
-        """Check.
-
-        Raises:
-            ValueError: a speed or a time that is not above 0.
-        """
+        """Raise ValueError unless all speeds and times are above 0."""
         speeds = {"bandwidth": self.bandwidth, "launch": self.launch, **self.peak}
         for what, value in speeds.items():
             if not value > 0:
                 raise ValueError(f"device {self.name}: {what} is {value}, expected above 0")
 
     def peak_of(self, precision: str) -> float:
-        """FLOPs a second of products in that precision.
+        """Peak FLOP/s of matrix products in a precision.
 
         Raises:
-            ValueError: it has none, and which it has.
+            ValueError: the device has none in that precision.
         """
         if precision not in self.peak:
             raise ValueError(
@@ -124,10 +120,10 @@ def described() -> dict[str, Device]:
 
 
 def named(name: str) -> Device:
-    """The described device of that name, in any case of letters.
+    """The device of `devices.json` with that name, in upper or lower case.
 
     Raises:
-        InputError: there is none; the message lists those there are.
+        InputError: there is none.
     """
     for device in described().values():
         if device.name.casefold() == name.casefold():
@@ -138,9 +134,9 @@ def named(name: str) -> Device:
 
 
 def measured(known: Iterable[Record], name: str, threads: int) -> Device | None:
-    """A device, as records name it, by their newest ceilings of each precision; None without any.
+    """The device by its newest ceilings of each precision; None if none were measured.
 
-    ``threads`` are of the CPU, 0 for a GPU.
+    ``name`` is that of records, ``threads`` are of the CPU, 0 for a GPU.
     """
     newest: dict[str, Record] = {}
     for record in sorted(of_kind(known, Measured), key=lambda r: r.time):
@@ -166,7 +162,7 @@ def measured(known: Iterable[Record], name: str, threads: int) -> Device | None:
 
 
 def local_device(device: torch.device, threads: int, known: Sequence[Record]) -> Device:
-    """By the newest ceilings among the records or, where there are none, measured now."""
+    """This device by its newest recorded ceilings; without any, they are measured now."""
     name = case_records.describe(device, threads).name
     used = threads if device.type == CPU else 0
     local = measured(known, name, used)

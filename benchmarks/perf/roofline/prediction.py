@@ -1,4 +1,4 @@
-"""Records of what a case is predicted to take, and what was measured of the same, beside it."""
+"""Records of predicted times, compared with measured ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TABLE = "roofline"
 
 
 def of_case(case: Case, implementation: str, device: Device) -> Prediction:
-    """What one call of the case's implementation is predicted to take on the device.
+    """Predict one call of the case's implementation on the device.
 
     Raises:
-        ValueError: the implementation is unavailable, what it launches depends on the data, or the
+        ValueError: the implementation is unavailable, its launches depend on the data, or the
             device has no peak in the case's precision.
     """
     device.peak_of(case.precision)
@@ -28,12 +28,12 @@ def of_case(case: Case, implementation: str, device: Device) -> Prediction:
 
 
 def key(case: Case, device: Device) -> str:
-    """Equal for what need not be predicted again."""
+    """Key of a case's predictions on a device."""
     return records.key_of([make_records, *case.subject.code], case.recorded(), device.to_dict())
 
 
 def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, str]]:
-    """A record for each of the case's implementations whose launches are known; why of the rest."""
+    """A record per implementation whose launches are known, and why the others' are not."""
     predictions: dict[str, Prediction] = {}
     unavailable = {}
     for name in case.implementations:
@@ -63,7 +63,7 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
 
 
 def values(prediction: Prediction) -> dict[str, float]:
-    """A prediction as a record has it."""
+    """The values of a prediction's record."""
     return {
         "seconds": prediction.seconds,
         "graphed seconds": prediction.graphed,
@@ -75,26 +75,26 @@ def values(prediction: Prediction) -> dict[str, float]:
 
 
 def described(device: Device) -> records.Device:
-    """The device of a prediction as a record has it: never one that computed anything."""
+    """The device of a prediction's record: a description, not one that computed."""
     return records.Device(kind="description", name=device.name, threads=device.threads)
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A measured time beside the predicted one."""
+    """A predicted time and the measured one."""
 
     predicted: Record
     measured: Record
 
     @property
     def error_percent(self) -> float:
-        """How far the prediction is off: below 0 where the device is slower than predicted."""
+        """Error of the prediction: negative if the device is slower than predicted."""
         seconds = self.measured.values["seconds"]
         return float(100 * (self.predicted.values["seconds"] / seconds - 1))
 
 
 def beside(predicted: Record, known: Sequence[Record]) -> Beside | None:
-    """The newest time measured of what a record predicts, on the device it predicts it for."""
+    """The newest measurement of the predicted case on the same device; None without one."""
     details = predicted.details
     device = Device(**details.device)
     for record in sorted(records.of_kind(known, kinds.Timing), key=lambda r: r.time, reverse=True):

@@ -1,8 +1,7 @@
-"""The roofline: each kernel takes as long as its slowest need, and a call as long as its kernels.
+"""The roofline: time = sum over kernels of max(FLOPs / peak, bytes / bandwidth, launch).
 
-time = sum over kernels of max(FLOPs / peak, bytes / bandwidth, launch). It is what the device could
-do at best with those kernels, one after another: no product reaches its peak, and a GPU that waits
-for its host shows as launches.
+It is a lower bound for these kernels one after another: no product reaches its peak, and a GPU that
+waits for its host shows as launches.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ BOUNDS = ("compute", "memory", "launch")
 
 @dataclass(frozen=True)
 class Prediction:
-    """The seconds of a call, by what bounds its kernels."""
+    """Predicted seconds of a call, by what bounds its kernels."""
 
-    compute: float  # of the kernels that multiply as fast as they can
-    memory: float  # of those that read and write as fast as they can
-    launch: float  # of those too small for either
-    launches: int  # how many kernels there are
-    flops: float  # of all of them
-    bytes: float  # read and written by all of them
-    graphed: float = 0.0  # seconds as CUDA graphs, in which no launch is waited for
+    compute: float  # of compute-bound kernels
+    memory: float  # of memory-bound kernels
+    launch: float  # of launch-bound kernels
+    launches: int  # number of kernels
+    flops: float  # of all kernels
+    bytes: float  # read and written by all kernels
+    graphed: float = 0.0  # seconds as CUDA graphs, without launch times
 
     @property
     def seconds(self) -> float:
-        """Of the whole call."""
+        """Seconds of the whole call."""
         return self.compute + self.memory + self.launch
 
     def share(self, bound: str) -> float:
-        """The part of the time that kernels of that bound take."""
+        """Fraction of the time in kernels of that bound."""
         part: float = getattr(self, bound)
         return part / self.seconds if self.seconds else 0.0
 
 
 def predict(kernels: Iterable[Kernel], device: Device, precision: str = "float32") -> Prediction:
-    """How long the kernels, in any order, take on the device at best.
+    """Roofline time of the kernels, in any order.
 
-    In ``precision`` "tf32" products of float32 may round their inputs.
+    With ``precision`` "tf32", float32 products run at the TF32 peak.
 
     Raises:
         ValueError: the device has no peak in the precision of a product.

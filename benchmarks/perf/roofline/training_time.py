@@ -1,9 +1,9 @@
-"""How long the papers' training would take: steps times the time of a step, v1 Table 1, v2 VII.
+"""Predicted training times of the papers (v1 Table 1, v2 Table VII): steps times seconds per step.
 
-Steps follow from what the papers print (`schedules.json`: epochs, batch sizes, examples). The time
-of a step is the roofline's or, where a record of the same step on that device exists, measured; a
-sum of them is a prediction either way. What the papers leave open is assumed, and every record says
-what.
+Steps follow from what the papers print (`schedules.json`: epochs, batch sizes, examples). The
+seconds per step are measured if there is a record of that step on that device, else the roofline's;
+their sum is a prediction either way. Every record lists what was assumed where the papers are
+silent.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from torch_impl.layers.transformer import Mixer
 FILE = Path(__file__).with_name("schedules.json")
 DROPOUT = {"xe": 0.3, "sc": 0.1}
 PROBES = (4, 8)
-"""Batches whose kernels give those of any other."""
+"""Batch sizes whose kernels are extrapolated to any other, see `at_batch`."""
 Place = tuple[str, str]
 """Row and column."""
 Columns = dict[str, dict[str, float]]
-"""Row to column to number."""
+"""Numbers by row and column."""
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,13 +61,13 @@ class ScheduleStage(_Part, frozen=True):
 
     objective: Literal["xe", "sc"]  # "xe", cross-entropy, or "sc", self-critical
     epochs: int  # over all examples
-    batch: int  # of a step, on all GPUs together
-    examples: int | None = None  # of an epoch; None for the captions or images of MS-COCO
-    end_to_end: bool = False  # whether the backbone computes, too, both passes
+    batch: int  # per step, over all GPUs
+    examples: int | None = None  # per epoch; None: MS-COCO's captions (xe) or images (sc)
+    end_to_end: bool = False  # whether the backbone is trained too
     gpus: int = 1  # that share a batch
 
     def steps(self, data: _Data) -> int:
-        """Of all epochs, the last of each with what is left."""
+        """Steps of all epochs; the last batch of an epoch may be smaller."""
         usual = data.images * (data.captions_per_image if self.objective == "xe" else 1)
         return self.epochs * math.ceil((self.examples or usual) / self.batch)
 
@@ -91,7 +91,7 @@ class _Unit(_Part, frozen=True):
 
 
 class Schedule(_Part, frozen=True):
-    """A paper's training; ``model`` has the `Sizes` that are not v2's."""
+    """A paper's training; ``model`` has the `Sizes` that differ from v2's."""
 
     table: str
     device: str
@@ -112,7 +112,7 @@ class _Schedules(_Part, frozen=True):
 
 @cache
 def schedules() -> _Schedules:
-    """`schedules.json`.
+    """Load `schedules.json`.
 
     Raises:
         InputError: it is damaged.
@@ -121,12 +121,12 @@ def schedules() -> _Schedules:
 
 
 def tables() -> dict[str, str]:
-    """The papers whose training is timed here, and the table that says so."""
+    """By paper, the table of its training times."""
     return {paper: schedule.table for paper, schedule in schedules().papers.items()}
 
 
 def key(paper: str) -> str:
-    """Equal for what need not be predicted again."""
+    """Key of the records of a paper's training times."""
     known = schedules()
     about = to_builtins((known.papers[paper], known.data, known.backbone))
     devices = [device.to_dict() for device in described().values()]
@@ -137,13 +137,13 @@ def key(paper: str) -> str:
 class _Column:
     """A paper's times on one device in one precision."""
 
-    schedule: Schedule  # what was trained
-    device: Device  # that computes
-    precision: str  # of products
-    timings: Sequence[Record]  # where one is of a step on that device, its time is taken
+    schedule: Schedule  # of the training
+    device: Device
+    precision: str  # of matrix products
+    timings: Sequence[Record]  # measured steps, used in place of predictions
 
     def numbers(self) -> tuple[Columns, dict[str, list[dict[str, Any]]]]:
-        """The numbers of the table, and the stages that they are sums of."""
+        """The table's numbers, and by row the stages that they are sums of."""
         columns: Columns = {}
         stages: dict[str, list[dict[str, Any]]] = {}
         for time in self.schedule.times:
@@ -184,9 +184,9 @@ class _Column:
 
 
 def make_records(paper: str, timed: Iterable[Record] = ()) -> list[Record]:
-    """A record for each row of the paper's table, for its own device, with the others in details.
+    """A record for each row of the paper's table on its own device; details have the others.
 
-    Where one of the records ``timed`` times a step on a described device, that time is taken.
+    Steps ``timed`` on a described device replace predicted ones.
     """
     schedule = schedules().papers[paper]
     timings = records.of_kind(timed, Timing)
@@ -234,7 +234,7 @@ def make_records(paper: str, timed: Iterable[Record] = ()) -> list[Record]:
 
 
 def _beside_print(paper: str, schedule: Schedule, predicted: Columns) -> str:
-    """How the times come out beside the print, and why so."""
+    """How the predicted times compare with the printed ones, and why."""
     table = papers.load(paper).table(schedule.table)
     printed = ((time, table.cell(time.row, time.column).meant) for time in schedule.times)
     shares = [
@@ -250,7 +250,7 @@ def _beside_print(paper: str, schedule: Schedule, predicted: Columns) -> str:
 def _by_precision(
     schedule: Schedule, found: Mapping[str, tuple[Columns, dict[str, list[dict[str, Any]]]]]
 ) -> list[str]:
-    """What ratios depend on: their values in each precision, and the backbone's part in each."""
+    """By precision, the ratios and the backbone's share of the time, in words."""
     said = []
     for precision, (columns, stages) in found.items() if len(found) > 1 else ():
         ratios = (
@@ -271,7 +271,7 @@ def _by_precision(
 def training_seconds(
     stages: Iterable[ScheduleStage], data: _Data, step: Callable[[ScheduleStage], tuple[float, str]]
 ) -> tuple[float, list[dict[str, Any]]]:
-    """All steps of the stages, each as long as ``step`` says, and the stages one by one."""
+    """Total seconds of the stages, at ``step``'s seconds per step, and each stage."""
     listed = []
     for stage in stages:
         seconds, source = step(stage)
@@ -291,7 +291,6 @@ def _case(objective: str, model: Mapping[str, Any], batch: int) -> tuple[Case, s
 
 @cache
 def _kernels(objective: str, model: tuple[tuple[str, Any], ...], batch: int) -> list[Kernel]:
-    """The kernels of a step."""
     small, large = (_probe(objective, model, probe) for probe in PROBES)
     return at_batch(small, large, batch)
 
@@ -301,17 +300,17 @@ def _probe(
     objective: str, model: tuple[tuple[str, Any], ...], batch: int
 ) -> tuple[int, list[Kernel]]:
     case, implementation = _case(objective, dict(model), batch)
-    # the self-critical step is made with its optimiser warm
+    # the self-critical step comes with a warm optimiser
     return batch, dispatched(case, implementation, cuda=True, warm_up=objective == "xe")
 
 
 def at_batch(
     small: tuple[int, Sequence[Kernel]], large: tuple[int, Sequence[Kernel]], batch: int
 ) -> list[Kernel]:
-    """The kernels at any batch size, by those at two: each is a constant and a multiple of it.
+    """The kernels at any batch size, by linear extrapolation from two.
 
     Raises:
-        ValueError: the two are not the same operations.
+        ValueError: the two batch sizes launch different operations.
     """
     (a, first), (b, second) = small, large
     if [kernel.name for kernel in first] != [kernel.name for kernel in second]:
