@@ -1,13 +1,12 @@
-"""Somebody else's implementation timed against ours, on the papers' sizes, in worker processes.
+"""Times a candidate against our implementations, at the papers' sizes, in worker processes.
 
-Forward passes, and forward and backward passes where the operator has gradients, on their own.
-Each has a worker of its own; they take turns, in a new random order each round. The clock is this
-process's: it starts when a worker is told to compute with arguments that it was sent before, and
-stops when the whole answer is here. So an answer that is computed when it is looked at, by another
-thread or stream, is computed within that time, and no clock of the candidate's is read. Every call
-has new arguments, and its answer is compared with our first form's. What this cannot see, work done
-when the arguments are sent, shows below the roofline: no honest time is below half of what the
-leanest of our forms takes at the ceilings of the device, which are measured in the same run.
+The forward pass is timed and, if the operator has gradients, separately the forward and backward
+pass. Each implementation has a worker process; they alternate, in a new random order each round.
+The clock is this process's: it starts with the request to compute on arguments that were sent
+before, and stops when the whole output is received, so that lazy or asynchronous work is included.
+Every call has new arguments, and its output is compared with that of our first form. Work done when
+the arguments are sent shows as a time below the roofline: no honest time is below half of what the
+cheapest of our forms takes at the device's ceilings, which are measured in the same run.
 """
 
 from __future__ import annotations
@@ -72,10 +71,10 @@ SIZES: dict[str, dict[str, Any]] = {
 """The papers' sizes, by operator, as its cases name them."""
 
 IMPOSSIBLE = 0.5
-"""Of the roofline's time: ceilings are measured, and a product may be a little above its own."""
+"""Fraction of the roofline's time: a ceiling is measured, and a product may exceed it a little."""
 
 PRODUCT = 1024
-"""Rows and columns of the matrices whose product is a ceiling."""
+"""Side of the square matrices whose product is a ceiling."""
 
 FORWARD, BOTH = "forward pass", "forward and backward pass"
 
@@ -84,18 +83,18 @@ _M_PERTURB = -6
 
 @dataclass(frozen=True)
 class Comparison:
-    """A candidate's time beside ours."""
+    """A candidate's time compared with ours."""
 
     operator: str  # its name
     passes: str  # FORWARD or BOTH
-    sizes: Mapping[str, Any]  # what was computed
+    sizes: Mapping[str, Any]  # of the case
     name: str  # the candidate's
-    measured: Measurement  # our first form is the baseline; handing the answer over is in all
-    counts: Mapping[str, Mapping[str, int]]  # `resources.count` of those that are PyTorch's
-    transfer: Estimate  # seconds of handing an answer over
-    roofline: float  # seconds that our leanest form takes at the device's ceilings
-    answers: int  # of the candidate that were compared with ours
-    failed: str = ""  # why it is not right
+    measured: Measurement  # our first form is the baseline; transfer is included
+    counts: Mapping[str, Mapping[str, int]]  # `resources.count`; empty unless in PyTorch
+    transfer: Estimate  # seconds of transferring an output
+    roofline: float  # seconds of our cheapest form at the device's ceilings
+    answers: int  # the candidate's outputs that were compared with ours
+    failed: str = ""  # why it is wrong
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -160,11 +159,10 @@ def time_candidate(
     seed: int = 0,
     quiet: bool = False,
 ) -> tuple[bool, list[dict[str, Any]]]:
-    """Whether it is right at the papers' sizes too, and its times by each number of threads.
+    """Time a candidate by each number of threads; whether it is right at the papers' sizes too.
 
-    Those of a forward pass, and with the backward pass where the operator has gradients.
-
-    Prints a table for each unless ``quiet``.
+    The forward pass is timed and, if the operator has gradients, both passes. Prints a table for
+    each unless ``quiet``.
 
     Raises:
         InputError: the operator is not timed, or the clock jumps.
@@ -223,7 +221,7 @@ def compare(
     """Time a verified candidate in its process against our ``workers``, and verify it again.
 
     ``sizes`` are those of the operator's cases, "batch" among them; the papers' if None. ``passes``
-    is FORWARD, or BOTH: the derivatives of a weighted sum of its outputs.
+    is FORWARD, or BOTH: the gradient of a weighted sum of its outputs.
 
     Raises:
         InputError: the operator is not timed, or the clock jumps.
@@ -270,7 +268,7 @@ def compare(
 def _weighted(
     ours: Isolated, operator: Operator, sizes: Mapping[str, Any], seed: int
 ) -> tuple[list[Place], Any]:
-    """Where a case is differentiated, and the weights of its outputs."""
+    """The arguments to differentiate by, and the weights of the outputs' sum."""
     turn = _Turn(ours, operator, sizes, seed)
     by = {operator.arguments.index(name) for name in operator.by}
     places = [place for place in float_arrays(turn.prepare(ours)) if place[0] in by]
@@ -281,17 +279,17 @@ def _weighted(
 def settle(
     candidate: Candidate, threads: int, cores: Sequence[int], gradients: bool = False
 ) -> None:
-    """In the worker: its threads and cores; no gradients unless told, no poison in freed memory."""
+    """In the worker: set threads, cores and grad mode, and do not poison freed memory."""
     torch.set_num_threads(threads)
     torch.set_grad_enabled(gradients)
     if cores:
         cpu_threads.move(cores)
-    with suppress(AttributeError):  # the C library of another system
+    with suppress(AttributeError):  # not glibc
         ctypes.CDLL(None).mallopt(_M_PERTURB, 0)
 
 
 def count(candidate: Candidate, places: Sequence[Place]) -> dict[str, int]:
-    """In the worker: what a call takes; its saved activations with gradients by ``places``."""
+    """In the worker: resource counts of a call; with ``places``, saved activations too."""
     (given, by_name, timed, _), device = candidate.prepared, torch.device(candidate.device)
     tensors = [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
     call = candidate.run_prepared if timed else partial(candidate.called, given, by_name)
@@ -303,15 +301,16 @@ def count(candidate: Candidate, places: Sequence[Place]) -> dict[str, int]:
             for place in places:
                 get(given, place).requires_grad_()
             saved = resources.count(Work(call, tensors, trains=True), device)
-    except Exception:  # not every function lets its operations be watched
+    except Exception:  # not every function can be traced
         return {}
     return taken | ({"saved bytes": saved["saved bytes"]} if places else {})
 
 
 class _Turn:
-    """Computes once, on new arguments, and gives the seconds; compares the answer with ours.
+    """Computes once on new arguments and returns the seconds; compares the output with ours.
 
-    With ``places`` it computes the derivatives there of the sum of its outputs by ``weights``.
+    With ``places`` it computes the gradient by them of the sum of its outputs, weighted by
+    ``weights``.
     """
 
     def __init__(
@@ -329,7 +328,7 @@ class _Turn:
         self.pins = {name: value for name, value in sizes.items() if name != "batch"}
         self.batch, self.seeds = sizes["batch"], itertools.count(1000 * seed)
         self.wrong, self.calls, self.bytes = "", 0, 0
-        # the same answer is handed over again after each call: what remains is the computation
+        # the output is transferred again after each call, to subtract the transfer
         self.transfers: list[float] = []
         self.computing: list[float] = []
 
@@ -343,7 +342,7 @@ class _Turn:
             self.prepare(self.ours, case)
             expected = _timed(self.ours, Candidate.run_prepared)[1]
             given = (x.nbytes for x in tree_leaves(list(case)) if isinstance(x, np.ndarray))
-            self.bytes = sum(given) + sum(x.nbytes for x in outputs(expected)) // 2  # in float64
+            self.bytes = sum(given) + sum(x.nbytes for x in outputs(expected)) // 2  # float64
             self.wrong = self._compared(answer, expected)
         return seconds
 
@@ -356,7 +355,7 @@ class _Turn:
         return counted
 
     def prepare(self, worker: Isolated, case: Case | None = None) -> Case:
-        """Send the worker a case's arguments; they are those of a padded batch if it takes one."""
+        """Send the worker a case's arguments, as a padded batch if it takes one."""
         if case is None:
             draw = Draw(next(self.seeds), **self.pins)
             case = rounded(self.operator.case(draw), "float32")
@@ -375,7 +374,7 @@ class _Turn:
         return case
 
     def _compared(self, answer: Any, expected: Any) -> str:
-        """What is wrong with an answer; nothing if it is ours."""
+        """What is wrong with an output; empty if it equals ours."""
         theirs, wanted = outputs(answer), outputs(expected)
         if len(theirs) != len(wanted):
             return f"call {self.calls} gave {len(theirs)} outputs, expected {len(wanted)}"
@@ -384,7 +383,7 @@ class _Turn:
         for i, array, ours in zip(arguments, theirs, wanted, strict=True):
             if alone and i < self.operator.sequences:
                 ours = ours[0]
-            # a derivative may be zero but for rounding: all of them are compared with the largest
+            # a derivative may be zero up to rounding: errors are relative to the largest one
             bound = SAME_WORK * (max(map(scale, wanted)) if self.places else scale(ours))
             if not error(array, ours) <= bound:
                 off = f"error {error(array, ours):.3g} exceeds {bound:.3g}"
@@ -399,9 +398,9 @@ def _timed(worker: Isolated, function: Callable[[Candidate], Any]) -> tuple[floa
 
 
 def _roofline(flops: int, bytes_: int, device: torch.device, threads: int) -> float:
-    """The seconds of so many operations and bytes at the ceilings of the device, measured now.
+    """Roofline seconds of ``flops`` and ``bytes_`` at the ceilings of the device, measured now.
 
-    The best of many products and copies: what else the machine does makes no ceiling lower.
+    The fastest of many products and copies count: other load lowers no ceiling.
     """
     cores = cpu_threads.cores(threads) if device.type == "cpu" else []
     a, b, out = torch.randn(3, PRODUCT, PRODUCT, device=device)
@@ -417,7 +416,7 @@ def _roofline(flops: int, bytes_: int, device: torch.device, threads: int) -> fl
 
 
 def _verified_again(operator: Operator, candidate: Isolated, seed: int, passes: str) -> str:
-    """Why the candidate is wrong now, in the process that was timed; nothing if it is not."""
+    """Why the candidate fails verification after timing; empty if it passes."""
     only = ("equals_oracle", "large", *(("gradient",) if passes == BOTH else ()))
     again = conformance.conformance_test(
         operator, candidate, examples=conformance.QUICK_EXAMPLES, seed=seed, only=only

@@ -1,4 +1,4 @@
-"""Time and memory over expansion coefficients, by implementation: drawn from records alone."""
+"""Time and memory over expansion coefficients by implementation, plotted from records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from benchmarks.records import Record
 from torch_impl.layers.transformer import Mixer
 
 AXES = {"encoder": "sum of G", "decoder": "N_E"}
-"""Whose coefficients are below a drawing, and what their sum is called."""
+"""Whose coefficients are on the x axis, and its label."""
 OTHER = {"encoder": "decoder", "decoder": "encoder"}
 QUANTITIES = ("seconds", "peak bytes")
 
 
 class Place(NamedTuple):
-    """What a curve is of: timings that differ in ``half``'s coefficients and implementation."""
+    """What the timings of a curve share; they differ in coefficients and implementation."""
 
     subject: str
     half: str
@@ -34,14 +34,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """The timings at one place, all other sizes equal."""
+    """The timings of one place, all other sizes equal."""
 
     place: Place
     records: tuple[Record, ...]
 
     @property
     def half(self) -> str:
-        """Whose coefficients vary."""
+        """The half whose coefficients vary."""
         return self.place.half
 
     @property
@@ -57,7 +57,7 @@ class Curve:
         return sum(Mixer.parse(record.details.case.sizes[self.half]).coefficients)
 
     def panel(self, quantity: str) -> Panel:
-        """One quantity of them as a drawing."""
+        """One quantity as a panel."""
         points: dict[str, dict[int, tuple[float, ...]]] = defaultdict(dict)
         levels = {}
         for record in self.records:
@@ -78,10 +78,10 @@ class Curve:
 
 
 def curves(known: Sequence[Record]) -> list[Curve]:
-    """What was timed at two sums of coefficients or more, one curve for each subject, half, device.
+    """A curve per subject, half and device that was timed at two or more sums of coefficients.
 
-    Where the other half varied too (every pairing, say), the curve is at v2's or, without it, at
-    the one with the most points.
+    Where the other half varies too, the curve is at v2's mixer or, without it, at the one with the
+    most points.
     """
     groups: dict[tuple[Place, str], list[Record]] = defaultdict(list)
     for record in records.newest(records.of_kind(known, Timing)):
@@ -102,13 +102,13 @@ def curves(known: Sequence[Record]) -> list[Curve]:
 
 
 def _form(record: Record) -> tuple[bool, str]:
-    """The baseline first: a drawing does not depend on the order of records."""
+    """Sort key: the baseline first, so that a plot does not depend on the records' order."""
     details = record.details
     return details.implementation != details.baseline, details.implementation
 
 
 def about(curves: Sequence[Curve]) -> str:
-    """What they are over, and which half's coefficients they cannot be over."""
+    """What was plotted, and which half had nothing to plot."""
     drawn = {curve.half for curve in curves}
     if not drawn:
         return "nothing to draw yet"
@@ -117,7 +117,7 @@ def about(curves: Sequence[Curve]) -> str:
 
 
 def check(cases: Iterable[Case]) -> None:
-    """Find out before timing whether there will be anything to draw.
+    """Check before timing that there will be something to plot.
 
     Raises:
         InputError: no two cases differ in the sum of one half's coefficients alone.
@@ -150,7 +150,7 @@ def _row(curve: Curve) -> Iterator[Panel]:
 
 
 def _weight(curve: Curve) -> tuple[bool, int]:
-    """Curves at v2's other half come first, then those of more points."""
+    """Sort key: curves at v2's other half come first, then those of more points."""
     sizes, other = curve.records[0].details.case.sizes, OTHER[curve.half]
     usual = getattr(Sizes(), other)
     points = {curve.coefficient(record) for record in curve.records} - {0}

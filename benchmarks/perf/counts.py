@@ -1,8 +1,7 @@
-"""``captionbench counts``: what needs no clock, compared with a baseline that is committed.
+"""``captionbench counts``: resource counts compared with a committed baseline.
 
-Operations and saved activations follow from the formulas, so they are equal on every
-machine, and a difference is a difference in the code. How many operators are dispatched and how
-many bytes are held at the peak can change with PyTorch too: they are shown and not compared.
+FLOPs and saved activations are equal on every machine, so a difference is a difference in the code.
+The number of operators and the peak can change with PyTorch too: they are shown, not compared.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ CASES = [
     _small("greedy", READERS),
     _small("beam", READERS),
 ]
-"""Small, since what is counted is exact at every size."""
+"""Small, since counts are exact at every size."""
 
 
 def count(case: Case, implementation: str) -> dict[str, int]:
-    """What one call takes on a CPU, with one thread."""
+    """Resource counts of one call on a CPU with one thread."""
     device = torch.device("cpu")
     with settings(case.precision, 1):
         return resources.count(case.work(implementation, device), device)
@@ -69,7 +68,7 @@ def counted() -> Counts:
 
 
 def compared(rows: Counts) -> Counts:
-    """Of the counts, those that are compared."""
+    """The counts that are compared."""
     return {
         row: {name: counts[name] for name in COMPARED if name in counts}
         for row, counts in rows.items()
@@ -77,7 +76,7 @@ def compared(rows: Counts) -> Counts:
 
 
 def differences(rows: Counts, baseline: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Where the counts that are compared are not the baseline's, a line each."""
+    """Differences of the compared counts from the baseline, a line each."""
     lines = [f"{row}: no longer counted" for row in baseline if row not in rows]
     for row, counts in compared(rows).items():
         for name, now in counts.items():

@@ -1,4 +1,4 @@
-"""One run on one device: what has a record is not measured again, and time may end."""
+"""A session on one device: measures what has no record yet, for a limited time."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Session:
     """Where and how long to measure, and where the records go.
 
     Raises:
-        InputError: ``path`` is no file of records.
+        InputError: ``path`` is not a file of records.
     """
 
     device: torch.device
-    path: Path | None  # the records, read and appended to; none are kept if None
-    threads: Sequence[int] = (1,)  # of the CPU: every case is timed with each of these
+    path: Path | None  # file of records, read and appended to; None keeps none
+    threads: Sequence[int] = (1,)  # of the CPU: every case is timed with each
     budget: Budget = field(default_factory=Budget)  # of a case's rounds
     flush: bool = True  # whether a CUDA device's cache is emptied before each call
-    minutes: float | None = None  # begin no further case after so long
-    # of this run, found or measured
+    minutes: float | None = None  # no case starts after this time
+    # of this session, found or measured
     records: list[Record] = field(default_factory=list, init=False)
-    left: int = field(default=0, init=False)  # how many cases there was no time for
-    # what the baseline of a case raised (no memory, say), by row; it has no record
+    left: int = field(default=0, init=False)  # cases that there was no time for
+    # by row, what a case's baseline raised (out of memory, say)
     failed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -53,13 +53,13 @@ class Session:
 
     @property
     def time_is_up(self) -> bool:
-        """Whether no further case should begin."""
+        """Whether the time limit has passed."""
         return self.minutes is not None and time.perf_counter() - self._began > 60 * self.minutes
 
     def known(self, key: str, implementations: Sequence[str] = ()) -> list[Record]:
-        """The records with the key from a run before this one, now of this one too.
+        """The records with the key from an earlier session, which become this session's too.
 
-        An empty list where one of the ``implementations`` is missing, its line being damaged.
+        Empty if one of the ``implementations`` is missing, as after a damaged line.
         """
         known = self._known.get(key, [])
         for name in implementations:
@@ -69,13 +69,13 @@ class Session:
         return known
 
     def keep(self, new: Sequence[Record]) -> None:
-        """Append what was just measured."""
+        """Append new records."""
         if self.path:
             records.append(new, self.path)
         self.records += new
 
     def verify(self) -> Record:
-        """The record of every implementation verified here, old or new."""
+        """The record of verifying every implementation here, old or new."""
         described = case_records.describe(self.device, torch.get_num_threads())
         known = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
         if not known:
@@ -85,12 +85,11 @@ class Session:
         return known[-1]
 
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:
-        """Each case's records, those that there are not yet measured, by every number of threads.
-
-        With ``strict`` an implementation that is unavailable is bad input; else the records say so.
+        """Yield the records of each case and number of threads; missing ones are measured.
 
         Raises:
-            InputError: that, the records cannot be written, or the clock jumps again and again.
+            InputError: an implementation is unavailable with ``strict``, the records cannot be
+                written, or the clock jumps again and again.
         """
         described = {n: case_records.describe(self.device, n, pinned=True) for n in self.threads}
         turns = [(case, threads) for case in cases for threads in self.threads]
@@ -109,9 +108,9 @@ class Session:
     def scale(
         self, ladders: Iterable[Ladder], *, tiny: bool, known: Sequence[Record] = ()
     ) -> Iterator[list[Record]]:
-        """Each ladder's records, those that there are not yet measured, by every number of threads.
+        """Yield the records of each ladder and number of threads; missing ones are measured.
 
-        ``tiny`` is at the smallest widths; ``known`` records may have the device's ceilings.
+        ``tiny`` uses the smallest widths; ``known`` records may have the device's ceilings.
         """
         for threads in self.threads:
             described = case_records.describe(self.device, threads, pinned=True)
@@ -137,9 +136,9 @@ class Session:
         measure: Callable[[], list[Record]],
         implementations: Sequence[str] = (),
     ) -> list[Record]:
-        """The records with the key, or what ``measure`` gives while there is time.
+        """The records with the key, else those that ``measure`` returns while there is time.
 
-        An empty list where no time is left, or where it fails, which is noted under ``row``.
+        Empty if the time is up or ``measure`` fails, which is noted under ``row``.
         """
         if known := self.known(key, implementations):
             return known

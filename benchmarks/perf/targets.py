@@ -1,4 +1,4 @@
-"""Performance targets, and whether records meet them. Data first."""
+"""Performance targets, and whether records meet them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.records import Record
 from benchmarks.statistics import Estimate
 
 BEST = "best"
-"""In place of an implementation: whichever but the baseline is quickest there."""
+"""In place of an implementation: the fastest one except the baseline."""
 RATIO, SAVED, PEAK = "times as fast", "of its saved bytes", "of its peak bytes"
 ROOFLINE, GROWTH, SLOWER = "of its roofline", "growth at twice d", "shapes slower"
 AT_MOST = (SAVED, PEAK, GROWTH, SLOWER)
@@ -41,7 +41,7 @@ class Target:
     implementation: str
     quantity: str
     bound: float  # at least; at most for `AT_MOST`
-    sizes: Sizes | None = field(default_factory=Sizes)  # None for any, of random shapes
+    sizes: Sizes | None = field(default_factory=Sizes)  # None: any, of random shapes
     precision: str = "float32"
     device: str = "cpu"  # the kind of device
     date: str = "2026-11-21"  # of the first commit that has it
@@ -58,7 +58,7 @@ class Target:
         return SUBJECTS[self.subject].implementations[0]
 
     def is_of(self, case: kinds.Case) -> bool:
-        """Whether it is about the case, whatever that's implementations."""
+        """Whether it applies to the case, whatever the implementations."""
         if (case.subject, case.precision) != (self.subject, self.precision):
             return False
         return self.sizes is None or case.sizes == SUBJECTS[self.subject].sizes_of(self.sizes)
@@ -133,14 +133,14 @@ TARGETS = (*_ON_CPU, *_ON_CUDA)
 
 
 def is_needed(case: Case) -> bool:
-    """Whether a target is about a case, or needs it: the ceilings."""
+    """Whether a target applies to the case, or needs it: the ceilings."""
     recorded = case.recorded()
     return case.subject.name == "ceilings" or any(target.is_of(recorded) for target in TARGETS)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A target beside what one device gave: met, missed, not settled, or not run."""
+    """A target and its verdict on one device: met, missed, not settled, or not run."""
 
     target: Target
     measured: str = ""
@@ -151,7 +151,7 @@ class Judged:
 
 
 def judge(known: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[Judged]:
-    """Each target on each device that it was measured on; the newest record of a slot counts."""
+    """The verdict of each target on each device; the newest record of a slot counts."""
     devices: dict[tuple[str, str], list[Record]] = {}
     for record in records.of_kind(records.newest(known), Measured):
         devices.setdefault((record.device.kind, record.device.label), []).append(record)
@@ -167,7 +167,7 @@ def judge(known: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[
 
 
 def _judged(target: Target, timings: Sequence[Record]) -> Judged | None:
-    """The outcome on one device, None where it was not measured there."""
+    """The verdict on one device; None if it was not measured there."""
     comparable = [
         record
         for record in timings
@@ -191,7 +191,7 @@ def _judged(target: Target, timings: Sequence[Record]) -> Judged | None:
 
 
 def _with_warm_cache(record: Record) -> bool:
-    """Whether a CUDA device's cache was left as it was, which no target is about."""
+    """Whether a CUDA device's cache was not emptied; no target is about that."""
     return record.device.kind == "cuda" and getattr(record.details, "cache", None) == "warm"
 
 
@@ -214,10 +214,10 @@ def _quantity(quantity: str, record: Record, timings: Sequence[Record]) -> Estim
 
 
 def roofline(record: Record, timings: Sequence[Record]) -> Estimate | None:
-    """The part of the device's speed that is reached, by the ceilings measured in its precision.
+    """Fraction of the roofline reached: least time at the device's ceilings / measured time.
 
-    The time that the least bytes take at the speed of a copy or the operations at that of a large
-    product, whichever is longer, over the time measured.
+    The least time is that of the least bytes at the speed of a copy or of the FLOPs at that of a
+    large product, whichever is longer; the newest ceilings in the record's precision count.
     """
     values, precision = record.values, record.details.case.precision
     if "least bytes" not in values:
@@ -243,7 +243,7 @@ _AMOUNTS = {
 
 
 def amounts(values: Mapping[str, float]) -> list[str]:
-    """What a call takes beside its time, with units."""
+    """Resource counts and rates of a call, with units."""
     return [
         f"{values[name] / unit:.4g} {words}"
         for name, (words, unit) in _AMOUNTS.items()
@@ -252,7 +252,7 @@ def amounts(values: Mapping[str, float]) -> list[str]:
 
 
 def _slower(target: Target, comparable: Sequence[Record]) -> Judged | None:
-    """How many random shapes are slower than the baseline's."""
+    """The verdict on how many random shapes are slower than the baseline."""
     shapes = [
         record
         for record in comparable
@@ -264,7 +264,7 @@ def _slower(target: Target, comparable: Sequence[Record]) -> Judged | None:
     slower = sum(record.details.verdict == "slower" for record in shapes)
     enough = len(shapes) >= SHAPES
     verdict = "missed" if slower > target.bound else "met" if enough else "not settled"
-    # what a static layer computes by is factored or nothing else: there is no choice to be wrong
+    # a static layer is always factored: only a dynamic one can choose wrongly
     choice = target.subject == RANDOM_DYNAMIC.name
     wrong = sum(_chosen_wrongly(record, comparable) for record in shapes) if choice else 0
     text = f"{slower} of {len(shapes)}" + (f", {wrong} chosen wrongly" if wrong else "")
@@ -272,7 +272,7 @@ def _slower(target: Target, comparable: Sequence[Record]) -> Judged | None:
 
 
 def _chosen_wrongly(record: Record, comparable: Sequence[Record]) -> bool:
-    """Whether another implementation was quicker in the same run, beyond doubt and noise."""
+    """Whether another implementation was faster in the same run, beyond interval and noise."""
     values = record.values
     limit = values["ratio high"] * values["floor"]
     return any(r.key == record.key and r.values["ratio low"] > limit for r in comparable)

@@ -1,8 +1,7 @@
-"""How to time functions against each other: alternated, synchronised, with a noise floor.
+"""Time functions against each other: alternated, synchronised, with a noise floor.
 
-All are called in one process, round by round, in a new random order each round, so that whatever
-else the machine does falls on all of them alike. One of them is timed twice in every round: two
-names for the same work, whose difference is what this machine at this moment cannot resolve.
+All are called in one process, in a new random order each round, so that other load affects all of
+them alike. One of them is timed twice in every round: the difference of the two is noise.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ class Budget:
         ValueError: a number below 1, seconds not positive, ``most`` below ``least``.
     """
 
-    seconds: float = 5.0  # begin no further round after so long, once ``least`` rounds are done
+    seconds: float = 5.0  # no round starts after this time, once ``least`` rounds are done
     least: int = 5  # rounds; below 5 the interval of a median says little
     most: int = 100  # rounds
-    warm_up: int = 2  # calls of each function before the rounds; one, where one takes long
+    warm_up: int = 2  # calls of each function before the rounds; only one if they are long
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf:
@@ -51,13 +50,13 @@ class Budget:
 class Measurement:
     """The seconds of every call, by function and round."""
 
-    # of each function, the seconds of its call in each round; the first is the baseline
+    # seconds of each function in each round; the first is the baseline
     samples: Mapping[str, Sequence[float]]
     twin: str  # the function that was timed twice
-    again: Sequence[float]  # the seconds of its second call in each round
-    # seconds of each function's very first call, compilation included
+    again: Sequence[float]  # seconds of its second call in each round
+    # seconds of each function's first call, compilation included
     first_calls: Mapping[str, float]
-    jumps: int = 0  # rounds thrown away because the machine's clocks disagreed
+    jumps: int = 0  # rounds discarded because a clock jumped
 
     @property
     def baseline(self) -> str:
@@ -66,7 +65,7 @@ class Measurement:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there were."""
+        """Number of rounds."""
         return len(self.again)
 
     def seconds(self, name: str) -> Estimate:
@@ -74,7 +73,7 @@ class Measurement:
         return median(self.samples[name])
 
     def ratio(self, name: str) -> Estimate:
-        """How many times as fast as the baseline: above 1 is faster."""
+        """Speed relative to the baseline: above 1 is faster."""
         return paired_ratio(self.samples[self.baseline], self.samples[name])
 
     @property
@@ -102,13 +101,13 @@ def measure(
     """Time the functions against the first of them.
 
     Args:
-        functions: what to call, by name; each call does the whole work anew.
-        device: where they compute: what is waited for.
-        refused: takes what any but the first raises in its first call, which then is not timed;
-            without it, that is raised.
-        flush: empty a CUDA device's cache before each call. A CPU's stays as the call before left
-            it, which was another function's: too large for it, or warm for all alike.
-        stopwatch: calls a function and gives its seconds, in place of the usual one.
+        functions: what to call, by name; each call does all of the work.
+        device: where they compute, to synchronise with.
+        refused: collects the errors of first calls, except the baseline's; those functions are not
+            timed. Without it, the errors are raised.
+        flush: empty a CUDA device's cache before each call. A CPU's is left as it is: the call
+            before was another function's, so it is as warm for all alike.
+        stopwatch: calls a function and returns its seconds, in place of the usual one.
 
     Raises:
         ValueError: there are no functions.
@@ -130,7 +129,7 @@ def measure(
         while calls < budget.warm_up and usual[name] * len(functions) < budget.seconds:
             usual[name] = seconds_of(function)
             calls += 1
-    # the quickest: cheap to time again, and noise is the largest part of its time
+    # the fastest: cheap to time again, and most affected by noise
     twin = min(usual, key=lambda name: usual[name])
     called = {name: functions[name] for name in usual}
     calls_of_a_round = [*called.items(), (None, functions[twin])]
@@ -161,7 +160,7 @@ def measure(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No pause of Python's garbage collector within."""
+    """Disable Python's garbage collector within the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -172,7 +171,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:
-    """What calls a function and gives its seconds on ``device``, waited for."""
+    """A function that calls its argument and returns the seconds, synchronised."""
     if device.type == "cuda":
         return _cuda_stopwatch(device, flush)
 
@@ -185,7 +184,7 @@ def _stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]
 
 
 def _cuda_stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:
-    """By events, from an idle device, its cache empty if so told; what launching costs is in it."""
+    """Times by CUDA events from an idle device, its cache empty if ``flush``; launches included."""
     cache = torch.cuda.get_device_properties(device).L2_cache_size
     filler = torch.empty(2 * cache, dtype=torch.int8, device=device)
 

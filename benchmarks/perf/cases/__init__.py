@@ -1,1 +1,1 @@
-"""The cases that are measured: operators, layers, models, training steps, decoding, reward."""
+"""The benchmark cases: operators, layers, models, training steps, decoding, reward."""

@@ -17,11 +17,11 @@ from torch_impl.layers.transformer import Mixer
 Function = Callable[..., Any]
 
 COMPILED = "+compile"
-"""Behind an implementation's name: the same through ``torch.compile``."""
+"""Suffix of an implementation's name: run through ``torch.compile``."""
 GRAPHED = "+graphs"
-"""Likewise, as CUDA graphs."""
+"""Suffix of an implementation's name: run as CUDA graphs."""
 UNAVAILABLE = (ValueError, ImportError)
-"""What an implementation raises that is unavailable."""
+"""What an unavailable implementation raises."""
 V2 = "static:32,64,128,256,512"
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 FULL_PRECISIONS = ("float32", "tf32")
@@ -30,28 +30,28 @@ PRECISIONS = (*FULL_PRECISIONS, *HALVES)
 
 @dataclass(frozen=True)
 class Sizes:
-    """All numbers of a case; a subject says which of them matter to it. The defaults are v2's."""
+    """All sizes of a case; a subject lists those that it uses. The defaults are v2's."""
 
     batch: int = 48  # images
-    length: int = 144  # features of an image, L
-    tokens: int = 20  # of a caption, start and end included, T
+    length: int = 144  # L, features of an image
+    tokens: int = 20  # T, tokens of a caption, start and end included
     d_model: int = 512  # d
     d_ff: int = 2048  # width of the feed-forward layers
-    heads: int = 8  # of attention
-    layers: int = 3  # of each half of a model
+    heads: int = 8  # attention heads
+    layers: int = 3  # of the encoder and of the decoder, each
     vocabulary: int = 10_000  # words
     d_feature: int = 1536  # width of an image feature
-    beam: int = 5  # hypotheses of an image
-    candidates: int = 240  # captions to reward
-    references: int = 5  # of each of them
+    beam: int = 5  # hypotheses per image
+    candidates: int = 240  # captions to score
+    references: int = 5  # of each candidate
     dropout: float = 0.0  # probability
     encoder: str = V2  # the encoder's mixer
     decoder: str = "dynamic:16"  # the decoder's mixer
-    copied: int = 2**26  # bytes, to measure the bandwidth with
-    product: int = 1024  # rows and columns of the matrices, to measure products with
+    copied: int = 2**26  # bytes of a copy, for the bandwidth
+    product: int = 1024  # side of square matrices, for the peak FLOP/s
 
     def tiny(self) -> Sizes:
-        """The same shrunk as far as it goes, to try the machinery out; its times mean nothing."""
+        """The smallest sizes, to try the code; times at them mean nothing."""
 
         def fewer(text: str) -> str:
             mixer = Mixer.parse(text)
@@ -91,15 +91,15 @@ SHORT = {
     "copied": "bytes",
     "product": "n",
 }
-"""What a row's name calls a size; mixers stand for themselves, other sizes only where not v2's."""
+"""Names of sizes in a row; mixers have none, and other sizes appear only if not v2's."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one implementation does in a call."""
+    """A call to measure."""
 
-    call: Callable[[], Any]  # the whole work, anew each time
-    # parameters and inputs: tensors that are there whether it is called or not
+    call: Callable[[], Any]  # does all of the work in each call
+    # parameters and inputs, which exist before the call
     given: Sequence[Tensor] = ()
     trains: bool = False  # whether autograd records the call
 
@@ -110,17 +110,16 @@ class Subject:
 
     name: str  # as on the command line and in records
     about: str  # one line
-    sizes: tuple[str, ...]  # the fields of `Sizes` that matter to it
-    # those it has; the first is what the others are compared with by default
+    sizes: tuple[str, ...]  # the fields of `Sizes` that it uses
+    # the first is the default baseline
     implementations: tuple[str, ...]
-    # case, implementation, device -> the work to time; raises one of `UNAVAILABLE` where it
-    # is unavailable
+    # case, implementation, device -> the call to time; raises one of `UNAVAILABLE`
     make: Callable[[Case, str, torch.device], Work] | None = None
-    # in place of ``make`` where nothing is timed: the numbers themselves
+    # in place of ``make``, the numbers of what is not timed
     count: Callable[[Case, str, torch.device], dict[str, float]] | None = None
-    # what any implementation must read and write, in closed form
+    # that any implementation must read and write, in closed form
     least_bytes: Callable[[Case], int] | None = None
-    precisions: tuple[str, ...] = PRECISIONS  # those that make a difference to it
+    precisions: tuple[str, ...] = PRECISIONS  # that make a difference
 
     @property
     def code(self) -> list[Callable[..., Any]]:
@@ -128,7 +127,7 @@ class Subject:
         return [code for code in (self.make, self.count, self.least_bytes) if code is not None]
 
     def sizes_of(self, sizes: Sizes) -> dict[str, Any]:
-        """Of all sizes those that matter."""
+        """The sizes that it uses."""
         return {name: getattr(sizes, name) for name in self.sizes}
 
 
@@ -143,10 +142,9 @@ def both_passes(
     least_bytes: Callable[..., int] | None = None,
     precisions: tuple[str, ...] = PRECISIONS,
 ) -> list[Subject]:
-    """Two subjects: the forward pass alone, as at inference, and both passes of a training.
+    """Two subjects: the forward pass alone, as at inference, and both passes, as in training.
 
-    ``make`` and ``least_bytes`` are told ``backward``; in training dropout matters where it
-    ``drops``.
+    ``make`` and ``least_bytes`` are called with ``backward``; training uses dropout if ``drops``.
     """
     return [
         Subject(
@@ -164,7 +162,7 @@ def both_passes(
 
 @dataclass(frozen=True)
 class Case:
-    """Implementations of one thing that are timed against each other, the first the baseline."""
+    """Implementations of one subject that are timed against each other, the baseline first."""
 
     subject: Subject
     implementations: tuple[str, ...]
@@ -173,7 +171,7 @@ class Case:
 
     @property
     def row(self) -> str:
-        """Its name in records and tables: equal for equal work, whatever the implementations."""
+        """Its name in records and tables, whatever the implementations."""
         return ", ".join([self.subject.name, *self._words(), self.precision])
 
     def _words(self) -> Iterator[str]:
@@ -188,13 +186,13 @@ class Case:
                 yield f"{name}={value}"
 
     def work(self, implementation: str, device: torch.device) -> Work:
-        """What an implementation does; raises one of `UNAVAILABLE` where it is unavailable."""
+        """The call of an implementation; raises one of `UNAVAILABLE` if it is unavailable."""
         if self.subject.make is None:
             raise ValueError("nothing is timed")
         return self.subject.make(self, implementation, device)
 
     def recorded(self) -> kinds.Case:
-        """All that its numbers depend on."""
+        """The case as in records."""
         return kinds.Case(
             subject=self.subject.name,
             implementations=list(self.implementations),
@@ -205,10 +203,10 @@ class Case:
 
 @contextmanager
 def settings(precision: str, threads: int) -> Iterator[None]:
-    """Within, PyTorch computes with ``threads`` and, for "tf32", in TensorFloat-32.
+    """Set PyTorch's threads and its float32 matmul precision within the block.
 
-    That is float32 whose matrix products may round their inputs to 10 bits; "float32" is float32
-    throughout. A half precision is `prepared`'s affair.
+    "tf32" lets float32 matrix products round their inputs to 10 bits. `prepared` handles the half
+    precisions.
     """
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_num_threads(threads)
@@ -221,15 +219,14 @@ def settings(precision: str, threads: int) -> Iterator[None]:
 
 
 def eager(implementation: str) -> str:
-    """The implementation that another is compiled or captured of; itself, if it is neither."""
+    """The implementation's name without `COMPILED` or `GRAPHED`."""
     return implementation.removesuffix(COMPILED).removesuffix(GRAPHED)
 
 
 def prepared(function: Function, case: Case, implementation: str, device: torch.device) -> Function:
-    """The forward pass as the case has it: compiled by the implementation's name, and autocast.
+    """The forward pass, compiled if the implementation is named so, autocast in half precision.
 
-    A half precision is autocast over float32 parameters, as models are trained; what a caller then
-    does backward is outside of it.
+    Parameters stay float32, as in training; the backward pass is outside of autocast.
     """
     if implementation.endswith(COMPILED):
         function = torch.compile(function, dynamic=False)

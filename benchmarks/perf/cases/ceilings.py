@@ -1,4 +1,4 @@
-"""What a device can do at best, measured in the same run as what is held against it."""
+"""The ceilings of a device, measured: copies, matrix products, launches."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ BUDGET = Budget(seconds=2.0, least=5, most=30)
 COPY, PRODUCT = "copied bytes a second", "product FLOPs a second"
 OPERATIONS = "operations a second"
 SUMS = 100
-"""Operations of one number that are timed together, as a device is handed them: without waiting."""
+"""Additions of one number that are timed together, without synchronising in between."""
 
 
 def _ceilings(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
-    """Bytes a second of copies on the device, read and written, FLOPs of a square product, and
-    operations that have next to nothing to do: what launching one costs.
+    """Bytes/s of a copy, read and written; FLOP/s of a square product; tiny operations per second.
+
+    The last is what launches cost.
     """
     dtype = HALVES.get(case.precision, torch.float32)
     source = torch.randn(case.sizes.copied // 4, device=device)
     target = torch.empty_like(source)
     n = case.sizes.product
-    # random numbers: multiplying zeros takes less power, and so runs at a higher clock
+    # random numbers: products of zeros draw less power and run at a higher clock
     a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
     copied = measure({"copy": lambda: target.copy_(source)}, device, BUDGET).seconds("copy")

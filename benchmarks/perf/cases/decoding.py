@@ -1,4 +1,4 @@
-"""Captions from a model: prefixes read again at every token, against one token at a time."""
+"""Decoding: recomputing the whole prefix at every token, against a KV cache."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ IMPLEMENTATIONS = (
     "incremental" + GRAPHED,
     HALF_WEIGHTS,
 )
-"""A whole prefix by the literal expansions; a token at a time; a prefix by the quickest ones; a
-token at a time, the encoder and the step through ``torch.compile``, all of it as CUDA graphs, or
-the decoder with weights of 16 bits."""
+"""Whole prefixes by literal expansions; a KV cache; whole prefixes by "auto" expansions; a KV cache
+with the encoder and the step compiled, all of it as CUDA graphs, or with float16 decoder
+weights."""
 
 
 class _Whole:
-    """A captioner that can only read whole prefixes."""
+    """A captioner without a KV cache: it decodes whole prefixes."""
 
     def __init__(self, model: Captioner) -> None:
         self.start_id, self.end_id, self.pad_id = model.start_id, model.end_id, model.pad_id
@@ -45,7 +45,7 @@ class _Whole:
 
 
 class _Compiled(_Whole):
-    """A captioner that reads a token at a time, by one compiled step for all lengths."""
+    """A captioner with a KV cache, whose step is compiled once for all lengths."""
 
     is_stochastic = False
 
@@ -81,7 +81,7 @@ def _decoding(
         form = ATTENTION
     model = captioner(case, form, device, training=False)
     with torch.no_grad():
-        # no caption may end early: the most work, and the same whatever the weights
+        # no caption ends early: the same length whatever the weights
         model.vocabulary.bias[model.end_id] = -1e4
     images = features(case, device)
     if encoded:
@@ -113,9 +113,9 @@ def _decoding(
 
 
 def _weights(case: Case) -> int:
-    """Bytes of the float32 weights that are read at each step; nothing else is dear to one image.
+    """Bytes of float32 weights that all steps read, which dominate for one image.
 
-    The memory's projections, of the cross-attentions, are made once.
+    The cross-attention's projections of the memory are computed once and left out.
     """
     model = captioner(case, "auto", torch.device("cpu"), training=False)
     once = re.compile(r"cross_attention\.(key|value)\.")
@@ -126,7 +126,7 @@ def _weights(case: Case) -> int:
 
 @torch.no_grad()
 def _error(case: Case, weights: str, device: torch.device) -> dict[str, float]:
-    """The largest error of log p against float64, of captions that are read whole."""
+    """The largest error of teacher-forced log p against float64."""
     images, words = features(case, device), captions(case, device)
     model, exact = (captioner(case, "auto", device, training=False) for _ in range(2))
     exact.double()

@@ -1,4 +1,4 @@
-"""The expansions as operators, without their projections, and as layers, with them."""
+"""Expansions as operators, without their projections, and as layers, with them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from torch_impl.expansion import (
 from torch_impl.layers.transformer import Mixer
 
 EXPANSIONS = ("literal", "factored", "fused", "auto")
-"""Every name that an expansion's implementation has or will have, the papers' order first."""
+"""The implementations of an expansion, the papers' order of operations first."""
 ATTENTION = "attention"
-"""The one implementation where nothing is expanded."""
+"""The one implementation of a mixer that is attention."""
 
 
 def implement(module: nn.Module, implementation: str) -> None:
-    """Let every expansion within ``module`` that can compute by ``implementation``, others "auto".
+    """Set the implementation of every expansion in ``module``, "auto" where it is unavailable.
 
-    Dropout too: the literal one is PyTorch's own.
+    Dropout is set too: its literal form is PyTorch's own.
 
     Raises:
-        ValueError: none of them can, and why not; or nothing in the module is an expansion.
+        ValueError: it is unavailable to all of them, or no expansion is in the module.
     """
     name = implementation.removesuffix(COMPILED)
     expansions = [m for m in module.modules() if isinstance(m, StaticExpansion | DynamicExpansion)]
@@ -64,7 +64,7 @@ def implement(module: nn.Module, implementation: str) -> None:
 
 
 def random_normal(*shape: int, device: torch.device) -> Tensor:
-    """Normal numbers, the same on every device."""
+    """Standard normal numbers, the same on every device."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
 
 
@@ -74,7 +74,10 @@ def work(
     parameters: Sequence[Tensor],
     backward: bool,
 ) -> Work:
-    """A forward pass or, with gradients of floating arguments and parameters, both passes."""
+    """A forward pass without gradients or, with ``backward``, both passes.
+
+    Gradients are those of all floating-point arguments and parameters.
+    """
     given = [*arguments, *parameters]
     if not backward:
 
@@ -144,7 +147,7 @@ def _operator(
         return out
 
     forward = prepared(run, case, implementation, device)
-    # leaves of their own, not views of one tensor
+    # leaves, not views of one tensor
     return work(forward, [x.clone() for x in (*vectors, *activations)], [], backward)
 
 

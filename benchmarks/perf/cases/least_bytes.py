@@ -1,18 +1,18 @@
-"""Bytes that an expansion cannot do without, in closed form: what a roofline is drawn with.
+"""Least bytes that an expansion must read and write, in closed form, for rooflines.
 
-Every input is read once, every output written once, in the precision's own bytes. With k
+Every input is read once, every output written once, in the bytes of the precision. With k
 projections (C for the dynamic form, K, V_1, V_2, S), a = B L d activations and N vectors of each of
 q and b in float32:
 
-* operator, forward: k + 1 times a, and the vectors;
-* operator, backward: k + 1 a read (dO too), k a written, the vectors read and their gradients
-  written, and what the forward pass saved for it: M, B N L, of the static form, C K^T and q K^T,
-  B L (L + N_E), of the dynamic form, in float32, written once and read once;
-* layer, forward: k + 1 a more, for x and for what the projections write, and k d^2 weights;
-* layer, backward: k + 2 a more, for x, dx and the projections' gradients read again, the weights
+* operator, forward: (k + 1) a, and the vectors;
+* operator, backward: (k + 1) a read (dO too), k a written, the vectors read and their gradients
+  written; the saved activations in float32, written and read once: M, B N L, if static; C K^T and q
+  K^T, B L (L + N_E), if dynamic;
+* layer, forward: (k + 1) a more, for x and for what the projections write, and k d^2 weights;
+* layer, backward: (k + 2) a more, for x, dx and the projections' gradients read again, the weights
   read and their gradients written.
 
-Expanded vectors (B N L d in the literal order) appear nowhere: no implementation has to write them.
+Expanded vectors (B N L d in the literal order) are left out: no implementation has to write them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 def least(case: Case, *, half: str, part: str, backward: bool) -> int:
     """Bytes read and written by one call of a static ("encoder") or dynamic ("decoder") expansion.
 
-    Attention has no such count here: 0.
+    0 for attention, which has no closed form here.
     """
     sizes, mixer = case.sizes, Mixer.parse(getattr(case.sizes, half))
     if mixer.attends:

@@ -1,4 +1,4 @@
-"""What memory grows with: dynamic expansion's with N_E, a training step's with the batch."""
+"""Growth of memory: of dynamic expansion with N_E, of a training step with the batch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from benchmarks.perf.cases.case import Case, Subject, Work
 from torch_impl.layers.transformer import Mixer
 
 MEMORY = 8e9
-"""Bytes that the largest batch is found for."""
+"""Bytes that the largest batch must fit into."""
 _LAYER = next(s for s in expansions.SUBJECTS if s.name == "dynamic-layer forward+backward")
 _STEP = next(s for s in models.SUBJECTS if s.name == "xe-step")
 
 
 def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
-    """Saved activations, in bytes: their growth by one of N_E, at d and at 2 d.
+    """Saved activations in bytes per expansion vector, at d and at 2 d.
 
     "linearity" is the growth from 2 N_E to 4 N_E over twice that from N_E to 2 N_E; 1 is linear.
     """
@@ -41,8 +41,9 @@ def _growth(case: Case, implementation: str, device: torch.device) -> dict[str, 
 
 
 def _images(case: Case, implementation: str, device: torch.device) -> dict[str, float]:
-    """What a training step holds, by its growth from B to 2 B for each further image; and the
-    largest batch within `MEMORY`, weights and Adam's two moments of each included.
+    """Memory of a training step, and of each further image by its growth from B to 2 B.
+
+    "images in 8 GB" is the largest batch within `MEMORY`, weights and Adam's two moments included.
     """
 
     def step(batch: int) -> Work:
@@ -56,7 +57,7 @@ def _images(case: Case, implementation: str, device: torch.device) -> dict[str, 
         values[name] = one[name]
         values[f"{name} an image"] = (two[name] - one[name]) / B
     held = 3 * sum(x.nbytes for x in step(B).given if x.requires_grad)
-    if an_image := values["peak bytes an image"]:  # of few small images the update takes most
+    if an_image := values["peak bytes an image"]:  # 0 if the update is the peak
         further = (MEMORY - held - values["peak bytes"]) // an_image
         values["images in 8 GB"] = max(B + further, 0)
     return values

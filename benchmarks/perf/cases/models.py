@@ -1,4 +1,4 @@
-"""A captioner's halves, and a whole step of its training by cross-entropy."""
+"""The encoder, the decoder, and a whole training step by cross-entropy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMPLEMENTATIONS = (*EXPANSIONS, *(name + COMPILED for name in EXPANSIONS), ATTEN
 def captioner(
     case: Case, implementation: str, device: torch.device, *, training: bool
 ) -> Captioner:
-    """The case's model, of the same weights on every device."""
+    """The case's model, with the same weights on every device."""
     sizes = case.sizes
     configuration = Configuration(
         vocabulary_size=sizes.vocabulary,
@@ -53,16 +53,16 @@ def captioner(
 
 
 def features(case: Case, device: torch.device) -> Tensor:
-    """Features of the case's images."""
+    """Random features of the case's images, (B, L, d_feature)."""
     return random_normal(case.sizes.batch, case.sizes.length, case.sizes.d_feature, device=device)
 
 
 def captions(case: Case, device: torch.device) -> Tensor:
-    """Captions of the case's images, one each."""
+    """Random captions of the case's images, (B, T)."""
     sizes = case.sizes
     generator = torch.Generator().manual_seed(0)
     shape = sizes.batch, sizes.tokens
-    # none is a special token: captions as long as they can be
+    # no special tokens: captions of full length
     return torch.randint(3, sizes.vocabulary, shape, generator=generator).to(device)
 
 
@@ -84,7 +84,7 @@ def _decoder(case: Case, implementation: str, device: torch.device, *, backward:
 
 
 class Repeated(Generic[T]):
-    """One batch, again and again."""
+    """A loader of one batch, again and again."""
 
     def __init__(self, batch: T) -> None:
         self.batch = batch
@@ -105,14 +105,14 @@ def training_step(model: BaseCaptioner, images: Tensor, words: Tensor) -> Work:
 
     def step() -> None:
         next(steps)
-        model.zero_grad()  # so that a step begins with as much memory as it ends with
+        model.zero_grad()  # so that every step begins with the same memory
 
     return Work(step, [*model.parameters(), *batch], trains=True)
 
 
 def _step(case: Case, implementation: str, device: torch.device) -> Work:
     model = captioner(case, implementation, device, training=True)
-    for name in ("encode", "states", "predict"):  # which training calls
+    for name in ("encode", "states", "predict"):  # the methods that training calls
         setattr(model, name, prepared(getattr(model, name), case, implementation, device))
     return training_step(model, features(case, device), captions(case, device))
 

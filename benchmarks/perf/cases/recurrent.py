@@ -1,4 +1,4 @@
-"""LSTMs along whole sequences against loops of steps, and steps of training of what they are in."""
+"""LSTMs over whole sequences against loops of steps, and training steps of their models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch_impl.recurrent import LSTM, AttentiveLSTM, read_only_inputs
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
 
 FORMS = ("literal", "scan", "auto")
-"""Where the library has none: a loop of steps under autograd, the whole sequence, the default."""
+"""A loop over time under autograd; one with a custom backward; the default."""
 KINDS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "lstm": ("an LSTM", ("literal", "scan", "library", "auto"), {}),
     "zoneout": ("an LSTM with zoneout", FORMS, {"zoneout": digits.ZONEOUT}),
@@ -66,7 +66,7 @@ def _attentive(case: Case, implementation: str, device: torch.device, *, backwar
 
 
 def _digits(case: Case, implementation: str, device: torch.device) -> Work:
-    """A step of `captionbench reproduce arnet --table 5`'s second stage, of its row with ARNet."""
+    """A step of ARNet's Table 5, second stage, of the row with ARNet."""
     sizes = case.sizes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -79,7 +79,7 @@ def _digits(case: Case, implementation: str, device: torch.device) -> Work:
 
     def step() -> None:
         digits.step(model, optimiser, xs, labels, reconstructor, digits.LAMBDA)
-        optimiser.zero_grad()  # so that a step begins with as much memory as it ends with
+        optimiser.zero_grad()  # so that every step begins with the same memory
 
     return Work(step, [*parts, xs, labels], trains=True)
 
@@ -103,7 +103,7 @@ def _middle_out(case: Case, implementation: str, device: torch.device) -> Work:
 
 
 STEPS = ("batch", "tokens", "d_model")
-# neither the loop nor the library's LSTM on a CPU computes in half precision under autocast
+# under autocast neither the loop nor the library's LSTM on a CPU uses half precision
 _along = partial(both_passes, drops=False, precisions=FULL_PRECISIONS)
 
 SUBJECTS = [

@@ -16,9 +16,9 @@ Captions = list[list[int]]
 
 
 def _captions(case: Case) -> tuple[Captions, list[Captions]]:
-    """Candidates, each one of its image's references with about a third of its words changed.
+    """Candidates and references; a candidate is a reference with about 1/3 of its words changed.
 
-    Words are sampled as they are used: the r-th most common with a frequency of 1 / r.
+    Words follow Zipf's law: the r-th most common has a frequency of 1 / r.
     """
     generator = np.random.default_rng(0)
     frequencies = 1 / np.arange(1, WORDS + 1)
@@ -41,13 +41,13 @@ def _captions(case: Case) -> tuple[Captions, list[Captions]]:
 def _reward(case: Case, implementation: str, device: torch.device) -> Work:
     candidates, references = _captions(case)
     if implementation == "pycocoevalcap":
-        # strings, as it takes them; the document frequencies come with every call
+        # strings, as it expects; each call recomputes the document frequencies
         texts = {i: [" ".join(map(str, caption))] for i, caption in enumerate(candidates)}
         true = {i: [" ".join(map(str, c)) for c in group] for i, group in enumerate(references)}
         return Work(lambda: Cider().compute_score(true, texts)[1])
     if implementation != "tensors":
         raise ValueError(f"expected one of {', '.join(IMPLEMENTATIONS)}")
-    # lists, as decoding gives them; the references are there from the start of a training
+    # lists, as decoding returns them; training packs the references once
     reward = CiderD(references).to(device)
     images = torch.arange(len(candidates), device=device)
     return Work(lambda: reward(padded(candidates).to(device), images).cpu(), [*reward.buffers()])

@@ -1,4 +1,4 @@
-"""A step of self-critical training: samples, both passes, the update."""
+"""A self-critical training step: samples, both passes, the update."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torch_impl.training.self_critical import self_critical
 
 
 def _reward(captions: Tensor, images: Tensor) -> Tensor:
-    """In the place of CIDEr-D, which the papers' training computes on the host."""
+    """Zeros in place of CIDEr-D, which the papers' training computes on the host."""
     return captions.new_zeros(len(captions), dtype=torch.float64)
 
 
@@ -35,7 +35,7 @@ def _step(case: Case, implementation: str, device: torch.device) -> Work:
     optimiser = RECIPE.optimiser(model.parameters())
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimiser.step()  # makes what the next steps find
+    optimiser.step()  # creates the optimiser's state
 
     def step() -> None:
         optimiser.zero_grad()
@@ -58,7 +58,7 @@ def _training(case: Case, sampling: str, device: torch.device) -> Work:
     sizes = case.sizes
     model = captioner(case, "auto", device, training=True)
     with torch.no_grad():
-        # no sample may end early: the most work, and the same whatever the weights
+        # no sample ends early: the same length whatever the weights
         model.vocabulary.bias[model.end_id] = -1e4
     images = features(case, device)
     told = replace(case, sizes=replace(sizes, batch=sizes.batch * sizes.references))
@@ -77,13 +77,13 @@ def _training(case: Case, sampling: str, device: torch.device) -> Work:
 
     def step() -> None:
         next(steps)
-        model.zero_grad()  # so that a step begins with as much memory as it ends with
+        model.zero_grad()  # so that every step begins with the same memory
 
     return Work(step, [*model.parameters(), *batch], trains=True)
 
 
 _SIZES = "batch", "beam", "length", "tokens", *MODEL, "dropout"
-"""The beam of a case is K, the samples of an image."""
+"""``beam`` is K, the samples of an image."""
 SUBJECT = Subject(
     "self-critical step",
     "samples of each image, both passes over them and the update, without the reward",
@@ -91,7 +91,7 @@ SUBJECT = Subject(
     IMPLEMENTATIONS,
     make=_step,
 )
-"""To be predicted."""
+"""For predictions only."""
 SUBJECTS = [
     Subject(
         "sc-step",

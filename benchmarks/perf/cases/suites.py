@@ -1,4 +1,4 @@
-"""Everything that can be timed, and which cases are measured together, most important first."""
+"""All subjects, and the suites of cases measured together, the most important first."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ RANDOM_STATIC, RANDOM_DYNAMIC = (
     for kind in ("static", "dynamic")
 )
 RANDOM = (RANDOM_STATIC, RANDOM_DYNAMIC)
-"""Layers of random shapes: the quicker form is to be found by closed form alone."""
+"""Layers of random shapes: "auto" must find the faster form by its closed form alone."""
 SUBJECTS |= {subject.name: subject for subject in RANDOM}
 SHAPES, SEED = 20, 0
 NARROWEST = 64
-"""The least d of a random shape; one of its multiples is chosen."""
+"""The least d of a random shape; every d is a multiple of it."""
 GPU_PRECISIONS = ("float32", "tf32", "bfloat16")
-"""Of the suite of a GPU; float16 is opt-in: --precision."""
+"""Precisions of the GPU suite; float16 is opt-in: --precision."""
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
 ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
@@ -72,11 +72,11 @@ ENCODERS = (
 STEPS: dict[str, Any] = {"batch": 64, "tokens": 784, "d_model": 128}
 """The sizes at which ARNet's Table 5 is trained."""
 WORDS: dict[str, Any] = {"batch": 48, "tokens": 20, "d_model": 512}
-"""Those of an LSTM that decodes captions."""
+"""The sizes of an LSTM that decodes captions."""
 REWARDED: dict[str, Any] = {"dropout": 0.1}
-"""What v2's self-critical steps are trained with."""
+"""The dropout of v2's self-critical training."""
 FRAMES: dict[str, Any] = {"batch": 16, "length": 30, "tokens": 21}
-"""Of a Middle-Out step: 30 rows of features, halves of 10 words and the middle word."""
+"""The sizes of a Middle-Out step: 30 rows of features, halves of 10 words, the middle word."""
 DECODERS = (ATTENTION, *(f"dynamic:{n}" for n in (4, 8, 16)))
 
 
@@ -88,7 +88,7 @@ def case(
 
 
 def named(beginning: str) -> list[Subject]:
-    """The subjects whose names begin so.
+    """The subjects whose names start with ``beginning``.
 
     Raises:
         InputError: there are none.
@@ -103,11 +103,11 @@ def named(beginning: str) -> list[Subject]:
 
 
 def random_shapes(seed: int = SEED) -> list[Case]:
-    """`SHAPES` static and as many dynamic layers, of 1 to 5 groups and of N_E from 2 on."""
+    """`SHAPES` random static layers of 1 to 5 groups, and as many dynamic ones."""
     generator = np.random.default_rng(seed)
 
     def between(low: int, high: int) -> int:
-        """As likely from 2 to 4 as from 100 to 200."""
+        """A log-uniform integer: as likely from 2 to 4 as from 100 to 200."""
         return int(np.exp(generator.uniform(np.log(low), np.log(high + 1))))
 
     cases, implementations = [], (*FORMS, "auto")
@@ -129,7 +129,7 @@ def random_shapes(seed: int = SEED) -> list[Case]:
 
 
 def cpu(seed: int = SEED) -> list[Case]:
-    """What the targets on a CPU need, and random shapes by ``seed``."""
+    """The cases that targets on a CPU need, and random shapes by ``seed``."""
     return [
         case("ceilings", ("device",)),
         case("static-layer forward+backward", FORMS),
@@ -159,7 +159,7 @@ def cpu(seed: int = SEED) -> list[Case]:
 
 
 def gpu(seed: int = SEED) -> list[Case]:
-    """What the targets on a GPU need in every precision, then all else, then all of it compiled."""
+    """What targets on a GPU need in every precision, then the rest, then compiled forms."""
     large = {"copied": 2**30, "product": 8192}
     needed, rest, compiled = [], [], []
     for precision in FULL_PRECISIONS:
@@ -203,7 +203,7 @@ def grid(seed: int = SEED) -> list[Case]:
 
 
 def memory(seed: int = SEED) -> list[Case]:
-    """What memory grows with, for every encoder and decoder of the ablations."""
+    """Growth of memory for every encoder and decoder of the ablations."""
     step = case("step-memory", EAGER, batch=4, dropout=RECIPE.dropout)
     steps = over([step], ENCODERS, [Sizes().decoder])
     vectors = [case("dynamic-memory", EAGER, decoder=mixer) for mixer in DECODERS[1:]]
@@ -216,11 +216,11 @@ SUITES: dict[str, Callable[[int], list[Case]]] = {
     "grid": grid,
     "memory": memory,
 }
-"""Each draws by a seed what it draws, if anything."""
+"""Suites by name; each takes the seed of its random shapes."""
 
 
 def over(cases: Iterable[Case], encoders: Sequence[str], decoders: Sequence[str]) -> list[Case]:
-    """Each case with every pairing of the mixers; where one does not matter, once."""
+    """Each case with every pair of mixers; cases that differ in an unused mixer appear once."""
     paired: dict[str, Case] = {}
     for one in cases:
         for encoder in encoders:
@@ -232,11 +232,11 @@ def over(cases: Iterable[Case], encoders: Sequence[str], decoders: Sequence[str]
 
 
 def _attending(one: Case) -> Case:
-    """The case itself or, where all mixers that matter to it attend, of one implementation."""
+    """The case, or that of `ATTENTION` alone if all mixers that it uses are attention."""
     halves = [name for name in ("encoder", "decoder") if name in one.subject.sizes]
     expands = any(not Mixer.parse(getattr(one.sizes, half)).attends for half in halves)
     if expands or "literal" not in one.subject.implementations:
         return one
-    # the model's other half, which does not matter, attends too
+    # the unused half is attention too
     sizes = replace(one.sizes, encoder=ATTENTION, decoder=ATTENTION)
     return replace(one, implementations=(ATTENTION,), sizes=sizes)

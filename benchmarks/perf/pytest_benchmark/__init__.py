@@ -1,1 +1,1 @@
-"""`benchmarks.perf.counts.CASES` under pytest-benchmark, for who prefers its tools."""
+"""`benchmarks.perf.counts.CASES` under pytest-benchmark."""

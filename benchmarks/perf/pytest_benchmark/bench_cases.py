@@ -3,9 +3,8 @@
     python -m pytest benchmarks/perf/pytest_benchmark --benchmark-autosave
     python -m pytest benchmarks/perf/pytest_benchmark --benchmark-compare
 
-Tests are grouped by case, so that implementations stand side by side; ``extra_info`` holds what was
-counted. What `captionbench time` does beyond it: it alternates implementations in rounds, knows its
-noise, and gives intervals.
+Tests are grouped by case, so that implementations stand side by side; ``extra_info`` has the
+counts. `captionbench time` also alternates implementations, measures its noise and gives intervals.
 """
 
 from __future__ import annotations
