@@ -1,1 +1,1 @@
-"""One revision against another, and all of them over time: speed, counts, correctness first."""
+"""Compare revisions: verify, count, time, and follow them over time."""

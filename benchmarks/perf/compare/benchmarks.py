@@ -1,7 +1,7 @@
 """The benchmarks that revisions are compared by: the project's operators at sizes of milliseconds.
 
-They are subjects of `benchmarks.perf.cases` with smaller sizes. Each module of theirs is imported
-only for a benchmark of its own, so that what a revision lacks takes no other benchmark with it.
+They are subjects of `benchmarks.perf.cases` at smaller sizes. A subject's module is imported only
+for its own benchmarks, so that one which a revision lacks disables no other benchmark.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ class Benchmark:
     """A subject at fixed sizes."""
 
     name: str  # as on the command line and in records
-    module: str  # of `benchmarks.perf.cases`, that has the subject
+    module: str  # of `benchmarks.perf.cases`, with the subject
     subject: str  # its name
-    implementation: str  # the one that is timed unless told otherwise
-    # the operators of `captionbench verify` that must hold before anything is timed
+    implementation: str  # timed by default
+    # operators of `captionbench verify` that must pass before it is timed
     operators: tuple[str, ...]
-    # those that are not `Sizes`' own
+    # that differ from the defaults of `Sizes`
     sizes: Mapping[str, int | float] = field(default_factory=dict)
 
     def find(self) -> Subject:
-        """The subject, of whichever ``torch_impl`` this process has imported."""
+        """The subject, with the ``torch_impl`` that this process has imported."""
         module = importlib.import_module(f"benchmarks.perf.cases.{self.module}")
         return next(subject for subject in module.SUBJECTS if subject.name == self.subject)
 
     def case(self, implementation: str) -> Case:
-        """What is timed."""
         sizes = Sizes(**self.sizes)  # type: ignore[arg-type]
         return Case(self.find(), (implementation,), sizes)
 
 
 SMALL = {"d_model": 128, "d_ff": 512, "layers": 1, "vocabulary": 1000, "length": 49}
-"""A captioner that takes a step or finds a caption in some 25 ms."""
+"""Sizes at which a training step or a caption takes about 25 ms."""
 
 BENCHMARKS = {
     one.name: one
@@ -92,10 +91,10 @@ BENCHMARKS = {
 def chosen(
     beginnings: Sequence[str] | None, implementation: str | None
 ) -> list[tuple[Benchmark, str]]:
-    """The benchmarks whose names begin so (all without any), each with what is timed of it.
+    """The benchmarks that ``beginnings`` name (None: all), each with the implementation to time.
 
     Raises:
-        InputError: none begins so, or none has that implementation.
+        InputError: there are none, or none has that implementation.
     """
     benchmarks = list(BENCHMARKS.values())
     for beginning in beginnings or []:

@@ -15,23 +15,23 @@ from benchmarks.errors import InputError
 from benchmarks.files import scratch_folder
 
 PACKAGE = "torch_impl"
-"""What is measured of a revision: everything else is the running checkout's."""
+"""The package that is measured of a revision; everything else is the running checkout's."""
 SHOWN = 9
-"""Characters of a commit that are enough to name it."""
+"""Characters of an abbreviated commit."""
 
 
 @dataclass(frozen=True)
 class Revision:
     """A commit, or the working tree on top of it."""
 
-    name: str  # as it was asked for
-    commit: str  # the whole hash
-    dirty: bool = False  # whether the measured code is not the commit's
+    name: str  # as on the command line
+    commit: str  # full hash
+    dirty: bool = False  # whether the measured code differs from the commit's
     working: bool = False  # whether the working tree is meant, not the commit
 
     @property
     def label(self) -> str:
-        """The commit's first characters, with a plus where the code is not the commit's."""
+        """The abbreviated commit, with a plus if dirty."""
         return label(self.commit, self.dirty)
 
 
@@ -42,19 +42,19 @@ def label(commit: str, dirty: bool) -> str:
 
 @dataclass(frozen=True)
 class Tree:
-    """A revision's files: ``folder`` has its ``torch_impl``."""
+    """A revision's files: ``folder`` contains its ``torch_impl``."""
 
     revision: Revision
     folder: Path
 
 
 def git(repository: Path, *arguments: str) -> str:
-    """What git prints.
+    """Run git and return its output.
 
     Raises:
-        InputError: no git, no repository there, or git refuses.
+        InputError: git is missing, there is no repository, or git fails.
     """
-    # within a hook, these would name another repository; and a hook is none of our affair
+    # within a hook, GIT_* would name another repository; hooks must not run
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     command = ["git", "-C", str(repository), "-c", f"core.hooksPath={os.devnull}", *arguments]
     try:
@@ -70,7 +70,7 @@ def git(repository: Path, *arguments: str) -> str:
 
 
 def check_repository(repository: Path) -> None:
-    """Raises InputError where ``repository`` is no git checkout of its own."""
+    """Raise InputError unless ``repository`` is the top of a git checkout."""
     try:
         top = git(repository, "rev-parse", "--show-toplevel")
     except InputError as error:
@@ -82,10 +82,10 @@ def check_repository(repository: Path) -> None:
 
 
 def resolve(repository: Path, name: str | None) -> Revision:
-    """The revision called so; None is the working tree.
+    """The revision called ``name``; None is the working tree.
 
     Raises:
-        InputError: the repository has none of that name, or is none.
+        InputError: there is no such revision, or no repository.
     """
     check_repository(repository)
     try:
@@ -103,13 +103,13 @@ def resolve(repository: Path, name: str | None) -> Revision:
 
 @contextmanager
 def checked_out(repository: Path, revisions: Sequence[Revision]) -> Iterator[list[Tree]]:
-    """The revisions' packages in a scratch folder, until the block ends.
+    """Unpack the revisions' packages into a scratch folder, until the block ends.
 
-    The working tree is copied, so that who edits it meanwhile changes no measurement. All paths are
-    of one length: what an environment's size does to a process's memory is the same for all.
+    The working tree is copied, so that edits meanwhile change no measurement. All paths have one
+    length: the size of the environment, which affects memory layout, is the same for all.
 
     Raises:
-        InputError: git refuses, or a revision has no ``torch_impl``.
+        InputError: git fails, or a revision has no ``torch_impl``.
     """
     with scratch_folder() as scratch:
         trees = []
@@ -135,7 +135,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def order(repository: Path) -> list[str]:
-    """All commits that HEAD has behind it, the oldest first; none without git."""
+    """HEAD and its ancestors, the oldest first; empty without git."""
     try:
         check_repository(repository)
         return git(repository, "rev-list", "--topo-order", "--reverse", "HEAD").split()

@@ -1,15 +1,15 @@
-"""When one revision is slower than another: intervals over processes, and a verdict.
+"""Decides whether one revision is slower than another: intervals over processes, and a verdict.
 
-Two processes of the same program differ, by where their memory lies and what ran beside them, and
-no number of rounds within them shows by how much. So the process is the unit. It gives one number:
-the mean, over all other processes, of the median over rounds of how much longer its calls took.
-Differences of equal processes are symmetric whatever the noise is, so their median is not biased
-by it; and a change of B shifts all of its differences from A alike, so it is measured whole.
-Student's interval is over those numbers. Their variance is pooled over A, A again and B: if nothing
-changed, all are the same program, which is exactly when a verdict must not be given.
+Two processes of the same program differ in speed, by memory layout and by other load, and rounds
+within them do not show by how much. So the process is the unit. It contributes one number: the
+median over rounds of its time relative to another process's (a log ratio), averaged over all
+processes. Differences of equal processes are symmetric whatever the noise is, so their median is
+unbiased; and a change of B shifts all of its differences from A equally, so it is measured in full.
+The interval is Student's over those numbers. Their variance is pooled over A, A again and B: if
+nothing changed, all are the same program, which is when a verdict would be a false alarm.
 
 A bootstrap over so few processes would be too narrow: resampling k of them underestimates the
-variance by (k - 1) / k, and knows nothing of how uncertain the variance is.
+variance by (k - 1) / k, and ignores that the variance itself is uncertain.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from benchmarks.statistics import CONFIDENCE as OF_FLOOR
 from benchmarks.statistics import Estimate, student_t, verdict
 
 CONFIDENCE = 99.2
-"""Percent, of ratios and times. Six benchmarks have six chances of a false alarm, of 0.4 % each: of
-equal revisions at most 2.5 % of comparisons say "slower" anywhere."""
+"""Percent, of ratios and times. Each of six benchmarks has a false alarm rate of 0.4 %: of equal
+revisions at most 2.5 % of comparisons say "slower" anywhere."""
 LEAST_ROUNDS = 5
 STRETCHES = 3
-"""At most so many stretches of rounds a benchmark is timed for, see `in_stretches`."""
+"""Most stretches of rounds that a benchmark is timed for, see `in_stretches`."""
 
 Times = npt.NDArray[np.float64]
-"""Seconds a call: (processes, rounds)."""
+"""Seconds per call, (processes, rounds)."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rounds of one benchmark say."""
+    """Times, ratio and verdict of one benchmark."""
 
-    seconds: Mapping[str, Estimate]  # a call, by side; not to be compared with another session's
-    floor: float  # the A/A floor, at least 1: as far from 1 as A again may be from A
-    # how many times as fast B is as A, both of A's halves taken together; None without B
+    seconds: Mapping[str, Estimate]  # per call, by side; not comparable with another session's
+    floor: float  # A/A floor, at least 1: how far A again may be from A, as a ratio
+    # speed of B relative to A and A again together; None without B
     ratio: Estimate | None
     verdict: str  # "faster", "slower", "same", "not settled"; without B "first"
-    rounds: int  # that count
-    thrown: int  # rounds in which a clock jumped
+    rounds: int  # used
+    thrown: int  # rounds discarded because a clock jumped
 
 
 def in_stretches(
     longer: Callable[[], tuple[Mapping[str, Times], int]], smallest: float
 ) -> Comparison:
-    """The comparison of one stretch of rounds, or of more while its interval is wide.
+    """Compare after one stretch of rounds, and after more while the interval is wide.
 
-    The width alone decides: who stops at a verdict finds more of them. Each call of ``longer``
-    gives all rounds so far, a stretch more, and how many were thrown away.
+    Only the width decides: stopping at a verdict would make false ones more likely. Each call of
+    ``longer`` returns all rounds so far, a stretch more, and how many were discarded.
     """
     for _ in range(STRETCHES):
         comparison = compare(*longer(), smallest)
@@ -64,9 +64,9 @@ def in_stretches(
 
 
 def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:
-    """The comparison of sides "A" and "A again" and, where it is there, "B", as many rounds each.
+    """Compare sides "A" and "A again" and, if given, "B", with equally many rounds.
 
-    ``thrown`` rounds were thrown away; an interval within ``smallest``, 0.02 being 2 %, is "same".
+    ``thrown`` rounds were discarded; an interval within ``smallest``, 0.02 being 2 %, is "same".
 
     Raises:
         ValueError: a side has fewer than two processes, or no rounds.

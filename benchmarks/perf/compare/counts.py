@@ -1,4 +1,4 @@
-"""What a call takes that needs no clock: counted, compared exactly, an increase is a regression."""
+"""Resource counts of a call, compared exactly: an increase is a regression."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from benchmarks.perf.cases.case import Work
 
 LAUNCHES, BREAKS = "kernel launches", "graph breaks"
 CALLS = 4
-"""How many are counted at most: an optimizer's first steps may take another way than all others."""
+"""Most calls that are counted: an optimiser's first steps may differ from all others."""
 Counts = dict[str, int | None]
-"""None where the calls of one process do not agree."""
+"""None where the calls of one process disagree."""
 
 
 def count(work: Work, device: torch.device) -> Counts:
     """FLOPs, saved activations, peak bytes, operators and graph breaks of a call.
 
-    On CUDA the kernels that were launched too. A count is what two of up to `CALLS` calls agree on.
-    Graph breaks of what the compiler gives up on are left out.
+    On CUDA kernel launches too. A count is what two of up to `CALLS` calls agree on. Graph breaks
+    are left out if the compiler fails.
     """
     taken = [_once(work, device) for _ in range(2)]
     agreeing = agreed(taken)
@@ -39,7 +39,7 @@ def count(work: Work, device: torch.device) -> Counts:
 
 
 def agreed(taken: Sequence[Mapping[str, int]]) -> Counts:
-    """Of each name the value that most of at least two calls have, the earlier one of a tie."""
+    """By name the most common value, if at least two calls have it; the earlier one of a tie."""
     counts: Counts = {}
     for name in taken[0]:
         ((value, times),) = Counter(one[name] for one in taken).most_common(1)
@@ -62,7 +62,7 @@ def _launches(work: Work, device: torch.device) -> int:
 
 
 def graph_breaks(work: Work) -> int | None:
-    """Where `torch.compile` would leave what it compiles; None if it cannot say."""
+    """Number of graph breaks under `torch.compile`; None if it fails."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -70,7 +70,7 @@ def graph_breaks(work: Work) -> int | None:
         with contextlib.redirect_stdout(io.StringIO()):
             explained = torch._dynamo.explain(work.call)()
         return int(explained.graph_break_count)
-    except Exception:  # it fails by many exceptions, none of which is about what is counted
+    except Exception:  # it fails by many exceptions, none of them about the counts
         return None
     finally:
         logger.setLevel(level)

@@ -1,7 +1,7 @@
 """Comparisons as series: each benchmark over the tracked revisions, one device at a time.
 
-A revision's time says little beside that of another session, so none is compared with it. What is
-followed is the chain of ratios, each measured in one session against the revision before.
+Times of different sessions are not comparable. A series is a chain of ratios, each measured in one
+session against the revision before.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ class Entry:
     """One revision's newest record in a series."""
 
     record: Record  # of the comparison
-    number: int  # its place in the series, from 1
-    reachable: bool | None  # whether the commit is behind HEAD; None if unknown
-    # how many times as fast as the first of its chain, by ratios of one session each; None
-    # where it was not timed
+    number: int  # its index in the series, from 1
+    reachable: bool | None  # whether HEAD has the commit in its history; None if unknown
+    # speed relative to the first of its chain, a product of ratios; None if not timed
     level: float | None
-    since: str  # that first revision's label: levels of two chains do not compare
+    since: str  # that first revision's label: levels of two chains are not comparable
 
     @property
     def label(self) -> str:
@@ -39,13 +38,13 @@ class Entry:
 
     @property
     def against(self) -> str:
-        """The revision that it was measured against, nothing if none."""
+        """The revision that it was compared with; empty if none."""
         against = self.record.details.against
         return _label(against) if against else ""
 
     @property
     def verdict(self) -> str:
-        """The record's own, with what is counted where that grew or is steady no longer."""
+        """The record's verdict, with the counts that grew or are no longer steady."""
         details = self.record.details
         grown = [f"more {name}" for name, by in details.grown.items() if by > 0]
         unsteady = [f"{name} not steady" for name in details.unsteady]
@@ -53,7 +52,7 @@ class Entry:
 
     @property
     def ratio(self) -> Estimate | None:
-        """How many times as fast as what it was measured against."""
+        """Speed relative to the revision that it was compared with."""
         values = self.record.values
         if "ratio" not in values:
             return None
@@ -61,7 +60,7 @@ class Entry:
 
     @property
     def notes(self) -> str:
-        """What a reader should know of the revision."""
+        """Whether the commit is not in history, and whether the tree was dirty."""
         said = ["not in history"] if self.reachable is False else []
         if self.record.details.revision.dirty:
             said.append("dirty tree")
@@ -79,10 +78,10 @@ Name = tuple[str, str]
 
 
 def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, list[Entry]]:
-    """Every series among records of any kinds; tests of the tester are left out.
+    """All series among the records, without the tests of `is_test`.
 
-    In ``order`` are commits, the oldest first; others, unreachable, come before the first of these
-    that was measured later. Without it all are by time.
+    ``order`` lists commits, the oldest first; others, unreachable, come before the first of these
+    that was measured later. Without it a series is by time.
     """
     place = {commit: i for i, commit in enumerate(order)}
     grouped: dict[Name, list[Record]] = {}
@@ -95,13 +94,13 @@ def series(records: Sequence[Record], order: Sequence[str] = ()) -> dict[Name, l
 
 
 def is_test(record: Record) -> bool:
-    """Whether a comparison tests the comparing: of a revision with itself, or with a plant."""
+    """Whether a comparison tests `compare`: equal revisions, or a planted slowdown."""
     details = record.details
     return bool(details.planted) or details.revision == details.against
 
 
 def _entries(records: Sequence[Record], place: Mapping[str, int]) -> list[Entry]:
-    """``records`` of one series in the order of time."""
+    """The entries of one series; ``records`` are sorted by time."""
     levels: dict[kinds.Revision | None, tuple[float, str]] = {}
     newest: dict[kinds.Revision, tuple[int, Record, float | None, str]] = {}
     for time, record in enumerate(records):
@@ -142,7 +141,7 @@ def _label(revision: kinds.Revision) -> str:
 
 
 def drawing(entries: Sequence[Entry]) -> str:
-    """A series as SVG: a line for each chain of ratios, and every slower or faster revision."""
+    """A series as SVG: a line per chain of ratios, and every slower or faster revision."""
     timed = [entry for entry in entries if entry.level is not None]
     lines, points = {}, {}
     for since in dict.fromkeys(entry.since for entry in timed):
@@ -182,11 +181,11 @@ FILE = "comparison.jsonl"
 def previous(
     known: Sequence[Record], now: Revision, device: str, repository: Path
 ) -> Revision | None:
-    """The revision tracked last on the device that is another than ``now`` and is still available.
+    """The last revision tracked on the device that is not ``now`` and can be checked out.
 
-    A dirty tree cannot, nor a commit that git has since forgotten.
+    A dirty tree cannot, nor a commit that git no longer has.
     """
-    # times are whole seconds: of two in one the later in the file is the later
+    # times are whole seconds: equal ones are in the file's order
     by_time = sorted(of_kind(known, Comparison), key=lambda r: r.time)
     for record in by_time[::-1]:
         if is_test(record) or record.device.label != device:

@@ -1,8 +1,8 @@
-"""Two revisions measured side by side in one session: checked, counted, timed in turn.
+"""Measure two revisions in one session: verify, count, and time them alternately.
 
-Times are of many fresh processes: as many of A again as of A, and of B. In every round each makes
-the same number of calls, one process after the other in a new random order, so that whatever else
-the machine does falls on all of them alike.
+Fresh processes are timed: as many of A again as of A, and of B. In every round each makes the same
+number of calls, one process after the other in a new random order, so that other load affects all
+of them alike.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess, s
 from benchmarks.verify.conformance import REVISION_EXAMPLES
 
 TURN = 0.003
-"""Seconds that a process computes in a round, or one call: many short rounds settle more than few
-long ones, as what disturbs one call of a busy machine disturbs the next one too."""
+"""Seconds that a process computes in a round, or one call. Many short rounds settle more than few
+long ones, since consecutive calls on a busy machine are disturbed together."""
 MOST_ROUNDS = 1000
 LONGEST = 10
-"""How many times as long as it computes a benchmark may take, on a machine that others use too."""
+"""Limit of a benchmark's elapsed time, as a multiple of its computing time."""
 
 Progress = Callable[[str], None]
 
@@ -37,7 +37,7 @@ def verify_and_count(
     settings: Settings,
     progress: Progress,
 ) -> list[Outcome]:
-    """Every benchmark verified and counted in each tree; what is wrong is not counted."""
+    """Verify and count every benchmark in each tree; a wrong one is not counted."""
     running: list[WorkerProcess | str] = []
     outcomes = []
     processes: list[WorkerProcess] = []
@@ -52,10 +52,10 @@ def verify_and_count(
                 running.append(str(error))
         for benchmark, implementation in chosen:
             progress(f"{benchmark.name}: verified and counted")
-            # both at once: nothing is timed here
+            # both trees at once: nothing is timed here
             checked = [Checked() for _ in trees]
             what = {"name": benchmark.name, "implementation": implementation}
-            # made first: what a revision lacks is not wrong
+            # first, since what a revision lacks is not wrong
             _step(running, checked, "prepare", "", **what, clock=settings.clock)
             _step(running, checked, "verify", "wrong", **what, examples=REVISION_EXAMPLES)
             _step(running, checked, "count", "counts")
@@ -73,7 +73,7 @@ def _step(
     into: str,
     **what: object,
 ) -> None:
-    """One request to all that are still sound, then their responses."""
+    """Send one request to all that are still sound, then store their responses."""
     sent = []
     for process, one in zip(running, checked, strict=True):
         if isinstance(process, str):
@@ -93,7 +93,7 @@ def _step(
 def time_in_turn(
     trees: Sequence[Tree], outcomes: Sequence[Outcome], settings: Settings, progress: Progress
 ) -> list[Outcome]:
-    """The outcomes again, those that are sound in each tree timed by fresh processes."""
+    """The outcomes again, with those that are sound in each tree timed in fresh processes."""
     copies = [Outcome(o.benchmark, o.implementation, o.checked) for o in outcomes]
     sound = [o for o in copies if all(one.sound for one in o.checked)]
     if not sound:
@@ -102,7 +102,7 @@ def time_in_turn(
     if len(trees) > 1:
         sides["B"] = trees[1]
     progress(f"{settings.processes * len(sides)} worker processes started")
-    # one of each side after the other: whichever is started last is no side's
+    # sides alternate, so that the order of starting favours none
     in_turn = [tree for _ in range(settings.processes) for tree in sides.values()]
     try:
         with start_workers(in_turn, settings.device, settings.threads) as processes:
@@ -124,7 +124,7 @@ def _timed(
 ) -> Comparison:
     name = outcome.benchmark.name
     what = {"name": name, "implementation": outcome.implementation, "clock": settings.clock}
-    # in the order of starting: one of each side after the other
+    # in the order of starting
     usual = [
         (side, process, process.request("prepare", **what))
         for turn in zip(*groups.values(), strict=True)
@@ -158,7 +158,7 @@ def _rounds(
     settings: Settings,
     order: np.random.Generator,
 ) -> tuple[list[list[float]], int]:
-    """The median call's seconds of each process in each round, and how many rounds were thrown."""
+    """Median seconds of a call by round and process, and the number of discarded rounds."""
     kept: list[list[float]] = []
     thrown = 0
     computed, began = 0.0, perf_counter()

@@ -1,4 +1,4 @@
-"""What a session found out about one benchmark, and its record."""
+"""The outcome of a session for one benchmark, and its record."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ TABLE = "revisions"
 class Settings:
     """How to measure."""
 
-    device: str = "cpu"  # where revisions compute
+    device: str = "cpu"  # where to compute
     threads: int = 1  # of the CPU
-    seconds: float = 20.0  # that are computed in rounds, for each benchmark
-    # "cpu", the time that a process computed, or "wall", which others' work is in too
+    seconds: float = 20.0  # of computing in rounds, for each benchmark
+    # "cpu": CPU time of the process; "wall": elapsed time, other load included
     clock: str = "cpu"
     processes: int = 4  # a side, at least 2
     smallest: float = 0.02  # the smallest change that matters, 0.02 being 2 %
-    # of a benchmark, by what part of itself each of B's calls is made to take longer. It
-    # tests the tester.
+    # by benchmark, the fraction by which B's calls are prolonged, to test `compare`
     plant: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Checked:
-    """What one revision gave without a clock."""
+    """One revision's verification and counts."""
 
-    builds: bool = True  # whether its ``torch_impl`` can be imported at all
+    builds: bool = True  # whether its ``torch_impl`` can be imported
     refused: str = ""  # why it cannot be run
     wrong: Sequence[str] = ()  # how it fails the oracle
-    # what a call takes, None where calls do not agree
+    # resource counts of a call; None where calls disagree
     counts: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
@@ -51,7 +50,7 @@ class Checked:
 
 @dataclass
 class Outcome:
-    """All that a session found out about one benchmark: A and, if there is one, B."""
+    """The outcome of one benchmark: of A and, if there is one, B."""
 
     benchmark: Benchmark
     implementation: str
@@ -66,7 +65,7 @@ class Outcome:
 
     @property
     def grown(self) -> dict[str, int]:
-        """By how much more B takes than A, of what is steady in both and not equal."""
+        """B's counts minus A's, of those that are steady in both and differ."""
         before, after = self.checked[0].counts, self.checked[-1].counts
         if not self.sound:
             return {}
@@ -75,13 +74,13 @@ class Outcome:
 
     @property
     def unsteady(self) -> list[str]:
-        """What calls of A agree on and calls of B do not."""
+        """Counts that are steady in A and not in B."""
         before, after = self.checked[0].counts, self.checked[-1].counts
         return [n for n, was in before.items() if was is not None and after.get(n, was) is None]
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """The verdict in a word or two."""
         first, last = self.checked[0], self.checked[-1]
         if last.wrong:
             return "wrong"
@@ -93,7 +92,7 @@ class Outcome:
 
     @property
     def regressed(self) -> bool:
-        """B is wrong, lost or slower, or anything that is counted grew or is steady no longer."""
+        """Whether B is wrong, lost or slower, or a count grew or is no longer steady."""
         grown = any(by > 0 for by in self.grown.values())
         return self.verdict in ("wrong", "lost", "slower") or grown or bool(self.unsteady)
 

@@ -1,8 +1,7 @@
-"""A revision verified against the oracle before it is timed.
+"""Verify a revision against the oracle before it is timed.
 
-The oracle is the running checkout's, for both revisions: one judge. A revision's own could be wrong
-in the same way as what it judges, and two judges could each be right about something else. Whoever
-changes what is right makes older revisions wrong, and is told so.
+Both revisions are verified against the running checkout's oracle, since a revision's own could be
+wrong in the same way as its implementation. Changing the oracle can make older revisions fail.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from benchmarks.verify.project import ProjectImplementation, implementations
 
 
 def failures(benchmark: Benchmark, implementation: str, device: str, examples: int) -> list[str]:
-    """What of a benchmark is wrong, a line each: nothing if every property holds.
+    """The properties that a benchmark fails, a line each; empty if all hold.
 
     "auto" stands for all implementations that it may choose from.
     """
@@ -62,7 +61,7 @@ def _implementations(
 
 
 def _rewards(candidates: list[list[str]], references: Any, *, device: str) -> Any:
-    """CIDEr-D on tensors, of words: each word is a number."""
+    """CIDEr-D on tensors of captions of words, each word mapped to a number."""
     from torch_impl.cider import CiderD, padded
 
     words = {w for group in [candidates, *references] for caption in group for w in caption}
@@ -77,7 +76,7 @@ def _rewards(candidates: list[list[str]], references: Any, *, device: str) -> An
 
 
 def _reads_otherwise(benchmark: Benchmark, implementation: str, device: str) -> list[str]:
-    """Whether captions found a token at a time are not those found by reading whole prefixes."""
+    """A failure if decoding with a KV cache gives other captions than whole prefixes."""
     case = benchmark.case(implementation)
     tiny = replace(case, sizes=case.sizes.tiny())
     tokens = []

@@ -1,8 +1,7 @@
-"""The worker process: one revision's ``torch_impl``, and this checkout's everything else.
+"""The worker process: one revision's ``torch_impl``, and everything else from this checkout.
 
-`benchmarks.perf.compare.worker_process` starts it and sends one request at a time. At the top only
-what has nothing to do with ``torch_impl``: that must come from the revision, and does because it is
-imported first.
+`benchmarks.perf.compare.worker_process` starts it and sends one request at a time. Nothing at the
+top may import ``torch_impl``, so that the revision's is imported first.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 
 
 class ForeignCodeError(Exception):
-    """A module is not from where it should be."""
+    """A module was imported from the wrong place."""
 
 
 class Worker:
@@ -42,7 +41,7 @@ class Worker:
         sys.path.insert(0, str(tree))
         importlib.import_module("torch_impl")
         sys.path.remove(str(tree))
-        # an editable installation would find in its own checkout what the revision lacks
+        # an editable installation would supply what the revision lacks
         sys.meta_path[:] = [
             f for f in sys.meta_path if "__editable__" not in getattr(f, "__module__", "")
         ]
@@ -55,10 +54,10 @@ class Worker:
         self.work: Any = None
 
     def verify(self, name: str, implementation: str, examples: int) -> list[str]:
-        """How the revision fails the running checkout's oracle: nothing if it holds."""
+        """How the revision fails this checkout's oracle; empty if it passes."""
         from benchmarks.perf.compare import benchmarks, verification
 
-        # the candidates' own processes take this path: of the tree they see torch_impl and no more
+        # the candidates' processes inherit this path: they see only torch_impl of the tree
         alone = self.tree / ".alone"
         alone.mkdir(exist_ok=True)
         if not (alone / "torch_impl").exists():
@@ -72,7 +71,7 @@ class Worker:
         return lines
 
     def prepare(self, name: str, implementation: str, clock: str) -> float:
-        """Make the benchmark's work, and call it until it is warm: the seconds of a call."""
+        """Set the benchmark up and warm it up; returns the seconds of a call."""
         from benchmarks.perf.compare import benchmarks
 
         self.work = None
@@ -82,21 +81,21 @@ class Worker:
         self.check_origin()
         seconds, _, _ = self.turn(4, clock, 0.0)
         gc.collect()
-        gc.freeze()  # what is there now stays: later collections are quick
+        gc.freeze()  # objects so far are permanent: later collections are quick
         gc.disable()
         return min(seconds)
 
     def count(self) -> dict[str, int | None]:
-        """What a call takes that needs no clock."""
+        """Resource counts of a call."""
         from benchmarks.perf.compare import counts
 
         return counts.count(self.work, self.device)
 
     def turn(self, calls: int, clock: str, planted: float) -> tuple[list[float], float, float]:
-        """The seconds of each call by ``clock``, and of all by the monotonic and the day's clock.
+        """The seconds of each call by ``clock``, and of all by the monotonic and the wall clock.
 
-        ``planted`` is the part of each call's time that is worked on for nothing: a slower
-        revision.
+        ``planted`` is the fraction of its time by which each call is prolonged, as if it were
+        slower.
         """
         gc.collect()
         now = CLOCKS[clock]
@@ -126,7 +125,7 @@ class Worker:
         return torch.cuda.synchronize
 
     def check_origin(self) -> None:
-        """Raises ForeignCodeError where the harness is not ours or what is timed not the tree's."""
+        """Raise ForeignCodeError unless the harness is ours and ``torch_impl`` the tree's."""
         homes = {
             "torch_impl": self.tree,
             **dict.fromkeys(("benchmarks", "reference", "tests"), ROOT),
@@ -162,7 +161,7 @@ def serve(connection: Connection, start: Callable[[], Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let Linux end this process with the one that started it, even if a revision hangs in it."""
+    """On Linux, end this process with its parent, even if a revision hangs."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 

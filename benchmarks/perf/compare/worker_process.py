@@ -1,4 +1,4 @@
-"""Worker processes: a request and its response in time, or the process is ended."""
+"""Worker processes: requests and responses, with a time limit."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from benchmarks.records import ROOT
 PATIENCE = 300.0
 """Seconds that a response may take."""
 WORKER = ("-P", "-m", "benchmarks.perf.compare.worker")
-"""What Python runs, followed by the pipe's descriptor, the tree, the device and the threads."""
+"""Python's arguments; then come the pipe's descriptor, the tree, the device and the threads."""
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-"""The C library keeps memory that is freed. Else a process or another, by chance, asks the kernel
-for it anew in every call: hundreds of page faults, a tenth of the time, and most of the noise."""
+"""Lets the C library keep freed memory. Otherwise some processes, by chance, request it from the
+kernel in every call: hundreds of page faults, a tenth of the time, and most of the noise."""
 LACKING = ("ImportError", "ModuleNotFoundError", "AttributeError")
-"""What a revision raises that has no such thing yet, or no longer."""
+"""What a revision raises if it lacks what was requested."""
 
 
 class WorkerError(Exception):
-    """A worker failed a request, or ended: one line, why."""
+    """A worker failed a request, or ended; the message is one line."""
 
 
 class WorkerProcess:
@@ -36,7 +36,7 @@ class WorkerProcess:
     def __init__(self, tree: Tree, device: str, threads: int) -> None:
         self.tree = tree
         self.pipe, other = Pipe()
-        # what it says on stderr, to be quoted if it dies
+        # its stderr, to be quoted if it dies
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
         arguments = [str(other.fileno()), str(tree.folder), device, str(threads)]
         self.process = subprocess.Popen(
@@ -56,7 +56,7 @@ class WorkerProcess:
         other.close()
 
     def send(self, method: str, **arguments: Any) -> None:
-        """Send a request; what is wrong with it shows in `receive`."""
+        """Send a request; `receive` raises its errors."""
         with suppress(OSError):
             self.pipe.send((method, arguments))
 
@@ -64,7 +64,7 @@ class WorkerProcess:
         """The next response: the first says that the worker has started.
 
         Raises:
-            WorkerError: an exception there, no response in time, or the process ended.
+            WorkerError: the worker raised, did not respond in time, or ended.
         """
         try:
             if not self.pipe.poll(PATIENCE):
@@ -98,7 +98,7 @@ class WorkerProcess:
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
     def close(self) -> None:
-        """End it."""
+        """Kill the process."""
         self.pipe.close()
         self.process.kill()
         self.process.wait()
@@ -109,7 +109,7 @@ class WorkerProcess:
 def start_workers(
     trees: Sequence[Tree], device: str, threads: int
 ) -> Iterator[list[WorkerProcess]]:
-    """A fresh worker process for each of the trees, ended when the block ends.
+    """Start a worker process for each of the trees; they are killed when the block ends.
 
     Raises:
         WorkerError: one cannot import its revision.

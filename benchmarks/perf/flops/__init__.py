@@ -1,1 +1,1 @@
-"""What models cost by closed form: operations and parameters, and v2's Tables VI and VII."""
+"""FLOPs and parameters of models in closed form, and v2's Tables VI and VII."""

@@ -1,10 +1,10 @@
-"""What a captioner costs, in closed form, by component and by equation, for one image.
+"""Costs of a captioner in closed form, by component and by equation, for one image.
 
 Each form is written once and computed on numbers or on sympy's symbols: the report's cost explorer
-prints its JavaScript from them. The conventions, and what each is for:
+prints its JavaScript from them. The conventions:
 
 * **macs** are the multiply-accumulates of matrix products and linear layers, in the papers' order
-  of operations. Masked entries are computed and thrown away, so they count; so do all heads.
+  of operations. Masked entries are computed, so they count; so do all heads.
 * **elementwise** is every other scalar operation that the equations print: an addition,
   subtraction, multiplication, division, negation, maximum, exponential, logarithm or square root is
   one operation. A sum of n numbers is n - 1; a sigmoid is 4 (negate, exp, add, divide), a ReLU 1, a
@@ -17,9 +17,9 @@ prints its JavaScript from them. The conventions, and what each is for:
   key projection folded into the expansion queries, the dynamic sums split. Each layer takes the
   cheaper of its forms, so factored never exceeds macs.
 * **in_paper** says whether v2's Table VI counts the component's macs (`table_vi`).
-* **moved** are the numbers that a component cannot do without reading or writing: its parameters
-  once a batch, where it multiplies by them, and each layer's input and output once. What a layer
-  makes and uses up itself is left out, in whatever form: a roofline of it is a bound from below.
+* **moved** are the numbers that a component must read or write at least: its parameters once per
+  batch, if it multiplies by them, and each layer's input and output once. Intermediate results are
+  left out, so that its roofline is a lower bound.
 
 Equation numbers are those of ExpansionNet v2 unless "v1" is written; G are the groups of a Block
 Static Expansion, N their sum; M, R_fw, R_bw, F, B, C, S are the paper's symbols.
@@ -44,7 +44,7 @@ Number = Any
 class Length:
     """The means of a sequence's length, of its square and of its cube, over many sequences.
 
-    Costs are polynomials of the length, so these three give the exact mean cost of ragged data.
+    Costs are polynomials of the length, so these give the exact mean cost of ragged data.
     """
 
     mean: Number
@@ -56,7 +56,7 @@ class Length:
         """The means over ``lengths``.
 
         Raises:
-            ValueError: there are none, or one is below 1 or beyond floating point.
+            ValueError: there are none, or one is below 1 or too large for floating point.
         """
         known = list(lengths)
         if not known or min(known) < 1:
@@ -100,20 +100,20 @@ class Component:
 
     @property
     def flops(self) -> Number:
-        """Floating-point operations: two a multiply-accumulate, and the elementwise ones."""
+        """2 macs + elementwise."""
         return 2 * self.macs + self.elementwise
 
     def moved(self, batch: Number) -> Number:
-        """Numbers read and written for a batch, at least."""
+        """Least numbers that are read and written for a batch."""
         return batch * self.activations + (self.parameters if self.macs else 0)
 
 
 def seconds(
     macs: Number, moved: Number, *, width: Number, peak: Number, bandwidth: Number
 ) -> Number:
-    """A component's roofline: its products at ``peak`` FLOPs a second or bytes at ``bandwidth``.
+    """A component's roofline: max(2 macs / peak, width moved / bandwidth).
 
-    ``moved`` numbers of ``width`` bytes are read and written for a batch of so many ``macs``.
+    ``moved`` numbers of ``width`` bytes are read and written for a batch.
     """
     return largest(2 * macs / peak, width * moved / bandwidth)
 
@@ -129,10 +129,10 @@ def kv_cache(
 ) -> Number:
     """Bytes of a decoder layer's KV cache, for one image.
 
-    Attention stores keys and values of each slot; an expansion keys, conditions, two values, P and,
-    for both streams, R_fw over the beam's tokens, in float32 at least. Both store the keys and the
-    values of the image's ``features``, L. There are ``slots``, beams times tokens, at most
-    ``tokens`` of a beam, and ``width`` bytes a number.
+    Attention stores the keys and values of each slot; an expansion stores keys, conditions, two
+    values, P and, for both streams, R_fw over the beam's tokens, in float32 at least. Both store
+    the keys and values of the image's ``features``, L. ``slots`` are beams times tokens, ``tokens``
+    are at most those of a beam, and ``width`` is in bytes per number.
     """
     cross = 2 * features * d * width
     if kind != "dynamic":
@@ -141,12 +141,12 @@ def kv_cache(
 
 
 def least(*values: Number) -> Number:
-    """The least of numbers; of symbols, its expression."""
+    """The minimum of numbers, or sympy's expression of it for symbols."""
     return _of_numbers(*values, function=min, name="Min")
 
 
 def largest(*values: Number) -> Number:
-    """The largest of numbers; of symbols, its expression."""
+    """The maximum of numbers, or sympy's expression of it for symbols."""
     return _of_numbers(*values, function=max, name="Max")
 
 
@@ -177,9 +177,9 @@ def projected_keys(length: Length, d: Number) -> Number:
 
 
 def folded_keys(d: Number, N: Number, batch: Number) -> Number:
-    """Macs an image of E_Q [W_K, b_K], once a batch, in place of `projected_keys`: N d (d + 1) / B.
+    """Macs per image of E_Q [W_K, b_K], computed once per batch: N d (d + 1) / B.
 
-    Pays when B > N (d + 1) / (L d).
+    It replaces `projected_keys`, and is cheaper when B > N (d + 1) / (L d).
     """
     return N * d * (d + 1) / batch
 
@@ -193,7 +193,7 @@ def dynamic_split(length: Length, d: Number, N_E: Number) -> Number:
     """Macs of equations 1 to 7 with the sums split: 5 L^2 d + 3 L N_E d + 2 L^3 N_E.
 
     M = (C K^T)_j + (E_Q K^T)_n, R_bw (C + E_B) = (sum_n R_bw) C + (sum_j R_bw) E_B, W = R_bw R_fw:
-    nothing of size L N_E x d is made.
+    no tensor has the size L N_E x d.
     """
     return 5 * length.square * d + 3 * length.mean * N_E * d + 2 * length.cube * N_E
 
@@ -213,7 +213,7 @@ def _softmax(rows: Number, entries: Number) -> Number:
 
 
 def static_expansion(length: Length, d: Number, N: Number, groups: int, batch: Number) -> Component:
-    """One layer of Static Expansion of N vectors, a Block where there are several groups."""
+    """One layer of Static Expansion of N vectors, Block Static if there are several groups."""
     L = length.mean
     averaged = 2 * N * L if groups > 1 else 0
     equations = (
@@ -276,8 +276,8 @@ def attention(
 ) -> Component:
     """One layer of multi-head attention, with the gate of Attention on Attention if ``gated``.
 
-    ``pairs`` is the mean number of (query, key) pairs; a ``cross`` attention reads its keys' tokens
-    beside those of its queries.
+    ``pairs`` is the mean number of (query, key) pairs; ``cross`` attention also reads the tokens of
+    its keys.
     """
     T, L = queries.mean, keys.mean
     equations = [
@@ -327,12 +327,12 @@ def norms(length: Length, d: Number, count: int, residuals: int) -> Component:
 def components(
     configuration: Configuration, features: Length, captions: Length, batch: int = BATCH
 ) -> tuple[Component, ...]:
-    """Every part of a `torch_impl.models.Captioner`, one pass of each half, words teacher-forced.
+    """Every part of a `torch_impl.models.Captioner`: an encoder and a teacher-forced decoder pass.
 
     Args:
         configuration: the model's sizes, mixers and reductions.
-        features: how many feature vectors an image has, L.
-        captions: how many tokens the decoder reads, T, start and end included.
+        features: L, the feature vectors of an image.
+        captions: T, the tokens that the decoder reads, start and end included.
         batch: images that share the folded key projection (``factored`` only).
 
     Raises:
@@ -359,7 +359,7 @@ def components(
 
 @dataclass(frozen=True)
 class Mixing:
-    """A `Mixer` by what its costs depend on: its kind, its vectors, N or N_E, and their groups."""
+    """What costs depend on in a `Mixer`: its kind, its vectors (N or N_E), and their groups."""
 
     kind: str
     vectors: Number = 0
@@ -367,14 +367,13 @@ class Mixing:
 
     @classmethod
     def of(cls, mixer: Mixer) -> Mixing:
-        """Of a parsed mixer."""
         return cls(mixer.kind, sum(mixer.coefficients), len(mixer.coefficients))
 
 
 def encoder_components(
     mixing: Mixing, features: Length, c: Any, batch: Number
 ) -> tuple[Component, ...]:
-    """The encoder's part of `components`; ``c`` has a `Configuration`'s fields, or symbols."""
+    """The encoder's part of `components`; ``c`` has a `Configuration`'s fields or symbols."""
     L, d = features.mean, c.d_model
     projection = _as_printed(
         "input projection",
@@ -389,7 +388,7 @@ def encoder_components(
 def decoder_components(
     mixing: Mixing, captions: Length, features: Length, c: Any, batch: Number
 ) -> tuple[Component, ...]:
-    """The decoder's part of `components`; ``c`` has a `Configuration`'s fields, or symbols."""
+    """The decoder's part of `components`; ``c`` has a `Configuration`'s fields or symbols."""
     T, d, V = captions.mean, c.d_model, c.vocabulary_size
     embedding = _as_printed(
         "embedding",
@@ -417,7 +416,7 @@ def _half(
     layers: Number,
     batch: Number,
 ) -> list[Component]:
-    """The layers of an encoder or, where there is a ``memory`` to read, a decoder."""
+    """The layers of an encoder or, with a ``memory``, of a decoder."""
     d, gated = c.d_model, mixer.kind == "aoa"
     if mixer.kind == "static":
         mixing = static_expansion(length, d, mixer.vectors, mixer.groups, batch)
@@ -439,7 +438,7 @@ def _half(
 
 
 def _reduction(kind: str, length: Length, d: Number, layers: Number) -> list[Component]:
-    """How a stack ends: see `torch_impl.layers.transformer.Stack`."""
+    """The end of a stack, see `torch_impl.layers.transformer.Stack`."""
     n = length.mean
     closing = norms(length, d, count=1, residuals=int(kind == "linear"))
     if kind == "none":

@@ -1,4 +1,4 @@
-"""``captionbench flops``: Table VI beside the paper's, any other model by its parts, a plot."""
+"""The plot of ``captionbench flops``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torch_impl.models import Configuration
 
 PLOT_FORMATS = ("svg", "png", "pdf")
 MOST_VECTORS = 10**9
-"""Beyond it a coefficient is a slip of the finger, not a model."""
+"""The largest coefficient that is accepted, against typing errors."""
 
 
 def draw(
     path: Path, length: Length, model: Configuration, table: Sequence[Line], **work: int
 ) -> None:
-    """Draw `sweep` in the paper's convention, as printed and factored, and the points of ``table``.
+    """Plot `sweep` in the paper's convention, as printed and factored, and the points of ``table``.
 
     Raises:
-        InputError: ``path`` has another suffix than `PLOT_FORMATS`, is in no folder, or cannot be
-            written.
+        InputError: the suffix of ``path`` is not in `PLOT_FORMATS`, its folder is missing, or it
+            cannot be written.
     """
     suffix = path.suffix.removeprefix(".").lower()
     if suffix not in PLOT_FORMATS:

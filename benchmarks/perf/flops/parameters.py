@@ -1,4 +1,4 @@
-"""The parameters of ExpansionNet v2 for v2's Table VII: counted of the model, without its numbers.
+"""Parameter counts of ExpansionNet v2 for v2's Table VII, from models on the meta device.
 
 The paper's 38 million are those of the captioner alone: its backbone has five times as many.
 """
@@ -30,7 +30,7 @@ def _parameters(module: nn.Module) -> int:
 
 
 def make_records() -> list[records.Record]:
-    """The record of the table's only row whose model is here; ratios are to that row."""
+    """The record of the only row whose model is implemented here; ratios are to that row."""
     numbers = counted()
     return [
         records.make(

@@ -6,13 +6,13 @@ teacher-forced decoder pass over a caption of T tokens, start and end included; 
 of 10,000 words is counted, the projection of the image features is not, and the linear layer over
 all layers' outputs is counted in a half that is expanded, because only such a half has one.
 
-T and T^2 are means over the reference captions of the validation split. They are recorded here, and
-recomputed where the data are given; no other number is free. A word is a run of characters between
-white space and hyphens that holds a letter, a digit or an ampersand. (Words as models are trained
-on, where a hyphen joins, give 12.459 and 160.58, and no row then moves by more than 0.02 %.)
+T and T^2 are means over the reference captions of the validation split, recorded here and
+recomputed if the data are given; no other number is free. A word is a run of characters between
+white space and hyphens that has a letter, a digit or an ampersand. (The words of training, where a
+hyphen joins, give 12.459 and 160.58, and change no row by more than 0.02 %.)
 
 A second reading fits the encoder equally well: count the projection of the image features in every
-row, and neither the encoder's layer over all outputs nor attention's output projection. With three
+row, but neither the encoder's layer over all outputs nor attention's output projection. With three
 layers and features of 3 d_model, all three of these cost 3 L d^2, so no row can tell them apart.
 """
 
@@ -57,7 +57,7 @@ _WORD = re.compile(r"[^\s-]*[^\W_][^\s-]*|&")
 
 @dataclass(frozen=True)
 class Captions:
-    """How long the captions are, and where that is known from: "same data" or "recorded means"."""
+    """Caption lengths, and where they are from: "same data", "recorded means" or "given"."""
 
     length: Length
     status: str
@@ -75,10 +75,10 @@ def caption_length(captions: Iterable[str]) -> Length:
 
 
 def captions(data: Path | None) -> Captions:
-    """The caption lengths: of the validation captions under ``data``, else the recorded means.
+    """Lengths of the validation captions under ``data``; without them, the recorded means.
 
     Raises:
-        InputError: ``data`` is no folder, or its captions are not in Karpathy's layout.
+        InputError: ``data`` is not a folder, or its captions are not in Karpathy's layout.
     """
     if data is None:
         return Captions(RECORDED, "recorded means", "no data folder given")
@@ -124,10 +124,10 @@ class Count:
 
 
 def configuration(encoder: str = ENCODER, decoder: str = DECODER, **sizes: Any) -> Configuration:
-    """ExpansionNet v2 unless the mixers or ``sizes`` (fields of `Configuration`) say otherwise.
+    """ExpansionNet v2's configuration with other mixers or ``sizes`` (fields of `Configuration`).
 
     Raises:
-        InputError: a mixer or a size that no model can have.
+        InputError: a mixer or a size is invalid.
     """
     try:
         fields: dict[str, Any] = {
@@ -150,10 +150,10 @@ def count(
     images: int = IMAGES,
     batch: int = BATCH,
 ) -> tuple[tuple[Component, ...], Count]:
-    """The components of ``model``, an image, and their sums over all images.
+    """The components of ``model`` per image, and their sums over all images.
 
     Raises:
-        InputError: a size below 1 or beyond floating point, d_model not divisible by num_heads.
+        InputError: a size below 1 or too large, or d_model not divisible by num_heads.
     """
     if images < 1:
         raise InputError(f"images must be at least 1, not {images}")
@@ -168,7 +168,7 @@ def count(
 
 @dataclass(frozen=True)
 class Line:
-    """A row of Table VI: all in the paper's convention but ``flops``, which is the full count."""
+    """A row of Table VI, in the paper's convention except ``flops``, the full count."""
 
     row: str
     printed: str
@@ -212,10 +212,11 @@ COEFFICIENTS = tuple(2**power for power in range(12))
 def sweep(
     length: Length, model: Configuration | None = None, form: str = "paper", **work: int
 ) -> dict[str, tuple[list[int], list[float]]]:
-    """Operations over one expansion coefficient, the other half attention: (N_E, operations).
+    """Operations over the coefficient of one half, the other half being attention.
 
-    ``model`` gives the sizes (v2's unless given), ``form`` is a field of `Count`, ``work`` goes to
-    `count`. Static coefficients stop at 2,048, dynamic ones at 64.
+    ``model`` gives the sizes (v2's by default), ``form`` is a field of `Count`, ``work`` goes to
+    `count`. Static coefficients stop at 2,048, dynamic ones at 64. Returns (coefficients,
+    operations).
     """
     sizes = (model or configuration()).to_dict()
 
@@ -239,7 +240,7 @@ def sweep(
 
 
 def make_records(key: str, data: Path | None) -> list[records.Record]:
-    """A record for each row of Table VI, counted now; ``details`` hold what the report adds.
+    """A record for each row of Table VI, counted now; ``details`` have what the report adds.
 
     Raises:
         InputError: see `captions`.

@@ -1,4 +1,4 @@
-"""Time over size, a panel a ladder: drawn from records alone."""
+"""Time over size, a panel per ladder, plotted from records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.statistics import median
 
 
 def draw(known: Sequence[Record], a_row: int = 3) -> str:
-    """The ladders of one device's records as one SVG, so many panels a row."""
+    """The ladders of one device's records as one SVG, ``a_row`` panels per row."""
     ladders = dict.fromkeys(r.details.ladder for r in known)
     drawn = [_panel(name, [r for r in known if r.details.ladder == name]) for name in ladders]
     return panels([drawn[i : i + a_row] for i in range(0, len(drawn), a_row)])

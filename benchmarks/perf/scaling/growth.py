@@ -1,4 +1,4 @@
-"""From a ladder to its records: all sizes in one process, in turn, then fitted and explained."""
+"""From a ladder to its records: time all sizes in turn in one process, fit the exponents."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ TABLE = "scaling"
 
 @dataclass(frozen=True)
 class Growth:
-    """What one implementation took at each size of a ladder."""
+    """The measurements of one implementation at each size of a ladder."""
 
     sizes: tuple[int, ...]  # ascending
-    rounds: Any  # (R, S) seconds
+    rounds: Any  # seconds, (rounds, sizes)
     flops: list[float]  # counted
     macs: list[float] | None  # in closed form, or None
     predicted: list[Prediction]  # by the roofline of the device's measured ceilings
 
     @property
     def expected(self) -> list[float]:
-        """The closed form or, where there is none, the count."""
+        """The closed form's multiply-accumulates or, without one, the counted FLOPs."""
         return self.macs or self.flops
 
     @property
     def exponent(self) -> Estimate:
-        """Of the time."""
+        """The exponent of the time."""
         return measured_exponent(self.sizes, self.rounds)
 
     def why(self) -> str:
-        """Whether the time grows as the closed form does and, where not, what the data say of it.
+        """Whether the time grows as the closed form, and if not, what the data say of it.
 
-        Shares are of the predicted time: of operations too small to do anything but be launched,
-        and of those that read and write; the rate is FLOPs over the time measured.
+        Shares are of the predicted time, by what bounds a kernel; the rate is FLOPs over measured
+        time.
         """
         slope, closed = self.exponent, exponent(self.sizes, self.expected)
         form = "closed form" if self.macs else "count"
@@ -75,7 +75,7 @@ class Growth:
 
 
 def key(ladder: Ladder, budget: Budget, described: records.Device, tiny: bool) -> str:
-    """Equal for what need not be measured again."""
+    """Key of a ladder's records."""
     cases = [
         ladder.case(size, name, tiny=tiny).recorded()
         for size in ladder.sizes
@@ -94,10 +94,10 @@ def measure_ladder(
     *,
     tiny: bool = False,
 ) -> list[Record]:
-    """A record for each of the ladder's implementations that is available.
+    """Measure each available implementation of a ladder, one record each.
 
-    The threads are pinned to as many cores; the budget is of all sizes together; ``local`` is the
-    device by its measured ceilings; ``tiny`` tries the machinery at the smallest widths.
+    Threads are pinned to as many cores; the budget is for all sizes together; ``local`` is the
+    device by its measured ceilings; ``tiny`` uses the smallest widths.
     """
     began = time.perf_counter()
     described = case_records.describe(device, threads, pinned=True)

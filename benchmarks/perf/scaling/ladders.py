@@ -1,9 +1,9 @@
-"""What grows: an operator, an LSTM or a search, at sizes that double; what it costs in closed form.
+"""Ladders: an operator, an LSTM or a search at sizes that double, and its cost in closed form.
 
-Multiply-accumulates of an operator, both passes, for one sample. Literal: every product of the
-forward pass is two in the backward pass, so three times v2's equations. Factored: what
-`closed_forms` has for the forward pass; the backward pass likewise, recomputed operands included;
-both by the cheaper association.
+Multiply-accumulates (MACs) of an operator, both passes. Literal: the backward pass has two products
+for each of the forward pass, so three times v2's equations. Factored: the forward pass of
+`closed_forms`; the backward pass likewise, recomputed operands included; both by the cheaper
+association.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BOTH_PASSES = 3
 
 
 def static_macs(sizes: Sizes, implementation: str) -> float:
-    """Of a static operator, both passes, the whole batch."""
+    """MACs of a static operator, both passes, whole batch."""
     L, d, N = sizes.length, sizes.d_model, sum(Mixer.parse(sizes.encoder).coefficients)
     if implementation == "literal":
         return sizes.batch * BOTH_PASSES * static_literal(Length.of([L]), d, N)
@@ -33,7 +33,7 @@ def static_macs(sizes: Sizes, implementation: str) -> float:
 
 
 def dynamic_macs(sizes: Sizes, implementation: str) -> float:
-    """Of a dynamic operator, both passes, the whole batch."""
+    """MACs of a dynamic operator, both passes, whole batch."""
     L, d, (N,) = sizes.tokens, sizes.d_model, Mixer.parse(sizes.decoder).coefficients
     if implementation == "literal":
         return sizes.batch * BOTH_PASSES * dynamic_literal(Length.of([L]), d, N)
@@ -44,9 +44,9 @@ def dynamic_macs(sizes: Sizes, implementation: str) -> float:
 
 
 def lstm_macs(sizes: Sizes, implementation: str) -> float:
-    """Of an LSTM of as many inputs as units, both passes, the whole batch.
+    """MACs of an LSTM of as many inputs as units, both passes, whole batch.
 
-    Under autograd the zeros that a loop of steps begins with get no gradient; a scan's do.
+    In a loop under autograd the initial zeros get no gradient; in the custom backward they do.
     """
     B, T, d = sizes.batch, sizes.tokens, sizes.d_model
     macs = BOTH_PASSES * B * T * 4 * d * (d + d)
@@ -55,22 +55,21 @@ def lstm_macs(sizes: Sizes, implementation: str) -> float:
 
 @dataclass(frozen=True)
 class Ladder:
-    """One thing at several sizes."""
+    """One subject at several sizes."""
 
     name: str  # as on the command line and in records
     subject: str  # of `suites.SUBJECTS`
-    symbol: str  # what grows, as the papers call it
-    sizes: tuple[int, ...]  # of it, ascending
-    at: Callable[[int], Sizes]  # the sizes of a case at each
-    implementations: tuple[str, ...] = FORMS  # that are measured
-    # multiply-accumulates in closed form; None where only a count knows them
+    symbol: str  # the papers' symbol of what grows
+    sizes: tuple[int, ...]  # its values, ascending
+    at: Callable[[int], Sizes]  # value -> sizes of a case
+    implementations: tuple[str, ...] = FORMS  # to measure
+    # MACs in closed form; None if only counted
     macs: Callable[[Sizes, str], float] | None = None
-    # saved activations by implementation, a form of `saved_activations`; empty where only a
-    # count knows them
+    # by implementation, a form of `saved_activations`; empty if only counted
     saved: Mapping[str, str] = field(default_factory=dict)
 
     def case(self, size: int, implementation: str, *, tiny: bool = False) -> Case:
-        """What is measured at one size."""
+        """The case at one size."""
         sizes = self.at(size)
         if tiny:
             sizes = replace(sizes, d_model=8, d_ff=8, heads=2, layers=1, vocabulary=12, d_feature=6)
@@ -144,4 +143,4 @@ LADDERS: dict[str, Ladder] = {
         ),
     )
 }
-"""Each small enough that its largest size takes about a second on one core."""
+"""The largest size of each takes about a second on one core."""

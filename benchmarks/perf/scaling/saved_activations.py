@@ -1,16 +1,16 @@
-"""Saved activations, in bytes, of an operator, in closed form: tests hold it to what is counted.
+"""Saved activations of an operator in bytes, in closed form; tests compare it with the counts.
 
-In float32, without dropout and padding. B, L, T, d and N_E are the papers', sumG is the sum of G. A
-form is a sum of monomials, written as it is computed: a number, then symbols with their powers.
+In float32, without dropout and padding. B, L, T, d and N_E are the papers' symbols, sumG is the sum
+of G. A form is a sum of monomials: a number, then symbols with their powers.
 
-Literal, static: of each stream P, R_fw, R_bw and their sums, and the expanded vectors; then the
-gate, its complement and what they weigh. Dynamic: E_Q and what is masked, too, and the masks, a
-byte each. Factored: M and its sums, the queries over sqrt(d), and two causal masks as numbers,
-which of a single token are not copied for each vector.
+Static, literal: of each stream P, R_fw, R_bw and their sums, and the expanded vectors; then the
+gate, its complement and the values they weigh. Dynamic, literal: also E_Q, the masked tensors, and
+the masks at a byte each. Factored: M and its sums, the queries over sqrt(d), and two causal masks
+as numbers, which are not copied for each vector of a single token.
 
-An LSTM of as many inputs as units, literal and as a scan: of each step the gates, c, tanh(c) and h;
-a loop saves neither h nor c of the last step, and both have the zeros that they begin with. With
-zoneout the masks too, and what a loop blends: the complements of the masks, and h and c before.
+An LSTM with as many inputs as units, both forms: of each step the gates, c, tanh(c) and h, and the
+initial zeros; a loop saves neither h nor c of the last step. With zoneout also the masks and, in a
+loop, their complements, and h and c before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ZONEOUT = {"literal": "44 B T d - 4 B d", "scan": "36 B T d + 4 B d"}
 
 
 def symbols(sizes: Sizes) -> dict[str, int]:
-    """What the forms' symbols are at the sizes of a case."""
+    """The values of the forms' symbols at the sizes of a case."""
     groups = Mixer.parse(sizes.encoder).coefficients
     return {
         "B": sizes.batch,
@@ -49,7 +49,7 @@ def symbols(sizes: Sizes) -> dict[str, int]:
 
 
 def value(form: str, numbers: Mapping[str, int]) -> int:
-    """The form with numbers for its symbols."""
+    """The value of a form, given those of its symbols."""
 
     def monomial(term: str) -> int:
         factor, *powers = term.split()
