@@ -1,4 +1,4 @@
-"""Put the report together from records, and write it: a static site, and Markdown beside it."""
+"""Build the report from records, and write it as a static site and as Markdown."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PAPERS = {
     "middle_out": "Middle-Out",
 }
 OTHERS = {"all": "speed, counts and verification"}
-"""What records are about that are of no paper."""
+"""Titles of records that are of no paper."""
 
 
 def pages(
     made: Sequence[Record], jpegs: Mapping[int, bytes] | None = None, *, quick: bool = False
 ) -> list[Page]:
-    """Every page, the first first: a pure function of records and the papers' own numbers.
+    """Every page, the first page first: a pure function of records and the papers' own numbers.
 
     Args:
         made: the records.
@@ -57,13 +57,13 @@ def pages(
 
 
 def _place(record: Record) -> tuple[Any, ...]:
-    """By time; of one moment, by what they are of."""
+    """Sort key: by time, then by what a record is of."""
     what = record.what
     return record.time, what.paper, what.table, what.row, record.seeds, records.line(record)
 
 
 def write_site(shown: Sequence[Page], folder: Path) -> Path:
-    """Write the site into a folder; the page to open."""
+    """Write the site into a folder; returns the path of its first page."""
     for name, text in html.texts(shown, evidence.link).items():
         with write_atomically(folder / name) as file:
             file.write(text)
@@ -81,7 +81,7 @@ def write_markdown(shown: Sequence[Page], folder: Path) -> None:
 
 
 def stale(made: Sequence[Record], folder: Path) -> list[str]:
-    """Published Markdown files that are not what the published records give."""
+    """Published Markdown files that differ from what the published records give."""
     return sorted(
         name
         for name, text in markdown.texts(pages(made)).items()

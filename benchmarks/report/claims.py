@@ -1,4 +1,4 @@
-"""The ledger of claims: a page of all, and for each paper its own; every verdict is computed."""
+"""The page of all claims and each paper's table of claims; every verdict is computed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def of_all(made: Sequence[Record[Any]]) -> dict[str, list[Verdict]]:
 
 
 def counts(of_paper: Sequence[Verdict]) -> str:
-    """How many claims have which verdict."""
+    """The numbers of verdicts, in words."""
     counted = Counter(verdict.verdict for verdict in of_paper)
     return ", ".join(f"{counted[o]} {o}" for o in OUTCOMES if counted[o])
 
@@ -47,7 +47,7 @@ def counts(of_paper: Sequence[Verdict]) -> str:
 def page(
     titles: Mapping[str, str], found: Mapping[str, Sequence[Verdict]], made: Sequence[Record[Any]]
 ) -> Page:
-    """All claims, a table a paper."""
+    """All claims, a table per paper."""
     total = sum(map(len, found.values()))
     every = counts([verdict for of_paper in found.values() for verdict in of_paper])
     return Page(
@@ -63,7 +63,7 @@ def page(
 
 
 def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> list[Block]:
-    """A paper's claims, each with its verdict and the comparison that decides it; the notes."""
+    """A paper's claims, each with its verdict and the comparison that decides it; then notes."""
     reasons = [_reason(one) for one in found]
     marks = footnotes(reason for reason, n in Counter(reasons).items() if n > 1)
     rows: list[list[Cell]] = []
@@ -97,7 +97,7 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
 
 
 def verdict(one: Verdict, made: Sequence[Record[Any]]) -> Cell:
-    """A verdict on the first page: the number that decides, and what to hold against it."""
+    """A verdict on the first page: the deciding number and its caveats."""
     records = _evidence(one, made)
     if not records:
         return f"**{one.verdict}**"
@@ -116,7 +116,7 @@ def _evidence(one: Verdict, made: Sequence[Record[Any]]) -> list[Record[Any]]:
 
 
 def _reason(one: Verdict) -> str:
-    """What a verdict rests on, and why it is not more."""
+    """The data and seeds of a verdict, and why it is not stronger."""
     seeds = f"{len(one.seeds)} seeds" if one.seeds and "seeds" not in one.data else ""
     status = one.status if one.status not in one.reason else ""
     data = ", ".join(filter(None, (status, one.data, seeds)))

@@ -1,7 +1,7 @@
-"""What the report is made of: pages of sections of blocks, rendered as a site and as Markdown.
+"""The report's document model: pages of sections of blocks, rendered as HTML and as Markdown.
 
 Text has three kinds of markup: ``**bold**``, backquoted code, and ``[links](page.html#place)`` to
-pages of the report or files of the repository; whatever else a text holds is shown as it is.
+pages of the report or files of the repository; everything else is shown as it is.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Value:
     Args:
         text: the number as shown.
         records: what it is computed from; the first is linked.
-        status: of those, or "not run"; shown in words and by colour.
-        printed: the paper's number, shown above; ``source`` is its place in the paper's file.
+        status: of the records, or "not run"; shown in words and by colour.
+        printed: the paper's number, shown above; ``source`` is its address in the paper's file.
         detail: difference, interval, seeds: shown below.
-        note: what is odd about the cell.
+        note: a remark on the cell.
     """
 
     text: str = ""
@@ -41,12 +41,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Folded:
-    """Words of a table's row that are shown when asked for.
+    """Text in a table's row that is shown on demand.
 
     Args:
         word: always shown.
-        text: what it opens.
-        records: what it is from.
+        text: shown on demand.
+        records: its evidence.
     """
 
     word: str
@@ -66,7 +66,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Box:
-    """One sentence that says what the evidence below it shows, and a word for it."""
+    """A sentence that says what the evidence below it shows, and a verdict."""
 
     word: str
     text: str
@@ -75,7 +75,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; a ``folded`` one starts closed, with its caption as the line to open it."""
+    """A table; a ``folded`` one starts closed, with its caption as summary."""
 
     name: str
     caption: str
@@ -86,11 +86,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn of ``records``.
+    """A figure drawn from ``records``.
 
     Args:
-        draw: gives its SVG, called only where it is written.
-        narrow: likewise, for windows as narrow as a phone's.
+        draw: returns its SVG, called only where it is written.
+        narrow: likewise, for narrow windows.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Photograph:
-    """A photograph with lines of text below it; ``jpeg`` is None where the data are not at hand."""
+    """A photograph with lines of text below it; ``jpeg`` is None if the data are missing."""
 
     name: str
     lines: Sequence[str]
@@ -115,7 +115,7 @@ class Photograph:
 
 @dataclass(frozen=True)
 class Photographs:
-    """Photographs side by side, with what ``records`` hold of them."""
+    """Photographs side by side, with what ``records`` have of them."""
 
     name: str
     caption: str
@@ -135,16 +135,16 @@ class Code:
 
 @dataclass(frozen=True)
 class Equation:
-    """A printed equation, its oracle, the PyTorch form, and what ties them.
+    """A printed equation, its oracle, the PyTorch form, and the tests that compare them.
 
     Args:
         title: its number, or a listing's name.
-        formula: LaTeX, a line each.
-        notes: kind, what is printed, what is taken, why.
+        formula: LaTeX, one string per line.
+        notes: kind, printed, taken, why.
         oracle: its code.
-        counterpart: likewise in PyTorch; None where there is none, ``without`` says why.
-        properties: the tests that tie them, in words.
-        errors: the worst measured of each comparison.
+        counterpart: the PyTorch form's code; if None, ``without`` says why.
+        properties: the tests that compare them, in words.
+        errors: the worst error of each comparison.
     """
 
     title: str
@@ -159,12 +159,12 @@ class Equation:
 
 Block = Paragraph | Box | Table | Figure | Photographs | Equation
 Evidenced = Value | Folded | Box | Figure | Photographs
-"""What is made from records."""
+"""What links to records."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: Sequence[Block] = ()
@@ -176,10 +176,10 @@ class Page:
 
     Args:
         name: of its file.
-        title: its heading, and what the navigation calls it.
+        title: its heading, also in the navigation.
         lead: the sentences below the heading.
-        sections: what it shows.
-        template: of the site, one that extends ``page.html`` for what sections cannot say.
+        sections: its content.
+        template: of the site, ``page.html`` or one that extends it.
         data: what that template reads besides.
         published: whether it is a page of the Markdown too.
         listed: whether the navigation has it.
@@ -196,7 +196,7 @@ class Page:
 
 
 def evidenced(records: Sequence[Record[Any]], *cells: Cell) -> Iterator[Cell]:
-    """The cells, those with a number as values that are made from the records."""
+    """The cells, those with a digit as values that are linked to the records."""
     for cell in cells:
         text = text_of(cell)
         plain = records and not isinstance(cell, Value | Folded)
@@ -221,6 +221,6 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def footnotes(texts: Iterable[str]) -> dict[str, str]:
-    """A mark for each text that a table's cells share and is said once below it."""
+    """A superscript mark for each distinct text, which is printed once below a table."""
     numbered = enumerate(dict.fromkeys(texts), 1)
     return {text: str(n).translate(SUPERSCRIPTS) for n, text in numbered}

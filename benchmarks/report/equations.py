@@ -1,4 +1,4 @@
-"""Every equation of a paper: what is printed, the oracle, the PyTorch form, and what ties them."""
+"""Every equation of a paper: printed, the oracle, the PyTorch form, the tests between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.equations import equations as oracles
 
 
 def equations(paper: str, made: Sequence[Record[Any]]) -> list[Equation]:
-    """The paper's equations and listings in order, those without an oracle left out."""
+    """The paper's equations and listings in order, without those that have no oracle."""
     tests = {e.number: e.properties for r in of_kind(made, Equations) for e in r.details.entries
              if e.paper == paper}  # fmt: skip
     return [
@@ -49,7 +49,7 @@ def _equation(entry: Oracle, properties: Sequence[str], made: Sequence[Record[An
 def _compared(
     paper: str, number: int | str, made: Sequence[Record[Any]]
 ) -> list[tuple[Record[Verification], Verified]]:
-    """What compared our forms of an equation with the oracle."""
+    """The verification of our forms of an equation against the oracle."""
     return [
         (record, row)
         for record in of_kind(made, Verification)
@@ -61,9 +61,9 @@ def _compared(
 def errors(
     paper: str, number: int | str, made: Sequence[Record[Any]], form: str = ""
 ) -> list[Value]:
-    """The worst error of our forms of an equation, by what was compared and in which precision.
+    """The worst error of our forms of an equation, by what was compared and by precision.
 
-    Where the function or class ``form`` was compared itself, its alone.
+    If the function or class ``form`` was itself compared, only its errors.
     """
     worst: dict[tuple[str, str], tuple[float, Value]] = {}
     compared = _compared(paper, number, made)

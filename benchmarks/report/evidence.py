@@ -1,4 +1,4 @@
-"""All records, a page a paper: what every number of the report links to."""
+"""The evidence pages: all records, a page per paper, which the report's numbers link to."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ STATUSES = (*records.STATUSES, COMPILED)
 
 
 def name_of(record: Record[Any]) -> str:
-    """The first characters of the hash that the record's line begins with."""
+    """The first characters of the hash that begins the record's line."""
     content = records.line(record)
     return content[len(b'{"hash":"') :][:LENGTH].decode()
 
 
 def link(shown: Evidenced) -> str:
-    """The page and the place of the record that something is made from; of several, the page
-    shows those alone.
-    """
+    """The address of the evidence: of one record, or of a page that shows only these records."""
     first, *others = shown.records
     page, _, name = place(first).partition("#")
     if not others:
@@ -36,12 +34,12 @@ def link(shown: Evidenced) -> str:
 
 
 def status(record: Record[Any]) -> str:
-    """How a record was made, in words."""
+    """A record's status, or `COMPILED`."""
     return COMPILED if isinstance(record.details, Compiled) else record.status
 
 
 def place(record: Record[Any]) -> str:
-    """The page and the place of a record."""
+    """The address of a record."""
     return f"{_page(record.what.paper)}.html#{name_of(record)}"
 
 
@@ -50,11 +48,11 @@ def _page(paper: str) -> str:
 
 
 def pages(made: Sequence[Record[Any]], titles: Mapping[str, str]) -> list[Page]:
-    """A page that counts the records, and one a paper that lists them.
+    """A page that counts the records, and one per paper that lists them.
 
     Args:
-        made: what the report is made from.
-        titles: of the papers and of what else records name as theirs, in order.
+        made: the report's records.
+        titles: by paper, or by what else records are about, in order.
     """
     by_paper = {paper: [r for r in made if r.what.paper == paper] for paper in titles}
     by_paper = {paper: found for paper, found in by_paper.items() if found}
@@ -140,7 +138,7 @@ def _entry(record: Record[Any], versions: int) -> dict[str, Any]:
 
 
 def _worst(details: Details) -> Iterator[tuple[str, str, None]]:
-    """The worst error of every implementation that was verified."""
+    """The worst error of every verified implementation."""
     for row in details.rows if isinstance(details, Verification) else ():
         name = f"{row.operator}, {row.what}, {row.dtype}, {row.implementation}: worst error"
         yield name, "not finite" if row.worst is None else f"{row.worst:.1e}", None

@@ -1,8 +1,7 @@
-"""The cost explorer: what a captioner costs at sizes that a reader types.
+"""The cost explorer: costs of a captioner at sizes that the reader types.
 
-Its numbers are the closed forms of `benchmarks.perf`: `costs` computes them, and `script` prints
-the same forms, on sympy's symbols, as JavaScript. No formula is written twice; what the page's own
-script adds up is what `costs` adds up, and a browser test compares every printed digit.
+`costs` computes the closed forms of `benchmarks.perf`, and `script` prints them as JavaScript from
+sympy's symbols, so that no formula is written twice. A browser test compares every printed digit.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from torch_impl.models import Configuration
 FORMS = ("literal", "factored")
 DIGITS = 5
 LARGEST = 100_000
-"""Of any size that can be typed: every cost of such sizes has a prefix."""
+"""The largest size that can be typed; costs at such sizes still have a prefix."""
 Costs = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Size:
-    """A size that the page asks for: its name in the page's address, in words, and its default."""
+    """A size that the page asks for: its name in the address, a label, and its default."""
 
     name: str
     words: str
@@ -65,11 +64,11 @@ DEFAULTS: dict[str, Any] = {
     "form": "literal",
     "device": "A100",
 }
-"""The state of the page when its address says nothing: ExpansionNet v2 in v2's Table VI."""
+"""The page's initial state: ExpansionNet v2 as in v2's Table VI."""
 
 
 def costs(state: Mapping[str, Any]) -> Costs:
-    """Every number that the page shows, by name, unrounded; "seconds" by device.
+    """Every number that the page shows, by name, unrounded; times by device.
 
     Args:
         state: a value for each of `DEFAULTS`; "G" may be empty and "N_E" 0, for attention.
@@ -128,11 +127,11 @@ _SAME = {
     "K": "beam",
     "B": "batch",
 }
-"""The symbols that are sizes."""
+"""The symbols that are sizes of the page."""
 
 
 def _model(v: SimpleNamespace, *, expanded: bool) -> SimpleNamespace:
-    """What the closed forms ask a `Configuration` for."""
+    """The fields of a `Configuration` that the closed forms read."""
     ends = "linear" if expanded else "norm"
     return SimpleNamespace(
         d_model=v.d,
@@ -163,7 +162,7 @@ def _decoder(kind: str, v: SimpleNamespace) -> tuple[Component, ...]:
 
 
 def _cache(kind: str, v: SimpleNamespace) -> Any:
-    """Bytes of all layers' KV caches, of a batch."""
+    """Bytes of all layers' KV caches, for a batch."""
     one = closed_forms.kv_cache(kind, v.d, v.N_E, v.L, v.K * v.T, v.T, v.width)
     return v.B * v.layers * one
 
@@ -178,7 +177,7 @@ def _saved(form: Mapping[str, str]) -> Any:
 
 _STATIC, _DYNAMIC = map(_saved, (saved_activations.STATIC, saved_activations.DYNAMIC))
 _SAVED = {"static": _STATIC, "block": _STATIC, "dynamic": _DYNAMIC}
-"""Bytes that all layers' expansions save for backward, of a batch."""
+"""Bytes that all layers' expansions save for backward, for a batch."""
 
 PREFIXES = {
     "": [
@@ -209,7 +208,7 @@ ROWS = {
     "saved": ("saved activations of the expansions, batch", "B"),
     "cache": ("KV cache, batch and beam", "B"),
 }
-"""The numbers of `costs` beside times, in words, and their units; times are in seconds."""
+"""Labels and units of the numbers of `costs`, except times, which are in seconds."""
 BY_FORM = ("paper", "macs", "saved")
 
 
@@ -262,7 +261,7 @@ def presets() -> list[dict[str, Any]]:
 
 @cache
 def script() -> str:
-    """What the page's script computes with: the closed forms as functions of the symbols."""
+    """The page's data, and the closed forms as JavaScript functions of the symbols."""
     names = (*_SAME, "N", "g", "T1", "T2", "T3", "width", "macs", "moved", "peak", "bandwidth")
     v = SimpleNamespace(**{name: sympy.Symbol(f"v.{name}", positive=True) for name in names})
     halves = {
@@ -321,7 +320,7 @@ def _function(form: Any) -> str:
 
 
 def _object(value: Any) -> str:
-    """A literal of JavaScript, whose innermost texts are code."""
+    """A JavaScript literal, whose innermost strings are code."""
     if isinstance(value, dict):
         return "{" + ",\n".join(f"{name}: {_object(of)}" for name, of in value.items()) + "}"
     return f"[{', '.join(map(_object, value))}]" if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""The report as a static site: a file a page, one style sheet, one script, pictures beside them."""
+"""The report as a static site: a file per page, one style sheet, one script, the pictures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OF_CLASS = {
     "muted": ("mixed", "not run", "not settled", "cannot be tested here"),
 }
 KINDS = {word: name for name, words in _OF_CLASS.items() for word in words}
-"""The colour of a word, by a class of the style sheet; the word always stands beside it."""
+"""The style class of a word, for its colour."""
 
 
 def inline(text: str) -> Markup:
@@ -57,7 +57,7 @@ def inline(text: str) -> Markup:
 
 
 def kind(cell: Cell) -> str:
-    """The class of a table's cell: of a number, or of a word that has a colour."""
+    """The style class of a table's cell: a number's, or that of a word with a colour."""
     text = text_of(cell)
     if isinstance(cell, Value):
         return "number" if re.match(r"[-+−–×\d]", cell.printed or text) else ""
@@ -65,7 +65,7 @@ def kind(cell: Cell) -> str:
 
 
 def wordy(table: Table) -> bool:
-    """Whether words fill most cells beside the rows' names."""
+    """Whether most cells, except the rows' names, are words."""
     cells = [cell for row in table.rows for cell in row[1:] if cell not in (None, "", Value())]
     return 2 * sum(kind(cell) == "number" for cell in cells) < len(cells)
 
@@ -76,12 +76,12 @@ def mathml(latex: str) -> Markup:
 
 
 def python(source: str) -> Markup:
-    """Python code, coloured."""
+    """Python code with syntax highlighting."""
     return Markup(highlight(source, PythonLexer(), _CODE))
 
 
 def lines(source: str, file: str) -> Markup:
-    """A file's lines, coloured, each with a place of its own."""
+    """A file's lines with syntax highlighting, each with an anchor."""
     coloured = highlight(source, get_lexer_for_filename(file, stripnl=False), _CODE).splitlines()
     places = (f'<span id="line-{n}">{line}\n</span>' for n, line in enumerate(coloured, 1))
     return Markup("".join(places))
@@ -114,11 +114,11 @@ def _environment() -> jinja2.Environment:
 
 
 def texts(pages: Sequence[Page], link: Callable[[Evidenced], str]) -> dict[str, str]:
-    """Every page of the site, its style sheet and its script: file name to text.
+    """The text of every page of the site, its style sheet and its script, by file name.
 
     Args:
         pages: the first is the page to open.
-        link: where the evidence of a value is: a page and a place on it.
+        link: returns the address of a value's evidence.
     """
     environment = _environment()
     environment.filters["evidence"] = link
@@ -130,7 +130,7 @@ def texts(pages: Sequence[Page], link: Callable[[Evidenced], str]) -> dict[str, 
 
 
 def pictures(pages: Sequence[Page]) -> Iterator[tuple[str, bytes]]:
-    """Every figure and photograph of the site: its path below the site, and its content."""
+    """Path and content of every figure and photograph of the site."""
     sections = (section for page in pages for section in page.sections)
     for block in (block for section in sections for block in section.blocks):
         match block:

@@ -1,4 +1,4 @@
-"""The first page: what is checked, the headline results, a verdict a paper, what was not run."""
+"""The first page: what is checked, a verdict per paper, what was not run, headline results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def page(
     Args:
         title: its own.
         titles: of the papers' pages, by paper.
-        verdicts: of the papers' claims.
+        verdicts: on the papers' claims.
         made: the records.
     """
     boxes = {paper: list(_boxes(paper, made)) for paper in titles}
@@ -61,7 +61,7 @@ def page(
 
 
 def _boxes(paper: str, made: Sequence[Record[Any]]) -> Iterable[tuple[papers.Table, Box, str]]:
-    """Of each table what it shows, and the status of what it shows first."""
+    """Each table, with its sentence and the status of its first source."""
     mine = [r for r in made if r.what.paper == paper]
     for table in papers.load(paper).tables:
         found = tables.sources([r for r in mine if r.what.table == table.name])
@@ -104,7 +104,7 @@ def _unsettled(every: Sequence[Verdict]) -> Iterable[Paragraph]:
 
 
 def _error(paper: str, made: Sequence[Record[Any]]) -> Cell:
-    """The worst float64 output of any of our forms of the paper's equations."""
+    """The worst float64 output error of our forms of the paper's equations."""
     found = [
         (row.worst, record)
         for record in of_kind(made, Verification)
@@ -230,7 +230,7 @@ def _not_run(
     boxes: Mapping[str, Sequence[tuple[papers.Table, Box, str]]],
     made: Sequence[Record[Any]],
 ) -> Iterable[Paragraph]:
-    """Everything, counted: tables by reason, and a line for the GPU."""
+    """What was not run: tables by reason, rows, speed targets, the GPU."""
     why: dict[str, list[str]] = {}
     for paper, found in boxes.items():
         for table, box, status in found:

@@ -1,8 +1,8 @@
-"""The main job: what `captionbench report` measures, each piece once.
+"""The main job: what `captionbench report` measures.
 
-A job's key hashes everything its numbers depend on, what can score included: with Java installed,
-what could not be scored is. A job whose key has a record on this machine is
-not run again, so an interrupted run goes on where it was and a second one is quick.
+A job's key hashes all that its numbers depend on, also which scorers are available, since some need
+Java. A job whose key has a record on this machine is not run again, so an interrupted run resumes
+and a second one is quick.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from reference.equations import PAPERS
 
 @dataclass(frozen=True)
 class Released:
-    """Captions that a paper's authors released, and the line of a table that they belong to."""
+    """Captions that a paper's authors released, and the row of a table that they belong to."""
 
     file: str
     paper: str
@@ -45,7 +45,7 @@ class Released:
     row: str
 
     def paths(self, data: Path) -> tuple[Path, Path]:
-        """The references and the captions under the data folder."""
+        """The paths of the references and captions under the data folder."""
         folder = data / "coco_karpathy"
         return folder / "dataset_coco_karpathy_test.json", folder / "predictions" / self.file
 
@@ -55,9 +55,9 @@ RELEASED = (
     Released("puret.json", "expansionnet_v2", "II", "PureT [11]"),
 )
 EXAMPLES = 10
-"""Small cases of each property: some hundreds of an implementation. `reports/own.md` has 10,000."""
+"""Cases per property, some hundreds per implementation; `reports/own.md` has 10,000."""
 STAGE = "RL "
-"""Both were released after the optimisation of CIDEr-D."""
+"""Both were released after self-critical training."""
 
 
 def score_released(key: str, data: Path, released: Released) -> list[Record]:
@@ -92,7 +92,7 @@ def score_released(key: str, data: Path, released: Released) -> list[Record]:
 
 
 def record_equations(key: str) -> list[Record]:
-    """How many of each paper's equations have an oracle, and which."""
+    """Which of each paper's equations have an oracle, and how many."""
     made = []
     for paper in PAPERS:
         entries = [e for e in equations.entries() if e["paper"] == paper]
@@ -123,12 +123,12 @@ def verify(key: str, examples: int) -> list[Record]:
 
 
 def keyed(key: str, make: Callable[..., list[Record]], *given: Any) -> list[Record]:
-    """What a maker of records computes, under the job's key."""
+    """The records that ``make`` returns, under the job's key."""
     return [records.replace(record, key=key) for record in make(*given)]
 
 
 def make_all(key: str, runs: Sequence[RowRun]) -> list[Record]:
-    """Runs of an experiment one after the other, as what they share is done once."""
+    """The records of runs, one after another, so that work they share is done once."""
     return [record for run in runs for record in run.make()]
 
 
@@ -141,12 +141,12 @@ TRAINED: tuple[tuple[Experiment, Callable[[str], tuple[object, ...]]], ...] = (
     (middle_out.VIDEO_CAPTIONS, middle_out.shares),
     (middle_out.SELF_ATTENTION, middle_out.shares),
 )
-"""What is trained on the scenes, with one seed, and by its row what a row shares a training with:
-those of one job, as processes would wait for each other."""
+"""Experiments trained on the scenes with one seed. The function maps a row to its group: rows that
+share a training are one job, as processes would wait for each other."""
 
 
 def _on_scenes(work: Path, quick: bool) -> Iterator[Job]:
-    """A job a training; of the quick form, which few have, the first and the last row."""
+    """One job per training; of the quick form, which few have, the first and the last row."""
     groups: dict[tuple[object, ...], list[RowRun]] = {}
     form = "quick" if quick else "scenes"
     for experiment, shared in TRAINED:
@@ -165,7 +165,7 @@ def _on_scenes(work: Path, quick: bool) -> Iterator[Job]:
 
 
 def plan(data: Path | None, quick: bool) -> list[Job]:
-    """All jobs, the long ones first so that no process is left alone with one at the end."""
+    """All jobs, long ones first, so that none runs alone at the end."""
     scorers = java.available()
     examples = PROJECT_QUICK_EXAMPLES if quick else EXAMPLES
     key = records.key_of(verify, examples)

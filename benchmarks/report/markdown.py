@@ -1,4 +1,4 @@
-"""The report as Markdown, for those who read it on a forge: a file a page, and its figures."""
+"""The report as Markdown: a file per page, and the figures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from benchmarks.typeset import typeset
 
 
 def inline(text: str) -> str:
-    """A text whose markup is Markdown's own, with tags and foreign links shown as they are."""
+    """Text as Markdown, with tags and foreign links escaped."""
     parts = re.split(r"((?<![`\\])`[^`]+`(?!`))", re.sub(r"\s*\n\s*", " ", text))
-    # code is shown as it is; no other backtick opens any
+    # code is shown as it is; other backticks are escaped
     for character, entity in {"&": "&amp;", "<": "&lt;", "`": "&#96;"}.items():
         parts[::2] = (part.replace(character, entity) for part in parts[::2])
     text = "".join(parts)
@@ -34,7 +34,7 @@ def inline(text: str) -> str:
 
 
 def _link(found: re.Match[str]) -> str:
-    """Pages of the site are files of Markdown here."""
+    """A link, with the site's pages replaced by Markdown files."""
     target = re.sub(r"^index\.html", "README.html", found[2])
     target = re.sub(r"^(\w+)\.html", r"\1.md", target)
     return f"[{found[1]}]({target})"
@@ -110,14 +110,14 @@ def page(shown: Page, pages: Sequence[Page] = ()) -> str:
 
 
 def texts(pages: Sequence[Page]) -> dict[str, str]:
-    """Every page of the Markdown: relative path to text."""
+    """The text of every Markdown page, by relative path."""
     shown = [each for each in pages if each.published]
     names = {each.name: "README" if each is shown[0] else each.name for each in shown}
     return {f"{names[each.name]}.md": page(each, shown) for each in shown}
 
 
 def files(pages: Sequence[Page]) -> Iterator[tuple[str, str]]:
-    """Every file of the Markdown, figures too: relative path and text."""
+    """Relative path and text of every Markdown page and figure."""
     yield from texts(pages).items()
     for shown in (each for each in pages if each.published):
         for section in shown.sections:

@@ -1,4 +1,4 @@
-"""A page a paper: what it proposes, every equation, every table and figure, and what held up."""
+"""A paper's page: summary, claims, errata, every equation, every table and figure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FIGURES: dict[tuple[str, str], Draw] = {
     ("lstm_readonly", "7"): _plain(lstm_readonly.loss_curves),
     ("middle_out", "3"): _plain(middle_out.example),
 }
-"""By paper and figure, what draws it from records; nothing draws a figure that is not here."""
+"""By paper and figure, what draws it from records; other figures are not drawn."""
 BELOW: dict[tuple[str, str], Draw] = {
     ("expansionnet_v1", "1"): _plain(partial(expansionnet.stages, "expansionnet_v1")),
     ("expansionnet_v1", "6"): partial(expansionnet.expansion, "expansionnet_v1"),
@@ -65,13 +65,13 @@ BELOW: dict[tuple[str, str], Draw] = {
     ("middle_out", "6"): _plain(middle_out.pairs),
     ("middle_out", "8"): middle_out.examples,
 }
-"""By paper and table, what is drawn or shown below its numbers."""
+"""By paper and table, what is shown below its numbers."""
 SHOWN_WITH = {
     ("expansionnet_v1", "7"): "6",
     ("middle_out", "9"): "8",
     ("middle_out", "10"): "6",
 }
-"""Tables of captions that the captions below another serve."""
+"""Tables of captions whose captions are shown below another table."""
 
 
 def page(
@@ -126,7 +126,7 @@ def _notes(paper: str) -> Iterator[Table]:
 
 
 def title_of(shown: papers.Table | papers.Figure) -> str:
-    """The heading of a table's or figure's section; what stands in the text alone has no number."""
+    """The heading of a table's or figure's section; what is only in the text has no number."""
     kind = "Figure" if isinstance(shown, papers.Figure) else "Table"
     name = f"of {shown.name}" if shown.name.islower() else shown.name
     return f"{kind} {name}: {shown.caption.rstrip('.')}"
@@ -159,7 +159,7 @@ def _nothing(_: Sequence[Record[Any]], __: Jpegs) -> Sequence[Block]:
 def _figure(
     paper: str, figure: papers.Figure, made: Sequence[Record[Any]], jpegs: Jpegs
 ) -> Section:
-    """From all records: what is trained for one paper draws a figure of another too."""
+    """From all records: a figure may show what was trained for another paper."""
     drawn = list(FIGURES.get((paper, figure.name), _nothing)(made, jpegs))
     made = [r for r in made if r.what.paper == paper]
     of_table = [r for r in made if figure.table and r.what.table == figure.table]
@@ -175,7 +175,7 @@ def _figure(
 
 
 def _drawn_of(drawn: Sequence[Block]) -> Iterator[Box]:
-    """What figures show, in a sentence: of which data, and what of it compares with the print."""
+    """What figures show, in a sentence: of which data, and what compares with the print."""
     shown = [block for block in drawn if isinstance(block, Figure | Photographs)]
     made = [r for block in shown for r in block.records]
     if not made or any(isinstance(block, Box) for block in drawn):

@@ -1,4 +1,4 @@
-"""The pictures beside captions: photographs from the data folder, never published, and scenes."""
+"""Pictures beside captions: photographs from the data folder, never published, and scenes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = 224
 
 
 def shown(made: Iterable[Record]) -> set[int]:
-    """The ids of Flickr8k's photographs that records show with their captions."""
+    """Ids of the Flickr8k photographs whose captions are in the records."""
     return {
         example.image
         for record in made
@@ -29,7 +29,7 @@ def shown(made: Iterable[Record]) -> set[int]:
 
 
 def of(record: Record, image: int, photographs: Mapping[int, bytes]) -> bytes | None:
-    """The picture with an id in the record's data, None if it has none or it is not at hand."""
+    """The JPEG of an image of the record's data; None if there is none."""
     if record.data.name == "scenes":
         return _jpeg(scenes.render(scenes.scene(0, image)).repeat(3, 0).repeat(3, 1))
     return photographs.get(image)
@@ -42,7 +42,7 @@ def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def jpegs(data: Path | None, image_ids: set[int]) -> dict[int, bytes]:
-    """Those of Flickr8k's photographs as JPEG, as far as the data folder has them."""
+    """The Flickr8k photographs as JPEG by id, if the data folder has them."""
     folder = data / "flickr8k" if data else None
     if folder is None or not folder.is_dir() or not image_ids:
         return {}

@@ -1,4 +1,4 @@
-"""What a table shows, in a sentence, and a row above its baseline: one rule for all tables."""
+"""What a table shows, in a sentence, and rows relative to baselines, by one rule for all tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
 class Source(NamedTuple):
-    """Records of a table that compare with each other."""
+    """Records of a table that are comparable with each other."""
 
     label: str
     status: str
@@ -30,7 +30,7 @@ class Source(NamedTuple):
 
 
 def quantity(number: float, decimals: int | None = None) -> str:
-    """A value to so many decimals, or to four digits; large ones by their unit."""
+    """A number to ``decimals``, or to four digits; large ones with a unit."""
     for unit, letter in UNITS:
         if abs(number) >= unit:
             return f"{number / unit:.4g} {letter}"
@@ -50,12 +50,12 @@ def decimals_of(values: Iterable[papers.Value]) -> int | None:
 
 
 def printed(cell: papers.Value, decimals: int | None = None) -> str:
-    """The paper's value."""
+    """The paper's value as text."""
     return quantity(cell, decimals) if isinstance(cell, float) else str(cell)
 
 
 def above(column: str, ours: Sequence[Record[Any]], base: Sequence[Record[Any]]) -> Interval | None:
-    """How far rows are apart in a column, over the seeds of both; of errors, their logarithms."""
+    """The difference of two rows in a column over the seeds of both; for errors, of logarithms."""
     if by_seed := [
         r.details.per_seed[column] for r in (*ours, *base) if isinstance(r.details, Denoising)
     ]:
@@ -71,7 +71,7 @@ def above_baseline(
     runs: Mapping[str, Sequence[Record[Any]]],
     places: Mapping[str, str],
 ) -> Cell:
-    """A row above what it is compared with: printed, ours, and what ours is called."""
+    """A row relative to its baseline: printed, ours, and a word for ours."""
     base = table.baseline(row)
     if base is None:
         return "baseline" if row in table.against.values() else "no baseline"
@@ -115,7 +115,7 @@ def _printed_gap(
 
 
 def largest(table: papers.Table, column: str, rows: Container[str]) -> tuple[str, float]:
-    """Of some rows, all if it has none, the one printed farthest from its baseline, and how far."""
+    """Among ``rows``, or all without any, the one printed farthest from its baseline; the gap."""
     meant = {c.row: c.meant for c in table.cells if c.column == column}
     gaps = {
         row: one - other
@@ -129,9 +129,9 @@ def largest(table: papers.Table, column: str, rows: Container[str]) -> tuple[str
 
 
 def clear_pairs(paper: str, table: papers.Table, found: Sequence[Source]) -> tuple[int, int]:
-    """Rows beside their baselines: how many are clear by Holm, each source alone, and of how many.
+    """How many rows differ clearly from their baselines, by Holm in each source, and of how many.
 
-    Of trainings that settle nothing none is clear.
+    In trainings that settle nothing none is clear.
     """
     clear = total = 0
     for source in found:
@@ -143,7 +143,7 @@ def clear_pairs(paper: str, table: papers.Table, found: Sequence[Source]) -> tup
 
 
 def of_curves(apart: Mapping[str, Interval], sign: int) -> str:
-    """A word for differences by data set, of which the paper's has a ``sign``."""
+    """A word for differences by data set, given the ``sign`` of the paper's."""
     settled = {one.mean * sign > 0 for one in apart.values() if one.settled}
     if not settled:
         return "not settled"
@@ -177,7 +177,7 @@ def sentence(paper: str, table: papers.Table, found: Sequence[Source]) -> Box:
 def _of_values(
     table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
 ) -> tuple[str, str]:
-    """Of values that compare with the paper's own."""
+    """A verdict and a sentence on values that are comparable with the paper's."""
     pairs = [
         (cell, meant, ours)
         for cell in cells
@@ -209,7 +209,7 @@ def _numbers(table: papers.Table) -> int:
 
 
 def _compared(table: papers.Table, source: Source, pairs: Sequence[Any]) -> str:
-    """What was compared, where it is not all that is printed."""
+    """What was compared, if it is not all that is printed."""
     if len(pairs) == _numbers(table):
         return ""
     names = ([cell.row for cell, *_ in pairs], [cell.column for cell, *_ in pairs])
@@ -220,14 +220,14 @@ def _compared(table: papers.Table, source: Source, pairs: Sequence[Any]) -> str:
 
 
 def _last_digit(number: float) -> float:
-    """A unit of the last digit that a number is printed with, as far as it is no zero."""
+    """One unit of the last nonzero digit of a number."""
     digits, _, exponent = f"{number:.11e}".partition("e")
     decimals = len(digits.rstrip("0").partition(".")[2])
     return float(10.0 ** (int(exponent) - decimals))
 
 
 def _of_one_caption(runs: Mapping[str, Sequence[Record[Any]]]) -> str:
-    """Which rows captioned all of their examples alike, in how many runs; empty if none did."""
+    """Rows that gave all of their examples one caption, in how many runs; else empty."""
     found: dict[str, list[bool]] = {}
     for row, made in runs.items():
         shown = [getattr(r.details, "examples", ()) for r in made]
@@ -241,7 +241,7 @@ def _of_one_caption(runs: Mapping[str, Sequence[Record[Any]]]) -> str:
 def _pairs(
     paper: str, table: papers.Table, source: Source
 ) -> list[tuple[float, Interval, str, str]]:
-    """Rows beside their baselines, where both are printed: printed, ours, row, column."""
+    """Rows relative to their baselines, if both are printed: printed, ours, row, column."""
     cells = of_cells.cells(paper, source.made, table.name)
     by_place = {(cell.row, cell.column): cell for cell in cells if cell.ours is not None}
     runs = by_row(source.made)
@@ -258,7 +258,7 @@ def _pairs(
 def _of_order(
     paper: str, table: papers.Table, source: Source, cells: Sequence[of_cells.Cell]
 ) -> tuple[str, str]:
-    """Whether differences from a baseline have the sign that the paper prints."""
+    """Whether differences from a baseline have the printed sign."""
     by_place = {(cell.row, cell.column): cell for cell in cells}
     runs = by_row(source.made)
     found = _pairs(paper, table, source)

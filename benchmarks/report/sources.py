@@ -1,4 +1,4 @@
-"""The files that the report cites, a page each: what numbers were printed, and code."""
+"""A page for each file that the report cites: printed numbers, and code."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def _text(path: str) -> str:
 
 
 def link(path: str, line: int = 1) -> str:
-    """The page of a file, given from the repository's root, and a line's place on it."""
+    """The address of a line of a file; ``path`` is relative to the repository's root."""
     return f"{slug('source', path)}.html#line-{line}"
 
 
 def find(path: str, *texts: str) -> str:
-    """Where the texts stand in a file, each behind the one before: the last one's place.
+    """The address of the last of the texts in a file, each searched for after the one before.
 
     Raises:
-        ValueError: they do not.
+        ValueError: one is not found.
     """
     content, at = _text(path), 0
     for text in texts:
@@ -39,24 +39,24 @@ def find(path: str, *texts: str) -> str:
 
 @cache
 def printed(paper: str, table: str, row: str) -> str:
-    """Where the paper's file has a row of a table; without a table, what the paper proposes."""
+    """The address of a table's row in the paper's file; without a table, of its summary."""
     of_table, of_row = (f'"name": {json.dumps(name, ensure_ascii=False)}' for name in (table, row))
     return find(tables(paper), *([of_table, '"rows"', of_row] if table else ['"summary"']))
 
 
 def targets(device: str) -> str:
-    """Where the performance targets of a kind of device are."""
+    """The address of the performance targets of a kind of device."""
     return find(TARGETS, f"_ON_{device.upper()} = [")
 
 
 def tables(paper: str) -> str:
-    """The paper's file of tables, from the repository's root."""
+    """The path of the paper's file of tables, from the repository's root."""
     file = papers.file_of(paper, "tables.json")
     return file.resolve().relative_to(ROOT).as_posix()
 
 
 def pages(paths: Iterable[str]) -> list[Page]:
-    """A page for each file, and for those that numbers of other pages link to."""
+    """A page for each file, and for the files of tables, targets and devices."""
     every = {*paths, TARGETS, DEVICES, *map(tables, papers.names())}
     return [
         Page(

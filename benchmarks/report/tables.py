@@ -1,7 +1,7 @@
 """A paper's tables in its own layout, cell by cell: printed, ours, and what that shows.
 
-Records of one table that were made of other data, or in another form, are shown by themselves: the
-best first. What a table shows is said in one sentence above it, by one rule for all tables.
+Records of other data or another form are tables of their own, the best first. The sentence above a
+table says what it shows, by one rule for all tables.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ EMPTY = (BLANK, NEITHER)
 
 
 def sources(made: Sequence[Record[Any]]) -> list[Source]:
-    """The records of a table by data and form: trained to the end first, then by status.
+    """A table's records, grouped by data and form: converged forms first, then by status.
 
-    A single row compares with nothing, so that its form is no first one. What is counted of no data
-    stands beside what is predicted.
+    A converged form of a single row is not put first, as it compares with nothing. Counts, which
+    have no data, join predictions.
     """
     computed = PREDICTED if any(r.status == PREDICTED for r in made) else ""
 
@@ -91,7 +91,7 @@ def _label(made: Sequence[Record[Any]]) -> str:
 
 
 def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list[Block]:
-    """All of one table: the sentence, the table of each source, the notes."""
+    """All blocks of a table: the sentence, the table of each source, the notes."""
     found = sources([r for r in made if (r.what.paper, r.what.table) == (paper, table.name)])
     shown: list[Block] = [sentence(paper, table, found)] if table.columns else []
     if not found and table.columns:
@@ -129,7 +129,7 @@ def blocks(paper: str, table: papers.Table, made: Sequence[Record[Any]]) -> list
 
 
 def _later(paper: str, table: papers.Table, found: Sequence[Source]) -> dict[str, str]:
-    """The rows that the first of a table's sources lacks and another has: which, with a link."""
+    """The rows that only a later source has, each with a link to it."""
     shown = by_row(found[0].made)
     later: dict[str, str] = {}
     for n, source in enumerate(found[1:], 2):
@@ -144,7 +144,7 @@ def _later(paper: str, table: papers.Table, found: Sequence[Source]) -> dict[str
 
 
 def _what_stands(table: papers.Table, source: Source) -> str:
-    """What a cell's lines are."""
+    """What the lines of a cell are."""
     if not table.columns:
         return "Measured here"
     if source.status not in COMPARED:
@@ -155,7 +155,7 @@ def _what_stands(table: papers.Table, source: Source) -> str:
 
 
 def _blanks(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[of_cells.Cell]:
-    """The cells of the table's rows and columns that have neither a printed value nor ours."""
+    """The cells of the table's rows and columns with neither a printed value nor ours."""
     filled = {(cell.row, cell.column) for cell in cells}
     rows, columns = ({part.name for part in parts} for parts in (table.rows, table.columns))
     return [
@@ -176,7 +176,7 @@ def _blanks(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[of_cell
 
 
 def _columns(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[str]:
-    """Those that are shown: what few rows have beyond the paper's is left to their records."""
+    """The columns to show: the paper's, and others that a third of the rows have."""
     found = [c.name for c in table.columns if any(cell.column == c.name for cell in cells)]
     having = Counter(cell.column for cell in cells if cell.ours is not None)
     further = {c: n for c, n in having.items() if c not in found}
@@ -185,9 +185,9 @@ def _columns(table: papers.Table, cells: Sequence[of_cells.Cell]) -> list[str]:
 
 
 def _reasons(cells: Sequence[of_cells.Cell], made: Sequence[Record[Any]]) -> dict[str, str]:
-    """Why cells have no value, each said once below the table: the reason to its mark.
+    """Why cells have no value: a footnote's mark by reason.
 
-    Of a table without any value of ours, the sentence above it says so.
+    Empty for a table without any value of ours: the sentence above it says why.
     """
     return footnotes(c.reason for c in cells if made and c.ours is None and c.reason)
 
@@ -195,7 +195,7 @@ def _reasons(cells: Sequence[of_cells.Cell], made: Sequence[Record[Any]]) -> dic
 def _notes(
     table: papers.Table, kept: Sequence[of_cells.Cell], made: Sequence[Record[Any]]
 ) -> Iterator[Block]:
-    """The unit, why cells have no value where others have, misprints, signatures, assumptions."""
+    """The unit, reasons for missing values, misprints, signatures, assumptions."""
     for name, text in (("Unit", table.unit), ("The paper's table", table.remark)):
         if text:
             yield Paragraph(f"{name}: {text}")
@@ -220,7 +220,7 @@ def _notes(
 
 
 def _misprints(shown: Sequence[of_cells.Cell]) -> Iterator[str]:
-    """What is odd about printed values that a ``*`` marks."""
+    """Notes on the printed values that are marked with ``*``."""
     for cell in shown:
         if cell.note:
             meant = "" if cell.corrected is None else f"a misprint of {cell.corrected:.6g}, "
@@ -228,7 +228,7 @@ def _misprints(shown: Sequence[of_cells.Cell]) -> Iterator[str]:
 
 
 def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
-    """What the table is judged by, a dot a seed."""
+    """A dot plot of the judged column, a dot per seed."""
     if not table.judged or source.status not in COMPARED:
         return
     column = table.judged[0]
@@ -244,7 +244,7 @@ def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
 
 
 def _ordered(table: papers.Table, source: Source) -> Iterator[tuple[str, Sequence[Record[Any]]]]:
-    """The rows of records, in the paper's order, then those that it does not have."""
+    """Records by row: those of the paper's rows in its order, then others."""
     runs = by_row(source.made)
     names = [row.name for row in table.rows if row.name in runs]
     for row in (*names, *(row for row in runs if row not in names)):
@@ -262,7 +262,7 @@ def _layout(
     *,
     folded: bool = False,
 ) -> Table:
-    """Rows and columns of the paper; what the table is judged by once more, against a baseline."""
+    """The paper's rows and columns; then the judged columns, relative to a baseline."""
     columns = _columns(table, cells)
     by_place = {(cell.row, cell.column): cell for cell in cells}
     labels = {row.name: label(row) for row in table.rows}
@@ -309,13 +309,13 @@ def _layout(
 
 
 def label(row: papers.Row) -> str:
-    """A row's name, with its group where it does not say it."""
+    """A row's name, and its group unless the name contains it."""
     said = not row.group or row.group.casefold() in row.name.casefold()
     return row.name if said else f"{row.name} ({row.group})"
 
 
 def heading(table: papers.Table, column: str) -> str:
-    """A column's heading, as printed where our name is another."""
+    """A column's heading, with the printed one if it differs."""
     said = {c.name: c.printed for c in table.columns}.get(column, column)
     one, other = (re.sub(r"[\W_]", "", name).casefold() for name in (column, said))
     return column if one == other else f"{column} ({said})"
@@ -324,7 +324,7 @@ def heading(table: papers.Table, column: str) -> str:
 def _cell(
     cell: of_cells.Cell, decimals: int | None, dashed: bool, marks: Mapping[str, str], place: str
 ) -> Cell:
-    """Ours has one more decimal than what is printed; in its stead a ``dashed`` row has a dash."""
+    """A cell; ours has one more decimal than printed, or a dash in a ``dashed`` row."""
     theirs = "" if cell.paper is None else printed(cell.paper, decimals)
     theirs += "*" if cell.note else ""
     finer = None if decimals is None else decimals + 1
@@ -345,7 +345,7 @@ def _cell(
 
 
 def _spread(cell: of_cells.Cell, decimals: int | None) -> str:
-    """The interval of ours; of a single value on the paper's data how far it is from print."""
+    """Our value's interval; for a single value on the paper's data, its difference from print."""
     ours = cell.ours
     assert ours is not None
     if cell.interval is not None:

@@ -1,1 +1,1 @@
-"""What is drawn and shown of records below a paper's tables, and for its figures."""
+"""Figures and captions on a paper's page, from records."""

@@ -24,11 +24,11 @@ from benchmarks.statistics import Interval
 
 OF_IMAGES = "CIDEr-D"
 TAKEN = "lambda = 0.01"
-"""The weight that is drawn beside none."""
+"""The weight that is compared with none."""
 
 
 def _of(records: Sequence[Record], *tables: str) -> list[Record]:
-    """The records that stand in some of the tables."""
+    """The paper's records of these tables."""
     return [r for r in records if r.what.paper == PAPER and r.what.table in tables]
 
 
@@ -37,7 +37,7 @@ def _by_data(made: Sequence[Record]) -> list[list[Record]]:
 
 
 def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
-    """Figure 3: captions without reconstruction and with it, of each data set."""
+    """Figure 3: captions without and with reconstruction, for each data set."""
     rows = BASELINES[-1], BASELINES[-1] + ADDED[-1]
     shown = []
     for made in _by_data(_of(records, "1")):
@@ -51,7 +51,7 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
 
 
 def by_weight(records: Sequence[Record]) -> list[Box | Figure]:
-    """Figure 5: CIDEr-D by lambda, a drawing for each data set."""
+    """Figure 5: CIDEr-D by lambda, a figure for each data set."""
     drawn: list[Box | Figure] = []
     apart: dict[str, Interval] = {}
     said = []
@@ -78,7 +78,7 @@ def by_weight(records: Sequence[Record]) -> list[Box | Figure]:
 
 
 def states(records: Sequence[Record]) -> list[Figure]:
-    """Figure 4: last hidden states in training and in inference, a drawing for each data set."""
+    """Figure 4: last hidden states in training and in inference, a figure for each data set."""
     drawn = []
     for made in _by_data(_of(records, STATES)):
         first = made[0]

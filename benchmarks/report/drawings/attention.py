@@ -1,7 +1,7 @@
-"""Where a decoder looks for each word: v1's Figure 6 and v2's Figure 4, of each data set.
+"""Attention maps for each word: v1's Figure 6 and v2's Figure 4, for each data set.
 
-A record holds the weights. A generated scene is generated again from its id; a photograph is
-shown where the data are at hand, else the weights alone.
+A record has the weights. A scene is rendered from its id; a photograph is shown if the data are
+available, else the weights alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def of_both(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
 
 
 def of_a_head(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
-    """v2's Figure 4: an ExpansionNet, each head by itself."""
+    """v2's Figure 4: an ExpansionNet, each head separately."""
     about = (
         f"ExpansionNet v2, Figure 4: what each head of the last layer of {BOTH} attends to, "
         "word by word"
@@ -56,7 +56,7 @@ def of_a_head(records: Sequence[Record], jpegs: Jpegs) -> list[Figure]:
 
 
 def heat(boxes: Sequence[Box], weights: Sequence[float]) -> Heat:
-    """For each pixel of a scene the weight of the detections that cover it, (64, 64)."""
+    """For each pixel of a scene the sum of the weights of detections that cover it, (64, 64)."""
     found = np.zeros((CANVAS, CANVAS))
     for (x, y, half), weight in zip(boxes, weights, strict=True):
         found[max(y - half, 0) : y + half + 1, max(x - half, 0) : x + half + 1] += weight
@@ -64,7 +64,7 @@ def heat(boxes: Sequence[Box], weights: Sequence[float]) -> Heat:
 
 
 def _first(records: Sequence[Record]) -> Iterator[dict[str, Record]]:
-    """Of each data set, by row, the record of its first seed that holds a caption's weights."""
+    """For each data set, by row, the record with weights of its first seed."""
     found: dict[str, dict[str, Record]] = {}
     for record in sorted(records, key=lambda r: r.seeds):
         if isinstance(record.details, Ablation | Evaluation) and _drawn(record):
@@ -73,7 +73,7 @@ def _first(records: Sequence[Record]) -> Iterator[dict[str, Record]]:
 
 
 def _drawn(record: Record) -> bool:
-    """Whether the weights are of the main job's scenes, or of a square grid of a photograph."""
+    """Whether the record has weights to draw: of a scene, or of a photograph's square grid."""
     held = record.details.attention
     if not held or not held.words:
         return False
@@ -86,7 +86,7 @@ def _drawn(record: Record) -> bool:
 def _figure(
     name: str, about: str, rows: Mapping[str, tuple[Record, int | None]], jpegs: Jpegs
 ) -> Figure:
-    """A line a row: a record, and one of its heads or their mean."""
+    """A line per row: a record, and one of its heads or (None) their mean."""
     first = next(record for record, _ in rows.values())
     image = first.details.attention.image
     if isinstance(first.details, Ablation):
@@ -121,7 +121,7 @@ def _figure(
 
 
 def grid(weights: Sequence[float], shape: tuple[int, int]) -> Heat:
-    """For each pixel of a picture the weight of its cell, of a square grid row by row."""
+    """For each pixel of a picture the weight of its cell, in a square grid row by row."""
     side = math.isqrt(len(weights))
     y, x = (np.arange(n) * side // n for n in shape)
     return np.array(weights).reshape(side, side)[np.ix_(y, x)]

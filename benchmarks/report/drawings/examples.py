@@ -1,6 +1,6 @@
 """Captions that different models give the same images, side by side.
 
-Which images a record shows is settled before there are captions: evenly spaced in the split.
+A record's images are chosen before they are captioned: evenly spaced in the split.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from benchmarks.report.document import Photograph, Photographs
 def side_by_side(
     name: str, caption: str, runs: Rows, rows: Sequence[str], jpegs: Mapping[int, bytes]
 ) -> list[Photographs]:
-    """The images that records of all ``rows`` show, with each one's captions of them.
+    """The images that the records of all ``rows`` have, with each row's captions.
 
     Args:
         name: of the block.
-        caption: above it; the beam of the search and which seed it is are added.
-        runs: by row, its records.
-        rows: what to show, in order; of the first seed that all have, nothing if there is none.
+        caption: above it; beam size and seed are added.
+        runs: records by row.
+        rows: to show, in order, of the first seed that all have; without one, nothing is shown.
         jpegs: photographs by image id.
     """
     if not (found := of_one_seed(runs, rows)):
@@ -51,17 +51,17 @@ def side_by_side(
 
 
 def of_one_seed(runs: Rows, rows: Sequence[str]) -> dict[str, Record]:
-    """A record of each of ``rows``, of the first seed that all have; none if there is none."""
+    """A record of each of ``rows``, of the first seed that all have; empty without one."""
     found = shared(*(runs.get(row, ()) for row in rows)) if rows else []
     return dict(zip(rows, found[0], strict=True)) if found else {}
 
 
 def _line(row: str, example: Example) -> str:
-    """A row's captions of an image, the best first, and the word it began with if it did."""
+    """A row's captions of an image, the best first, and the word that they begin with, if any."""
     begun = f" ({example.word})" if example.word else ""
     return f"{row}{begun}: " + "; ".join(f"**{c}**" for c in beam(example))
 
 
 def beam(example: Example) -> list[str]:
-    """The captions of an image that a record holds: the search's beam, or its best alone."""
+    """The captions of an image in a record: the whole beam, or the best alone."""
     return example.beam or [example.caption]

@@ -1,4 +1,4 @@
-"""The expansion papers' captions side by side, v2's operations, and what training times sum up."""
+"""The expansion papers' captions side by side, v2's operations, and stages of training times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = {V1: "Tables 6 and 7", V2: "Table VIII"}
 def expansion(
     paper: str, records: Sequence[Record], jpegs: Mapping[int, bytes]
 ) -> list[Photographs]:
-    """The paper's tables of captions, of each form: the baseline and an ExpansionNet."""
+    """The paper's tables of captions, for each form: the baseline and an ExpansionNet."""
     made = [r for r in of_kind(records, Captions) if r.what.table == TABLES[paper]]
     shown = []
     for form, of_form in grouped(made, lambda r: r.details.form).items():
@@ -45,7 +45,7 @@ def expansion(
 
 
 def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Block]:
-    """What the rows of v2's Table I say: of generated scenes, and of photographs."""
+    """Captions by the rows of v2's Table I, of scenes and photographs; validation curves."""
     shown: list[Block] = []
     scenes = of_kind(records, Ablation)
     about = "Generated test scenes, evenly spaced in the split, not chosen"
@@ -80,7 +80,7 @@ def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Bloc
 
 
 def operations(records: Sequence[Record]) -> list[Block]:
-    """Each row in the paper's convention, factored, and in true FLOPs; and the curve."""
+    """Each row in the paper's convention, factored, and in true FLOPs; a curve."""
     by_row = {r.what.row: r for r in of_kind(records, Operations)}
     table = papers.load("expansionnet_v2").table("VI")
     made = [by_row[row.name] for row in table.rows if row.name in by_row]
@@ -127,7 +127,7 @@ def operations(records: Sequence[Record]) -> list[Block]:
 
 
 def stages(paper: str, records: Sequence[Record]) -> list[Table]:
-    """The steps of each stage, and the same times on other devices."""
+    """The stages that training times are sums of, and the same times on other devices."""
     made = of_kind(records, TrainingTime)
     if not made:
         return []

@@ -22,7 +22,7 @@ PLAIN, *GATED = (*ROWS,)[:2]
 
 
 def areas(records: Sequence[Record]) -> list[Figure]:
-    """Figure 1: every word's occurrences as an area, the commonest by name."""
+    """Figure 1: every word's occurrences as an area, the most common by name."""
     drawn = []
     for record in of_kind(records, Words):
         commonest = dict(record.details.commonest)
@@ -36,7 +36,7 @@ def areas(records: Sequence[Record]) -> list[Figure]:
 
 
 def bars(records: Sequence[Record]) -> list[Figure]:
-    """Figure 2: the commonest words."""
+    """Figure 2: the most common words."""
     drawn = []
     for record in of_kind(records, Words):
         commonest = dict(record.details.commonest[:BARS])
@@ -51,14 +51,14 @@ def _figure(number: str, record: Record, shown: str, draw: Callable[[], str]) ->
 
 
 def _of(records: Sequence[Record], table: str) -> list[Record]:
-    """The records of trainings that stand in a table."""
+    """The records of a table's trainings."""
     of = PAPER, table
     trained = of_kind(records, Trained)
     return [r for r in trained if (r.what.paper, r.what.table) == of and r.what.row in ROWS]
 
 
 def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
-    """Table I: captions of the same images by each, of each data set."""
+    """Table I: captions of the same images by each model, for each data set."""
     shown = []
     for name, made in grouped(_of(records, "scores"), lambda r: r.data.name).items():
         runs = by_row(made)
@@ -71,7 +71,7 @@ def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Phot
 
 
 def loss_curves(records: Sequence[Record]) -> list[Box | Figure]:
-    """Figure 7: training losses over steps, a drawing for each data set."""
+    """Figure 7: training losses over steps, a figure for each data set."""
     drawn: list[Box | Figure] = []
     apart: dict[str, Interval] = {}
     every = [r for r in _of(records, "losses") if r.details.losses]

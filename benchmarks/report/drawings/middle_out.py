@@ -20,7 +20,7 @@ MEASURES = ("MSE", "symmetric MSE")
 
 
 def errors(records: Sequence[Record]) -> list[Figure]:
-    """Test errors over steps, a drawing for each length of training."""
+    """Test errors over steps, a figure for each length of training."""
     drawn = []
     for steps, of_steps in _by_steps(of_kind(records, Denoising)):
         about = f"Test errors over {steps:,} steps, means and ranges of seeds; dashed: printed"
@@ -29,9 +29,9 @@ def errors(records: Sequence[Record]) -> list[Figure]:
 
 
 def example(records: Sequence[Record]) -> list[Figure]:
-    """Figure 3: a noisy sequence, the clean one, and what each regressor is off it.
+    """Figure 3: a noisy sequence, the clean one, and each regressor's error.
 
-    A drawing for each length of training whose records hold a sequence.
+    A figure for each length of training whose records have a sequence.
     """
     made = [r for r in of_kind(records, Denoising) if r.details.example]
     drawn = []
@@ -39,7 +39,7 @@ def example(records: Sequence[Record]) -> list[Figure]:
         shown = {r.what.row: found for r in of_steps if (found := r.details.example)}
         first = next(iter(shown.values()))
         x, y = first.x, first.y
-        # of the same seed, and so of the same sequence
+        # the same seed has the same sequence
         shown = {row: found for row, found in shown.items() if found.y == y}
         off = {"noisy x": x} | {row: found.y_hat for row, found in shown.items()}
         errors = {
@@ -88,14 +88,14 @@ CONTROLLED = (BASELINE, "Middle-Out + Self-Attention")
 
 
 def _by_form(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The paper's records by the form that they were run in, as far as there are any."""
+    """The paper's records by form, without empty forms."""
     trained = of_kind(records, MiddleOut, Diversity, Control)
     found = {form: [r for r in trained if r.details.form == form] for form in FORMS}
     return {form: made for form, made in found.items() if made}
 
 
 def pairs(records: Sequence[Record]) -> list[Table]:
-    """Tables 6 and 10 themselves, of each form: the pairs that all records have."""
+    """Tables 6 and 10, for each form: the pairs that all records have."""
     shown = []
     for form, trained in _by_form(records).items():
         runs = by_row([r for r in trained if r.what.table == "6"])
@@ -127,7 +127,7 @@ def pairs(records: Sequence[Record]) -> list[Table]:
 
 
 def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
-    """Tables 8 and 9, of each form: captions of the same images from the middle and the left."""
+    """Tables 8 and 9, for each form: captions of the same images by both decoders."""
     about = (
         "Tables 8 and 9: captions of the middle-out decoder, the word that it began with in "
         "brackets, and of the sequence-to-sequence model; evenly spaced in the split, not chosen"

@@ -1,4 +1,4 @@
-"""The section on revisions: each benchmark over those tracked, and how far to trust that."""
+"""The section on tracked revisions: each benchmark over time, and tests of the comparison."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from benchmarks.report.document import (
 
 VERDICTS = ("slower", "faster", "same", "not settled")
 BLANK = ("", "", "not timed", "not compared", "nothing", "not timed", "", "none")
-"""What stands where a cell of `COLUMNS` is empty."""
+"""Texts for empty cells of `COLUMNS`."""
 TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
 
 
 def history(records: Sequence[Record]) -> list[Section]:
-    """Every series, by time, and the tests of the tester; no section where there is neither.
+    """Every series, and the tests of the comparison; no section if there are neither.
 
-    The order is that of measurement, as a report knows no repository.
+    Revisions are in the order of measurement, as a report has no repository.
     """
     made = of_kind(records, Comparison)
     if not made:

@@ -1,4 +1,4 @@
-"""The page on speed: targets, our forms beside the literal ones and the roofline, growth."""
+"""The speed page: targets, rooflines, compiled kernels, growth, timings, devices."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ METHOD = (
 )
 WHERE = {"cpu": "CPU", "cuda": "GPU"}
 USUAL = (", L=144", ", T=20", ", d=512", ", ff=2048", ", float32")
-"""Sizes that a drawing does not repeat: v2's."""
+"""v2's sizes, which a figure's labels leave out."""
 MEASURES = "`captionbench time` does, on a GPU with `--suite gpu --device cuda`"
 
 
@@ -72,7 +72,7 @@ def sections(records: Sequence[Record]) -> list[Section]:
 
 
 def targets(records: Sequence[Record]) -> Section:
-    """Every target beside what records show; of what was not run, the roofline's prediction."""
+    """Every target and its verdict; for those not run, the roofline's prediction."""
     outcomes = judge(of_kind(records, Measured))
     known = [outcome for outcome in outcomes if outcome.evidence]
     blocks: list[Block] = [_verdicts(outcomes), Paragraph(LITERAL), Paragraph(METHOD)]
@@ -101,7 +101,7 @@ def targets(records: Sequence[Record]) -> Section:
 
 
 def _predicted(outcome: Judged, made: Sequence[Record]) -> Cell:
-    """Of a GPU, the newest described: the ratio, the share of launches, what CUDA graphs leave."""
+    """The ratio predicted for the newest GPU, its share of launches, and CUDA graphs' gain."""
     target = outcome.target
     if target.device != "cuda" or target.quantity != RATIO:
         return "not predicted"
@@ -127,7 +127,7 @@ def _predicted(outcome: Judged, made: Sequence[Record]) -> Cell:
 
 
 def _verdicts(outcomes: Sequence[Judged]) -> Box:
-    """The answer in a sentence."""
+    """The numbers of verdicts, in a sentence."""
     found = Counter(outcome.verdict for outcome in outcomes)
     left = Counter(o.target.device for o in outcomes if o.verdict == "not run")
     known = sum(found.values()) - found["not run"]
@@ -141,12 +141,12 @@ def _verdicts(outcomes: Sequence[Judged]) -> Box:
 
 
 def one_thread(outcomes: Sequence[Judged]) -> list[Judged]:
-    """What was measured on one thread, of every processor."""
+    """The verdicts on one thread of every processor."""
     return [o for o in outcomes if o.evidence and o.evidence[0].device.threads == 1]
 
 
 def headline(made: Sequence[Record]) -> list[Figure]:
-    """The ratios of one thread of every processor, in one drawing."""
+    """A figure of the ratios on one thread of every processor."""
     shown = [o for o in one_thread(judge(made)) if o.target.quantity == RATIO]
     if not shown:
         return []
@@ -159,7 +159,7 @@ def headline(made: Sequence[Record]) -> list[Figure]:
 
 
 def _forest(outcomes: Sequence[Judged]) -> str:
-    """A row a target and a device."""
+    """A forest plot with a row per target and device."""
     rows: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
         row = rows.setdefault(f"{outcome.target.what} ({outcome.device})", {})
@@ -169,7 +169,7 @@ def _forest(outcomes: Sequence[Judged]) -> str:
 
 
 def _bound(outcome: Judged) -> Value:
-    """What is asked, and since when."""
+    """The target's bound and date."""
     target = outcome.target
     place = sources.targets(target.device)
     return Value(printed=target.bound_text, detail=f"since {target.date}", source=place)
@@ -185,7 +185,7 @@ def _target(outcome: Judged) -> list[Cell]:
 
 
 def against_roofline(records: Sequence[Record]) -> Section:
-    """Predictions, and what was measured of the same beside them."""
+    """Predicted times, compared with measured ones."""
     made = of_kind(records, Prediction)
     blocks: list[Block] = [
         Paragraph(
@@ -225,7 +225,7 @@ def against_roofline(records: Sequence[Record]) -> Section:
 
 
 def _faster(known: Sequence[Beside]) -> str:
-    """What was measured to be faster than its roofline, and why that can be."""
+    """Which measurements are faster than their roofline, and why that can be."""
     found = [pair for pair in known if pair.error_percent > 0]
     if not found:
         return ""
@@ -241,7 +241,7 @@ def _faster(known: Sequence[Beside]) -> str:
 
 
 def compiled(records: Sequence[Record]) -> Section:
-    """What the compiler says of the Triton kernels, which were not run."""
+    """Registers, spills and occupancy of the Triton kernels, compiled but not run."""
     made = sorted(of_kind(records, Compiled), key=lambda r: r.details.capability)
     calls = grouped(made, lambda r: (r.details.shape, r.details.precision))
     about = (
@@ -281,7 +281,7 @@ def _spaced(program: Program) -> dict[str, Any]:
 
 
 def _compiled(made: Sequence[Record], numbers: Sequence[Mapping[str, float]]) -> list[Cell]:
-    """A number of each architecture, or one that is all theirs."""
+    """By quantity, its value on each architecture, or one if all are equal."""
 
     def joined(name: str, unit: float = 1) -> str:
         found = [f"{of[name] / unit:.4g}" for of in numbers]
@@ -319,7 +319,7 @@ def _ms(record: Record, name: str) -> Value:
 
 
 def scaling(records: Sequence[Record]) -> Section:
-    """Every ladder's times drawn, with its exponents."""
+    """Every ladder's times as a figure, and its exponents."""
     made = of_kind(records, Scaling)
     blocks: list[Block] = [
         Paragraph(
@@ -376,7 +376,7 @@ def _growth(record: Record) -> list[Cell]:
 
 
 def timed(made: Sequence[Record]) -> Section:
-    """All that was timed, what was counted instead, and curves over expansion coefficients."""
+    """All timings, what was counted instead, and curves over expansion coefficients."""
     if not made:
         return Section("All that was timed", [Box(NOT_RUN, f"Nothing was timed: {MEASURES}.")])
     ordered = sorted(made, key=_place)
@@ -424,7 +424,7 @@ def timed(made: Sequence[Record]) -> Section:
 
 
 def _place(record: Record) -> tuple[str, ...]:
-    """Devices together, then what was timed together, the baseline first."""
+    """Sort key: by device, then by row, the baseline first."""
     details = record.details
     first = details.implementation != details.baseline
     return record.device.label, details.row, str(first), details.implementation
@@ -451,7 +451,7 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
 
 
 def devices() -> Section:
-    """The devices' descriptions: what rooflines are of."""
+    """The devices that rooflines describe."""
     rows: list[list[Cell]] = []
     for device in described().values():
         place = sources.find(sources.DEVICES, f'"name": "{device.name}"')
