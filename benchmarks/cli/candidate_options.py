@@ -1,4 +1,4 @@
-"""Options of the commands that take somebody else's function."""
+"""The options that name a candidate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.verify.frameworks import FRAMEWORKS
 
 
 def add_candidate(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--candidate``, and what it is."""
+    """Add the options; ``what`` is the help of ``--candidate``."""
     parser.add_argument("--candidate", metavar="WHERE", help=what)
     parser.add_argument("--operator", metavar="NAME", help="what the candidate claims to be")
     parser.add_argument(

@@ -93,13 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption pictures, or a split.
 
     Raises:
-        InputError: bad input, by name; a file is written whole or not at all.
+        InputError: invalid options or files. Files are written atomically.
     """
     of_split = ("scenes", "moving", "karpathy", "features", "mean_features", "split")
     of_pictures = (*("num_return", "overlay", "head", "skip_bad", "backbone"), *("words", "groups"))
     for name in of_split if arguments.pictures else of_pictures:
         value = getattr(arguments, name)
-        # a number may be 0
+        # 0 is a value too
         if value is not None and value is not False:
             other = "a data set" if arguments.pictures else "pictures"
             raise InputError(f"--{name.replace('_', '-')} goes with {other}")

@@ -1,4 +1,4 @@
-"""The options that say which cases are timed or predicted."""
+"""The options that choose the cases to time or to predict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.perf.cases.expansions import ATTENTION
 from benchmarks.perf.cases.suites import SUBJECTS, named
 
 LARGEST = 2**16
-"""Of images and of features of one: beyond it a case is a slip of the keys."""
+"""The most images, and features of one, that are accepted, against typing errors."""
 NONE = "none"
 """In place of expansion coefficients: attention."""
 SIZES = {
@@ -26,7 +26,7 @@ SIZES = {
     "groups": "encoder",
     "num_expansions": "decoder",
 }
-"""Options that change a size, and which."""
+"""Options that change a size, and the field of `Sizes`."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -89,10 +89,10 @@ def _decoder(text: str) -> str:
 
 
 def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
-    """The suite's cases as the options narrow and change them.
+    """The suite's cases, selected and changed by the options.
 
     Raises:
-        InputError: an option that matters to no case, or no case is left.
+        InputError: an option makes no difference to any case, or no case is left.
     """
     seed = suites.SEED if arguments.seed is None else arguments.seed
     cases = suites.SUITES[arguments.suite](seed)
@@ -112,7 +112,7 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
         cases = [
             mixed
             for case in cases
-            # not the suite's own other mixers; its expansions are among the cases too
+            # not the suite's attention cases: they are there with expansions too
             if case.implementations != (ATTENTION,)
             for mixed in suites.over(
                 [case],
@@ -130,7 +130,7 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
 
 
 def _only(beginnings: Sequence[str], cases: Sequence[Case], device: torch.device) -> list[Case]:
-    """The suite's cases of what is named; of what is in none of them, one of the usual sizes."""
+    """The suite's cases of the named subjects; for a subject without any, one of default sizes."""
     inside = {case.subject.name for case in cases}
     names: dict[str, None] = {}
     for beginning in beginnings:
@@ -160,7 +160,7 @@ def _names(cases: Iterable[Case]) -> str:
 def _in_precisions(
     cases: Sequence[Case], precisions: Sequence[str] | None, device: torch.device
 ) -> list[Case]:
-    """The cases in each of the precisions, those of the suite without any."""
+    """The cases in each of the given precisions; without any, in the suite's."""
     if not precisions:
         return [c for c in cases if c.precision != "tf32" or device.type == "cuda"]
     if device.type != "cuda" and "tf32" in precisions:

@@ -20,7 +20,7 @@ from benchmarks.papers.equal_models import simulate
 from benchmarks.records import LOCAL, Record, append, to_json
 
 MOST_FALSE = 6.0
-"""How many of 100 equal models may be called different."""
+"""Percent of equal models that may be called different."""
 WIDTH = 100
 """Characters of a line."""
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(made: list[Record[Any]], *, as_json: bool) -> int:
-    """Record the simulation; 1 where more than 6 of 100 equal models are called different."""
+    """Record the simulation; 1 if more than `MOST_FALSE` % of equal models are called different."""
     path = LOCAL / "simulation.jsonl"
     check_writable(path)
     found = simulate(made)
@@ -99,7 +99,7 @@ def lines(one: Verdict) -> Iterator[str]:
 
 
 def shown(finding: Finding) -> str:
-    """A comparison with its interval, and what is printed of it."""
+    """A comparison with its interval and the printed value."""
     theirs = "" if finding.printed is None else f" (printed {finding.printed:.4g})"
     ends = "" if finding.interval is None else " ({:.4g} to {:.4g})".format(*finding.interval)
     return f"{finding.what}: {finding.effect:.4g}{ends}{theirs}: {finding.outcome}"

@@ -28,7 +28,7 @@ from benchmarks.workers import unwound_by_signals
 USUAL = Settings()
 MOST_PROCESSES = 16
 SHOWN = 3
-"""Lines on what one revision does wrong in one benchmark."""
+"""Failures that are printed per revision and benchmark."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print; 1 if B is wrong, slower, lost, or takes more of what is counted.
+    """Compare and print; 1 if B is wrong, slower or lost, or a count grew.
 
-    Lost is what A runs and B does not.
+    A benchmark is lost if A runs it and B does not.
 
     Raises:
-        InputError: a revision, device or option that is none; nothing could be compared.
+        InputError: an invalid revision, device or option; nothing could be compared.
     """
     if arguments.plant and arguments.counts_only:
         raise InputError("--plant: expected without --counts-only, by which nothing is timed")
@@ -120,7 +120,7 @@ def _plant(text: str) -> tuple[str, float]:
 
 
 def configure_measurement(parser: argparse.ArgumentParser) -> None:
-    """Add the options on what is measured and how, of ``compare`` and ``track``."""
+    """Add the options that ``compare`` and ``track`` share."""
     parser.add_argument(
         "--only",
         nargs="+",
@@ -163,10 +163,10 @@ def configure_measurement(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Settings:
-    """The options as settings; the CPU's clock by default where it times all the work.
+    """The options as settings; the default clock is CPU time if one thread does all the work.
 
     Raises:
-        InputError: a value that cannot be, a device that is not there.
+        InputError: an invalid value, or an unavailable device.
     """
     if not 0 <= arguments.smallest < 100:
         raise InputError(
@@ -188,14 +188,14 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
 
 
 def refuse_nothing(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> None:
-    """Raises InputError where nothing at all could be run: a mistake, not a result."""
+    """Raise InputError if nothing could be run: a mistake, not a result."""
     if all(outcome.verdict == "not run" for outcome in outcomes):
         why = next(_reasons(outcomes[0], revisions), "no reason given")
         raise InputError(f"nothing could be measured: {outcomes[0].benchmark.name}: {why}")
 
 
 def lines(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> Iterator[str]:
-    """What is printed of a session."""
+    """The printed lines of a session."""
     sides = zip("AB", revisions, strict=False)
     yield "; ".join(f"{side}: {r.name} ({r.label})" for side, r in sides)
     for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""``captionbench counts``: what needs no clock, compared with a baseline that is committed."""
+"""``captionbench counts``: resource counts compared with a committed baseline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Count, and compare with the baseline or write it; 1 if a compared count differs.
 
     Raises:
-        InputError: the baseline is missing or no JSON, and is not to be written.
+        InputError: without ``--renew``, the baseline is missing or not JSON.
     """
     rows = counted()
     if arguments.renew:

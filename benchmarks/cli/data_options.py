@@ -1,4 +1,4 @@
-"""The options that say which data set a command reads."""
+"""The options that choose a data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.errors import InputError
 
 
 def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add the options; a data set need not be named unless ``required``."""
+    """Add the options; if ``required``, a data set must be named."""
     data = parser.add_argument_group("data")
     source = data.add_mutually_exclusive_group(required=required)
     source.add_argument(
@@ -52,7 +52,7 @@ def load(arguments: argparse.Namespace) -> CaptionData:
     """The data set that the options name.
 
     Raises:
-        InputError: options that do not go together, or bad files.
+        InputError: options that exclude each other, or invalid files.
     """
     if arguments.scenes:
         if arguments.features:

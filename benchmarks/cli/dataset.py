@@ -1,4 +1,4 @@
-"""``captionbench dataset``: pictures and a file of captions become a data set to train on."""
+"""``captionbench dataset``: make a training data set of pictures and a file of captions."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write ``dataset_NAME.json``, and say what is in it and what to do next.
+    """Write ``dataset_NAME.json``, and print a summary and the next command.
 
     Raises:
-        InputError: bad input, by name; nothing is written then.
+        InputError: invalid input; nothing is written then.
     """
     name = arguments.out.resolve().name if arguments.name is None else arguments.name
     path = own_data.path_in(arguments.out, name)

@@ -1,4 +1,4 @@
-"""The command ``equations``: every equation of the papers, what stands for it, and the errata."""
+"""``captionbench equations``: the papers' equations, their oracle and PyTorch form, the errata."""
 
 from __future__ import annotations
 

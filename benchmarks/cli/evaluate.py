@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate a run and append its record to ``reports/local/records``.
 
     Raises:
-        InputError: bad input, by name; nothing is recorded then.
+        InputError: invalid options or files; nothing is recorded then.
     """
     data = data_options.load(arguments)
     record = evaluate_runs(
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _with_attention(
     record: Record[Evaluation], checkpoints: Sequence[Path], data: CaptionData, split: str
 ) -> Record[Evaluation]:
-    """With the weights that figures are drawn of; an ensemble and an LSTM have none."""
+    """The record with attention weights for figures; ensembles and LSTMs have none."""
     (model, *others), _ = captioners.load_all(checkpoints)
     if others or not isinstance(model, Captioner) or not record.details.examples:
         return record

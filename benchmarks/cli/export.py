@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Export a run.
 
     Raises:
-        InputError: bad input, by name.
+        InputError: invalid options or files.
     """
     if len(arguments.checkpoint) > 1:
         raise InputError("--checkpoint: an ensemble is not exported, expected one")

@@ -1,4 +1,4 @@
-"""``captionbench flops``: Table VI beside the paper's, any other model by its parts, a plot."""
+"""``captionbench flops``: Table VI compared with the paper's, any model by its parts, a plot."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _length(tokens: int, option: str) -> Length:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the parts of the chosen model and, where everything is the paper's, Table VI."""
+    """Print the parts of the chosen model and, if all options are the paper's, Table VI."""
     lengths = captions(arguments.data)
     if arguments.caption_length is not None:
         lengths = Captions(

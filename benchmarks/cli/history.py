@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print every series, the oldest revision first.
 
     Raises:
-        InputError: a file that is none of records, or no such benchmark was tracked.
+        InputError: a file is not one of records, or no such benchmark was tracked.
     """
     chosen = series(_read(arguments.files), order(ROOT))
     if arguments.only:

@@ -62,7 +62,7 @@ def module_of(command: str) -> str:
 RESUMING = ("features", "record", "reproduce", "report")
 """Commands that resume when they are run again."""
 SIZES = ("batch_size", "d_model", "beam_size", "processes", "length", "num_images", "only")
-"""Options that less of takes less memory."""
+"""Options that save memory when they are smaller."""
 SEE_HELP = "(see captionbench --help)"
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ EXIT_INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which knows its options by their whole names."""
+    """A parser whose errors are one line, and which accepts no abbreviated options."""
 
     def __init__(self, **keywords: object) -> None:
         super().__init__(**keywords, allow_abbrev=False)  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def parser_for(command: str | None) -> argparse.ArgumentParser:
 
 @contextmanager
 def _interruption_held() -> Iterator[None]:
-    """Ctrl-C waits for the end: PyTorch, while it is being imported, loses it."""
+    """Defer Ctrl-C to the end of the block: PyTorch's import loses it."""
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -127,7 +127,7 @@ def _interruption_held() -> Iterator[None]:
 
 
 def _unimportable(error: Exception) -> str | None:
-    """A line on which module of ours cannot be imported and why; None of any other error."""
+    """Which module of ours cannot be imported and why; None for any other error."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [(frame.filename, frame.lineno) for frame in frames if frame.name == "<module>"]
     if isinstance(error, ImportError):
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = int(importlib.import_module(module_of(arguments.command)).run(arguments))
         except SystemExit as end:  # --help and --version
             code = int(end.code or 0)
-        if sys.stdout:  # which a shell's >&- closes
+        if sys.stdout:  # None after a shell's >&-
             sys.stdout.flush()
         return code
     except InputError as error:
@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted" + (f"; {how}" if how else ""))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output has gone (`| head`): not an error, and nothing more to say
+        # the reader of our output has ended (`| head`): not an error
         _drop_output()
         return 0
     except Exception as error:
@@ -194,27 +194,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(line: str) -> None:
-    """A line on standard error, if that can be written."""
+    """Print a line on standard error, if that can be written."""
     with suppress(OSError):
         print(f"captionbench: {line}", file=sys.stderr)
 
 
 def _print_anything() -> None:
-    """Escape what the terminal's encoding lacks."""
+    """Escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _as_typed(message: str, arguments: argparse.Namespace) -> str:
-    """The message, with fields that options set under the names of the options."""
+    """The message, with names of arguments replaced by their options."""
     names = [name for name in vars(arguments) if "_" in name]
     pattern = rf"(?<![\w./-])({'|'.join(names) or '(?!)'})(?![\w./])"
     return re.sub(pattern, lambda found: "--" + found[0].replace("_", "-"), message)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Python's and NumPy's own, a GPU's, and what PyTorch raises on a CPU."""
+    """Whether it is such an error of Python, NumPy, a GPU, or PyTorch on a CPU."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool({"MemoryError", "OutOfMemoryError"} & names) or "can't allocate memory" in str(
         error
@@ -222,11 +222,11 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _is_full_output(error: Exception) -> bool:
-    """Files are written by `benchmarks.files`, which names them."""
+    """Whether standard output cannot be written: errors of other files have a name."""
     full = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
     return isinstance(error, OSError) and error.errno in full and error.filename is None
 
 
 def _drop_output() -> None:
-    """What is still buffered would fail again when the interpreter ends."""
+    """Discard buffered output, which would fail again when the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,11 +17,11 @@ from benchmarks.records import Record
 
 DATA_VARIABLE = "CAPTIONBENCH_DATA"
 LARGEST_BEAM = 1000
-"""Hypotheses: beyond it a beam takes the memory of the machine and gives no other captions."""
+"""The largest beam size accepted: beyond it memory runs out, and captions stay the same."""
 
 
 def at_least(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
-    """A type of options: whole numbers from ``smallest`` on, up to ``largest``."""
+    """An option's type: integers from ``smallest`` to ``largest``."""
 
     def number(text: str) -> int:
         try:
@@ -37,7 +37,7 @@ def at_least(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
 
 
 def above_0(text: str) -> float:
-    """A type of options: finite numbers above 0."""
+    """An option's type: finite numbers above 0."""
     try:
         found = float(text)
     except ValueError:
@@ -48,24 +48,24 @@ def above_0(text: str) -> float:
 
 
 def thread_count(text: str) -> int:
-    """A type of options: a number of the CPU's threads, or all."""
+    """An option's type: a number of CPU threads, or all."""
     return usable() if text == "all" else at_least(1, usable())(text)
 
 
 def check_device(name: str, asked: str | None = None) -> str:
-    """``name``, if PyTorch can compute there; of several GPUs it becomes the current one.
+    """Return ``name`` if PyTorch can compute there; a GPU with an index becomes the current one.
 
-    Events and streams are the current device's, whatever device tensors are on: without, a timing
-    on ``cuda:1`` is of the first GPU.
+    CUDA events and streams are of the current device, whatever device the tensors are on: otherwise
+    ``cuda:1`` would be timed on the first GPU.
 
     Args:
         name: the device.
-        asked: the option that asked for it, if it was not ``--device``.
+        asked: the option that named it, if not ``--device``.
 
     Raises:
-        InputError: it cannot, and why.
+        InputError: PyTorch cannot use it, and why.
     """
-    import torch  # here: most that is imported by all commands is quick without
+    import torch  # here, so that other commands start quickly
 
     try:
         device = torch.device(name)
@@ -86,7 +86,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--checkpoint``, which may be repeated; ``what`` it is beside a run's folder."""
+    """Add ``--checkpoint``, which may be repeated; ``what`` else it may be than a run's folder."""
     text = f"a run's folder (its best), {what}"
     parser.add_argument("--checkpoint", type=Path, action="append", required=True, help=text)
 
@@ -112,7 +112,7 @@ def add_beam_size(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser, what: str, otherwise: str = "") -> None:
-    """Add ``--data``, a folder: what it is, and what is done without one."""
+    """Add ``--data``: ``what`` the folder is, and what happens ``otherwise``."""
     parser.add_argument(
         "--data",
         type=Path,
@@ -159,10 +159,10 @@ def known_records(arguments: argparse.Namespace) -> list[Record]:
 
 
 def check_records(path: Path) -> None:
-    """Find out before long work that its records cannot be appended to ``path``.
+    """Check before long work that records can be appended to ``path``.
 
     Raises:
-        InputError: it is no regular file, or cannot be written.
+        InputError: it is not a regular file, or cannot be written.
     """
     if path.exists() and not path.is_file():
         raise InputError(f"--out {path}: a folder, a pipe or a device, expected a file of records")
@@ -171,9 +171,9 @@ def check_records(path: Path) -> None:
 
 @contextmanager
 def own_records(arguments: argparse.Namespace, name: str) -> Iterator[Path | None]:
-    """The file of records of ``--out``, or ``name`` of your report's, this process's alone.
+    """Lock and yield the file of records: ``--out``, or ``name`` among those of your report.
 
-    None with ``--tiny``, whose numbers mean nothing, unless ``--out`` asks for them.
+    None with ``--tiny``, whose numbers mean nothing, unless ``--out`` is given.
 
     Raises:
         InputError: it is a folder or cannot be written, or another process writes it.

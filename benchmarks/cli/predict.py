@@ -1,4 +1,4 @@
-"""``captionbench predict``: what a device is predicted to take, beside what was measured on it."""
+"""``captionbench predict``: predict times on a device, and compare them with measured ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--threads", type=thread_count, default=1, help="of the CPU: a number or all (default: 1)"
     )
     case_options.configure(parser)
-    parser.set_defaults(suite=None)  # the device's
+    parser.set_defaults(suite=None)  # the default is the device's
     parser.add_argument(
         "--kernels",
         action="store_true",
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict what has no record yet, and print it beside what records say was measured."""
+    """Predict what has no record yet, and print it beside what was measured."""
     if arguments.list:
         _print_devices()
         return 0
@@ -111,7 +111,7 @@ def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
 
 
 def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
-    """The suite's cases that are timed, in precisions that the device has a peak in."""
+    """The suite's timed cases, in the precisions that the device has a peak in."""
     for dtype in arguments.precision or ():
         try:
             device.peak_of(dtype)

@@ -1,6 +1,6 @@
-"""``captionbench import``: publish records into ``reports/``, on purpose, and rewrite its pages.
+"""``captionbench import``: publish records into ``reports/``, and rewrite its pages.
 
-Of a run's own records (JSON lines) or of a device record that somebody sent.
+Of a run's own records (JSON lines), or of a device record that somebody sent.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check every file, then append what is new and newest, then rewrite the pages.
+    """Check every file, append the new records, and rewrite the pages.
 
-    What is published already is skipped, and so is what a newer record of the same slot replaces.
+    Records that are published already, or replaced by a newer one of their slot, are skipped.
 
     Raises:
-        InputError: a file that is cut, changed or foreign, or whose records lack what the pages
+        InputError: a file is truncated, modified or foreign, or its records lack what the pages
             show; nothing is published then.
     """
     with progress() as say:
         say("records checked")
         read = [record for path in arguments.files for record in _read(path)]
         say("records published and pages written")
-        with locked(PUBLISHED):  # of two at once, the second finds what the first has published
+        with locked(PUBLISHED):  # concurrent imports run one after another
             new, newest = _publish(read, ", ".join(map(str, arguments.files)))
     if arguments.json:
         already, replaced = len(read) - new, new - newest
@@ -68,7 +68,7 @@ def _read(path: Path) -> list[Record]:
 
 
 def _publish(read: Sequence[Record], names: str) -> tuple[int, int]:
-    """How many of the records are new, and how many of those the newest of their slot."""
+    """The numbers of new records, and of those the newest of their slot, which are published."""
     published = records.load(PUBLISHED)
     known = set(map(records.line, published))
     new = [r for text, r in {records.line(r): r for r in read}.items() if text not in known]

@@ -25,13 +25,13 @@ from benchmarks.perf.session import Session
 from benchmarks.records import Record
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
-"""Of each suite."""
+"""PyTorch's device type of each suite."""
 THREADS = {"cpu": [1, threads.usable()], "gpu": [1]}
 RECORDS = "records.jsonl"
 FORM = "flickr8k"
-"""In which rows are trained: the papers' sizes."""
+"""The form in which rows are trained: the papers' sizes."""
 OPT_IN = "fused"
-"""The implementation that is left out where it is wrong: nothing chooses it by itself."""
+"""The implementation that is left out where it is wrong: "auto" never chooses it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if records.of_kind(new, Measured) and not arguments.json:
                     tqdm.write("\n".join(timing.lines(new, session.records)), file=sys.stdout)
             done[stage.name] = session.left == before
-            data = device_record.pack(  # after each stage: whatever ends this one leaves those
+            data = device_record.pack(  # after each stage: an interruption loses one at most
                 session.records,
                 suite=arguments.suite,
                 device=described,

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run what has no record yet, write the pages, and print where they are; 1 if a check fails.
 
     Raises:
-        InputError: the data folder is not there or not what is expected.
+        InputError: the data folder is missing or invalid.
     """
     if arguments.check:
         return check()
@@ -85,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(planned: list[Job], folder: Path) -> list[Record]:
-    """Run the planned jobs that have no record under ``folder`` yet; the records to report.
+    """Run the planned jobs that have no record under ``folder`` yet; returns the records to report.
 
-    Those are the planned jobs', and those of commands of their own (training, timing) kept there.
+    These are of the planned jobs, and of other commands (training, timing) under that folder.
     """
     known = {record.key for record in records.load(folder)}
     missing = [job for job in planned if not job.gives() <= known]
@@ -112,11 +112,11 @@ OF_REPORT = (
     kinds.TrainingTime,
     kinds.Verification,
 )
-"""What only the main job measures: of older code where its key is no planned job's."""
+"""What only the main job measures: outdated unless a planned job has its key."""
 
 
 def _of_its_own(record: Record) -> bool:
-    """Whether another command made it; `time` and `record` verify too, on their device."""
+    """Whether another command made it; `time` and `record` verify other devices too."""
     elsewhere = isinstance(record.details, kinds.Verification) and record.device.kind != "cpu"
     return elsewhere or not isinstance(record.details, OF_REPORT)
 

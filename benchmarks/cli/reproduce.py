@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_folder(arguments.work)
     check_device(arguments.device)
     place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
-    # a report shows what is published beside one's own
+    # a report also shows published records
     own = arguments.out.parent == records.LOCAL
     known = {record.key for record in (records.load(records.PUBLISHED) if own else ())}
     if arguments.out.exists():

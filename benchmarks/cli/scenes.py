@@ -1,4 +1,4 @@
-"""``captionbench scenes``: generated scenes as picture files, to try own data and pixels with."""
+"""``captionbench scenes``: generated scenes as picture files with captions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """``captionbench tables PAPER``: a paper's tables as in the report, ours below what is printed.
 
-Table VI of ExpansionNet v2 and the parameters in its Table VII need no run, so the command counts
-them on the spot; so are training times predicted, where their table is asked for by name. What was
-measured under the name of a figure, or of no table of the paper, comes after its tables. ``--json``
-has the cells, as `benchmarks.papers.cells` makes them.
+Table VI of ExpansionNet v2 and the parameters in its Table VII need no run, so they are counted on
+the spot; training times are predicted if their table is asked for by name. What was measured for a
+figure, or for no table of the paper, comes after its tables. ``--json`` prints the cells of
+`benchmarks.papers.cells`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the cells.
+    """Print the tables.
 
     Raises:
         InputError: there is no such paper, table or folder.
@@ -93,7 +93,7 @@ def _asked(
 
 
 def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Record]:
-    """Predictions for a table of training times, made now unless there are records of them."""
+    """Predictions for a table of training times, made now unless they are on record."""
     if training_time.tables().get(paper) != table:
         return []
     if any((r.what.paper, r.what.table) == (paper, table) for r in of_kind(known, TrainingTime)):
@@ -105,7 +105,7 @@ def _training_time(paper: str, table: str, known: Sequence[Record]) -> list[Reco
 def _entries(
     paper: papers.PaperTables, table: papers.Table, records: Sequence[Record]
 ) -> list[dict[str, Any]]:
-    """The table's cells as JSON objects; of a table without any, one that only says why."""
+    """The table's cells as JSON objects; for a table without any, one with the reason."""
     listed = cells(paper.paper, records, table.name) if table in paper.tables else []
     if listed := [*listed, *beside(paper.paper, records, table)]:
         return [_entry(cell) for cell in listed]

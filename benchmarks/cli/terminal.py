@@ -1,4 +1,4 @@
-"""Plain text for a terminal: what reports are made of, aligned columns, and what is going on."""
+"""Plain text for a terminal: the report's blocks, aligned columns, a status line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tqdm import tqdm
 from benchmarks.report.document import LINK, Block, Box, Cell, Paragraph, Table, Value, text_of
 
 WIDEST = 130
-"""Characters of a line: wider tables are broken."""
+"""Characters of a line; wider tables are split."""
 LONGEST = 60
-"""Of a cell: tables of longer texts are lists."""
+"""Characters of a cell; tables of longer texts become lists."""
 
 
 class progress(tqdm):  # noqa: N801  (used as a function)
-    """A line on stderr that says what is going on."""
+    """A status line on stderr."""
 
     def __init__(self) -> None:
         super().__init__(file=sys.stderr, bar_format="{desc} ({elapsed})", disable=None)
@@ -29,7 +29,7 @@ class progress(tqdm):  # noqa: N801  (used as a function)
 
 
 def grid(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
-    """A line a row, two spaces between columns: the first ``left`` flush left, the others right."""
+    """Rows as lines: the first ``left`` columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -60,7 +60,7 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    """Its columns side by side, as many as fit; of long texts a list."""
+    """A table's columns side by side, as many as fit; a list if its texts are long."""
     rows = [list(map(_parts, row)) for row in table.rows]
     if any(len(part) > LONGEST for row in rows for parts in row for part in parts):
         for (name, *_), *others in rows:
@@ -82,13 +82,13 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _parts(cell: Cell) -> tuple[str, ...]:
-    """A cell's text; of a value what is printed, ours, and how far that is."""
+    """The lines of a cell: of a value what is printed, ours, and the detail."""
     parts = (cell.printed, cell.text, cell.detail) if isinstance(cell, Value) else (text_of(cell),)
     return tuple(re.sub(LINK, r"\1", part) for part in parts)
 
 
 def _below_each_other(row: Sequence[tuple[str, ...]]) -> Iterator[list[str]]:
-    """A row's lines: all that is printed, then all ours; words stand in the first."""
+    """A row as lines: printed values, then ours, then details; words are in the first."""
     values = [parts for parts in row if len(parts) > 1]
     used = [n for n, of_all in enumerate(zip(*values, strict=True)) if any(of_all)] or [0]
     for n in used:

@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def configure_measuring(parser: argparse.ArgumentParser) -> None:
-    """Add the options of how to measure, whatever is measured."""
+    """Add the options of `session`."""
     parser.add_argument(
         "--threads",
         nargs="+",
@@ -92,10 +92,10 @@ def session(
     *,
     usual_threads: Sequence[int] = (1,),
 ) -> Session:
-    """The run that the options of `configure_measuring` ask for.
+    """The session of the options of `configure_measuring`.
 
     Raises:
-        InputError: an option that makes no difference, or ``path`` is no file of records.
+        InputError: an option makes no difference, or ``path`` is not a file of records.
     """
     if arguments.no_flush and device.type != "cuda":
         raise InputError("--no-flush: makes no difference on a CPU, expected --device cuda")
@@ -110,7 +110,7 @@ def session(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what has no record yet, and print it; 1 if something is not right or fails."""
+    """Measure what has no record yet, and print it; 1 if an implementation is wrong or fails."""
     if arguments.list:
         _list(arguments.json)
         return 0
@@ -173,7 +173,7 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
 
 
 def print_verification(record: Record, *, quiet: bool = False) -> bool:
-    """Say how many comparisons with the oracle hold, and which do not; whether all do."""
+    """Print how many comparisons with the oracle pass, and which fail; whether all pass."""
     passed, rows = record.values["held"], record.values["rows"]
     if not quiet:
         print(f"{passed} of {rows} comparisons with the oracle hold")

@@ -31,12 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the working tree beside the revision tracked last, and append the records.
+    """Compare the working tree with the revision tracked last, and append the records.
 
-    Returns 1 if it is wrong, slower or lost anywhere, or takes more of what is counted.
+    Returns 1 if a benchmark is wrong, slower or lost, or a count grew.
 
     Raises:
-        InputError: an option that is none, a file of records that is none; nothing could be run.
+        InputError: an invalid option or file of records; nothing could be run.
     """
     settings = settings_of(arguments, {})
     what = chosen(arguments.only, arguments.implementation)

@@ -1,4 +1,4 @@
-"""``captionbench train``: by cross-entropy, or a paper's recipe; resumable after a kill."""
+"""``captionbench train``: train by cross-entropy, or by a paper's recipe; resumable."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, and say how the best validation scored; of several processes one speaks for all.
+    """Train, and print the best validation scores, on the main process only.
 
     Raises:
-        InputError: bad input, by name; a process has ended.
+        InputError: invalid options or files; a process of the group has ended.
     """
     try:
         with (
@@ -250,7 +250,7 @@ def _with_options(config: TrainingConfig, arguments: argparse.Namespace) -> Trai
 
 
 def _data(arguments: argparse.Namespace) -> tuple[CaptionData, Vision | None]:
-    """The data set in the words asked for, and what sees its pictures if they are to be seen."""
+    """The data set in the requested vocabulary, and the backbone with its pictures, if any."""
     vision = None
     if not arguments.backbone:
         if arguments.images:
@@ -284,10 +284,10 @@ def _data(arguments: argparse.Namespace) -> tuple[CaptionData, Vision | None]:
 
 
 def _initial(checkpoint: Path | None, data: CaptionData) -> BaseCaptioner | None:
-    """The model to begin with.
+    """The model to start from.
 
     Raises:
-        InputError: it has other words than ``data``.
+        InputError: its vocabulary is not that of ``data``.
     """
     if checkpoint is None:
         return None

@@ -1,4 +1,4 @@
-"""The command ``verify``: the conformance test of implementations, our own or somebody else's."""
+"""``captionbench verify``: the conformance test of our implementations, or of a candidate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.verify.operators import OPERATORS, Operator, Property, named
 from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
 from benchmarks.verify.settings import SETTINGS
 
-# what imports PyTorch is imported where it is needed: --list and --help are quick without
+# PyTorch is imported only where it is needed, so that --list and --help are quick
 if TYPE_CHECKING:
     from benchmarks.verify.table import Row
 
