@@ -1,1 +1,1 @@
-"""The command ``captionbench``: one module a subcommand."""
+"""The command ``captionbench``: one module per subcommand."""

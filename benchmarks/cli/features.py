@@ -1,4 +1,4 @@
-"""``captionbench features``: photographs become features once, in checked shards."""
+"""``captionbench features``: extract features of photographs once, in checked shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``captionbench``: one module a subcommand.
+"""The command ``captionbench``: one module per subcommand.
 
 A command's module has ``configure(parser)``, which adds its options, and ``run(arguments) -> int``.
 Only the module of the command that was typed is imported.
@@ -55,7 +55,7 @@ COMMANDS: dict[str, str] = {
 
 
 def module_of(command: str) -> str:
-    """The dotted name of a command's module (``import`` cannot be a module's name)."""
+    """The dotted name of a command's module: ``import`` cannot name one."""
     return f"benchmarks.cli.{'publish' if command == 'import' else command}"
 
 
@@ -214,7 +214,7 @@ def _as_typed(message: str, arguments: argparse.Namespace) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether it is such an error of Python, NumPy, a GPU, or PyTorch on a CPU."""
+    """Whether memory ran out: in Python, NumPy, PyTorch on a CPU, or on a GPU."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool({"MemoryError", "OutOfMemoryError"} & names) or "can't allocate memory" in str(
         error

@@ -86,7 +86,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--checkpoint``, which may be repeated; ``what`` else it may be than a run's folder."""
+    """Add ``--checkpoint``, which may be repeated; ``what`` it takes besides a run's folder."""
     text = f"a run's folder (its best), {what}"
     parser.add_argument("--checkpoint", type=Path, action="append", required=True, help=text)
 

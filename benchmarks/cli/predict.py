@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict what has no record yet, and print it beside what was measured."""
+    """Predict what has no record yet, and print it with the measured times."""
     if arguments.list:
         _print_devices()
         return 0

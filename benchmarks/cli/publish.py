@@ -1,6 +1,6 @@
 """``captionbench import``: publish records into ``reports/``, and rewrite its pages.
 
-Of a run's own records (JSON lines), or of a device record that somebody sent.
+It takes a run's own records (JSON lines) and device records.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify, measure and train what has no record yet, pack; 1 if an implementation is wrong."""
+    """Verify, measure and train what has no record yet, and pack it; 1 if a verification fails."""
     kind = DEVICES[arguments.suite]
     asked = None if arguments.device else f"--suite {arguments.suite}"
     device = torch.device(check_device(arguments.device or kind, asked))

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 def measure(planned: list[Job], folder: Path) -> list[Record]:
     """Run the planned jobs that have no record under ``folder`` yet; returns the records to report.
 
-    These are of the planned jobs, and of other commands (training, timing) under that folder.
+    These are the planned jobs', and those that other commands (training, timing) keep there.
     """
     known = {record.key for record in records.load(folder)}
     missing = [job for job in planned if not job.gives() <= known]

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a PNG a scene, and their captions as CSV."""
+    """Write a PNG per scene, and the captions as CSV."""
     with locked(arguments.out, wait=False), all_or_nothing(arguments.out), progress() as say:
         say(f"{arguments.num_images:,} pictures drawn")
         pictures.write(

@@ -92,7 +92,7 @@ def session(
     *,
     usual_threads: Sequence[int] = (1,),
 ) -> Session:
-    """The session of the options of `configure_measuring`.
+    """The session that the options of `configure_measuring` describe.
 
     Raises:
         InputError: an option makes no difference, or ``path`` is not a file of records.

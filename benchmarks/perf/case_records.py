@@ -32,7 +32,7 @@ Values = dict[str, float]
 
 
 def describe(device: torch.device, threads: int, *, pinned: bool = False) -> Device:
-    """The device as in records; ``pinned`` adds the CPU cores that threads are pinned to."""
+    """The device as a record has it; ``pinned`` adds the CPU cores that threads are pinned to."""
     if device.type != "cuda":
         cores = cpu_threads.cores(threads) if pinned else []
         return structs.replace(records.environment().device, threads=threads, pinned=cores)

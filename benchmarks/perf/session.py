@@ -33,7 +33,7 @@ class Session:
 
     device: torch.device
     path: Path | None  # file of records, read and appended to; None keeps none
-    threads: Sequence[int] = (1,)  # of the CPU: every case is timed with each
+    threads: Sequence[int] = (1,)  # CPU threads: every case is timed with each number
     budget: Budget = field(default_factory=Budget)  # of a case's rounds
     flush: bool = True  # whether a CUDA device's cache is emptied before each call
     minutes: float | None = None  # no case starts after this time
@@ -75,7 +75,7 @@ class Session:
         self.records += new
 
     def verify(self) -> Record:
-        """The record of verifying every implementation here, old or new."""
+        """The record of verifying every implementation on this device, old or new."""
         described = case_records.describe(self.device, torch.get_num_threads())
         known = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
         if not known:

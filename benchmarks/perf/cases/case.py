@@ -192,7 +192,7 @@ class Case:
         return self.subject.make(self, implementation, device)
 
     def recorded(self) -> kinds.Case:
-        """The case as in records."""
+        """The case as a record has it."""
         return kinds.Case(
             subject=self.subject.name,
             implementations=list(self.implementations),
@@ -224,7 +224,7 @@ def eager(implementation: str) -> str:
 
 
 def prepared(function: Function, case: Case, implementation: str, device: torch.device) -> Function:
-    """The forward pass, compiled if the implementation is named so, autocast in half precision.
+    """The forward pass, compiled if the name ends with `COMPILED`, autocast in half precision.
 
     Parameters stay float32, as in training; the backward pass is outside of autocast.
     """

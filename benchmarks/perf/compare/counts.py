@@ -70,7 +70,7 @@ def graph_breaks(work: Work) -> int | None:
         with contextlib.redirect_stdout(io.StringIO()):
             explained = torch._dynamo.explain(work.call)()
         return int(explained.graph_break_count)
-    except Exception:  # it fails by many exceptions, none of them about the counts
+    except Exception:  # it raises many kinds of exceptions, none of them about the counts
         return None
     finally:
         logger.setLevel(level)

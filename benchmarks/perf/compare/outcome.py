@@ -22,11 +22,11 @@ class Settings:
     """How to measure."""
 
     device: str = "cpu"  # where to compute
-    threads: int = 1  # of the CPU
+    threads: int = 1  # CPU threads
     seconds: float = 20.0  # of computing in rounds, for each benchmark
     # "cpu": CPU time of the process; "wall": elapsed time, other load included
     clock: str = "cpu"
-    processes: int = 4  # a side, at least 2
+    processes: int = 4  # per side, at least 2
     smallest: float = 0.02  # the smallest change that matters, 0.02 being 2 %
     # by benchmark, the fraction by which B's calls are prolonged, to test `compare`
     plant: Mapping[str, float] = field(default_factory=dict)

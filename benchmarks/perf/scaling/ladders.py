@@ -44,7 +44,7 @@ def dynamic_macs(sizes: Sizes, implementation: str) -> float:
 
 
 def lstm_macs(sizes: Sizes, implementation: str) -> float:
-    """MACs of an LSTM of as many inputs as units, both passes, whole batch.
+    """MACs of an LSTM with as many inputs as units, both passes, whole batch.
 
     In a loop under autograd the initial zeros get no gradient; in the custom backward they do.
     """

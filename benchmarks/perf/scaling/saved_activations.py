@@ -1,4 +1,4 @@
-"""Saved activations of an operator in bytes, in closed form; tests compare it with the counts.
+"""Saved activations of an operator in bytes, in closed form; tests compare them with counts.
 
 In float32, without dropout and padding. B, L, T, d and N_E are the papers' symbols, sumG is the sum
 of G. A form is a sum of monomials: a number, then symbols with their powers.
