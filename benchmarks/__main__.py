@@ -4,7 +4,7 @@ import sys
 
 
 def _redeliver(unraisable) -> None:
-    """Send Ctrl-C again where a finaliser met it: Python ignores what is raised there."""
+    """Send Ctrl-C again if it arrived in a finaliser, where Python ignores exceptions."""
     import _thread
     import threading
 
@@ -15,7 +15,7 @@ def _redeliver(unraisable) -> None:
 
 
 def main() -> int:
-    """Run the command line so that Ctrl-C is one line and exit code 130 at any moment of it."""
+    """Run the command line; Ctrl-C at any moment prints one line and exits with 130."""
     try:
         sys.unraisablehook = _redeliver
         from benchmarks.cli.main import main as run
@@ -27,7 +27,7 @@ def main() -> int:
     finally:
         import signal
 
-        # the result is printed: an interrupt while the interpreter shuts down changes nothing
+        # the result is printed: ignore interrupts while the interpreter shuts down
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

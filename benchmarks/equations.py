@@ -1,4 +1,4 @@
-"""Every equation of the papers: its oracle, its PyTorch counterpart, the tests that tie them."""
+"""Every equation of the papers: its oracle, its PyTorch counterpart, and the tests of both."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ COUNTERPARTS: dict[Key, str] = {
     ("middle_out", 7): "torch_impl.middle_out.run",
     ("middle_out", 8): "torch_impl.models.denoising.symmetric",
 }
-"""What computes an equation in PyTorch, by dotted name."""
+"""The PyTorch implementation of each equation, by dotted name."""
 
 WITHOUT_COUNTERPART: dict[Key, str] = {
     ("lstm_readonly", 1): "what training by gradient descent is for, not a computation",
@@ -94,7 +94,7 @@ WITHOUT_COUNTERPART: dict[Key, str] = {
     ("lstm_readonly", "beam search"): "torch_impl.decoding.beam_search, in which those that ended "
     "compete, decodes every model",
 }
-"""Why an equation has no counterpart, where one would make no sense."""
+"""Why an equation has no counterpart."""
 
 
 WITHOUT_OPERATOR: dict[Key, str] = {
@@ -104,7 +104,7 @@ WITHOUT_OPERATOR: dict[Key, str] = {
 
 
 def operators() -> dict[Key, list[str]]:
-    """For each equation the operators of ``captionbench verify`` that compute it."""
+    """For each equation, the operators of ``captionbench verify`` that compute it."""
     found: dict[Key, list[str]] = defaultdict(list)
     for operator in OPERATORS.values():
         for paper, numbers in operator.equations.items():
@@ -115,7 +115,7 @@ def operators() -> dict[Key, list[str]]:
 
 @cache
 def properties(tests: Path = TESTS) -> dict[Key, list[str]]:
-    """For each equation the tests that ``@covers`` it, as ``test_file.py::test_name``.
+    """For each equation, the tests that ``@covers`` it, as ``test_file.py::test_name``.
 
     Raises:
         InputError: a decorator names an unknown paper or equation, or its arguments are not
@@ -130,7 +130,7 @@ def properties(tests: Path = TESTS) -> dict[Key, list[str]]:
 
 
 def _tests(module: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
-    """The functions of a test file with their names, those in classes as ``Class::function``."""
+    """The functions of a test file with their names; methods are ``Class::function``."""
     found = [(node, node.name) for node in module.body if isinstance(node, ast.FunctionDef)]
     for group in module.body:
         if isinstance(group, ast.ClassDef):
@@ -158,10 +158,10 @@ def _covered(test: ast.FunctionDef, where: str) -> list[Key]:
 
 
 def entries() -> list[dict[str, Any]]:
-    """One entry an equation, as JSON has it.
+    """One JSON object for each equation.
 
-    ``paper`` and ``number``; ``formula``, the printed lines in LaTeX; ``kind``, a computation or a
-    definition, and ``definition``, why it is one, or None; ``notes``, errata and decisions;
+    ``paper`` and ``number``; ``formula``, the printed lines in LaTeX; ``kind``, "computation" or
+    "definition"; ``definition``, why it is a definition, or None; ``notes``, errata and decisions;
     ``oracle`` and ``counterpart``, dotted names or None; ``properties``, names of tests.
     """
     known, tests = {(e.paper, e.number): e for e in equations()}, properties()
@@ -194,7 +194,7 @@ def notes() -> list[dict[str, str]]:
 
 
 def summary(chosen: Sequence[dict[str, Any]]) -> str:
-    """How many equations and listings have an oracle, and how many of them compute, in a line."""
+    """One line: how many equations and listings have an oracle, by kind."""
     parts = []
     for type_, what in ((int, "numbered equations"), (str, "listings")):
         group = [entry for entry in chosen if isinstance(entry["number"], type_)]

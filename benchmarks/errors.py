@@ -1,5 +1,5 @@
-"""The one kind of error that is the user's to mend: a line on stderr and exit code 2."""
+"""The error for bad input: the command line prints one line on stderr and exits with 2."""
 
 
 class InputError(ValueError):
-    """Bad input: names the file, field or shape, and what was expected instead."""
+    """Bad input: the message names the file, field or shape, and what was expected."""

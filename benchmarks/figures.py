@@ -1,4 +1,4 @@
-"""Drawings of measured numbers, as deterministic SVG."""
+"""Plots of measured numbers, as deterministic SVG."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 Point = tuple[float, float]
 
-# who drew it when says nothing, and would make equal drawings differ
+# omitted metadata, by which equal plots would differ
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -56,7 +56,7 @@ def _svg(figure: Any) -> str:
 
 
 def _legend(axes: Any) -> None:
-    """Below the axes and their label, over no curve."""
+    """Place the legend below the axes, where it covers no curve."""
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 4.5}
     axes.legend(frameon=False, fontsize=8, **place)
 
@@ -68,9 +68,9 @@ def dots(
     *,
     narrow: bool = False,
 ) -> str:
-    """One line a row: a dot a seed and a bar at their mean; ``reference`` draws a vertical line.
+    """A dot plot: for each row a dot a value and a bar at their mean.
 
-    The rows' names stand above their lines if ``narrow``, else to the left.
+    ``reference`` adds a vertical line. Row names are above their rows if ``narrow``, else left.
     """
     size = (4.6, 0.5 * len(rows) + 1) if narrow else (7, 0.42 * len(rows) + 1.2)
     figure, axes = plt.subplots(figsize=size)
@@ -98,13 +98,13 @@ def forest(
     *,
     beside: bool = False,
 ) -> str:
-    """A line a row on a logarithmic axis: numbers, or estimates with their intervals, by name.
+    """A forest plot on a logarithmic axis.
 
     Args:
-        rows: what stands above a line, or to its left if ``beside``, and what is on it.
+        rows: for each row, by name, numbers or estimates with intervals.
         label: of the axis.
-        bars: names that are drawn as bars across a line, others as dots.
-        beside: half as high.
+        bars: names that are drawn as bars; others are dots.
+        beside: row names to the left, at half the height; else above their rows.
     """
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     size = (7.0, 0.17 * len(rows) + 0.7) if beside else (5.2, 0.42 * len(rows) + 1)
@@ -149,7 +149,7 @@ def curves(
     log_y: bool = False,
     points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
 ) -> str:
-    """Lines over a shared axis, and single points (a paper's numbers, say) as crosses."""
+    """Line plot of ``lines``, name -> (x, y); ``points``, such as a paper's, are crosses."""
     figure, axes = plt.subplots(figsize=(7, 4))
     for name, (x, y) in lines.items():
         axes.plot(x, y, marker=".", label=name)
@@ -166,7 +166,7 @@ def curves(
 
 
 def bars(values: Mapping[str, float], label: str) -> str:
-    """A horizontal bar a name, the first at the top."""
+    """Horizontal bar chart, the first name at the top."""
     figure, axes = plt.subplots(figsize=(7, 0.22 * len(values) + 0.8))
     axes.barh(list(values), list(values.values()), color="#2457a6")
     axes.invert_yaxis()
@@ -178,10 +178,7 @@ def bars(values: Mapping[str, float], label: str) -> str:
 
 
 def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
-    """Rectangles in proportion to the weights, and one in grey for all ``rest``.
-
-    A name stands in its rectangle where it fits.
-    """
+    """A treemap of the weights, with ``rest`` in grey; names that do not fit are omitted."""
     width, height = 9.0, 5.0
     figure, axes = plt.subplots(figsize=(width, height))
     axes.set_axis_off()
@@ -211,7 +208,7 @@ def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
 
 
 def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) -> str:
-    """Sequences over their positions, a panel a title; names keep their colour in all panels."""
+    """Sequences over their positions, a panel a title; a name has one colour in all panels."""
     size = (4.5 * len(panels), 3.4)
     figure, grid = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     names = list(dict.fromkeys(name for drawn in panels.values() for name in drawn))
@@ -226,7 +223,7 @@ def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) 
 
 
 def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str]) -> str:
-    """Panels side by side of two kinds of points in the plane: filled ones, and open ones."""
+    """Scatter plots side by side, each of two kinds of points: filled and open."""
     figure, grid = plt.subplots(1, len(panels), figsize=(4.5 * len(panels), 4.2), squeeze=False)
     for axes, (title, kinds) in zip(grid[0], panels.items(), strict=True):
         styles = ({"color": "#2457a6"}, {"facecolors": "none", "edgecolors": "#b3261e"})
@@ -242,11 +239,11 @@ def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str
 
 
 def overlays(picture: Any, rows: Mapping[str, Sequence[tuple[str, Any]]]) -> str:
-    """A picture, and the picture under each word's heat, a line a row.
+    """A picture with a heat map for each word, a line for each of ``rows``.
 
     Args:
         picture: (height, width, 3) uint8.
-        rows: by name, words with their heat (height, width), coloured from 0 to its greatest.
+        rows: by name, words with heat maps (height, width), coloured from 0 to their maximum.
     """
     columns = 1 + max(len(words) for words in rows.values())
     size = (1.15 * columns, 1.5 * len(rows))
@@ -266,21 +263,21 @@ def overlays(picture: Any, rows: Mapping[str, Sequence[tuple[str, Any]]]) -> str
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing of several: curves with intervals, and levels that are the same at every x."""
+    """A plot of curves with intervals, and constant levels."""
 
     title: str
-    # name -> (x, y, low, high); names keep their colour in all panels
+    # name -> (x, y, low, high); a name has one colour in all panels
     lines: Mapping[str, tuple[Sequence[float], ...]]
     levels: Mapping[str, float]  # name -> y
     xlabel: str
     ylabel: str
-    # name -> its line in the legend, where that is not the name
+    # name -> its text in the legend, if not the name
     labels: Mapping[str, str] = field(default_factory=dict)
     dotted: Mapping[str, Sequence[float]] = field(default_factory=dict)  # name -> y, at its x
 
 
 def panels(rows: Sequence[Sequence[Panel]]) -> str:
-    """Panels in rows and columns, all of log-log axes."""
+    """A grid of panels with log-log axes."""
     columns = max(len(row) for row in rows)
     size = (5 * columns, 3.6 * len(rows))
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)

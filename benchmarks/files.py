@@ -25,10 +25,10 @@ from torch_impl.common.files import atomic_replace
 
 @contextmanager
 def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file that replaces ``path`` only when the block ends well.
+    """Open a temporary file that replaces ``path`` when the block ends without an exception.
 
-    On any failure, a full disk or Ctrl-C included, the old file stays as it was. Links are
-    followed; a device or a pipe is written in place.
+    On any failure, including a full disk or Ctrl-C, the old file is unchanged. Links are followed;
+    a device or a pipe is written in place.
 
     Raises:
         InputError: the folder cannot be written or the disk is full.
@@ -43,14 +43,15 @@ def write_atomically(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Lock ``path``, a file or a folder, against other processes that lock it.
+    """Lock ``path``, a file or a folder, between processes.
 
     Args:
         path: need not exist.
-        wait: for another process, which is said; without, it is an error.
+        wait: print a message and wait while another process holds the lock; else raise.
 
     Raises:
-        InputError: its folder cannot be written; or another process works there, which is named.
+        InputError: its folder cannot be written; or, without ``wait``, another process, which is
+            named, holds the lock.
     """
     place = path.with_name(f".{path.name}.lock")
     try:
@@ -71,14 +72,14 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        # while it is held: whoever waits finds its file unlinked, and locks a new one
+        # unlink before release: a waiting process sees that its file is gone and locks a new one
         place.unlink(missing_ok=True)
         lock.release()
 
 
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[None]:
-    """On a failure the files that the block added to ``folder`` go, and the folder if it is new."""
+    """On an exception, remove the files that the block added to ``folder``, and a new folder."""
     before = set(folder.iterdir()) if folder.is_dir() else None
     try:
         yield
@@ -97,14 +98,14 @@ T = TypeVar("T")
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A temporary folder, removed when the block ends; after a kill, by the next that needs one."""
+    """A temporary folder, removed at the end of the block, or after a kill by the next call."""
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with suppress(OSError), (left / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
         folder = Path(name)
-        # locked before it has the name by which others look for it
+        # locked before it gets the name that other processes look for
         with (folder / ".new").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             (folder / ".new").rename(folder / ".lock")
@@ -112,7 +113,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Find out before long work, whose result goes to ``path``, that it cannot be written.
+    """Check, before long work, that its result can be written to ``path``.
 
     Raises:
         InputError: it is a folder, or it or its own folder cannot be written.
@@ -130,10 +131,10 @@ def check_writable(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Find out before long work, which keeps files in the folder ``path``, that it cannot.
+    """Check, before long work, that its files can be written to the folder ``path``.
 
     Raises:
-        InputError: it is a file, or it or the folder that it is to be made in cannot be written.
+        InputError: it is a file, or it or the folder to create it in cannot be written.
     """
     place = next(p for p in (Path(path), *Path(path).absolute().parents) if p.exists())
     if not (place.is_dir() and os.access(place, os.W_OK)):
@@ -158,7 +159,7 @@ def read_json(path: Path, what: str) -> Any:
     """The file's JSON value.
 
     Raises:
-        InputError: the file is missing, truncated or no JSON; the message says where.
+        InputError: the file is missing, truncated or no JSON; the message has the position.
     """
     data = read_bytes(path, what)
     try:
@@ -171,12 +172,12 @@ def read_json(path: Path, what: str) -> Any:
             f"{path}: not valid JSON at {place} ({error.msg}), truncated? Expected {what}"
         ) from None
     except (ValueError, RecursionError) as error:
-        # a key that stands twice, a number of thousands of digits, lists nested as deep
+        # a duplicate key, a number of thousands of digits, or thousands of nested lists
         raise InputError(f"{path}: not valid JSON ({error}), expected {what}") from None
 
 
 def read_typed(path: Path, kind: type[T], what: str) -> T:
-    """The file's JSON value as a ``kind`` of msgspec's.
+    """The file's JSON value, converted to the msgspec type ``kind``.
 
     Raises:
         InputError: as `read_json`; or a field is missing, unknown or of another type.
@@ -188,7 +189,7 @@ def read_typed(path: Path, kind: type[T], what: str) -> T:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: of equal ones, all but the last would be lost."""
+    """Refuse duplicate keys, of which ``json`` keeps only the last."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -203,10 +204,10 @@ def sha256(data: bytes) -> str:
 
 
 def sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """The hexadecimal SHA-256 of arrays and their names, in their order."""
+    """The hexadecimal SHA-256 of arrays and their names, in order."""
     return sha256(b"".join(name.encode() + array.tobytes() for name, array in arrays.items()))
 
 
 def slug(*names: str) -> str:
-    """Names as one file name: small letters and digits, with hyphens for all else."""
+    """Names as one file name: lower-case letters and digits, hyphens for all else."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(names).lower()).strip("-")

@@ -1,8 +1,7 @@
-"""The kinds of records: what each producer's records hold beside their values.
+"""The kinds of records: the types of their details.
 
-A record's kind is the type of its details, so that a reader asks for a type (`records.of_kind`)
-and has its fields. A field may be added with a default; one is never renamed without rewriting
-the published records.
+A reader selects records by type (`records.of_kind`). A field may be added with a default; renaming
+one means rewriting the published records.
 """
 
 from __future__ import annotations
@@ -17,35 +16,35 @@ Json = dict[str, Any]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A structure within a record; a field that is not of it is an error."""
+    """A structure within a record; unknown fields are errors."""
 
 
 class Details(Part, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """Base of all kinds."""
 
-    assumptions: list[str] = []  # what a predicted or counted value rests on
+    assumptions: list[str] = []  # of predicted and counted values
     interval: dict[str, Interval] = {}  # 95 % intervals of values, by column
     missing: dict[str, str] = {}  # scores that could not be computed, by name, and why
 
     @property
     def slot(self) -> tuple[object, ...]:
-        """What tells measurements apart, beside what all records have."""
+        """Fields of this kind that distinguish measurements, besides those of all records."""
         return ()
 
 
 class OfDevice(Details, frozen=True, kw_only=True):
-    """Base of kinds whose numbers belong to one device, and replace those of no other."""
+    """Base of kinds that depend on the device: a record replaces only those of its device."""
 
 
 def as_kind(kind: type[K], details: Details, **fields: Any) -> K:
-    """Details of another kind: the fields that both have, and ``fields``."""
+    """Convert details to another kind: copy the shared fields, and set ``fields``."""
     both = [name for name in kind.__struct_fields__ if hasattr(details, name)]
     return kind(**{**{name: getattr(details, name) for name in both}, **fields})
 
 
 # --- correctness and counts
 class Equation(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """An equation or listing, as `benchmarks.equations.entries` gives it."""
+    """An equation or listing, an entry of `benchmarks.equations.entries`."""
 
     paper: str
     number: int | str
@@ -65,7 +64,7 @@ class Equations(Details, frozen=True, kw_only=True, tag="equations"):
 
 
 class Verified(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """One implementation of one operator in one dtype; ``worst`` is None if it was not finite."""
+    """One implementation of one operator in one dtype; ``worst`` is None if not finite."""
 
     operator: str
     equations: dict[str, list[int | str]]
@@ -82,20 +81,20 @@ class Verified(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Verification(Details, frozen=True, kw_only=True, tag="verification"):
-    """Implementations against the oracle."""
+    """Implementations compared with the oracle."""
 
     rows: list[Verified]
 
 
 class Curve(Part, frozen=True, kw_only=True):
-    """Multiply-accumulates (10^6) over expansion coefficients, by form."""
+    """Multiply-accumulates (10^6) by expansion coefficient, a line for each implementation."""
 
     coefficients: list[int]
     lines: dict[str, list[float]]
 
 
 class Operations(Details, frozen=True, kw_only=True, tag="operations"):
-    """A row of v2's Table VI: multiply-accumulates factored, and true FLOPs."""
+    """A row of v2's Table VI: multiply-accumulates of the factored form, and true FLOPs."""
 
     factored: float
     true_flops: float
@@ -108,7 +107,7 @@ class Parameters(Details, frozen=True, kw_only=True, tag="parameters"):
 
 
 class Words(Details, frozen=True, kw_only=True, tag="words"):
-    """The words of captions: the commonest with their occurrences, and how many are left out."""
+    """Word counts of captions: the most frequent words, and how many captions are left out."""
 
     commonest: list[tuple[str, int]]
     left_out: dict[str, int]
@@ -116,7 +115,7 @@ class Words(Details, frozen=True, kw_only=True, tag="words"):
 
 # --- speed
 class Case(Part, frozen=True, kw_only=True):
-    """What was timed, counted or predicted: `benchmarks.perf.cases.case.Case` as JSON."""
+    """A timed, counted or predicted case: `benchmarks.perf.cases.case.Case` as JSON."""
 
     subject: str
     implementations: list[str]
@@ -125,7 +124,7 @@ class Case(Part, frozen=True, kw_only=True):
 
 
 class Measured(OfDevice, frozen=True, kw_only=True):
-    """An implementation of a case, timed or counted beside the case's baseline."""
+    """An implementation of a case, timed or counted together with the case's baseline."""
 
     case: Case
     row: str
@@ -135,7 +134,7 @@ class Measured(OfDevice, frozen=True, kw_only=True):
 
 
 class Timing(Measured, frozen=True, kw_only=True, tag="timing"):
-    """Seconds of calls, one a round; ``again`` are those of the A/A twin."""
+    """Seconds a call, one sample for each round; ``again`` are the A/A twin's."""
 
     verdict: str
     samples: list[float] = []
@@ -147,18 +146,18 @@ class Timing(Measured, frozen=True, kw_only=True, tag="timing"):
 
 
 class Counted(Measured, frozen=True, kw_only=True, tag="counted"):
-    """What a case counts instead of timing calls: bytes a vector, a device's ceilings."""
+    """A case that counts instead of timing calls: bytes a vector, a device's ceilings."""
 
 
 class Revision(Part, frozen=True, kw_only=True):
-    """A commit, and whether the tree had changes beside it."""
+    """A commit, and whether the working tree had uncommitted changes."""
 
     commit: str
     dirty: bool
 
 
 class Comparison(OfDevice, frozen=True, kw_only=True, tag="comparison"):
-    """One benchmark of a revision against another's; ``planted`` tests the comparison itself."""
+    """One benchmark of two revisions; ``planted`` is an artificial slowdown that tests it."""
 
     benchmark: str
     implementation: str
@@ -179,7 +178,7 @@ class Comparison(OfDevice, frozen=True, kw_only=True, tag="comparison"):
 
 
 class Prediction(OfDevice, frozen=True, kw_only=True, tag="prediction"):
-    """What an implementation of a case is predicted to take on a described device."""
+    """The predicted time of an implementation of a case on a described device."""
 
     case: Case
     row: str
@@ -188,20 +187,20 @@ class Prediction(OfDevice, frozen=True, kw_only=True, tag="prediction"):
 
 
 class Program(Part, frozen=True, kw_only=True):
-    """A launch of a compiled kernel: what its binary needs, and the least that it must do."""
+    """A launch of a compiled kernel: its resources, and its minimum of bytes and FLOPs."""
 
     name: str
     grid: list[int]
-    registers: int  # of a thread
-    spilled_bytes: int  # of a thread's stack
-    shared_bytes: int  # of a block
-    occupancy: float  # the part of a multiprocessor's warps
+    registers: int  # per thread
+    spilled_bytes: int  # per thread
+    shared_bytes: int  # per block
+    occupancy: float  # fraction of a multiprocessor's warps
     bytes: int
     flops: int
 
 
 class Compiled(OfDevice, frozen=True, kw_only=True, tag="compiled"):
-    """Kernels of both passes, compiled for a GPU and not run."""
+    """Kernels of the forward and backward pass, compiled for a GPU and not run."""
 
     shape: str
     precision: str
@@ -210,7 +209,7 @@ class Compiled(OfDevice, frozen=True, kw_only=True, tag="compiled"):
 
 
 class TrainingStage(Part, frozen=True, kw_only=True):
-    """Steps of one length; ``step_s`` is predicted or measured, as ``source`` says."""
+    """A stage's steps; ``source`` says whether ``step_s`` is predicted or measured."""
 
     column: str
     objective: str
@@ -232,7 +231,7 @@ class TrainingTime(OfDevice, frozen=True, kw_only=True, tag="training-time"):
 
 
 class Scaling(OfDevice, frozen=True, kw_only=True, tag="scaling"):
-    """Time and memory over one size, here called ``symbol``; a list has an entry a size."""
+    """Time and memory by one size, the ``symbol``; lists have an entry for each size."""
 
     ladder: str
     implementation: str
@@ -251,9 +250,9 @@ class Scaling(OfDevice, frozen=True, kw_only=True, tag="scaling"):
     saved_form: str | None = None
 
 
-# --- captions and what is measured of captioners
+# --- captions and measurements of captioners
 class Example(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """An image's caption and a reference; the word it began with and the whole beam, if kept."""
+    """An image's caption and a reference; optionally its given middle word and the whole beam."""
 
     image: int
     caption: str
@@ -263,14 +262,14 @@ class Example(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Released(Details, frozen=True, kw_only=True, tag="released"):
-    """Captions that authors released, scored again."""
+    """Scores of captions that authors released."""
 
     predictions: str
     predictions_sha256: str
 
 
 class OfCaptioner(Details, frozen=True, kw_only=True):
-    """Anything measured of captions that a captioner of ours gives by beam search."""
+    """Base of measurements of our captioners' captions by beam search."""
 
     beam_size: int
     max_length: int | None = None
@@ -278,7 +277,7 @@ class OfCaptioner(Details, frozen=True, kw_only=True):
 
     @property
     def slot(self) -> tuple[object, ...]:
-        """Another search is another measurement."""
+        """Different beam searches are different measurements."""
         return self.beam_size, self.max_length
 
 
@@ -290,7 +289,7 @@ class Scores(OfCaptioner, frozen=True, kw_only=True):
 
 
 class Attention(Part, frozen=True, kw_only=True):
-    """By head the weights (words, detections) of a caption's words in the last layer."""
+    """Attention weights of the last layer for a caption, (heads, words, detections)."""
 
     image: int
     words: list[str]
@@ -305,7 +304,7 @@ class Ablation(Scores, frozen=True, kw_only=True, tag="ablation"):
 
 
 class Evaluation(Scores, frozen=True, kw_only=True, tag="evaluation"):
-    """What `captionbench evaluate` scored: a run, or an ensemble of ``members``."""
+    """Scores by `captionbench evaluate`: of a run, or of an ensemble of ``members``."""
 
     epochs: int
     training_seconds: float
@@ -317,7 +316,7 @@ class Evaluation(Scores, frozen=True, kw_only=True, tag="evaluation"):
 
 
 class Trained(OfCaptioner, frozen=True, kw_only=True):
-    """Of a captioner that an experiment trained: its sizes and the settings of each stage."""
+    """A captioner trained by an experiment: its sizes and the settings of each stage."""
 
     configuration: Json
     stages: list[Json]
@@ -325,7 +324,7 @@ class Trained(OfCaptioner, frozen=True, kw_only=True):
 
 
 class Scored(Trained, frozen=True, kw_only=True):
-    """A trained captioner's scores, as `Scores`."""
+    """A trained captioner's scores, see `Scores`."""
 
     cider_d: list[float]
     examples: list[Example]
@@ -338,7 +337,7 @@ class Captions(Scored, frozen=True, kw_only=True, tag="captions"):
 
 
 class Trial(Details, frozen=True, kw_only=True, tag="trial"):
-    """A point of the grid that a row's training is chosen from, on validation alone."""
+    """A point of the hyperparameter grid that a row's training is chosen from, on validation."""
 
     form: str
     change: str
@@ -348,7 +347,7 @@ class Trial(Details, frozen=True, kw_only=True, tag="trial"):
 
 
 class CrossEntropy(Part, frozen=True, kw_only=True):
-    """The same model before the self-critical training."""
+    """The same model before self-critical training."""
 
     cider_d: list[float]
     validations: list[Json]
@@ -369,21 +368,21 @@ class ReadOnly(Scored, frozen=True, kw_only=True, tag="read-only"):
 
 
 class Losses(Trained, frozen=True, kw_only=True, tag="losses"):
-    """Losses of a word, in nats, while training and, on validation, by the rates tried."""
+    """Losses a word, in nats: during training, and on validation for each learning rate tried."""
 
     losses: list[Json]
     validation_losses: dict[str, float]
 
 
 class Discrepancy(Trained, frozen=True, kw_only=True, tag="discrepancy"):
-    """How far training and inference are apart (ARNet 11, 12): what each image has in it."""
+    """Distances between training and inference (ARNet 11, 12), and each image's share of them."""
 
     validations: list[Json]
     shares: dict[str, list[float]]
 
 
 class States(Trained, frozen=True, kw_only=True, tag="states"):
-    """Last hidden states in the plane, by t-SNE, in training and in inference."""
+    """t-SNE of the last hidden states in training and in inference."""
 
     validations: list[Json]
     perplexity: float
@@ -392,7 +391,7 @@ class States(Trained, frozen=True, kw_only=True, tag="states"):
 
 
 class Digits(Details, frozen=True, kw_only=True, tag="digits"):
-    """Digits read pixel by pixel (ARNet's Table 5)."""
+    """Permuted sequential MNIST (ARNet's Table 5)."""
 
     form: str
     hidden_size: int
@@ -406,7 +405,7 @@ class Digits(Details, frozen=True, kw_only=True, tag="digits"):
 
 
 class MiddleOut(Scored, frozen=True, kw_only=True, tag="middle-out"):
-    """Scores; ``commonest`` is the accuracy of always the commonest middle word."""
+    """Scores; ``commonest`` is the accuracy of always choosing the most frequent middle word."""
 
     best: Json
     classifier: Json
@@ -415,14 +414,14 @@ class MiddleOut(Scored, frozen=True, kw_only=True, tag="middle-out"):
 
 
 class Beam(Part, frozen=True, kw_only=True):
-    """All captions of an image, the best first."""
+    """All captions of an image's beam, the best first."""
 
     image: int
     captions: list[str]
 
 
 class Diversity(Trained, frozen=True, kw_only=True, tag="diversity"):
-    """How alike the captions of a beam are (Middle-Out's Table 4): self-BLEU-4 of each image."""
+    """Diversity of a beam's captions (Middle-Out's Table 4): self-BLEU-4 of each image."""
 
     best: Json
     classifier: Json
@@ -432,7 +431,7 @@ class Diversity(Trained, frozen=True, kw_only=True, tag="diversity"):
 
 
 class Control(Trained, frozen=True, kw_only=True, tag="control"):
-    """Whether captions of two images follow the word given (Middle-Out's Table 6)."""
+    """Whether captions of two images contain the given word (Middle-Out's Table 6)."""
 
     best: Json
     classifier: Json
@@ -442,7 +441,7 @@ class Control(Trained, frozen=True, kw_only=True, tag="control"):
 
 
 class Sequences(Part, frozen=True, kw_only=True):
-    """A noisy sequence, the clean one, and a regressor's."""
+    """A noisy sequence, the clean one, and a regressor's output."""
 
     x: list[float]
     y: list[float]
@@ -459,7 +458,7 @@ class Denoising(Details, frozen=True, kw_only=True, tag="denoising"):
 
 
 class DenoisingRatio(Details, frozen=True, kw_only=True, tag="denoising-ratio"):
-    """The errors of the regressor ``of`` over those of the regressor ``over``."""
+    """The ratio of the errors of two regressors, ``of`` / ``over``."""
 
     settings: Json
     of: str
@@ -467,10 +466,10 @@ class DenoisingRatio(Details, frozen=True, kw_only=True, tag="denoising-ratio"):
 
 
 class Simulation(Details, frozen=True, kw_only=True, tag="simulation"):
-    """How often equal models are called different, by the deviations of a ``measured`` table."""
+    """Simulated rate at which equal models are called different, with measured deviations."""
 
-    spread: dict[str, float]  # of differences in CIDEr-D, by their source: seeds, images, the rest
-    draws: int  # differences drawn
+    spread: dict[str, float]  # of CIDEr-D differences, by source: seeds, images, residual
+    draws: int  # simulated differences
     measured: int  # records that the deviations are estimated from
 
 

@@ -1,17 +1,16 @@
-"""The code that a job can reach, and a hash of it: the part of a record's key that stands for code.
+"""Hash the code that a job can reach: the part of a record's key that depends on code.
 
-The reach of a function is a set of top-level definitions of this project, found without running
-anything: the function itself, whatever its body names, whatever those name, and so on through
-imports. Two things come with a module as soon as it is imported, named or not: statements that run
-for their effect, and definitions whose decorator registers them. A module that is used as a value,
-and not for one of its names, is reached whole.
+The reach of a function is a set of top-level definitions of this project, found statically: the
+function itself, the definitions that its body names, those that they name, and so on through
+imports. An imported module always adds its statements with side effects and its definitions with
+registering decorators. A module that is used as a value is reached as a whole.
 
-Definitions are compared as syntax trees without docstrings and comments, each with what its names
-stand for, so that prose, layout and the order of definitions change nothing, nor does moving a
-definition to another file. A file of data beside a module counts where the code names it.
+Definitions are hashed as syntax trees without docstrings and comments, together with the
+definitions that their names refer to. So documentation, layout, the order of definitions and moving
+one to another file change nothing. A data file beside a module counts if the code names it.
 
-What is not seen: attributes looked up by a computed name on anything but a module, and the versions
-of other packages, which each record holds.
+Not detected: attributes accessed by a computed name, except on modules, and the versions of other
+packages, which each record has.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WITHOUT_EFFECT = (
     *("benchmarks.report.html", "benchmarks.report.markdown", "benchmarks.report.pictures"),
     "benchmarks.report.sections",
 )
-"""Modules and packages that decide where a value is kept and how it is shown, never what it is."""
+"""Modules and packages that store or show values, but never change them."""
 _PLAIN_DECORATORS = frozenset(
     {
         *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager"),
@@ -42,9 +41,9 @@ _PLAIN_DECORATORS = frozenset(
         *("property", "runtime_checkable", "staticmethod", "without_autocast", "wraps"),
     }
 )
-"""Decorators that keep their function nowhere but under its name."""
+"""Decorators that do not register their function."""
 DATA = (".json", ".csv", ".txt")
-"""How files of data that lie beside a module end."""
+"""Suffixes of data files beside a module."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Target:
 
 @dataclass
 class Module:
-    """A source file's top-level definitions, what its names are imported from, and its effects."""
+    """A source file's top-level definitions, imported names, imported modules and effects."""
 
     name: str
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class Module:
 
 @cache
 def path_of(name: str) -> Path | None:
-    """The source of a module of this project; None if there is no such module."""
+    """The source file of a module of this project; None if there is no such module."""
     if name.partition(".")[0] not in PROJECT:
         return None
     place = ROOT.joinpath(*name.split("."))
@@ -77,7 +76,7 @@ def path_of(name: str) -> Path | None:
 
 
 def _parents(name: str) -> Iterator[str]:
-    """The module and the packages around it, all of which its import runs."""
+    """The module and its parent packages, all of which its import runs."""
     while name:
         yield name
         name = name.rpartition(".")[0]
@@ -85,13 +84,13 @@ def _parents(name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a statement alone says, whichever other code there is.
+    """The facts of one statement, independent of other code.
 
     Args:
         content: its syntax tree without docstrings, as text.
-        imports: the import statements within it.
-        chains: each name in it, with the attributes asked of that.
-        files: strings that may name a file of data.
+        imports: the import statements in it.
+        chains: each name in it, with the attributes accessed on it.
+        files: strings that may name a data file.
     """
 
     content: str
@@ -124,7 +123,7 @@ def _facts(statement: ast.stmt) -> Facts:
 
 
 def _imports(statement: ast.stmt, package: str) -> tuple[dict[str, Target], set[str]]:
-    """The names that the import statements in ``statement`` bind, and the modules that they run."""
+    """The names that the imports in ``statement`` bind, and the modules that they run."""
     bound: dict[str, Target] = {}
     run: set[str] = set()
     for node in _facts(statement).imports:
@@ -149,7 +148,7 @@ def _imports(statement: ast.stmt, package: str) -> tuple[dict[str, Target], set[
 
 
 def _registers(statement: ast.stmt) -> bool:
-    """Whether a decorator may keep the definition somewhere else than under its name."""
+    """Whether a decorator may register the definition elsewhere."""
     for decorator in getattr(statement, "decorator_list", ()):
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
@@ -159,7 +158,7 @@ def _registers(statement: ast.stmt) -> bool:
 
 
 def _bound(statement: ast.stmt) -> list[str]:
-    """The names that a top-level statement defines; none if it runs for its effect."""
+    """The names that a top-level statement defines; none if it has side effects only."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
@@ -171,12 +170,12 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 
 _parse = cache(ast.parse)
-"""Of a text: trees are never changed, so that `_facts` of their statements may be kept."""
+"""Cached by text: trees are never changed, so that `_facts` can be cached by statement."""
 
 
 @cache
 def module(name: str) -> Module:
-    """The parsed module."""
+    """Parse a module."""
     path = path_of(name)
     assert path is not None, name
     tree = _parse(path.read_text(encoding="utf-8"))
@@ -207,7 +206,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def _resolve(target: Target) -> Iterator[Target]:
-    """Follow a name through re-exports to where it is defined."""
+    """Follow a name through re-exports to its definition."""
     if target.name is None:
         yield target
         return
@@ -220,11 +219,11 @@ def _resolve(target: Target) -> Iterator[Target]:
     elif path_of(inner):
         yield Target(inner)
     elif not (target.name.startswith("__") and target.name.endswith("__")):
-        yield Target(target.module)  # made at run time: any of it may be meant
+        yield Target(target.module)  # created at run time: depends on the whole module
 
 
 def _named(statement: ast.stmt, within: Module, package: str) -> Iterator[tuple[str, Target]]:
-    """The names in a statement that stand for code of this project, and that code."""
+    """The names in a statement that refer to code of this project, and their targets."""
     local, run = _imports(statement, package)
     yield from (("", Target(name, "")) for name in run)
     known: Mapping[str, Target] = {**within.imports, **local}
@@ -237,7 +236,7 @@ def _named(statement: ast.stmt, within: Module, package: str) -> Iterator[tuple[
 
 
 def _follow(target: Target, chain: list[str]) -> Iterator[Target]:
-    """An imported name with the attributes asked of it, as far as they lead through modules."""
+    """Resolve an imported name and its attributes, as far as they are modules."""
     for found in _resolve(target):
         if found.name is None and chain:
             yield from _follow(Target(found.module, chain[0]), chain[1:])
@@ -250,7 +249,7 @@ def _excluded(name: str, without: Collection[str] = ()) -> bool:
 
 
 def _origin(job: Callable[..., Any]) -> Target:
-    """The top-level definition that a function is part of; its module if it has no name there."""
+    """The top-level definition that contains a function, or its module if there is none."""
     while isinstance(job, partial):
         job = job.func
     name = job.__qualname__.partition(".")[0]
@@ -263,8 +262,8 @@ class Reached:
     """The statements of a definition or of a module's effects.
 
     Args:
-        names: what they name of this project.
-        content: the hash of their syntax trees and of the data beside the module that they name.
+        names: the project's names in them, with their targets.
+        content: the hash of their syntax trees and of the data files that they name.
     """
 
     names: frozenset[tuple[str, Target]]
@@ -273,7 +272,7 @@ class Reached:
 
 @cache
 def _reached(target: Target) -> Reached:
-    """A definition, or the effects of a module for the name ""."""
+    """The statements of a definition, or a module's effects for the name ""."""
     within, path = module(target.module), path_of(target.module)
     assert path is not None
     package = target.module if _is_package(target.module) else target.module.rpartition(".")[0]
@@ -295,10 +294,10 @@ def reach(*jobs: Callable[..., Any], without: Collection[str] = ()) -> dict[Targ
 
     Args:
         jobs: functions or classes of this project.
-        without: modules and packages that these jobs import and run nothing of.
+        without: modules and packages that the jobs import but never run.
 
     Raises:
-        LookupError: one is not of this project, or of code that is without effect.
+        LookupError: a job is not of this project, or in `WITHOUT_EFFECT`.
     """
     found: dict[Target, Reached] = {}
     imported: set[str] = set()
@@ -331,7 +330,7 @@ def _is_package(name: str) -> bool:
 
 
 def _canonical(node: Any) -> Any:
-    """A syntax tree as nested lists, equal in every version of Python, without docstrings."""
+    """A syntax tree without docstrings as nested lists, independent of the Python version."""
     if isinstance(node, list):
         return [_canonical(each) for each in node if not _is_docstring(each)]
     if isinstance(node, ast.AST):
@@ -346,13 +345,13 @@ def fingerprint(*jobs: Callable[..., Any], without: tuple[str, ...] = ()) -> str
     found = reach(*jobs, without=without)
     lines = []
     for reached in found.values():
-        # what a name stands for is told by content, so that it may move
+        # targets are identified by content, so that a definition may move
         named = ((name, found[each].content) for name, each in reached.names if each in found)
         lines.append(repr([reached.content, sorted({pair for pair in named if pair[0]})]))
     return _sha256("\n".join(sorted(lines)).encode())
 
 
 def forget() -> None:
-    """Read the sources again: for tests that change them."""
+    """Clear the caches, for tests that change sources."""
     for cached in (path_of, module, _reached, fingerprint):
         cached.cache_clear()

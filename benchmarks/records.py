@@ -1,11 +1,11 @@
-"""Records: one JSON line a measurement, append-only, with where the number came from.
+"""Records: one JSON line for each measurement, append-only, with its provenance.
 
-Scores in ``values`` are times 100, as captioning papers print them, and so are shares (accuracy,
-self-BLEU): a table printed in fractions of 1 says so in its paper's file. Times are in seconds,
-losses in nats, distances as their equations give them. The details, whose type is the record's
-kind, are in `benchmarks.kinds`; numbers of single images in them are as the scorer gives them.
+Scores and fractions (accuracy, self-BLEU) in ``values`` are times 100, as captioning papers print
+them; a table printed in fractions of 1 says so in its paper's file. Times are in seconds, losses in
+nats, distances as in their equations. The type of the details, see `benchmarks.kinds`, is the
+record's kind; numbers of single images in them are in the scorer's unit.
 
-A line begins with the SHA-256 of the rest of it, so that one edited, cut or damaged is refused.
+A line begins with the SHA-256 of its rest, so that edited, cut or damaged lines are refused.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ LOCAL = REPORTS / "local" / "records"
 
 SCHEMA: Literal[2] = 2
 PREDICTED: Literal["predicted"] = "predicted"
-"""The status of a number that nobody measured, and of every record of a prediction."""
+"""The status of predictions, which are not measured."""
 MEASURED: Literal["measured"] = "measured"
-"""The status of what was timed or counted of our own code, beside no number of a paper."""
+"""The status of our own code's timings and counts, which have no counterpart in a paper."""
 Status = Literal["same data", "recorded means", "other data", "embedded", "measured", "predicted"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 _PACKAGES = ("torch", "numpy", "pycocoevalcap", "hypothesis", "triton")
@@ -65,7 +65,7 @@ D = TypeVar("D")
 
 
 class What(Part, frozen=True):
-    """The line of a table that values belong to."""
+    """The row of a table that values belong to."""
 
     paper: str
     table: str
@@ -73,7 +73,7 @@ class What(Part, frozen=True):
 
 
 class Data(Part, frozen=True, omit_defaults=True):
-    """What was captioned or counted: a data set, its content's hash, and its split; or nothing."""
+    """A data set, the hash of its content, and the split; empty if there is no data."""
 
     name: str = ""
     fingerprint: str = ""
@@ -84,7 +84,7 @@ NO_DATA = Data()
 
 
 class Device(Part, frozen=True, omit_defaults=True):
-    """What computed; ``threads`` of a CPU, and the cores they were ``pinned`` to; rest of a GPU."""
+    """A CPU with its ``threads`` and the cores they were ``pinned`` to, or a GPU (other fields)."""
 
     kind: str
     name: str
@@ -99,14 +99,14 @@ class Device(Part, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """Its name, with the threads of a CPU."""
+        """The name and, for a CPU, the number of threads."""
         if self.kind != "cpu":
             return self.name
         return f"{self.name}, {self.threads} thread{'' if self.threads == 1 else 's'}"
 
 
 class Environment(Part, frozen=True):
-    """Commit, cleanliness of the tree, device and versions of a process."""
+    """Commit, whether the working tree is clean, device and package versions of a process."""
 
     commit: str | None
     clean: bool | None
@@ -118,28 +118,28 @@ class Record(Part, Generic[D], frozen=True, kw_only=True, omit_defaults=True):
     """A measurement."""
 
     schema: Literal[2]
-    what: What  # the line of a table that the values belong to
+    what: What  # the row of a table that the values belong to
     values: dict[str, int | float]  # by column
     status: Status  # how it compares with the paper; predicted is never measured
-    details: D  # what else is known, by kind
-    key: str  # hash of all inputs; what has a record of an equal key is not measured again
+    details: D  # fields of the record's kind
+    key: str  # hash of all inputs; nothing with a recorded key is measured again
     command: str
     commit: str | None
     clean: bool | None
     device: Device
     versions: dict[str, str]
     time: str
-    n: int | None = None  # how many images (cases, rounds of calls) the values are over
+    n: int | None = None  # number of images, cases or rounds of calls
     seeds: list[int] = field(default_factory=list)  # of training
     data: Data = NO_DATA
     signature: str = ""  # how captions were scored: tokeniser, metric, references
     checkpoint: str | None = None  # SHA-256 of the weights that were scored
     wall_s: float | None = None
-    # hash of all source code, in records made before keys were of reachable code
+    # hash of all source code, in older records whose key is not of reachable code
     code: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what types do not say; ValueError names the field."""
+        """Check what types cannot; a ValueError names the field."""
         for name, value in self.values.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"value {name!r} is {value}, expected a finite number")
@@ -151,12 +151,12 @@ class Record(Part, Generic[D], frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """Of the details, in a word."""
+        """The tag of the details' type."""
         return kind_of(self.details)
 
 
 def _plain(value: Any) -> float:
-    """NumPy's float64, which is a float."""
+    """Convert NumPy's float64, a subclass of float."""
     if isinstance(value, float):
         return float(value)
     raise NotImplementedError
@@ -167,7 +167,7 @@ _decode: Callable[[bytes], Record[Any]] = msgspec.json.Decoder(Record[AnyDetails
 
 
 def kind_of(details: Any) -> str:
-    """The word for a kind of record, or for details of it."""
+    """The tag of a kind, or of details of it."""
     return str(details.__struct_config__.tag)
 
 
@@ -179,12 +179,12 @@ def key_of(
     *parts: Any,
     without: tuple[str, ...] = (),
 ) -> str:
-    """A hash of what a measurement depends on, and of nothing else.
+    """A hash of exactly what a measurement depends on.
 
     Args:
-        job: the function that measures, or several: the code that they can reach counts.
+        job: the measuring function, or several; all code that they can reach is hashed.
         parts: options, fingerprints of data, seeds.
-        without: modules that are imported and not run, as of ``reachable.reach``.
+        without: modules that are imported but never run, see `reachable.reach`.
     """
     jobs = [job] if callable(job) else job
     text = json.dumps(
@@ -214,7 +214,7 @@ def _cpu_name() -> str:
 
 @cache
 def environment() -> Environment:
-    """Of this process."""
+    """The environment of this process."""
     changes = _git("status", "--porcelain", "--untracked-files=no")
     return Environment(
         commit=_git("rev-parse", "HEAD"),
@@ -236,10 +236,9 @@ _PATH = re.compile(r"""(?<![\w.])(?:~|\.\.)?(?:/[^\s/:;,'"()\[\]]+)+/?""")
 
 
 def anonymous(text: str) -> str:
-    """The text without what tells whose machine this is.
+    """Remove what identifies this machine from a text.
 
-    Of paths only the last name stays; the user's and the host's names, as words, become "user" and
-    "host".
+    Paths are cut to their last part; the names of the user and the host become "user" and "host".
     """
     home = Path.home()
     if home.name:
@@ -254,12 +253,12 @@ def anonymous(text: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
+    except (KeyError, OSError):  # a container's user may have no name
         return ""
 
 
 def _command() -> str:
-    """This process's command line; of a path on this machine only the name."""
+    """This process's command line, see `anonymous`."""
     return " ".join(["captionbench", *map(anonymous, sys.argv[1:])])
 
 
@@ -280,10 +279,10 @@ def make(
     wall_s: float | None = None,
     device: Device | None = None,
 ) -> Record[D]:
-    """A record of a measurement that was just made in this process, as it will be read back.
+    """A record of a measurement in this process, encoded and decoded once to check it.
 
     Raises:
-        InputError: a field is of another type than its kind's, or a value is not finite.
+        InputError: a field has a wrong type, or a value is not finite.
     """
     here = environment()
     with _refused():
@@ -319,7 +318,7 @@ def _refused() -> Iterator[None]:
 
 
 def replace(record: Record[Any], **changes: Any) -> Record[Any]:
-    """The record with other fields; those of `What` may be named too.
+    """The record with changed fields, including those of `What`.
 
     Raises:
         InputError: as `make`.
@@ -332,17 +331,17 @@ def replace(record: Record[Any], **changes: Any) -> Record[Any]:
 
 
 def of_kind(records: Iterable[Record[Any]], *kinds: type[D]) -> list[Record[D]]:
-    """The records of some kinds, in their order; a base stands for all kinds that share it."""
+    """The records of some kinds, in their order; a base class selects all its kinds."""
     return [record for record in records if isinstance(record.details, kinds)]
 
 
 def line(record: Record[Any]) -> bytes:
-    """A record as it is kept."""
+    """A record as a line of a file."""
     return seal(_encode(record))
 
 
 def seal(content: bytes) -> bytes:
-    """A JSON object as a line that begins with its hash."""
+    """Prepend the hash of a JSON object to it, as a line."""
     return b'{"hash":"%s",%s\n' % (hashlib.sha256(content).hexdigest().encode(), content[1:])
 
 
@@ -373,7 +372,7 @@ def _read_line(text: bytes, place: str) -> Record[Any]:
 
 
 def _read_lines(data: bytes, where: str, first: int) -> tuple[list[Record[Any]], list[InputError]]:
-    """The records of lines, and what is wrong with those that are none."""
+    """The records of lines, and the errors of invalid lines."""
     found, bad = [], []
     for number, text in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), first):
         try:
@@ -396,12 +395,12 @@ def parse(data: bytes, where: str, first: int = 1) -> list[Record[Any]]:
 
 
 def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) -> None:
-    """Append whole lines under a lock: two writers at once lose nothing and mix nothing.
+    """Append whole lines under a lock, so that concurrent writers are safe.
 
-    ``once``: unless the file has records of their key, as when two did the same at once.
+    With ``once``, records whose key is already in the file are skipped.
 
     Raises:
-        InputError: the file cannot be written; it is as it was then.
+        InputError: the file cannot be written; it is left unchanged.
     """
     new = list(records)
     if not new:
@@ -417,7 +416,7 @@ def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) ->
             lines = b"".join(map(line, new))
             end = file.seek(0, os.SEEK_END)
             if end and (file.seek(end - 1), file.read(1))[1] != b"\n":
-                lines = b"\n" + lines  # a cut line stays one line, and spoils no other
+                lines = b"\n" + lines  # end a truncated last line first
             try:
                 while lines:
                     lines = lines[file.write(lines) :]
@@ -430,16 +429,16 @@ def append(records: Iterable[Record[Any]], path: Path, *, once: bool = False) ->
 
 
 def read(path: Path) -> list[Record[Any]]:
-    """The records of one file; lines that are none are left out, with a warning.
+    """The records of one file; invalid lines are left out with a warning.
 
     Raises:
-        InputError: the file cannot be read, or no line of it looks like one of ours.
+        InputError: the file cannot be read, or no line is a JSON object.
     """
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: a pipe, a device or a folder, expected a file of records")
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)  # no line that another run is writing just now
+            fcntl.flock(file, fcntl.LOCK_SH)  # wait for another process that is appending
             data = file.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
@@ -459,10 +458,10 @@ def load(*folders: Path) -> list[Record[Any]]:
 
 
 def slot(record: Record[Any]) -> tuple[object, ...]:
-    """What a later record of the same measurement replaces; a comparison is replaced by none.
+    """The identity of a measurement: a later record of the same slot replaces this one.
 
-    Scores of one model are other measurements where the data (what was done to its features
-    included), the search or the tokeniser differ.
+    Scores of one model differ in slot if the data (including its features), the beam search or the
+    tokeniser differ. Every comparison has its own slot.
     """
     details: Details = record.details
     device = (record.device.name, record.device.threads) if isinstance(details, OfDevice) else ()
@@ -474,6 +473,6 @@ def slot(record: Record[Any]) -> tuple[object, ...]:
 
 
 def newest(records: Iterable[Record[Any]]) -> list[Record[Any]]:
-    """The last record of each slot, in the order of time."""
+    """The last record of each `slot`, in the order of time."""
     ordered = sorted(records, key=lambda r: r.time)
     return sorted({slot(r): r for r in ordered}.values(), key=lambda r: r.time)

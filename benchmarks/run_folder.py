@@ -1,4 +1,4 @@
-"""The folder of a training run: what was asked, what was logged, and the two checkpoints."""
+"""The folder of a training run: configuration, vocabulary, log, last and best checkpoint."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from torch_impl.checkpoints.checkpoint import Checkpoint, CheckpointError
 from torch_impl.models import BaseCaptioner
 
 _HASH = "sha256"
-# more epochs of the same training is the same training, and so is one computed otherwise
+# fields that may change on resuming: more epochs, and how a step is computed
 _FREE = {"stage.optimisation.epochs", "computation.accumulate", "computation.compile"}
 
 
 class RunFolder:
     """``config.json``, ``vocabulary.json``, ``log.jsonl``, ``last`` and ``best`` checkpoints.
 
-    A folder that a run was killed in, at any time, is one that it can be resumed in: every file is
-    replaced whole, and the log, which is appended to, is cut back to the checkpoint on resuming.
-    Until a step from the last checkpoint has given a finite loss, the one before is kept too. The
-    configuration and each line of the log hold a hash of themselves: an edited one is refused.
+    A run that was killed at any time can be resumed: files are replaced atomically, and the log is
+    truncated to the last checkpoint. The previous checkpoint is kept until a step from the last one
+    gave a finite loss. The configuration and each line of the log have a hash of their content;
+    edited ones are refused.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,19 +41,19 @@ class RunFolder:
 
     @property
     def best_or_last(self) -> Path | None:
-        """The best checkpoint; the last before any validation."""
+        """The best checkpoint, or the last one before any validation."""
         return next((path for path in (self.best, self.last) if path.exists()), None)
 
     def prepare(self, config: Mapping[str, Any], vocabulary: Vocabulary, resume: bool) -> None:
-        """Make the folder of a new run, or check that it is this run's.
+        """Create the folder of a new run, or check that it holds this run.
 
         Raises:
-            InputError: there is a run and no ``resume``, or it is another (every differing field is
-                named) or has lost its configuration, or the folder cannot be written.
+            InputError: it holds a run and ``resume`` is False; another run (differing fields are
+                named); a run without its configuration; or it cannot be written.
         """
         if self.config.exists():
             self._check_same(config)
-            # a run without a checkpoint has nothing to lose
+            # a run without a checkpoint may be overwritten
             if self.best_or_last and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume")
             self._check_last()
@@ -76,7 +76,7 @@ class RunFolder:
             raise
 
     def _check_last(self) -> None:
-        """A run that was killed at its first validation has a best checkpoint alone."""
+        """Refuse a missing last checkpoint, unless the run was killed at its first validation."""
         if self.best.exists() and not self.last.exists():
             validated = [entry for entry in self.read_log() if entry["kind"] == "validation"]
             if validated[1:]:
@@ -100,7 +100,7 @@ class RunFolder:
             )
 
     def read_config(self) -> dict[str, Any]:
-        """What was asked of the run.
+        """The run's configuration.
 
         Raises:
             InputError: the file is missing, damaged or edited.
@@ -115,7 +115,7 @@ class RunFolder:
         return config
 
     def read_vocabulary(self) -> Vocabulary:
-        """The words of the run.
+        """The run's vocabulary.
 
         Raises:
             InputError: the file is missing or not a vocabulary.
@@ -127,7 +127,7 @@ class RunFolder:
             raise InputError(f"{self.vocabulary}: not a vocabulary: {error}") from error
 
     def discard(self) -> None:
-        """Remove what a run that made no checkpoint has written."""
+        """Remove the files of a run without checkpoints."""
         for path in (self.config, self.vocabulary, self.log):
             with suppress(OSError):
                 path.unlink()
@@ -135,10 +135,10 @@ class RunFolder:
             self.path.rmdir()
 
     def save(self, path: Path, model: BaseCaptioner, state: Mapping[str, Any]) -> None:
-        """Replace ``path``, the best or the last, and keep the one before for `restore_previous`.
+        """Save the checkpoint ``path``, best or last, and keep the old one as the previous.
 
-        By a hard link; a file system that has none keeps the new one alone. With it goes what the
-        log said so far, by its length and hash.
+        The previous one is a hard link; a file system without hard links keeps none. The checkpoint
+        has the length and hash of the log so far.
 
         Raises:
             InputError: the folder cannot be written, or the disk is full.
@@ -156,16 +156,16 @@ class RunFolder:
             raise
 
     def drop_previous(self) -> None:
-        """Remove the previous checkpoints: a step from the new ones gave a finite loss."""
+        """Remove the previous checkpoints, once a step from the new ones gave a finite loss."""
         for path in (self.best, self.last):
             _previous(path).unlink(missing_ok=True)
 
     def restore_previous(self, step: int, *, remove_first: bool) -> None:
-        """Put the checkpoints before those of ``step`` in their places.
+        """Replace the checkpoints of ``step`` with the previous ones.
 
         Args:
-            step: after which the loss was not finite.
-            remove_first: whether to remove those that nothing came before.
+            step: the step after which the loss was not finite.
+            remove_first: whether to remove checkpoints without a previous one.
 
         Raises:
             InputError: the folder cannot be written.
@@ -181,10 +181,10 @@ class RunFolder:
             self.truncate_log(load(self.last).state["step"])
 
     def read_log(self) -> list[dict[str, Any]]:
-        """The log's lines, oldest first, without one that was cut off while being written.
+        """The log's entries, oldest first, without an unfinished last line.
 
         Raises:
-            InputError: the file is missing, no log, or a line of it is damaged or edited.
+            InputError: the file is missing, no log, or a line is damaged or edited.
         """
         data = read_bytes(self.log, "the log of a training run")
         try:
@@ -195,7 +195,7 @@ class RunFolder:
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.log}: not the log of a training run ({error})") from None
         for number, (line, entry) in enumerate(zip(lines, log, strict=True), 1):
-            # the text, not the value: another last digit may be the same number
+            # compare text, not values: different digits may be the same float
             if json.dumps(_hashed(entry)) != line:
                 raise InputError(
                     f"{self.log}: line {number} is damaged or edited: it does not match its own "
@@ -205,7 +205,7 @@ class RunFolder:
         return log
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """One more line in the log, on the disk before the checkpoint that comes after it.
+        """Append an entry to the log, and sync it to disk before the next checkpoint.
 
         Raises:
             InputError: the disk is full.
@@ -219,11 +219,11 @@ class RunFolder:
             raise InputError(f"{self.log}: cannot be written ({error.strerror})") from error
 
     def truncate_log(self, step: int) -> list[dict[str, Any]]:
-        """Drop what was logged after ``step``, an unfinished line included; the lines kept.
+        """Remove entries after ``step``, and an unfinished line; returns the entries kept.
 
         Raises:
-            InputError: the file is no log, lacks what the last checkpoint comes after, or cannot be
-                written.
+            InputError: the file is no log, lacks entries from before the last checkpoint, or cannot
+                be written.
         """
         kept = [record for record in self.read_log() if record["step"] <= step]
         if self.last.exists() and (mark := load(self.last).state.get("log")):
@@ -249,7 +249,7 @@ def _previous(path: Path) -> Path:
 
 
 def _leaves(value: Any, place: str = "") -> dict[str, Any]:
-    """The dotted names of the leaves of nested dictionaries."""
+    """Flatten nested dictionaries: leaves by dotted name."""
     if not isinstance(value, dict):
         return {place: value}
     leaves: dict[str, Any] = {}
@@ -259,7 +259,7 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
 
 
 def save(path: Path, model: BaseCaptioner, state: Mapping[str, Any]) -> None:
-    """`checkpoints.save`, its errors the user's.
+    """`checkpoints.save` with InputErrors.
 
     Raises:
         InputError: the folder cannot be written, or the disk is full.
@@ -271,7 +271,7 @@ def save(path: Path, model: BaseCaptioner, state: Mapping[str, Any]) -> None:
 
 
 def load(path: Path) -> Checkpoint:
-    """`checkpoints.load`, its errors the user's.
+    """`checkpoints.load` with InputErrors.
 
     Raises:
         InputError: no such file, or not one of our checkpoints, or damaged.
@@ -283,11 +283,10 @@ def load(path: Path) -> Checkpoint:
 
 
 def load_captioner(path: Path) -> tuple[BaseCaptioner, Vocabulary]:
-    """The model and the words of a run.
+    """The model and the vocabulary of a run.
 
     Args:
-        path: its folder, whose best checkpoint is meant, or its last before a validation; or one
-            checkpoint in it.
+        path: a checkpoint, or the run's folder for `RunFolder.best_or_last`.
 
     Raises:
         InputError: no such checkpoint, a damaged one, or one of another vocabulary.

@@ -1,4 +1,4 @@
-"""Intervals and verdicts: of times, of exponents, of differences between models."""
+"""Intervals and verdicts for times, exponents, and differences between models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import scipy
 Array = npt.NDArray[np.float64]
 
 CONFIDENCE = 95.0
-"""Percent, of all intervals that do not say otherwise."""
+"""Confidence of all intervals, in per cent, unless stated otherwise."""
 RESAMPLES = 2000
 
 
@@ -28,11 +28,12 @@ class Estimate:
 
 
 def verdict(ratio: Estimate, floor: float, *, smallest: float = 0.0, widen: bool = False) -> str:
-    """What may be said of a ratio that is above 1 where something is faster.
+    """The verdict on a speed-up, a ratio that is above 1 if something is faster.
 
-    "same": the interval lies within the smallest change that matters, 0.02 being 2 %. "slower" and
-    "faster": it excludes 1, and the ratio itself is beyond the A/A floor; with ``widen``, as of a
-    bootstrap over few rounds, which is narrow, the whole interval is. Else "not settled".
+    "same": the interval lies within ``smallest``, the smallest relevant change (0.02 is 2 %).
+    "slower" or "faster": the interval excludes 1, and the ratio is beyond the A/A floor. With
+    ``widen``, for the narrow bootstrap intervals of few rounds, the whole interval must be beyond
+    the floor. Else "not settled".
     """
     if smallest and ratio.low >= 1 / (1 + smallest) and ratio.high <= 1 + smallest:
         return "same"
@@ -45,7 +46,7 @@ def verdict(ratio: Estimate, floor: float, *, smallest: float = 0.0, widen: bool
 
 
 def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """How many standard errors a two-sided interval reaches: Student's quantile.
+    """Student's quantile: the half width of a two-sided interval in standard errors.
 
     Raises:
         ValueError: less than one degree of freedom.
@@ -60,7 +61,7 @@ def bootstrap(statistic: Callable[..., Any], *samples: npt.ArrayLike) -> Estimat
 
     Args:
         statistic: of samples (..., n), computed along ``axis=-1``.
-        samples: resampled together; of a single one the interval is the value.
+        samples: resampled together; for a single sample the interval is the value.
     """
     sides = [np.asarray(x, dtype=np.float64) for x in samples]
     value = low = high = float(statistic(*sides, axis=-1))
@@ -87,7 +88,7 @@ def paired_ratio(baseline: Sequence[float], other: Sequence[float]) -> Estimate:
     """The median over rounds of baseline / other, bootstrapped over rounds.
 
     Raises:
-        ValueError: not as many rounds of one as of the other.
+        ValueError: different numbers of rounds.
     """
     if len(baseline) != len(other):
         raise ValueError(f"{len(baseline)} and {len(other)} rounds, expected pairs")
@@ -95,10 +96,10 @@ def paired_ratio(baseline: Sequence[float], other: Sequence[float]) -> Estimate:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The least-squares slope of log ``values`` on log ``sizes``; p where they are c n^p.
+    """The least-squares slope of log ``values`` on log ``sizes``: p for values c n^p.
 
     Raises:
-        ValueError: fewer than two sizes, not as many values, or a number that is not above 0.
+        ValueError: fewer than two sizes, another number of values, or a number not above 0.
     """
     return float(_slopes(sizes, np.asarray(values, dtype=np.float64)))
 
@@ -108,7 +109,7 @@ def measured_exponent(sizes: Sequence[float], rounds: npt.ArrayLike) -> Estimate
 
     Args:
         sizes: (S,).
-        rounds: (R, S), what each round gave for each size: a round's pause is in all its sizes.
+        rounds: (R, S), measured values; sizes of one round are resampled together.
 
     Raises:
         ValueError: as `exponent`.
@@ -121,7 +122,7 @@ def measured_exponent(sizes: Sequence[float], rounds: npt.ArrayLike) -> Estimate
 
 
 def _slopes(sizes: Sequence[float], y: Array) -> Array:
-    """Of each row of ``y``, (..., S)."""
+    """The exponent of each row of ``y``, (..., S)."""
     n = np.asarray(sizes, dtype=np.float64)
     if len(set(n.tolist())) < 2 or y.shape[-1] != len(n):
         raise ValueError(
@@ -136,7 +137,7 @@ def _slopes(sizes: Sequence[float], y: Array) -> Array:
 
 
 SEEDS = 3
-"""Fewer settle nothing, whatever their interval."""
+"""Minimum number of seeds for a settled difference."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,8 @@ class Interval:
     """A difference with its 95 % interval.
 
     Attributes:
-        p: of a difference at least as far from zero where there is none; below 0.05 where the
-            interval excludes zero.
-        seeds: how many the interval is over; None of what has none, an ensemble say.
+        p: the p value of a zero difference; below 0.05 if the interval excludes zero.
+        seeds: number of seeds; None for models without seeds, such as ensembles.
     """
 
     mean: float
@@ -157,17 +157,17 @@ class Interval:
 
     @property
     def enough(self) -> bool:
-        """Whether it is over enough seeds to settle anything."""
+        """Whether there are enough seeds to settle a difference."""
         return self.seeds is None or self.seeds >= SEEDS
 
     @property
     def settled(self) -> bool:
-        """Whether the sign of the difference is: of enough seeds, the interval excludes zero."""
+        """Whether the sign is settled: enough seeds, and the interval excludes zero."""
         return self.enough and (self.low > 0 or self.high < 0)
 
 
 def holm(intervals: Sequence[Interval]) -> list[bool]:
-    """Which differences stay settled where all are judged together: Holm's step-down method."""
+    """Which differences are settled after Holm's step-down correction."""
     order = sorted(
         (i for i, one in enumerate(intervals) if one.enough), key=lambda i: intervals[i].p
     )
@@ -180,16 +180,15 @@ def holm(intervals: Sequence[Interval]) -> list[bool]:
 
 
 def paired_difference(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
-    """Mean of ``ours - baseline``: Student's interval over seeds, or over both where that is wider.
+    """Mean of ``ours - baseline``: the wider of two intervals, over seeds, or seeds and images.
 
-    Over seeds alone it leaves out what one model has above the other on the images that happen to
-    be in the split; where seeds differ little, equal models are then called different too often.
-    So it is never narrower than the normal interval over seeds and images together. Of one seed,
-    and of none, it is Student's over images.
+    Student's interval over seeds ignores the sampling of images: if seeds differ little, equal
+    models are called different too often. So the interval is never narrower than the normal one
+    over seeds and images. With one seed or none it is Student's over images.
 
     Args:
-        ours: scores (seeds, images) of one model, or (images,) of what has no seeds.
-        baseline: scores of the other, the same seeds and images in the same order.
+        ours: scores (seeds, images) of one model, or (images,) without seeds.
+        baseline: scores of the other model, with the same seeds and images in the same order.
 
     Raises:
         ValueError: the shapes differ or are neither (seeds, images) nor (images,).
@@ -205,13 +204,13 @@ def paired_difference(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
 
 
 def difference_of_seeds(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
-    """Mean of ``ours - baseline``, of one number a seed: Student's interval over seeds.
+    """Mean of ``ours - baseline``, one number for each seed, with Student's interval over seeds.
 
-    Of one seed the interval has no ends.
+    With one seed the interval is infinite.
 
     Args:
         ours: (seeds,), of one model.
-        baseline: of the other, the same seeds in the same order.
+        baseline: of the other model, with the same seeds in the same order.
 
     Raises:
         ValueError: the shapes differ or are not (seeds,).
@@ -223,7 +222,10 @@ def difference_of_seeds(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interva
 
 
 def _interval(mean: float, sources: Sequence[Array], seeds: int | None) -> Interval:
-    """Student's of the first source of chance that has several means, or wider, of all together."""
+    """The wider of Student's interval of the first source of variance, and the normal one of all.
+
+    A source has one mean for each seed or image; sources with a single mean are left out.
+    """
     errors = [(float(x.std(ddof=1)) / len(x) ** 0.5, len(x) - 1) for x in sources if len(x) > 1]
     if not errors:
         return Interval(mean, -math.inf, math.inf, 1.0, seeds)
@@ -238,14 +240,14 @@ def _interval(mean: float, sources: Sequence[Array], seeds: int | None) -> Inter
 
 
 def geometric_mean(values: npt.ArrayLike, over: npt.ArrayLike | None = None) -> Estimate:
-    """The geometric mean over seeds, of ratios if ``over`` is given: Student's, of logarithms.
+    """The geometric mean over seeds of ``values`` or ``values / over``, with Student's interval.
 
-    Errors of a few seeds are skewed: an interval of their arithmetic mean, Student's or bootstrap,
-    leaves the mean out too often.
+    The interval is of logarithms: errors are skewed, and intervals of their arithmetic mean over
+    few seeds, Student's or bootstrap, exclude the mean too often.
 
     Args:
         values: (seeds,), above zero.
-        over: what they are divided by, the same seeds in the same order.
+        over: divisors, with the same seeds in the same order.
     """
     x = np.log(np.asarray(values, dtype=np.float64))
     y = np.zeros_like(x) if over is None else np.log(np.asarray(over, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Indices and powers in words of ours, as ``x_t``, ``R^bw``, ``10^12``: set below and above."""
+"""Typeset the subscripts and superscripts of texts such as ``x_t``, ``R^bw`` and ``10^12``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SVG = {
 
 
 def typeset(escaped: str, tags: Mapping[str, tuple[str, str]] = HTML) -> str:
-    """An escaped text with its indices and powers in tags; what is in backquotes stays."""
+    """Put subscripts and superscripts of an escaped text into tags, except within backquotes."""
 
     def scripts(text: str) -> str:
         return _SCRIPT.sub(found, text)

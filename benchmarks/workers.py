@@ -1,4 +1,4 @@
-"""Jobs side by side in processes of one thread each; Ctrl-C ends them all, and leaves nothing."""
+"""Run jobs in parallel worker processes of one thread each; Ctrl-C ends them all."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from benchmarks.records import Record
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work: a module-level function that gives records, and its arguments.
+    """A module-level function that returns records, called with ``key`` and ``arguments``.
 
-    ``keys`` are those of its records where they have several.
+    ``keys`` are further keys of its records, if they have several.
     """
 
     name: str
@@ -47,12 +47,11 @@ class Job:
         return {self.key, *self.keys}
 
     def run(self) -> list[Record]:
-        """Do it."""
         return self.function(self.key, *self.arguments)
 
 
 class _Lines(io.TextIOBase):
-    """Whole lines that begin with a name; of a bar that moves only one now and then."""
+    """Write whole lines prefixed with a name; a progress bar's at most every ``seconds``."""
 
     def __init__(self, out: TextIO, name: str, seconds: float) -> None:
         super().__init__()
@@ -60,7 +59,7 @@ class _Lines(io.TextIOBase):
         self._shown = time.monotonic()
 
     def write(self, text: str) -> int:
-        """A bar begins its text at the left, what is said once ends it with a new line."""
+        # a progress bar's text starts with a carriage return, other messages end with a newline
         now = time.monotonic()
         for line in filter(None, map(str.strip, text.replace("\r", "\n").split("\n"))):
             if text.startswith("\r"):
@@ -73,11 +72,11 @@ class _Lines(io.TextIOBase):
 
 @contextmanager
 def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
-    """What is written to stderr within comes as whole lines with a name, for many side by side.
+    """Within, stderr is written as whole lines prefixed with ``name``, for parallel processes.
 
     Args:
-        name: that they begin with.
-        seconds: from one line of a progress bar to the next.
+        name: the prefix.
+        seconds: the least time between lines of a progress bar.
     """
     with redirect_stderr(_Lines(sys.stderr, name, seconds)):
         yield
@@ -86,7 +85,7 @@ def named_lines(name: str, seconds: float = 60) -> Iterator[None]:
 def _start_worker(
     environment: dict[str, str], initialise: Callable[[], object] | None, scratch: str
 ) -> None:
-    os.environ.clear()  # that of the fork server's start
+    os.environ.clear()  # inherited from the fork server's start
     os.environ.update(environment)
     # Ctrl-C is the parent's to handle; one thread each, so that numbers do not depend on the cores
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -94,12 +93,12 @@ def _start_worker(
     torch.set_num_threads(1)
     if initialise:
         initialise()
-    # by default its bars share a semaphore between processes, which a process that is ended leaks
+    # tqdm's default lock is a semaphore shared by processes, which leaks if one is terminated
     tqdm.set_lock(threading.RLock())
 
 
 def _end_with_parent(scratch: str) -> None:
-    """Whatever ends the parent, a kill included, ends this process; its scratch folder goes too."""
+    """Exit when the parent exits, even if killed, and remove its scratch folder."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -109,7 +108,7 @@ def _end_with_parent(scratch: str) -> None:
 
 @contextmanager
 def unwound_by_signals() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that all is cleaned up."""
+    """Within, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that cleanup runs."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -127,10 +126,10 @@ def unwound_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _ctrl_c_held() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block; processes started in it never hear of it.
+    """Defer Ctrl-C to the end of the block; processes started in it ignore it.
 
-    They inherit that it is blocked, but not a handler. Here it is handled none the less: libraries'
-    threads, which do not block it, receive it too.
+    They inherit the blocked signal, but not a handler. The handler is still needed here: threads of
+    libraries, which do not block the signal, receive it too.
     """
     pressed: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
@@ -151,7 +150,7 @@ def _ctrl_c_held() -> Iterator[None]:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the pool at once, and wait until none of its processes is left."""
+    """Terminate the pool's processes, and wait until they have exited."""
     processes = list((pool._processes or {}).values())
     for process in processes:
         process.terminate()
@@ -166,21 +165,21 @@ def run_all(
     at_most: int | None = None,
     initialise: Callable[[], object] | None = None,
 ) -> Generator[tuple[Job, list[Record]], None, None]:
-    """Run the jobs side by side, append each one's records to ``path`` as it ends, and yield it.
+    """Run the jobs in parallel; as each ends, append its records to ``path`` and yield it.
 
-    A job that fails, or Ctrl-C, stops the rest; what had ended is kept.
+    A job that fails, or Ctrl-C, stops the rest; records appended before are kept.
 
     Args:
-        jobs: begun in their order.
+        jobs: started in this order.
         path: of the records.
-        at_most: so many processes (default: a core each).
-        initialise: called once in each process; a function of a module.
+        at_most: number of processes (default: one for each core).
+        initialise: a module-level function, called once in each process.
 
     Raises:
-        InputError: a process was killed, as for want of memory.
+        InputError: a process was killed, for example out of memory.
     """
     with unwound_by_signals():
-        with _ctrl_c_held():  # alone, because once started it lets Ctrl-C through to other children
+        with _ctrl_c_held():  # on its own: starting it unblocks Ctrl-C for later children
             resource_tracker.ensure_running()
         workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
         pool: ProcessPoolExecutor | None = None

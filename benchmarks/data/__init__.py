@@ -1,4 +1,4 @@
-"""What a captioning data set is: splits of images, their references, and a store of features."""
+"""A captioning data set: splits of images, their references, and a store of features."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.errors import InputError
 
 Features = npt.NDArray[np.float32]
-"""Of an image, (L, d_feature)."""
+"""Of one image, (L, d_feature)."""
 Ids = npt.NDArray[np.int64]
-"""Of a text that is captioned, the ids (L,) of its tokens."""
+"""Token ids (L,) of one text to caption."""
 
 
 class FeatureStore(Protocol):
-    """The features of a set of images, or what else is captioned: L of each, free to vary."""
+    """The features of a set of images or texts; the number of rows L may vary."""
 
     @property
     def d_feature(self) -> int:
-        """The width of a feature row; of tokens, how many ids there are."""
+        """The width of a feature row; for token ids, how many ids there are."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the features and of how they were made."""
+        """A hash of the features and of how they were extracted."""
 
     @property
     def image_ids(self) -> Sequence[int]:
-        """The images that the store holds, in its order."""
+        """The images in the store, in its order."""
 
     def features(self, image_id: int) -> Features | Ids:
         """One image's features.
@@ -45,15 +45,15 @@ class FeatureStore(Protocol):
 
 @dataclass(frozen=True)
 class Split:
-    """Images that are trained on, chosen by or tested on together; references are raw text."""
+    """The images of a train, validation or test set; references are raw text."""
 
     image_ids: list[int]
     references: dict[int, list[str]]
     store: FeatureStore
     targets: Mapping[int, list[list[int]]] | None = None
-    """The token ids to predict for each image, if not those of its references in order."""
+    """The token ids to predict for each image; None: those of its references in order."""
     truncated: Mapping[str, int] = field(default_factory=dict)
-    """How many "captions" and "sources" were longer than what is kept of them."""
+    """How many "captions" and "sources" were cut to their maximum length."""
 
     def first(self, count: int | None) -> Split:
         """The first ``count`` images; all if None."""
@@ -65,14 +65,14 @@ class Split:
 
 @dataclass(frozen=True)
 class CaptionData:
-    """A data set: ``splits`` by name ("train", "val", "test"), words by the train split."""
+    """A data set: ``splits`` by name ("train", "val", "test"), vocabulary of the train split."""
 
     name: str
     fingerprint: str
     vocabulary: Vocabulary
     splits: dict[str, Split]
     backbone: Mapping[str, str] = field(default_factory=dict)
-    """The signature of the backbone that made the features out of pictures; empty if none did."""
+    """The signature of the backbone that extracted the features; empty if none did."""
 
     def split(self, name: str) -> Split:
         """The images of one split.
@@ -87,10 +87,10 @@ class CaptionData:
         return self.splits[name]
 
     def check_tokens(self, vocabulary: Vocabulary, checkpoint: Path) -> None:
-        """Hold the tokens of a run to these.
+        """Check that a run's vocabulary has the data's kind of tokens.
 
         Raises:
-            InputError: words are not characters.
+            InputError: one has words, the other characters.
         """
         if vocabulary.tokeniser != self.vocabulary.tokeniser:
             raise InputError(
@@ -99,10 +99,10 @@ class CaptionData:
             )
 
     def with_words_of(self, vocabulary: Vocabulary, checkpoint: Path) -> CaptionData:
-        """The data in the words of a run; a line on stderr says what its vocabulary does not know.
+        """The data with a run's vocabulary; a line on stderr counts the words it does not know.
 
         Raises:
-            InputError: its tokens are not the data's, or it knows none of them.
+            InputError: its tokens are of another kind, or it knows none of the data's words.
         """
         self.check_tokens(vocabulary, checkpoint)
         texts = [text for texts in self.splits["train"].references.values() for text in texts]

@@ -1,4 +1,4 @@
-"""Backbones that make features of pictures, by name."""
+"""Backbones that extract features from pictures, by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Backbone(Protocol):
 
     @property
     def signature(self) -> dict[str, str]:
-        """What the features depend on besides the picture."""
+        """What the features depend on, apart from the picture."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """The features of a batch."""

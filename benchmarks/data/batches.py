@@ -1,4 +1,4 @@
-"""Batches of (image, caption) pairs: sampled, bucketed by length, padded, fetched ahead."""
+"""Batches of (image, caption) pairs: sampled, bucketed by length, padded, prefetched."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ Group = tuple[int, list[list[int]]]
 
 
 class CaptionBatches:
-    """The training batches of a split, a function of (seed, epoch, number of the batch).
+    """The training batches of a split, determined by (seed, epoch, batch number).
 
-    An epoch holds every caption once. Captions are drawn in groups of one image (of
-    ``captions_per_image`` at most), so that an image's encoding serves its whole group; 1 gives
-    the papers' independent pairs. Groups are shuffled, and within windows of ``window`` batches
-    sorted by length, so that a batch's captions are of one length or nearly; then the batches
-    are shuffled.
+    An epoch holds every caption once. Captions are sampled in groups of at most
+    ``captions_per_image`` of one image, so that the image is encoded once a group; 1 gives the
+    papers' independent pairs. Groups are shuffled, then sorted by length within windows of
+    ``window`` batches, so that a batch needs little padding; then the batches are shuffled.
 
     Args:
-        batch_size: captions a batch, within ``captions_per_image`` - 1 of it.
-        captions_per_image: captions of one image that are kept together.
-        max_length: the longest caption that the model can be taught, its start included, its end
-            not; longer ones are cut.
+        batch_size: captions a batch, rounded down to whole groups but at least one.
+        captions_per_image: captions of one image that stay in one batch.
+        max_length: of a caption, start token included, end token not; longer ones are cut.
         window: batches that are sorted together; 1 sorts nothing.
-        process_group: those that share each batch; all else is the same whatever their number.
+        process_group: shares each batch; the world size changes nothing else.
 
     Raises:
         InputError: the split has no captions, or a size is below 1.
@@ -80,7 +78,7 @@ class CaptionBatches:
             if (texts := split.references.get(image))
         }
         self.truncated = Counter(split.truncated)
-        """How many "captions" and "sources" are longer than what is kept of them."""
+        """How many "captions" and "sources" were cut to their maximum length."""
         if split.targets is None:
             lengths = (len(ids) for captions in self._tokens.values() for ids in captions)
             self.truncated["captions"] += sum(length > max_length + 1 for length in lengths)
@@ -100,9 +98,9 @@ class CaptionBatches:
         return self._length
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """This process's share of each batch of ``epoch`` from number ``start`` on.
+        """This rank's share of each batch of ``epoch``, from batch ``start`` on.
 
-        One is made ahead in a thread; a share may have no images.
+        The next one is prefetched in a thread; a share may have no images.
 
         Raises:
             InputError: an image has no features, or damaged ones.
@@ -143,12 +141,12 @@ def _longest(group: Group) -> int:
 
 
 class ImageBatches:
-    """The images of a split with references, a batch at a time: a function as `CaptionBatches` is.
+    """Batches of a split's images with references, determined as those of `CaptionBatches`.
 
-    An epoch holds every image once; a batch knows it by its place in ``with_references``.
+    An epoch holds every image once; a batch has its index in ``with_references``.
 
     Args:
-        process_group: as of `CaptionBatches`.
+        process_group: see `CaptionBatches`.
 
     Raises:
         InputError: the split has no captions, or the size is below 1.
@@ -165,7 +163,7 @@ class ImageBatches:
         if batch_size < 1:
             raise InputError(f"batch size is {batch_size}, expected at least 1")
         self.truncated = Counter(split.truncated)
-        """As of `CaptionBatches`; the references that samples are rewarded by are whole."""
+        """See `CaptionBatches`; the references used for rewards are not cut."""
         self.split = split
         self.seed = seed
         self._batch_size = batch_size
@@ -177,9 +175,9 @@ class ImageBatches:
         return -(-len(self.with_references) // self._batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[ImageBatch]:
-        """This process's share of each batch of ``epoch`` from number ``start`` on.
+        """This rank's share of each batch of ``epoch``, from batch ``start`` on.
 
-        One is made ahead in a thread; a share may have no images.
+        The next one is prefetched in a thread; a share may have no images.
 
         Raises:
             InputError: an image has no features, or damaged ones.
@@ -206,7 +204,7 @@ def images_with_references(split: Split) -> list[int]:
     """The split's images that have references, in its order.
 
     Raises:
-        InputError: none has.
+        InputError: there are none.
     """
     image_ids = [image_id for image_id in split.image_ids if split.references.get(image_id)]
     if not image_ids:
@@ -215,14 +213,14 @@ def images_with_references(split: Split) -> list[int]:
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """``items`` in runs of ``size``, the last one shorter where they do not divide."""
+    """``items`` in chunks of ``size``; the last one may be shorter."""
     return (items[i : i + size] for i in range(0, len(items), size))
 
 
 def padded_features(store: FeatureStore, image_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The features (B, L, ...) of some images, zeros after each one's length, and lengths.
+    """Zero-padded features (B, L, ...) of some images, and their lengths (B,).
 
-    Of pictures that a captioner encodes itself the pixels, and the lengths of what it makes.
+    For a store of `Pixels`: the pixels, and the number of features the captioner makes of them.
 
     Raises:
         InputError: an image is not in the store, or its features are damaged.
@@ -238,7 +236,7 @@ def padded_features(store: FeatureStore, image_ids: Sequence[int]) -> tuple[Tens
 
 
 def padded_tokens(captions: Sequence[Sequence[int]]) -> Tensor:
-    """Token ids (P, T), pad after each caption's end."""
+    """Right-padded token ids (P, T)."""
     tokens = np.full((len(captions), max(map(len, captions))), PAD_ID, np.int64)
     for caption, target in zip(captions, tokens, strict=True):
         target[: len(caption)] = caption
@@ -246,7 +244,7 @@ def padded_tokens(captions: Sequence[Sequence[int]]) -> Tensor:
 
 
 def fetched_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """``items``, the next one made in a thread while the caller works on this one."""
+    """``items``, the next one prefetched in a thread while the caller uses this one."""
     iterator = iter(items)
     with ThreadPoolExecutor(1) as thread:
         pending = thread.submit(next, iterator, None)
@@ -256,9 +254,9 @@ def fetched_ahead(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def without_images(data: CaptionData) -> CaptionData:
-    """``data`` with every image's features replaced by the mean row of the training images.
+    """``data`` with every image's features replaced by the mean row of the train set.
 
-    A model trained on it captions without seeing, and is what one that sees must beat.
+    A model trained on it is the image-blind baseline.
     """
     train = data.splits["train"]
     total, rows = np.zeros(train.store.d_feature), 0

@@ -1,7 +1,7 @@
-"""A user's own captions, by picture: out of CSV or JSON, as such files are found.
+"""A user's own captions of pictures, from CSV or JSON.
 
-CSV: a row a caption, columns by their names. JSON: a list of objects or COCO's caption format, with
-the same names, or an object with the pictures' names for keys.
+CSV: a row a caption, with named columns. JSON: a list of objects or COCO's caption format, with the
+same names, or an object whose keys are the pictures' names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = {
     "caption": ("caption", "captions", "text", "sentence"),
     "split": ("split",),
 }
-"""What a field may be called; upper and lower case are the same."""
+"""Accepted names of each field, in any case."""
 
 LAYOUT = (
     'a list of {"image": ..., "caption": ...}, an object {image: [captions]} or COCO\'s caption '
@@ -32,19 +32,19 @@ LAYOUT = (
 
 @dataclass(frozen=True)
 class Entry:
-    """A caption as the file has it."""
+    """One caption of the file."""
 
     place: str
-    """Where in the file it stands."""
+    """Its place in the file."""
     image: str
     """The picture's file name, without folders."""
     caption: str
     split: str | None = None
-    """The split that the file puts it in, if it names splits."""
+    """The split that the file names for it, if any."""
 
 
 def read(path: Path) -> list[Entry]:
-    """The captions of a .csv, .tsv or .json file, in its order; they may be empty.
+    """The captions of a .csv, .tsv or .json file, in file order; texts may be empty.
 
     Raises:
         InputError: the file is missing, damaged, of another layout, or has no captions.
@@ -89,7 +89,7 @@ def _csv(path: Path) -> Iterator[Entry]:
 
 
 def _columns(path: Path, header: Iterable[str]) -> dict[str, int]:
-    """Where the columns stand that are called as in `NAMES`."""
+    """The index of each field's column, by `NAMES`."""
     found = [name.strip().lower() for name in header]
     columns = {}
     for field, names in NAMES.items():
@@ -136,7 +136,7 @@ def _coco(path: Path, value: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def _fields(path: Path, place: str, record: Any, *, caption: bool = True) -> dict[str, Any]:
-    """The record's values by the names of an entry."""
+    """The record's values by field, see `NAMES`."""
     if not isinstance(record, dict):
         raise InputError(f"{path}: {place} is no object, expected {LAYOUT}")
     lowered = {key.lower(): value for key, value in record.items()}
@@ -168,7 +168,7 @@ def _entry(path: Path, place: str, image: Any, caption: Any, split: Any = None) 
             value.encode()
         except UnicodeEncodeError:
             raise InputError(f"{path}: {place}: the {field} has half a surrogate pair") from None
-    # a path of any system: what counts is the file's name
+    # a path of any operating system; only the file name counts
     name = PureWindowsPath(image.strip()).name
     if not name:
         raise InputError(f"{path}: {place}: names no image")

@@ -12,13 +12,13 @@ LAYOUTS = "references in Karpathy's layout or COCO's caption format"
 
 
 def read_references(path: Path | str, split: str | None = None) -> dict[int, list[str]]:
-    """The raw reference captions of each image, by ``cocoid`` or, where there is none, ``imgid``.
+    """The raw reference captions of each image, by ``cocoid`` or else ``imgid``.
 
-    ``split`` may be left out where the file has one split only, and must be for COCO's format.
+    ``split`` may be None if the file has one split, and must be None for COCO's format.
 
     Raises:
-        InputError: the file is missing, truncated or of another layout; the split is not there; an
-            image stands twice or has no references; an id is no integer or a caption no text.
+        InputError: the file is missing, truncated or of another layout; there is no such split; an
+            image occurs twice or has no references; an id is no integer or a caption no text.
     """
     path = Path(path)
     data = read_json(path, LAYOUTS)

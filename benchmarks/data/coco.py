@@ -20,7 +20,7 @@ RESULTS = 'predictions in COCO\'s result format, [{"image_id": ..., "caption": .
 
 @dataclass(frozen=True)
 class Annotation:
-    """An entry of ``annotations``, its place in the file, and the entry of its image."""
+    """An entry of ``annotations``, its place in the file, and its image's entry."""
 
     place: str
     record: Mapping[str, Any]
@@ -31,7 +31,7 @@ def images(path: Path, data: Mapping[str, Any]) -> dict[int | str, Mapping[str, 
     """The entries of ``images`` by id.
 
     Raises:
-        InputError: an id is neither an integer nor text, or stands twice.
+        InputError: an id is neither an integer nor text, or occurs twice.
     """
     found: dict[int | str, Mapping[str, Any]] = {}
     for i, image in enumerate(data["images"]):
@@ -43,10 +43,10 @@ def images(path: Path, data: Mapping[str, Any]) -> dict[int | str, Mapping[str, 
 
 
 def annotated(path: Path, data: Mapping[str, Any]) -> list[Annotation]:
-    """The entries of ``annotations`` in their order.
+    """The entries of ``annotations``, in file order.
 
     Raises:
-        InputError: one names no image that there is, or as `images`.
+        InputError: as `images`, or one names an unknown image.
     """
     known = images(path, data)
     found = []
@@ -63,7 +63,7 @@ def references(path: Path, data: Mapping[str, Any]) -> dict[int, list[str]]:
     """The captions of each image, by its id.
 
     Raises:
-        InputError: an id is no integer, a caption no text, or as `annotated`.
+        InputError: as `annotated`, or an id is no integer or a caption no text.
     """
     found: dict[int, list[str]] = {}
     for i, image in enumerate(images(path, data).values()):
@@ -78,7 +78,7 @@ def read_predictions(path: Path | str) -> dict[int, str]:
     """The predicted caption of each image, by ``image_id``.
 
     Raises:
-        InputError: the file is missing, truncated, of another layout or empty; an image_id stands
+        InputError: the file is missing, truncated, of another layout or empty; an image_id occurs
             twice or is no integer; a caption is no text.
     """
     path = Path(path)

@@ -1,7 +1,7 @@
-"""HabeasCorpus: Java files, each with the comment that says what it is for (ARNet section 5.2.1).
+"""HabeasCorpus: Java files, each with a comment that describes it (ARNet section 5.2.1).
 
-A folder holds ``train``, ``dev`` and ``test.dat.xz``: a line a file, its code tokens, a tab, the
-words of its comment. The "features" of a file are the ids of its code tokens.
+A folder holds ``train.dat.xz``, ``dev.dat.xz`` and ``test.dat.xz``, with a line for each Java file:
+its code tokens, a tab, its comment's words. Its "features" are the ids of its code tokens.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from benchmarks.errors import InputError
 from benchmarks.files import read_bytes, sha256
 
 MOST_BYTES = 2**28
-"""Unpacked; the largest file of the task has 76 million."""
+"""Limit of the unpacked size; the corpus's largest file has 76 million bytes."""
 FILES = {"train": "train.dat.xz", "val": "dev.dat.xz", "test": "test.dat.xz"}
 LAYOUT = "HabeasCorpus: a line a file, code tokens, a tab, comment words (xz)"
 LENGTH = 300
-"""Of a file's code and of its comment, in tokens: what is longer is cut, as the paper does."""
+"""Maximum length of code and of a comment, in tokens; longer ones are cut, as in the paper."""
 UNKNOWN = 0
-"""The id of a code token that no training file has; the others follow by falling frequency."""
+"""The id of code tokens not in the train set; the others follow by descending frequency."""
 
 
 class CodeTokens:
-    """A store of code: of each file the ids (L,) of its tokens, below ``d_feature``."""
+    """A store of code: token ids (L,) of each file, all below ``d_feature``."""
 
     def __init__(self, sequences: Mapping[int, Ids], d_feature: int) -> None:
         self._sequences, self.d_feature = sequences, d_feature
@@ -53,13 +53,13 @@ def load(
 ) -> CaptionData:
     """The corpus of ``folder``, code cut to ``length`` tokens and comments to ``words``.
 
-    The words are those of the whole comments of all splits that occur ``min_count`` times: of once
-    there are 12,858, and with a start and an end they are the 12,860 of the paper's vocabulary. The
-    code tokens are those of the training files.
+    The vocabulary has the words that occur ``min_count`` times in the uncut comments of all splits.
+    With ``min_count=1`` these are 12,858; with start and end, the paper's 12,860. The code tokens
+    are those of the train set.
 
     Raises:
-        InputError: a file is missing, damaged, or of another layout; a line without code or
-            without comment, by its number.
+        InputError: a file is missing, damaged, or of another layout; or a line, named by number,
+            has no code or no comment.
     """
     for name, given in (("length", length), ("words", words), ("min_count", min_count)):
         if given < 1:
@@ -105,7 +105,7 @@ def _truncated(pairs: list[tuple[list[str], list[str]]], length: int, words: int
 
 
 def _parse(data: bytes, path: Path) -> list[tuple[list[str], list[str]]]:
-    """The code tokens and the comment's words of every line."""
+    """The code tokens and the comment's words of each line."""
     try:
         with lzma.open(io.BytesIO(data)) as file:
             content = file.read(MOST_BYTES + 1)

@@ -1,7 +1,7 @@
-"""Permuted sequential MNIST: a digit's pixels one after the other in a fixed random order.
+"""Permuted sequential MNIST: a digit's pixels as a sequence in a fixed random order.
 
-ARNet section 5.3. A file ``mnist.npz`` holds ``x_train``, ``y_train``, ``x_test``, ``y_test``, in
-the official order, the pixels as bytes.
+ARNet section 5.3. A file ``mnist.npz`` holds ``x_train``, ``y_train``, ``x_test`` and ``y_test`` in
+the official order, pixels as uint8.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Digits:
-    """Digits and what they are."""
+    """Images of digits and their labels."""
 
     images: Images  # (n, side, side)
     labels: Labels  # (n,), 0 to 9
@@ -40,13 +40,13 @@ class Digits:
         return Digits(self.images[:count], self.labels[:count])
 
     def halved(self) -> Digits:
-        """With half as many pixels a side, each the mean of four: a quarter of the steps."""
+        """Images of half the side, by 2 x 2 mean pooling: a quarter of the time steps."""
         n, side, _ = self.images.shape
         fours = self.images.reshape(n, side // 2, 2, side // 2, 2).astype(np.float64)
         return Digits(fours.mean((2, 4)).round().astype(np.uint8), self.labels)
 
     def sequences(self, permutation: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """The pixels (n, side^2, 1), 0 to 1, pixel ``permutation[t]`` at step t."""
+        """The pixels (n, side^2, 1) in [0, 1], pixel ``permutation[t]`` at step t."""
         pixels = self.images.reshape(len(self), -1)[:, permutation]
         return (pixels.astype(np.float32) / np.float32(255))[..., np.newaxis]
 
@@ -60,7 +60,7 @@ class Mnist:
 
 
 def permutation(length: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """The fixed random order of ``length`` pixels: a function of the seed."""
+    """A random order of ``length`` pixels, fixed by the seed."""
     return np.random.default_rng(seed).permutation(length)
 
 

@@ -1,4 +1,4 @@
-"""``captionbench features``: photographs become features once, in checked shards."""
+"""``captionbench features``: extract the features of photographs once, into hashed shards."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from benchmarks.errors import InputError
 
 DATA_VARIABLE = "CAPTIONBENCH_DATA"
 PER_THREAD = 4
-"""Pictures that a thread gives a backbone at a time: more would leave a CPU's cache."""
+"""Batch size of a backbone in each thread: larger ones exceed a CPU's cache."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def in_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """``function`` of every item, in their order, a few made ahead in a thread a core.
+    """Map ``function`` over the items with one thread a core; results are in order, prefetched.
 
-    Each thread works alone: threads that share one operator wait for each other at its end, which
-    costs most of the time where other programs use the cores too.
+    Each thread runs its operators on its own: intra-operator threads wait for each other, which
+    takes most of the time where other programs use the cores too.
     """
     threads = torch.get_num_threads()
     pending: deque[Future[Result]] = deque()
@@ -46,10 +46,10 @@ def in_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> It
 
 
 def find_data_set(folder: Path | None) -> Path:
-    """The data set in ``folder``, or in its folder named flickr8k.
+    """The file ``dataset_*.json`` in ``folder``, or in its subfolder flickr8k.
 
     Raises:
-        InputError: no folder, or not exactly one data set in it.
+        InputError: no folder, or not exactly one such file in it.
     """
     if folder is None:
         raise InputError(f"no data set named, expected --data, --karpathy or ${DATA_VARIABLE}")
@@ -72,18 +72,18 @@ def extract(
     batch_size: int = PER_THREAD,
     dtype: str = "float16",
 ) -> tuple[ShardedFeatures, int]:
-    """The features of a data set's photographs; those already in ``out`` are skipped.
+    """Extract the features of a data set's photographs; those already in ``out`` are skipped.
 
     Args:
-        images: zip files or folders of photographs; those beside the data set if None.
+        images: zip files or folders of photographs; None: those beside the data set.
         backbone: a name in `BACKBONES`.
-        batch_size: photographs at a time, a thread.
+        batch_size: photographs in a thread's batch.
 
     Returns:
-        The store, and how many photographs were extracted now.
+        The store, and how many photographs were newly extracted.
 
     Raises:
-        InputError: a bad file, or a folder that holds other features or cannot be written.
+        InputError: a bad file, or ``out`` holds other features or cannot be written.
     """
     if batch_size < 1:
         raise InputError(f"--batch-size is {batch_size}, expected at least 1")

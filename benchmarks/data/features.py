@@ -1,9 +1,8 @@
-"""Image features: in memory, or in memory-mapped shards whose index is checked.
+"""Image features: in memory, or in memory-mapped shards with a hashed index.
 
-A folder of shards holds ``index.json`` and ``00000.npy``, ``00001.npy``, ...: each a (rows,
-d_feature) array with the rows of its images one after the other, as ``numpy.load`` reads it. The
-index says what the features depend on (the signature), and of each shard its SHA-256, size, images
-and how many rows each image has.
+A folder of shards holds ``index.json`` and ``00000.npy``, ``00001.npy``, ...: arrays (rows,
+d_feature) with the rows of the shard's images concatenated. The index has the signature (what the
+features depend on), and for each shard its SHA-256, size, images and number of rows of each image.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class ArrayFeatures:
         arrays: (L, d_feature) of each image.
 
     Raises:
-        InputError: no images, different widths, or features that are not finite.
+        InputError: no images, different widths, or non-finite features.
     """
 
     def __init__(self, arrays: Mapping[int, npt.NDArray[np.floating]]) -> None:
@@ -69,7 +68,7 @@ class ArrayFeatures:
 
 @dataclass(frozen=True)
 class Shard:
-    """What the index says of one file."""
+    """One file's entry in the index."""
 
     file: str
     bytes: int
@@ -89,11 +88,11 @@ class Index:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of everything that the index says, the shards' own hashes included."""
+        """SHA-256 of the index's content, the shards' hashes included."""
         return sha256(json.dumps(asdict(self), sort_keys=True).encode())
 
     def write(self, folder: Path) -> None:
-        """Replace the folder's index, or leave the old one whole.
+        """Replace the folder's index atomically.
 
         Raises:
             InputError: the folder cannot be written or the disk is full.
@@ -107,7 +106,7 @@ class Index:
         """The folder's index.
 
         Raises:
-            InputError: it is missing, of another layout, or not as it was written.
+            InputError: it is missing, of another layout, damaged or edited.
         """
         path = folder / INDEX
         content = read_json(path, f"{WHAT}, or another folder")
@@ -133,13 +132,13 @@ class Index:
 
 
 class ShardedFeatures:
-    """A folder of shards, memory-mapped.
+    """A folder of memory-mapped shards.
 
-    Opening checks the index and the shards' sizes; a shard is hashed, and searched for numbers
-    that are not finite, when the first image is read from it; `verify` does so for all of them.
+    Opening checks the index and the shards' sizes. A shard's hash and finiteness are checked when
+    its first image is read; `verify` checks all shards.
 
     Raises:
-        InputError: naming the index or the shard that is missing, truncated or altered.
+        InputError: the index or a shard, which is named, is missing, truncated or altered.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -182,10 +181,10 @@ class ShardedFeatures:
         return self._open[shard.file][start:stop].astype(np.float32)
 
     def verify(self) -> None:
-        """Hash every shard and search it for numbers that are not finite.
+        """Check every shard's hash, and that its features are finite.
 
         Raises:
-            InputError: naming the damaged shard or the image.
+            InputError: a shard is damaged or an image has non-finite features; it is named.
         """
         for shard in self.index.shards:
             self._open[shard.file] = self._checked(shard)
@@ -203,10 +202,10 @@ class ShardedFeatures:
 
 
 def check_size(folder: Path, shard: Shard) -> None:
-    """Check that a shard is there and as long as the index says.
+    """Check that a shard exists and has the index's size.
 
     Raises:
-        InputError: naming the shard.
+        InputError: it does not; it is named.
     """
     path = folder / shard.file
     if not path.is_file():
@@ -217,10 +216,10 @@ def check_size(folder: Path, shard: Shard) -> None:
 
 
 def check_hash(folder: Path, shard: Shard) -> None:
-    """Check that a shard's bytes are those that were written.
+    """Check that a shard has the index's hash.
 
     Raises:
-        InputError: naming the shard.
+        InputError: it has not; it is named.
     """
     path = folder / shard.file
     if sha256(read_bytes(path, "a shard of features")) != shard.sha256:
@@ -228,21 +227,21 @@ def check_hash(folder: Path, shard: Shard) -> None:
 
 
 class ShardWriter:
-    """Write features shard by shard; after a kill at any point, the next writer continues.
+    """Write features shard by shard; a writer that was killed is resumed by the next.
 
-    A shard and then the index are replaced atomically, so the index never lists a shard that is
-    not whole; the index comes before the first shard. A listed shard that was damaged since is
-    dropped, to be written again.
+    A shard and then the index are replaced atomically, so the index never lists an incomplete
+    shard; an index precedes the first shard. A listed shard that is damaged is dropped, to be
+    written again.
 
     Args:
-        folder: made if need be.
+        folder: created if missing.
         signature: what the features depend on; a folder with another one is refused.
         d_feature: width of the rows.
         dtype: "float16" or "float32".
         shard_images: images a shard.
 
     Attributes:
-        done: the images that are on disk.
+        done: the images on disk.
         dropped: why each damaged shard was dropped.
 
     Raises:
@@ -291,15 +290,15 @@ class ShardWriter:
                 self._index.shards.append(shard)
 
     def add(self, image_id: int, features: npt.NDArray[np.floating]) -> None:
-        """Take one image's features, (L, d_feature); a full shard goes to disk.
+        """Add one image's features, (L, d_feature); a full shard is written to disk.
 
         Raises:
-            InputError: the image was written before; a wrong shape; numbers that are not finite,
-                or not once in the shards' dtype; a shard cannot be written.
+            InputError: the image was already added; a wrong shape; numbers that are not finite in
+                the shards' dtype; a shard cannot be written.
         """
         if image_id in self.done or image_id in self._pending:
             raise InputError(f"image {image_id}: its features are written already")
-        # a number beyond float16 becomes infinite, which is refused next, naming the image
+        # a number beyond float16 becomes infinite, which _checked refuses with the image's name
         with np.errstate(over="ignore"):
             stored = np.asarray(features).astype(self._index.dtype)
         self._pending[image_id] = _checked(image_id, stored, self._index.d_feature)
@@ -307,10 +306,10 @@ class ShardWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the images taken since the last shard as a shard of their own, if there are any.
+        """Write the pending images, if any, as a shard.
 
         Raises:
-            InputError: the folder cannot be written or the disk is full; the index stays whole.
+            InputError: the folder cannot be written or the disk is full; the index stays valid.
         """
         if not self._pending:
             return
@@ -341,7 +340,7 @@ def require(features: FeatureStore, image_ids: Iterable[int], what: str) -> None
     """Check that every image of ``image_ids`` has features.
 
     Raises:
-        InputError: how many have none, and the first of them.
+        InputError: some have none; the message has their number and the first.
     """
     there = set(features.image_ids)
     missing = [image_id for image_id in image_ids if image_id not in there]
@@ -350,7 +349,7 @@ def require(features: FeatureStore, image_ids: Iterable[int], what: str) -> None
 
 
 def _checked(image_id: int, array: npt.NDArray[Any], d_feature: int) -> npt.NDArray[Any]:
-    """``array`` if it can be an image's features."""
+    """``array``, if its shape and numbers are valid as features."""
     if array.ndim != 2 or len(array) == 0 or array.shape[1] != d_feature:
         shape = tuple(array.shape)
         raise InputError(f"image {image_id}: features are {shape}, expected (L > 0, {d_feature})")

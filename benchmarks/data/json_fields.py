@@ -1,4 +1,4 @@
-"""Fields of a file's JSON, or an error that names file, place and what was expected."""
+"""Typed access to JSON fields; errors name the file, the place and what was expected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.errors import InputError
 
 
 def shown(value: Any) -> str:
-    """``value`` as JSON, short enough for one line."""
+    """``value`` as JSON, cut to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
@@ -18,7 +18,7 @@ def shown(value: Any) -> str:
 def field(
     path: Path, record: Any, place: str, name: str, kind: type | tuple[type, ...], expected: str
 ) -> Any:
-    """``record[name]``, which must be there and of the ``kind``; a truth value is no number."""
+    """``record[name]``, which must exist and be of the ``kind``; a bool is not a number."""
     if not isinstance(record, dict):
         raise InputError(f"{path}: {place} is {shown(record)}, expected an object with {name!r}")
     if name not in record:
@@ -30,12 +30,12 @@ def field(
 
 
 def integer(path: Path, record: Any, place: str, name: str) -> int:
-    """A whole number."""
+    """An integer field."""
     return int(field(path, record, place, name, int, "an integer"))
 
 
 def caption(path: Path, record: Any, place: str, name: str) -> str:
-    """A caption, which is text that can be written."""
+    """A caption: a string that can be encoded as UTF-8."""
     text = str(field(path, record, place, name, str, "a caption as a string"))
     try:
         text.encode()

@@ -1,4 +1,4 @@
-"""Karpathy's layout: its images and captions, and a data set with features of its photographs.
+"""Karpathy's layout: images, captions and splits, and the data set with its features.
 
 ``{"images": [{"cocoid" or "imgid", "split", "filename", "sentences": [{"raw"}]}]}``.
 """
@@ -18,13 +18,13 @@ from benchmarks.files import read_bytes, read_json, sha256
 
 LAYOUT = "captions and splits in Karpathy's layout"
 MIN_COUNT = 5
-"""Rarer words are unknown (ExpansionNet v1 section 4, v2 section IV-A), unless the file has a
-``min_count`` of its own, as it may name its ``tokeniser``."""
+"""Rarer words are unknown (ExpansionNet v1 section 4, v2 section IV-A). A file may have its own
+``min_count`` and ``tokeniser``."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """One entry of the layout's ``images``: its place in the file, and what it says."""
+    """One entry of the layout's ``images``, and its place in the file."""
 
     path: Path
     place: str
@@ -35,10 +35,10 @@ class Image:
 
     @property
     def filename(self) -> str:
-        """The photograph's.
+        """The photograph's file name.
 
         Raises:
-            InputError: it names none.
+            InputError: the entry has none.
         """
         expected = "a file's name"
         name = json_fields.field(self.path, self.record, self.place, "filename", str, expected)
@@ -46,10 +46,10 @@ class Image:
 
     @property
     def captions(self) -> list[str]:
-        """Its captions.
+        """The raw captions.
 
         Raises:
-            InputError: it has no list of sentences, or a caption is no text.
+            InputError: the entry has no list of sentences, or a caption is no text.
         """
         sentences = json_fields.field(
             *(self.path, self.record, self.place, "sentences", list, "a list of sentences")
@@ -62,7 +62,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Photograph:
-    """An image's photograph, and the split that it is in."""
+    """An image's photograph and split."""
 
     image_id: int
     split: str
@@ -70,10 +70,10 @@ class Photograph:
 
 
 def images(path: Path, data: Any) -> list[Image]:
-    """The images of every split, by ``cocoid`` or, where there is none, ``imgid``.
+    """The images of all splits, by ``cocoid`` or else ``imgid``.
 
     Raises:
-        InputError: it is another layout, or an image stands twice in a split.
+        InputError: another layout, or an image occurs twice in a split.
     """
     listed = data.get("images") if isinstance(data, dict) else None
     if not isinstance(listed, list) or not listed:
@@ -91,7 +91,7 @@ def images(path: Path, data: Any) -> list[Image]:
 
 
 def references(path: Path, data: Mapping[str, Any], split: str | None) -> dict[int, list[str]]:
-    """The captions of a split's images; it may be left out where there is one only.
+    """The captions of a split's images; ``split`` may be None if there is only one.
 
     Raises:
         InputError: there is no such split, or as `images`.
@@ -107,10 +107,10 @@ def references(path: Path, data: Mapping[str, Any], split: str | None) -> dict[i
 
 
 def read_photographs(path: Path) -> list[Photograph]:
-    """The photographs of every split.
+    """The photographs of all splits.
 
     Raises:
-        InputError: the file is missing, truncated or of another layout, or an image stands twice.
+        InputError: the file is missing, truncated or of another layout, or an image occurs twice.
     """
     photographs: dict[int, Photograph] = {}
     for image in images(path, read_json(path, LAYOUT)):
@@ -122,18 +122,18 @@ def read_photographs(path: Path) -> list[Photograph]:
 
 
 def sources(photographs: list[Photograph]) -> str:
-    """SHA-256 of which photograph each image id stands for, whatever their order."""
+    """SHA-256 of the photograph of each image id, independent of their order."""
     lines = sorted(f"{photograph.image_id}\t{photograph.filename}" for photograph in photographs)
     return sha256("\n".join(lines).encode())
 
 
 def load(path: Path, features: Path) -> CaptionData:
-    """The data set at ``path`` with the folder of ``features`` (``captionbench features``).
+    """The data set at ``path`` with a folder of features (``captionbench features``).
 
-    The split "restval" of the COCO release is trained on, as the papers do.
+    The split "restval" of the COCO release belongs to the train set, as in the papers.
 
     Raises:
-        InputError: a bad file; features of other photographs, or none for some image.
+        InputError: a bad file; features of other photographs; or an image has no features.
     """
     path = Path(path)
     photographs = read_photographs(path)
@@ -147,7 +147,7 @@ def load(path: Path, features: Path) -> CaptionData:
 
 
 def with_features(path: Path, store: FeatureStore) -> CaptionData:
-    """The data set at ``path``, whose images are seen as ``store`` has them.
+    """The data set at ``path`` with the features of ``store``.
 
     Raises:
         InputError: a bad file.
@@ -172,7 +172,7 @@ def with_features(path: Path, store: FeatureStore) -> CaptionData:
 def _vocabulary(
     path: Path, layout: Mapping[str, Any], references: Mapping[int, list[str]]
 ) -> Vocabulary:
-    """The words of ``references``, tokenised and counted as the layout says."""
+    """The vocabulary of ``references``, by the layout's tokeniser and minimum count."""
     min_count, tokeniser = layout.get("min_count", MIN_COUNT), layout.get("tokeniser", "words")
     if type(min_count) is not int or type(tokeniser) is not str:
         raise InputError(f"{path}: expected an integer min_count and a tokeniser's name")

@@ -1,11 +1,11 @@
-"""Middle words: what middle-out decoding begins with (Middle-Out, section 4.2).
+"""Middle words: the words that middle-out decoding starts from (Middle-Out, section 4.2).
 
-The paper says what a video's is: the commonest word in "-ing" of its captions. It does not say what
-becomes of a caption without that word, nor of a video without any. Here a caption that lacks its
-image's word begins with the commonest such word of its own; one without any is not learned; and an
-image without any is in no split. What is left out is counted, and it is left out for every model,
-so that compared models learn from the same captions. Only words that the vocabulary has can be
-middle words. Scores are against all of an image's captions.
+The paper defines a video's: the most frequent word in "-ing" of its captions. It does not define
+one for a caption without that word, nor for a video without any. Here a caption that lacks its
+image's word starts from its own most frequent word in "-ing". A caption without any is not trained
+on, and an image without any is in no split. They are counted, and left out for every model, so that
+compared models train on the same captions. Middle words must be in the vocabulary. Scores are
+against all of an image's captions.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from torch_impl.middle_out import commonest, interleave, split
 
 ENDING = "ing"
 CANDIDATES = 40
-"""How many words the paper's classifier chooses from: the commonest, as MSVD's training videos have
-211 different ones."""
+"""Classes of the paper's classifier: the most frequent of the 211 middle words in MSVD's train
+set."""
 
 
 @dataclass(frozen=True)
 class MiddleWords:
     """A data set with its middle words."""
 
-    # what is left of it; captions without a candidate are gone from "train" alone
+    # only images with a middle word; captions without one are removed from "train" alone
     data: CaptionData
     of_image: Mapping[int, str]  # the middle word of each image
-    candidates: tuple[str, ...]  # the commonest of them in "train", which a classifier chooses from
-    # of each split, how many images have no middle word; and how many "captions" to learn
-    # have none
+    candidates: tuple[str, ...]  # the most frequent in "train": the classes of a classifier
+    # by split, how many images have no middle word; by "captions", how many of "train" have none
     left_out: Mapping[str, int]
 
     @cached_property
@@ -55,7 +54,7 @@ class MiddleWords:
         return word_id(self.data.vocabulary, word)
 
     def encode(self, image_id: int, caption: str, most: int) -> list[int]:
-        """A caption to learn in the generated order, each half of ``most`` tokens at most."""
+        """A caption's token ids in generation order, at most ``most`` of each half."""
         vocabulary = self.data.vocabulary
         words, middle = vocabulary.tokenise(caption), self.of_image[image_id]
         if middle not in words:
@@ -65,7 +64,7 @@ class MiddleWords:
         return interleave(left[:most], self.id_of(middle), right[:most], PAD_ID)
 
     def in_order(self, split: str, most: int) -> dict[int, list[list[int]]]:
-        """Of each image of a split its captions with a candidate, by `encode`."""
+        """Each image's captions that have a word in "-ing", by `encode`."""
         texts = self.data.splits[split].references
         return {
             i: [
@@ -77,7 +76,7 @@ class MiddleWords:
         }
 
     def _tokens(self, caption: str) -> list[str]:
-        """The words of a caption that the vocabulary has."""
+        """The words of a caption that are in the vocabulary."""
         return [w for w in self.data.vocabulary.tokenise(caption) if w in self._known]
 
 
@@ -98,7 +97,7 @@ def choose(data: CaptionData, candidates: int = CANDIDATES) -> MiddleWords:
     """``data`` with a middle word for every image.
 
     Raises:
-        InputError: a split none of whose images has a candidate.
+        InputError: no image of some split has a middle word.
     """
     of_image: dict[int, str] = {}
     splits, left_out = {}, {}
@@ -132,7 +131,7 @@ def choose(data: CaptionData, candidates: int = CANDIDATES) -> MiddleWords:
 
 
 class WithWord:
-    """A store whose rows have one more column: the token id of the image's word."""
+    """A store with one more feature column: the token id of the image's middle word."""
 
     def __init__(self, store: FeatureStore, ids: Mapping[int, int]) -> None:
         self._store, self._ids = store, ids

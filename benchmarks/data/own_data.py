@@ -1,4 +1,4 @@
-"""``captionbench dataset``: pictures and a file of captions become a data set to train on."""
+"""``captionbench dataset``: make a data set of pictures and a file of captions."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def make(
     tokeniser: str = "words",
     skip_bad: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The data set in Karpathy's layout, with its tokens and rarity, and what there is to say.
+    """The data set in Karpathy's layout, with tokeniser and minimum count, and messages to print.
 
     Args:
-        entries: the captions; those with a split are in that one.
-        shares: per cent of the images in "train", "val" and "test" (default: `SHARES`); none where
-            entries name splits.
-        seed: of who is where; another image changes no other's place by more than the shares do.
+        entries: the captions; their splits, if any, are used.
+        shares: per cent of the images in "train", "val" and "test" (default: `SHARES`); not
+            allowed if entries name splits.
+        seed: of the random split; images are ordered by hash, so that adding one moves few others.
         tokeniser: one of `TOKENISERS`.
         skip_bad: leave out captions of missing or damaged pictures, and those without a word.
 
     Raises:
-        InputError: something is bad and not to be skipped, splits that contradict each other, or
-            nothing is left to train on: no image or no word.
+        InputError: bad entries without ``skip_bad``; splits contradict each other; or no image or
+            no word is left to train on.
     """
     if min_count < 1:
         raise InputError(f"--min-count is {min_count}, expected at least 1")
@@ -99,10 +99,10 @@ def make(
 
 
 def path_in(folder: Path, name: str) -> Path:
-    """The file of a data set of that name in a folder.
+    """The path of a data set's file in a folder.
 
     Raises:
-        InputError: no file can be called so, or the folder is a file's name.
+        InputError: the name is not a valid file name, or the folder ends with ".json".
     """
     if not name.isprintable() or not name or Path(name).name != name or "\\" in name:
         raise InputError(f"--name {name!r}: expected a name that a file can have, without folders")
@@ -112,7 +112,7 @@ def path_in(folder: Path, name: str) -> Path:
 
 
 def _damaged(photographs: Photographs, names: Sequence[str]) -> dict[str, str]:
-    """Why pictures cannot be read, of those that cannot: each is read whole."""
+    """The pictures that cannot be read, and why; each is fully decoded."""
 
     def reason(name: str) -> str | None:
         try:
@@ -126,7 +126,7 @@ def _damaged(photographs: Photographs, names: Sequence[str]) -> dict[str, str]:
 
 
 def _places(entries: Sequence[Entry], shares: Sequence[int], seed: int) -> dict[str, str]:
-    """Each image's split: the one that its entries name, or by shares where none name any."""
+    """Each image's split: the one its entries name, or a random one by ``shares``."""
     images = dict.fromkeys(entry.image for entry in entries)
     if any(entry.split for entry in entries):
         places: dict[str, str] = {}
@@ -139,7 +139,7 @@ def _places(entries: Sequence[Entry], shares: Sequence[int], seed: int) -> dict[
                 was = places[entry.image]
                 raise InputError(f"{entry.place}: {entry.image} is in {was} and {entry.split}")
     else:
-        # by a hash: the same on every machine, whatever the order of the file
+        # by a hash: independent of the machine and of the file's order
         order = sorted(images, key=lambda image: sha256(f"{seed} {image}".encode()))
         _, val, test = (max(1, len(order) * share // 100) if share else 0 for share in shares)
         names = ["val"] * val + ["test"] * test
@@ -151,7 +151,7 @@ def _places(entries: Sequence[Entry], shares: Sequence[int], seed: int) -> dict[
 
 
 def summary(layout: Mapping[str, Any]) -> str:
-    """A line on the images of each split and on the vocabulary."""
+    """One line: the number of images in each split, and the vocabulary's size."""
     sizes = Counter(image["split"] for image in layout["images"])
     counts = ", ".join(f"{sizes[name]} {name}" for name in SPLITS if sizes[name])
     vocabulary = _vocabulary(layout)

@@ -1,4 +1,4 @@
-"""Photographs by file name, out of zip files and folders."""
+"""Photographs in zip files and folders, by file name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ from benchmarks.files import read_bytes, sha256
 
 
 class Photographs:
-    """The image files in some zip files and folders, found by name wherever they lie in them.
-
-    Args:
-        places: zip files and folders.
+    """The image files in zip files and folders, at any depth, by file name.
 
     Raises:
-        InputError: a place is missing or no zip file; a name stands twice; no images at all.
+        InputError: a place is missing or no zip file; a name occurs twice; no images at all.
     """
 
     def __init__(self, places: Sequence[Path]) -> None:
@@ -49,17 +46,17 @@ class Photographs:
         return iter(self._places)
 
     def require(self, names: Iterable[str]) -> None:
-        """Check that every one of ``names`` is there.
+        """Check that no photograph of ``names`` is missing.
 
         Raises:
-            InputError: how many are missing, and the first of them.
+            InputError: some are; the message has their number and the first.
         """
         missing = [name for name in names if name not in self._places]
         if missing:
             raise InputError(f"{len(missing)} photographs are missing, first {missing[0]}")
 
     def read(self, name: str, size: int) -> npt.NDArray[np.uint8]:
-        """(size, size, 3) RGB: the whole picture, squeezed to a square by bicubic interpolation.
+        """The photograph as (size, size, 3) RGB, see `pictures.squeeze`.
 
         Raises:
             InputError: there is no such photograph, or it is damaged.
@@ -67,7 +64,7 @@ class Photographs:
         return pictures.squeeze(self.open(name), size)
 
     def open(self, name: str) -> Image.Image:
-        """The picture as RGB.
+        """The photograph as RGB, see `pictures.decode`.
 
         Raises:
             InputError: there is no such photograph, or it is damaged.
@@ -106,7 +103,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 
 def images_beside(path: Path) -> list[Path]:
-    """The zip files in the folder of ``path``, or else the folder."""
+    """The zip files beside ``path``, or its folder if there are none."""
     return sorted(path.parent.glob("*.zip")) or [path.parent]
 
 

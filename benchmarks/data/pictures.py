@@ -1,7 +1,6 @@
-"""Picture files as models see them: whatever a file holds becomes upright RGB of 8 bits.
+"""Read picture files of any format as upright 8-bit RGB.
 
-Every command that reads pictures reads them here, so that what is captioned was prepared as what
-was trained on.
+All commands read pictures here, so that training and captioning preprocess them equally.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from benchmarks.errors import InputError
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
-"""What a file in a folder is called if it is a picture."""
+"""File name suffixes of pictures, for searching folders."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""What a picture may be, whatever it is called; other decoders of Pillow start programs."""
+"""Accepted formats, whatever the suffix; some other decoders of Pillow start programs."""
 
 Image.init()
-# a picture beyond Pillow's Image.MAX_IMAGE_PIXELS is refused, not read with a warning
+# refuse pictures beyond Pillow's Image.MAX_IMAGE_PIXELS instead of warning
 warnings.simplefilter("error", Image.DecompressionBombWarning)
-# what is odd but can be read is read
+# Pillow warns about odd but readable files
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself."""
+    """The size in pixels and number of frames that a picture file declares."""
 
     width: int
     height: int
@@ -43,10 +42,10 @@ class Header:
 
 
 def find(places: Sequence[Path]) -> list[Path]:
-    """The files among ``places``, and the pictures in their folders, each once, sorted there.
+    """The files of ``places`` and the sorted pictures in its folders, without duplicates.
 
     Raises:
-        InputError: there is no such file or folder, or a folder without pictures.
+        InputError: a place does not exist, or is a folder without pictures.
     """
     found: dict[Path, None] = {}
     for place in map(Path, places):
@@ -64,28 +63,26 @@ def find(places: Sequence[Path]) -> list[Path]:
 
 
 def named_as_pictures(folder: Path) -> list[str]:
-    """The names of ``folder``'s files, at any depth, that are called as pictures are."""
+    """The relative paths of the files in ``folder``, at any depth, with a picture's suffix."""
     return by_suffix(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
 def by_suffix(names: Iterator[str] | Sequence[str]) -> list[str]:
-    """Those of ``names`` that are called as pictures are, sorted."""
+    """The ``names`` with a picture's suffix, sorted."""
     paths = map(PurePosixPath, sorted(names))
-    # names that begin with a dot are an operating system's notes beside the pictures
+    # dot files are metadata of an operating system
     return [str(p) for p in paths if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")]
 
 
 def header(path: Path, *, whole: bool = False) -> Header:
-    """What the file says of its picture.
+    """The picture's header.
 
     Args:
-        path: the file.
-        whole: make of it what `read` does, of a JPEG at an eighth of its size, to find out
-            whether that can be done.
+        whole: also decode the picture, to check that `read` can; a JPEG at 1/8 of its size.
 
     Raises:
         InputError: it cannot be opened, is no picture of a known format, or too large; with
-            ``whole``, all that `read` raises.
+            ``whole``, also if it is damaged.
     """
     with _file(path) as file, _opened(file, path) as image:
         found = Header(*image.size, getattr(image, "n_frames", 1))
@@ -106,10 +103,10 @@ def read(path: Path) -> Image.Image:
 
 
 def decode(data: bytes, where: Path) -> Image.Image:
-    """The picture that the bytes of a file hold, as RGB of 8 bits a channel.
+    """Decode a picture file's bytes to 8-bit RGB.
 
-    It is the first of several, turned as its EXIF orientation says, on white where it is
-    transparent, and with the upper 8 of 16 bits.
+    Takes the first frame, applies the EXIF orientation, composes transparency on white, and scales
+    16 bits to 8.
 
     Raises:
         InputError: ``where`` is no picture of a known format, too large or damaged.
@@ -118,7 +115,7 @@ def decode(data: bytes, where: Path) -> Image.Image:
 
 
 def squeeze(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    """(size, size, 3): the whole picture, squeezed to a square by bicubic interpolation."""
+    """Resize the whole picture to a square (size, size, 3) by bicubic interpolation."""
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BICUBIC)
     return np.asarray(image)
@@ -154,7 +151,7 @@ def _file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _opened(file: IO[bytes], where: Path) -> Iterator[Image.Image]:
-    """The picture, not yet decoded; what fails while it is used is the file's fault."""
+    """The undecoded picture; any error while it is used is raised as an InputError of the file."""
     try:
         with Image.open(file, formats=FORMATS) as image:
             yield image
@@ -166,6 +163,6 @@ def _opened(file: IO[bytes], where: Path) -> Iterator[Image.Image]:
         limit = f"{Image.MAX_IMAGE_PIXELS:,}"
         raise InputError(f"{where}: too large, expected at most {limit} pixels") from None
     except Exception as error:
-        # decoders raise whatever a damaged file lets them trip over
+        # on damaged files decoders raise exceptions of any type
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{where}: not a whole photograph ({reason})") from error

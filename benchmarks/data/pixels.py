@@ -1,4 +1,4 @@
-"""Pictures for captioners with a backbone of their own: read when asked for, or encoded once."""
+"""Pictures for captioners with their own backbone: read as pixels on access, or encoded once."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from torch_impl.layers.swin import SwinTransformer
 from torch_impl.models.vision import Swin, normalise
 
 PER_BATCH = 4
-"""Pictures that a backbone encodes at a time: more would leave a CPU's cache."""
+"""Batch size of a backbone: larger ones exceed a CPU's cache."""
 
 
 @dataclass(frozen=True)
 class Pictures:
     """The pictures of a data set."""
 
-    # of an image id and a size, (size, size, 3) uint8 RGB
+    # (image id, size) -> (size, size, 3) uint8 RGB
     read: Callable[[int, int], npt.NDArray[np.uint8]]
-    fingerprint: str  # of which picture each image id stands for
+    fingerprint: str  # of the picture of each image id
 
 
 def of_scenes(seed: int = 0) -> Pictures:
-    """The generated scenes, drawn."""
+    """The rendered pictures of the generated scenes."""
 
     def read(image_id: int, size: int) -> npt.NDArray[np.uint8]:
         drawn = scenes.render(scenes.scene(seed, image_id))
@@ -46,7 +46,7 @@ def of_photographs(path: Path, places: Sequence[Path]) -> Pictures:
     """The photographs of a data set in Karpathy's layout.
 
     Raises:
-        InputError: a bad file, or a photograph that is missing.
+        InputError: a bad file, or a photograph is missing.
     """
     listed = read_photographs(path)
     photographs = Photographs(places)
@@ -56,7 +56,7 @@ def of_photographs(path: Path, places: Sequence[Path]) -> Pictures:
 
 
 class Pixels:
-    """A store of what an end to end captioner encodes: its features are made as it is trained."""
+    """A store of pixels, for captioners whose backbone is trained end to end."""
 
     def __init__(
         self, pictures: Pictures, image_ids: Sequence[int], backbone: SwinTransformer
@@ -68,7 +68,7 @@ class Pixels:
         self._pictures = pictures
 
     def features(self, image_id: int) -> Features:
-        """(3, size, size) float32, normalised as the backbone's weights expect.
+        """The pixels (3, size, size) float32, normalised as the backbone's weights expect.
 
         Raises:
             InputError: the picture is damaged.
@@ -79,14 +79,14 @@ class Pixels:
 
 
 def unencoded(data: CaptionData, pictures: Pictures, backbone: SwinTransformer) -> CaptionData:
-    """``data`` with its pictures for an end to end captioner."""
+    """``data`` with `Pixels` as features, for an end-to-end captioner."""
     return _seen_as(data, Pixels(pictures, _image_ids(data), backbone), {})
 
 
 def encoded(
     data: CaptionData, pictures: Pictures, backbone: SwinTransformer, folder: Path, device: str
 ) -> CaptionData:
-    """``data`` with features that the backbone makes once, kept in a folder under ``folder``.
+    """``data`` with features of the frozen backbone, extracted once into a folder of ``folder``.
 
     Raises:
         InputError: a picture is damaged, or the folder cannot be written.

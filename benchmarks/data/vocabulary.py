@@ -1,4 +1,4 @@
-"""Words and their ids, by the papers' pipeline: lower case, no punctuation, rare words unknown."""
+"""Tokenisers and vocabularies as in the papers: lower case, no punctuation, rare words unknown."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def tokenise(text: str) -> list[str]:
 
 
 def _mark(match: re.Match[str]) -> str:
-    """What Python takes for no letter but is part of one: vowel signs, accents, tones."""
+    """Keep combining marks (vowel signs, accents, tones), which are not letters to Python."""
     return match[0] if unicodedata.category(match[0])[0] == "M" else ""
 
 
 def characters(text: str) -> list[str]:
-    """The letters of ``text``'s words, each with its marks: for scripts that write no spaces."""
+    """The letters of ``text``'s words with their marks, for scripts without spaces."""
     return _CHARACTER.findall("".join(tokenise(text)))
 
 
@@ -40,19 +40,18 @@ TOKENISERS: dict[str, tuple[Callable[[str], list[str]], str]] = {
     "words": (tokenise, " "),
     "characters": (characters, ""),
 }
-"""How captions become tokens, by name, and what stands between tokens in a caption."""
+"""By name, the tokenising function and the separator that joins tokens to a caption."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The ids of the words that models read and write.
+    """The token ids of a captioner: pad 0, start 1, end 2, unknown 3, then ``words`` in order.
 
-    Ids: pad 0, start 1, end 2, unknown 3, then ``words`` in order. Make one from captions with
-    `from_captions`, which orders by falling frequency, then by alphabet; the fields are what a
-    checkpoint keeps. The "words" are those of the ``tokeniser``, characters if it says so.
+    `from_captions` orders words by descending frequency, then alphabetically. With the tokeniser
+    "characters", ``words`` are characters. Checkpoints save the fields.
 
     Raises:
-        ValueError: a word stands twice, or an unknown tokeniser.
+        ValueError: a word occurs twice, or an unknown tokeniser.
     """
 
     words: tuple[str, ...]
@@ -90,22 +89,22 @@ class Vocabulary:
         return {word: i for i, word in enumerate(self.words, start=len(SPECIAL_TOKENS))}
 
     def __len__(self) -> int:
-        """How many ids there are, the four special ones included."""
+        """The number of ids, the four special ones included."""
         return len(SPECIAL_TOKENS) + len(self.words)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the words in their order: equal for the same ids of the same tokens."""
+        """SHA-256 of the words in order, and of the tokeniser if it is not "words"."""
         other = () if self.tokeniser == "words" else (f"by {self.tokeniser}",)
         return hashlib.sha256("\n".join([*other, *self.words]).encode()).hexdigest()
 
     def tokenise(self, caption: str) -> list[str]:
-        """The tokens of a raw caption, known to the vocabulary or not."""
+        """The tokens of a raw caption, in the vocabulary or not."""
         split, _ = TOKENISERS[self.tokeniser]
         return split(caption)
 
     def unknown(self, captions: Iterable[str]) -> Counter[str]:
-        """How often each token that has no id stands in raw ``captions``."""
+        """The tokens of raw ``captions`` that are not in the vocabulary, with their counts."""
         tokens = (token for caption in captions for token in self.tokenise(caption))
         return Counter(token for token in tokens if token not in self._ids)
 
@@ -114,10 +113,10 @@ class Vocabulary:
         return [START_ID, *(self._ids.get(token, UNKNOWN_ID) for token in tokens), END_ID]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The caption up to the first end; start and pad are silent, unknown reads "unk".
+        """The caption up to the first end, without start and pad; unknown tokens become "unk".
 
         Raises:
-            ValueError: an id outside the vocabulary.
+            ValueError: an id is outside the vocabulary.
         """
         tokens = []
         for i in ids:

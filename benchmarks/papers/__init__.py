@@ -1,9 +1,9 @@
-"""The papers' own numbers: every table and figure with its place, as JSON beside this file.
+"""The papers' own numbers: every table and figure, as JSON in the folders beside this file.
 
-A table holds what was printed, misprints included; a cell that is wrong in print carries the
-corrected value and why. Captions of tables are in our words. Columns of scores have the names that
-our scores have (B1, METEOR, CIDEr-D, ...), with "XE " or "RL " before them where a table has both
-stages of training; rows of the ablations are named by their mixers, "static:64 | dynamic:16".
+A table has the printed values, misprints included; a misprinted cell also has the corrected value
+and the reason. Captions of tables are in our words. Columns of scores have our scores' names (B1,
+METEOR, CIDEr-D, ...), prefixed with "XE " or "RL " if a table has both stages of training. Rows of
+ablations are named by their mixers, "static:64 | dynamic:16".
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EARLIER = "another paper's model, whose numbers are quoted: nothing here trains 
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a paper's file; a field that is not of it is an error."""
+    """A part of a paper's file; unknown fields are errors."""
 
 
 class Column(Part, frozen=True):
-    """A column: our name, what is printed above it, and the heading it shares with others.
+    """A column: our name, the printed heading, and the heading of its group.
 
-    ``not_run`` says why its cells may have no value of ours, where the table's reason is another.
+    ``not_run`` is why its cells have no value of ours, if not the table's reason.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Column(Part, frozen=True):
 
 
 class Row(Part, frozen=True):
-    """A row: our name, its printed label, and the mixers of the model where it is an ablation.
+    """A row: our name, the printed label, and the mixers of an ablation's model.
 
-    ``earlier`` is another paper's model, whose numbers this one quotes; ``not_run`` says why a row
-    may have no value of ours, where the table's reason is another.
+    ``earlier`` marks another paper's model, whose numbers are quoted. ``not_run`` is why the row
+    has no value of ours, if not the table's reason.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Row(Part, frozen=True):
 
 
 class Note(Part, frozen=True):
-    """What is odd about a cell: of a misprint the corrected value, or how it is printed."""
+    """A remark on a cell: the corrected value of a misprint, or how it is printed."""
 
     row: str
     column: str
@@ -75,22 +75,22 @@ class Note(Part, frozen=True):
 
 
 class Cell(Note, frozen=True):
-    """One cell, and what is odd about it; ``value`` is None where the paper gives none."""
+    """One cell and its remark; ``value`` is None if the paper leaves it blank."""
 
     value: Value = None
 
     @property
     def meant(self) -> Value:
-        """The value that was meant: the corrected one where the print is wrong."""
+        """The intended value: corrected if the print is wrong."""
         return self.value if self.corrected is None else self.corrected
 
 
 class Table(Part, frozen=True, kw_only=True, dict=True):
-    """A table of "numbers" or "captions"; ``not_run`` says why a cell may have no value of ours.
+    """A table of "numbers" or "captions"; ``not_run`` is why a cell has no value of ours.
 
-    ``times`` is what its numbers are multiplied by to be in the unit of records: 100 for fractions.
-    ``judged`` are the columns that the paper argues by, in which less is better if ``lower``; and
-    ``against`` names for each row the one that it is compared with, "" standing for all others.
+    ``times`` converts its numbers to the unit of records: 100 for fractions. ``judged`` are the
+    columns that the paper argues with; less is better if ``lower``. ``against`` maps each row to
+    its baseline row; the key "" is the default.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
     against: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
-        """Check what types do not say; ValueError names the table and the part."""
+        """Check what types cannot; a ValueError names the table and the part."""
         for what, parts in (("column", self.columns), ("row", self.rows)):
             named = [part.name for part in parts]
             if twice := {name for name in named if named.count(name) > 1}:
@@ -128,7 +128,7 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
                 raise ValueError(f"table {self.name}: a note about {place}, which is no cell")
 
     def baseline(self, row: str) -> str | None:
-        """What the row is compared with."""
+        """The row that this row is compared with, if any."""
         found = self.against.get(row, self.against.get(""))
         return None if found == row else found
 
@@ -143,7 +143,7 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
         )
 
     def reason(self, row: str, column: str) -> str:
-        """Why the cell of that row and column may have no value of ours."""
+        """Why a cell has no value of ours."""
         of_row = next((r for r in self.rows if r.name == row), None)
         if of_row is not None and (of_row.earlier or of_row.not_run):
             return of_row.not_run or EARLIER
@@ -151,7 +151,7 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
         return f"{own}; the report shows what it captions" if self.kind == "captions" else own
 
     def cell(self, row: str, column: str) -> Cell:
-        """The cell of that row and column.
+        """The cell in a row and column.
 
         Raises:
             InputError: the table has no such row or column.
@@ -163,10 +163,7 @@ class Table(Part, frozen=True, kw_only=True, dict=True):
 
 
 class Figure(Part, frozen=True):
-    """A figure; ``data`` is True where it shows measurements, not only a drawing.
-
-    ``table`` is what records call its numbers.
-    """
+    """A figure; ``data`` is True if it shows measurements; ``table`` is its name in records."""
 
     name: str
     place: str
@@ -176,7 +173,7 @@ class Figure(Part, frozen=True):
 
 
 class PaperTables(Part, frozen=True):
-    """Everything a paper shows in tables and figures; ``summary`` is what it proposes, by us."""
+    """A paper's tables and figures; ``summary`` says in our words what it proposes."""
 
     paper: str
     title: str
@@ -199,12 +196,12 @@ class PaperTables(Part, frozen=True):
 
 
 def names() -> tuple[str, ...]:
-    """The papers that have a file here."""
+    """The papers with a ``tables.json``."""
     return tuple(sorted(path.parent.name for path in FOLDER.glob("*/tables.json")))
 
 
 def file_of(paper: str, name: str) -> Path:
-    """A file of a paper, one of `names`.
+    """The path of a file of ``paper``, one of `names`.
 
     Raises:
         InputError: an unknown paper.
@@ -218,7 +215,7 @@ def load(paper: str) -> PaperTables:
     """The tables and figures of ``paper``, one of `names`.
 
     Raises:
-        InputError: an unknown paper, or a file whose tables do not hold together (a row of another
-            length than the columns, a name twice, a note about no cell); the message says where.
+        InputError: an unknown paper, or an inconsistent table (a row's length, a duplicate name, a
+            note on no cell), which the message names.
     """
     return read_typed(file_of(paper, "tables.json"), PaperTables, "the tables of a paper")

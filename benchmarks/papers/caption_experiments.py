@@ -1,4 +1,4 @@
-"""What experiments on captions share: their data, training in stages, losses, beams."""
+"""Shared parts of experiments on captions: data, training in stages, losses, beams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from torch_impl.training.optimisation import Optimisation
 
 
 def folder_of(place: Place, what: str) -> Path:
-    """The folder of real data's part ``what``.
+    """The path of ``what`` in the data folder.
 
     Raises:
         InputError: there is no data folder.
@@ -39,15 +39,15 @@ def folder_of(place: Place, what: str) -> Path:
 
 
 def generated(_: Place) -> CaptionData:
-    """The embedded scenes, which need no place."""
+    """The embedded scenes."""
     return scenes.make(seed=0, train=2000, val=100, test=250)
 
 
 def flickr8k(place: Place) -> CaptionData:
-    """Flickr8k with its features, as `captionbench features` extracts them.
+    """Flickr8k with features by `captionbench features`.
 
     Raises:
-        InputError: there is no data folder, or no folder of features, or they do not fit.
+        InputError: no data folder, no folder of features, or features of other photographs.
     """
     folder = folder_of(place, "flickr8k")
     if place.features is None:
@@ -58,7 +58,7 @@ def flickr8k(place: Place) -> CaptionData:
 
 
 def one_rate(lr: float, epochs: int, batch_size: int) -> Optimisation:
-    """Adam at one rate without regularisers, as ARNet and Middle-Out train."""
+    """Adam at a constant learning rate without regularisers, as in ARNet and Middle-Out."""
     return Optimisation(
         lr=lr,
         warmup=0,
@@ -80,17 +80,17 @@ def in_stages(
     place: Place,
     initial: BaseCaptioner | None = None,
 ) -> list[Result]:
-    """Train the stages in turn, each from the best weights of the one before.
+    """Train the stages in turn, each from the best weights of the previous one.
 
-    The first begins with the weights of ``initial``, drawn by the seed if None. What a stage gave
-    is kept in a folder of its own, which another row that begins alike continues from, and a killed
-    run too. Of processes that are at the same stage one trains, and the others wait for it.
+    The first starts from the weights of ``initial``, or from random ones by the seed if None. Each
+    stage has its own folder, so that rows with equal first stages share them and a killed run is
+    resumed. Of several processes at the same stage one trains, and the others wait for it.
     """
     begun: list[Any] = [data.fingerprint, config.configuration(data).to_dict(), seed]
     if initial is not None:
         weights = initial.state_dict().values()
         begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in weights)))
-    # validation scores in the vocabulary's own tokens, without Java
+    # validation scores use the vocabulary's own tokens, without Java
     without = *not_run(config, place.device), "benchmarks.scoring.java"
     folders = {}
     for name, stage in config.stages.items():
@@ -117,10 +117,10 @@ def chosen(
     *,
     score: Callable[[BaseCaptioner, CaptionData, Result], float] | None = None,
 ) -> tuple[TrainingConfig, dict[str, float]]:
-    """A row's training, as the best point of its form's grid has it, and the score of each.
+    """A row's training with the best point of its form's grid, and the score of each point.
 
     Args:
-        score: of a trial, more is better: the best validation's if None.
+        score: of a trial, higher is better; None: its best validation score.
     """
     scores: dict[str, float] = {}
     configs = {}
@@ -134,7 +134,7 @@ def chosen(
 
 
 def tried(run: RowRun) -> list[Record[Trial]]:
-    """What a point of the grid scores on validation."""
+    """The record of a grid point's validation score."""
     config = run.training.first()
     (result,) = in_stages(run.data, config, run.seed, run.place)
     best = result.best
@@ -161,13 +161,13 @@ def tried(run: RowRun) -> list[Record[Trial]]:
 
 
 def data_of(run: RowRun, data: CaptionData, split: str) -> records.Data:
-    """The data of a record."""
+    """The data field of a record."""
     named = run.named(data)
     return records.Data(name=named.name, fingerprint=named.fingerprint, split=split)
 
 
 def described(config: TrainingConfig, results: Sequence[Result]) -> dict[str, Any]:
-    """How a model was trained, as records of captioners have it."""
+    """How a model was trained, as fields of `kinds.Trained`."""
     return {
         "configuration": results[-1].model.configuration.to_dict(),
         "stages": [asdict(stage) for stage in config.stages.values()],
@@ -176,7 +176,7 @@ def described(config: TrainingConfig, results: Sequence[Result]) -> dict[str, An
 
 @torch.no_grad()
 def mean_loss(model: BaseCaptioner, data: CaptionData, split: str, batch_size: int = 100) -> float:
-    """The mean negative log-likelihood of a word of the split's captions, the end included."""
+    """The mean negative log-likelihood of a split's tokens, the end token included."""
     batches = CaptionBatches(
         data.splits[split], data.vocabulary, batch_size, max_length=model.max_length
     )
@@ -196,7 +196,7 @@ def mean_loss(model: BaseCaptioner, data: CaptionData, split: str, batch_size: i
 def with_beams(
     record: Record, model: BaseCaptioner, data: CaptionData, *, beam_size: int, max_length: int = 20
 ) -> Record:
-    """``record`` with the whole beam of each image that it shows, the best caption first."""
+    """``record`` with the whole beam of each of its examples, the best caption first."""
     examples, split = record.details.examples, data.splits[record.data.split]
     features, lengths = padded_features(split.store, [e.image for e in examples])
     sizes = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
@@ -209,5 +209,5 @@ def with_beams(
 
 
 def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """What each image has in a distance, as records keep it."""
+    """Each image's shares of the distances, rounded for records."""
     return {name: [round(share, 6) for share in by_image] for name, by_image in shares.items()}

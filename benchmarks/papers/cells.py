@@ -1,8 +1,8 @@
 """A paper's tables cell by cell: the paper's value beside ours.
 
-A cell of ours comes from a record that names its paper, table, row and column; where several say
-so, the best status wins, then the newest data set, and the seeds of one measurement are averaged.
-Nothing is ever filled in from the paper: every other cell is empty, "not run", with the reason.
+Our value comes from the records of that paper, table, row and column. Among several, the best
+status wins, then the newest data set; seeds of one measurement are averaged. Nothing is filled in
+from the paper: a cell without records is "not run", with the reason.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: the paper's value as printed, ours or None, and where ours comes from.
+    """One cell: the paper's value as printed, ours or None, and the source of ours.
 
     Args:
-        status: of the records that ours is the mean of, or "not run".
-        records: those.
+        status: of ``records``, or "not run".
+        records: whose mean is our value.
         reason: why not run.
-        corrected: the value that the paper must have meant, where the print is wrong.
-        note: what is odd about the printed value.
-        interval: of ours, the 95 % interval that its record gives.
-        assumptions: what ours rests on where it is predicted or counted, not measured.
+        corrected: the intended value, if the print is wrong.
+        note: a remark on the printed value.
+        interval: the 95 % interval of our value, from its record.
+        assumptions: of our value, if it is predicted or counted.
     """
 
     table: str
@@ -50,14 +50,14 @@ class Cell:
 
     @property
     def meant(self) -> Value:
-        """The value that was meant: the corrected one where the print is wrong."""
+        """The intended value: corrected if the print is wrong."""
         return self.paper if self.corrected is None else self.corrected
 
 
 def cells(paper: str, records: Iterable[Record], table: str | None = None) -> list[Cell]:
-    """All cells of ``paper``, or of one ``table`` of it, with ours from ``records``.
+    """All cells of ``paper``, or of one of its tables, with our values from ``records``.
 
-    A cell that the paper leaves blank is one only where there is a value of ours.
+    Cells that the paper leaves blank are included only if there is a value of ours.
 
     Raises:
         InputError: there is no such paper or table.
@@ -75,7 +75,7 @@ def cells(paper: str, records: Iterable[Record], table: str | None = None) -> li
 
 
 def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers.Table, ...]:
-    """Tables that records have and the paper has not: the numbers of its figures, and others."""
+    """Tables of records that the paper does not have: numbers of its figures, and our own."""
     figures = {figure.table: figure for figure in paper.figures}
     known = {table.name for table in paper.tables}
     names = {name for name, _, _ in _measured(paper.paper, records)}
@@ -95,7 +95,7 @@ def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers
 
 
 def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[Cell]:
-    """What was measured for ``table`` in rows that it does not have: the paper gives no value."""
+    """Cells of records in rows that the paper's ``table`` does not have."""
     rows = {row.name for row in table.rows}
     found = {
         (row, column): made
@@ -109,7 +109,7 @@ def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[C
 
 
 def _natural(text: str) -> list[tuple[float, str]]:
-    """Texts in the order of the numbers in them."""
+    """A sort key that compares numbers within texts by value."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)
     return [(float(p), "") if n % 2 else (math.inf, p) for n, p in enumerate(parts)]
 
@@ -129,7 +129,7 @@ def _measured(paper: str, records: Iterable[Record]) -> dict[tuple[str, str, str
 def _missing(
     measured: Mapping[tuple[str, str, str], Sequence[Record]],
 ) -> dict[tuple[str, str], dict[str, str]]:
-    """By table and row, the scores that its records lack, and why."""
+    """By table and row, the scores that could not be computed, and why."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for (table, row, _), made in measured.items():
         for record in made:
@@ -143,7 +143,7 @@ def _cell(
     made: list[Record] | None,
     missing: Mapping[str, str] | None = None,
 ) -> Cell:
-    # a metric may have its stage of training before it: "XE SPICE"
+    # a metric may be prefixed with its stage of training: "XE SPICE"
     why = (missing or {}).get(cell.column.split(" ")[-1])
     empty = Cell(
         table=table.name,
@@ -172,7 +172,7 @@ def _cell(
 
 
 def _interval(chosen: Sequence[Record], column: str) -> tuple[float, float] | None:
-    """The interval that a single record gives; those of several seeds do not average."""
+    """The interval of a single record; intervals of several seeds cannot be averaged."""
     if len(chosen) > 1:
         return None
     found: tuple[float, float] | None = chosen[0].details.interval.get(column)
@@ -180,7 +180,7 @@ def _interval(chosen: Sequence[Record], column: str) -> tuple[float, float] | No
 
 
 def _one_measurement(made: Sequence[Record]) -> list[Record]:
-    """The records of the best status and, among those, of the newest data set: one a seed."""
+    """The records of the best status and, among those, the newest data set: one for each seed."""
 
     def source(record: Record) -> tuple[Any, ...]:
         return record.status, record.kind, record.data.name, record.data.split

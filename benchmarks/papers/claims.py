@@ -1,8 +1,8 @@
-"""The papers' testable claims, and what the records say of each: a verdict, none written by hand.
+"""The papers' testable claims, and their verdicts, which are computed from records.
 
-A paper's claims are data beside its tables (``claims.json``): a sentence of ours, its place in the
-paper, and a test of a small vocabulary (`Test`). `verdicts` evaluates every test on records, of
-the longest training that has all its rows; the paper's own data come before other.
+A paper's claims are in its ``claims.json``: a sentence of ours, its place in the paper, and a test,
+one of `Comparing` or `Untestable`. `verdicts` evaluates every test on the records of one training
+form that has all its rows: converged ones first, then the paper's own data, then the most records.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class _Test(_Part, frozen=True, kw_only=True, tag_field="test"):
-    """Compares rows by a column of a table of the paper, or of records under a name of ours.
+    """Base of tests that compare rows by a column of a paper's table, or of a table of ours.
 
-    What is compared, effects with their intervals, must lie between `bounds`.
+    An effect must lie between two bounds, with its whole interval.
     """
 
     table: str
@@ -44,7 +44,7 @@ class _Test(_Part, frozen=True, kw_only=True, tag_field="test"):
 
 
 class Above(_Test, frozen=True, kw_only=True, tag="above"):
-    """Each pair's first row is above its second by more than ``by``; or ``lower``, below."""
+    """Each pair's first row exceeds its second by more than ``by``; below it if ``lower``."""
 
     pairs: list[tuple[str, str]]
     by: float = 0.0
@@ -59,13 +59,13 @@ class Alike(_Test, frozen=True, kw_only=True, tag="alike"):
 
 
 class Trend(_Test, frozen=True, kw_only=True, tag="trend"):
-    """From row to row, in this order, the column rises: its least-squares slope is positive."""
+    """The column's least-squares slope over the rows, in this order, is positive."""
 
     rows: list[str]
 
 
 class Within(_Test, frozen=True, kw_only=True, tag="within"):
-    """The value of each row, or of a row over another, lies from ``least`` to ``most``."""
+    """Each row's value, or the ratio of two rows, is between ``least`` and ``most``."""
 
     rows: list[str | tuple[str, str]]
     least: float = -math.inf
@@ -73,9 +73,9 @@ class Within(_Test, frozen=True, kw_only=True, tag="within"):
 
 
 class AsPrinted(_Test, frozen=True, kw_only=True, tag="as printed"):
-    """The values of the rows, of all that are printed if none is named, are the paper's.
+    """The values of the rows (default: all printed ones) equal the paper's.
 
-    ``share`` is how far they may be off, of the printed value.
+    ``share`` is the relative tolerance.
     """
 
     share: float
@@ -84,19 +84,19 @@ class AsPrinted(_Test, frozen=True, kw_only=True, tag="as printed"):
 
 Comparing = Above | Alike | Trend | Within | AsPrinted
 COMPARED = ("other data", "embedded")
-"""Statuses of which differences between rows compare with the paper's, and values do not."""
+"""Statuses for which differences between rows, but not values, compare with the paper's."""
 NO_VALUES = "of other data, values do not compare with print"
 
 
 class Untestable(_Part, frozen=True, kw_only=True, tag_field="test", tag="untestable"):
-    """What cannot be tested here, and why; ``would`` be tested so, or the number in the text."""
+    """A claim that cannot be tested here, and why; ``would`` is its test, or the printed number."""
 
     why: str
     would: Comparing | float | None = None
 
 
 class Claim(_Part, frozen=True, kw_only=True):
-    """A sentence of ours on what the paper says, where it says it, and what would support it."""
+    """A claim of the paper in our words, its place in the paper, and its test."""
 
     says: str
     where: str
@@ -107,12 +107,12 @@ class Finding(_Part, frozen=True, kw_only=True):
     """One comparison of a test.
 
     Attributes:
-        what: the row, or both rows.
-        effect: a difference, a slope, a ratio or a value, as the test compares them.
-        printed: the same of the paper's values, None where it does not print them all.
-        interval: its 95 % interval, of what has one.
-        outcome: by this comparison alone.
-        by_holm: judged together with all differences that the paper's claims take from the table.
+        what: the compared row or rows.
+        effect: a difference, slope, ratio or value, depending on the test.
+        printed: the effect in the paper's values; None if it does not print them all.
+        interval: the 95 % interval of the effect, if any.
+        outcome: of this comparison alone.
+        by_holm: the outcome after Holm's correction over all claimed differences of the table.
     """
 
     what: str
@@ -124,16 +124,16 @@ class Finding(_Part, frozen=True, kw_only=True):
 
 
 class Verdict(_Part, frozen=True, kw_only=True):
-    """What the records say of a claim.
+    """The verdict on a claim.
 
     Attributes:
-        unit: the column that the effects are in.
-        place: the table and the row of the paper that ``printed`` is of.
-        reason: of a claim that is not settled or not testable, why.
-        by_holm: the verdict where all differences of its table are judged together.
-        effect: of the finding that decides, and its ``printed`` and ``interval``.
-        n: images (cases) that the values are over.
-        status: how the data compare with the paper's.
+        unit: the column of the effects.
+        place: the paper's table and row of ``printed``.
+        reason: why the claim is not settled or not testable.
+        by_holm: the verdict after Holm's correction over all claimed differences of the table.
+        effect: of the deciding finding, as ``printed`` and ``interval``.
+        n: number of images or cases.
+        status: of the records.
         records: their keys.
     """
 
@@ -160,13 +160,13 @@ def load(paper: str) -> list[Claim]:
     """The paper's claims.
 
     Raises:
-        InputError: no such paper, or a file that is not of claims; the message says where.
+        InputError: no such paper, or an invalid file; the message names the place.
     """
     return read_typed(papers.file_of(paper, "claims.json"), list[Claim], "the claims of a paper")
 
 
 def verdicts(records: Iterable[Record[Any]], paper: str | None = None) -> list[Verdict]:
-    """A verdict for every claim of every paper, or of one, in the order of the papers."""
+    """The verdicts on all claims of every paper, or of one, in the order of the papers."""
     made = newest(records)
     return [
         verdict
@@ -176,11 +176,11 @@ def verdicts(records: Iterable[Record[Any]], paper: str | None = None) -> list[V
 
 
 Compared = tuple[Finding, Interval | None]
-"""A comparison; of differences, how far the effect is from the nearest bound."""
+"""A comparison and, for differences, the interval of the effect minus the nearest bound."""
 
 
 class _Evidence(NamedTuple):
-    """The records that a test looks at, by row; why they cannot settle it; its comparisons."""
+    """The records of a test, by row; why they cannot settle it; its comparisons."""
 
     rows: Rows
     reason: str
@@ -195,9 +195,9 @@ def _compared(
     bounds: tuple[float, float],
     from_bound: Interval | None = None,
 ) -> Compared:
-    """What the ends of an effect say of the bounds that it must lie between.
+    """Compare an effect's interval ``ends`` with the bounds.
 
-    The interval is the ends, unless it is a value without one or a difference of one seed.
+    The finding has no interval if the effect is a value without one or a difference of one seed.
     """
     (low, high), (least, most) = ends, bounds
     outcome = NOT_SETTLED
@@ -279,13 +279,13 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
 
 
 def _all(outcomes: Sequence[Outcome]) -> Outcome:
-    """A claim holds where all its comparisons do; one against it contradicts it."""
+    """Supported if all comparisons are; contradicted if any is."""
     if CONTRADICTED in outcomes:
         return CONTRADICTED
     return SUPPORTED if set(outcomes) == {SUPPORTED} else NOT_SETTLED
 
 
-# --- the records that a test looks at
+# --- the records of a test
 
 
 def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[Any]]) -> _Evidence:
@@ -309,7 +309,7 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
 
 
 def _source(record: Record[Any]) -> tuple[object, ...]:
-    """What is the same of records that compare."""
+    """What must be equal in records that are compared."""
     form, data = getattr(record.details, "form", None), record.data
     return record.kind, form, record.status, data.name, data.split, record.signature
 
@@ -324,12 +324,12 @@ def _needed(paper: str, test: Comparing) -> set[str]:
 
 
 def _ensemble(runs: Sequence[Record[Any]]) -> bool:
-    """Whether a row is of several trainings at once."""
+    """Whether a row's records are of ensembles."""
     return any(len(run.seeds) > 1 for run in runs)
 
 
 def _printed(paper: str, test: Comparing) -> dict[str, float]:
-    """The column as the paper means it, by row, in the unit of records; nothing of our tables."""
+    """The column's intended values by row, in the unit of records; empty for tables of ours."""
     table = next((t for t in papers.load(paper).tables if t.name == test.table), None)
     if table is None:
         return {}
@@ -338,13 +338,13 @@ def _printed(paper: str, test: Comparing) -> dict[str, float]:
 
 
 def _rank(rows: Rows) -> tuple[bool, int, int]:
-    """Trained to the end first, then the paper's own data, then the most records."""
+    """Sort key: converged training first, then the paper's own data, then the most records."""
     made = [r for runs in rows.values() for r in runs]
     return bool(weakness(rows)), STATUSES.index(made[0].status), -len(made)
 
 
 def weakness(rows: Rows) -> str:
-    """Why records settle nothing; empty where they may."""
+    """Why the records cannot settle a claim; empty if they can."""
     made = [r for runs in rows.values() for r in runs]
     if made[0].status == PREDICTED:
         return "predicted here, not measured"
@@ -356,13 +356,13 @@ def weakness(rows: Rows) -> str:
 
 
 def _improving(record: Record[Any]) -> bool:
-    """Whether a stage of training ended before validation had stopped improving."""
+    """Whether a stage of training ended while validation was still improving."""
     details = record.details
     if isinstance(details, Digits):
         return max(details.history, key=lambda entry: entry["val"]) is details.history[-1]
     stages = getattr(details, "stages", None)
     if not stages:
-        return hasattr(details, "training_seconds")  # of a training that says no more
+        return hasattr(details, "training_seconds")  # a training without recorded stages
     best = [details.best] if hasattr(details, "best") else getattr(details, "validations", [])
     if not best:
         return stages[-1].get("patience") is None
@@ -377,7 +377,7 @@ def _improving(record: Record[Any]) -> bool:
 
 
 def _diverged(record: Record[Any]) -> bool:
-    """Whether a word's loss is above that of guessing all words alike."""
+    """Whether the loss a word exceeds that of a uniform distribution."""
     if not isinstance(record.details, Losses):
         return False
     guessing = math.log(record.details.configuration["vocabulary_size"])
@@ -402,7 +402,7 @@ def _compare(paper: str, test: Comparing, rows: Rows) -> list[Compared]:
 
 
 def _weighted(test: Above | Alike | Trend) -> list[tuple[str, dict[str, float]]]:
-    """What is compared, in words, and the weights by which its rows are summed."""
+    """The compared effects: a description, and the weights of its rows in a weighted sum."""
     if isinstance(test, Trend):
         x = np.arange(len(test.rows)) - (len(test.rows) - 1) / 2
         what = f"a row's gain, from {test.rows[0]} to {test.rows[-1]}"
@@ -414,7 +414,7 @@ def _weighted(test: Above | Alike | Trend) -> list[tuple[str, dict[str, float]]]
 
 
 def _bounds(test: Above | Alike | Trend) -> tuple[float, float]:
-    """What the sum must lie between."""
+    """The bounds of the weighted sum."""
     if isinstance(test, Alike):
         return -test.margin, test.margin
     if isinstance(test, Above) and test.lower:
@@ -425,7 +425,7 @@ def _bounds(test: Above | Alike | Trend) -> tuple[float, float]:
 def _theirs(
     paper: str, test: Comparing | float | None
 ) -> tuple[tuple[str, str], str, float | None]:
-    """What the paper prints of a test's first comparison, if it does: place, column, number."""
+    """The place, column and printed effect of a test's first comparison, as far as printed."""
     if not isinstance(test, _Test):
         return ("", ""), "", test
     printed = _printed(paper, test)
@@ -452,10 +452,10 @@ def _difference(
     column: str,
     bounds: tuple[float, float],
 ) -> Compared:
-    """Rows by their weights, summed, over the seeds that all have."""
+    """The weighted sum of rows over their common seeds, compared with the bounds."""
     runs = [rows[row] for row in weights]
     together = list(filter(_ensemble, runs))
-    if together:  # ensembles, which have no seeds: each beside the mean of its members
+    if together:  # ensembles have no single seed: compare with the mean of their members
         members = {seed for r in together for one in r for seed in one.seeds}
         own = [[r for r in of if members.issuperset(r.seeds)] for of in runs]
         sides = [numbers(of, column).mean(0) for of in own]
@@ -479,7 +479,7 @@ def _value(
     column: str,
     bounds: tuple[float, float],
 ) -> Compared:
-    """A row's value, or its ratio to another's, with the interval that a single record gives."""
+    """A row's value with its record's interval, or the ratio of two rows, and the bounds."""
     names = [one] if isinstance(one, str) else list(one)
     first = rows[names[0]][0].details
     compared = [first.of, first.over] if isinstance(first, DenoisingRatio) else names

@@ -1,8 +1,8 @@
-"""How often models that are equal are called different: a simulation with the records' variances.
+"""Simulate how often equal models are called different, with variances estimated from records.
 
-A difference of two rows on image i with seed s is u_s + v_i + e_si: what seeds add, what one model
-has above the other on an image whatever the seed, and the rest. Their variances are estimated from
-all pairs of rows of a published table; then differences of that kind without any gap are drawn.
+The difference of two rows on image i with seed s is u_s + v_i + e_si: an effect of the seed, an
+effect of the image, and a residual. Their variances are estimated from all pairs of rows of a
+published table; then differences with mean zero are simulated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEEDS_TRIED = (3, 5)
 
 
 class Spread(NamedTuple):
-    """Standard deviations of a difference between seeds, between images, and of the rest."""
+    """Standard deviations of a difference: between seeds, between images, and residual."""
 
     seeds: float
     images: float
@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 
 def spread(rows: npt.NDArray[np.float64]) -> Spread:
-    """From scores (rows, seeds, images), by the moments of all pairs of rows."""
+    """Estimate from scores (rows, seeds, images), by the moments of all pairs of rows."""
     _, s, i = rows.shape
     found = []
     for a, b in combinations(rows, 2):
@@ -48,9 +48,9 @@ def spread(rows: npt.NDArray[np.float64]) -> Spread:
 
 
 def false_verdicts(of: Spread, seeds: int, images: int, draws: int) -> dict[str, float]:
-    """How many of 100 differences between equal models are settled, by our rule and by Student's.
+    """Per cent of differences between equal models that are settled, by our rule and Student's.
 
-    The complement is what intervals cover: both shift with the difference.
+    The complement is the coverage of our intervals, since they shift with the difference.
     """
     generator = np.random.default_rng(0)
     settled = {"false settled": 0, "false settled, over seeds alone": 0}
@@ -70,7 +70,7 @@ def false_verdicts(of: Spread, seeds: int, images: int, draws: int) -> dict[str,
 
 
 def tables(made: Iterable[Record[Any]]) -> dict[tuple[str, str, str], list[Record[Any]]]:
-    """By paper, table and data: records of rows with enough seeds and a CIDEr-D of each image."""
+    """By paper, table and data: records of rows with enough seeds and CIDEr-D by image."""
     found: dict[tuple[str, str, str], list[Record[Any]]] = {}
     for record in records.newest(made):
         if getattr(record.details, "cider_d", None) and len(record.seeds) == 1:
@@ -83,7 +83,7 @@ def tables(made: Iterable[Record[Any]]) -> dict[tuple[str, str, str], list[Recor
 
 
 def simulate(made: Iterable[Record[Any]], draws: int = DRAWS) -> list[Record[Simulation]]:
-    """A record for each table that has rows to estimate from, and each number of seeds."""
+    """A record for each of `tables` and each number of seeds."""
     found = []
     for (paper, table, data), each in tables(made).items():
         rows = zip(*shared(*by_row(each).values()), strict=True)

@@ -1,9 +1,9 @@
-"""The one form of an experiment: rows of some tables, in forms of different size, a run a seed.
+"""Experiments: the rows of some tables, in forms of different sizes, with a run for each seed.
 
-An `Experiment` says what is trained for a row (`training`) and what is measured of it (`measure`);
-a `Form` is a size that it is run in: its data, and the training that the rows vary. A `RowRun` is
-one row with its seeds. Its key, by which records and work are found again, is a hash of the code
-that it reaches, its training, its seeds, the content of its data, and of what can score here.
+An `Experiment` defines how a row is trained (`training`) and measured (`measure`). A `Form` is a
+size of it: the data, and the training that the rows vary. A `RowRun` is one row with its seeds. Its
+key, by which records and unfinished work are found, is a hash of the code that it reaches, its
+training, its seeds, the content of its data, and the available scorers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from benchmarks.scoring import java
 from benchmarks.training.configuration import TrainingConfig
 
 TRIAL_SEED = 1000
-"""The seed of trials: no row is reported with it."""
+"""The seed of trials, which no reported row uses."""
 PICTURES = (
     *("torch_impl.checkpoints.released", "torch_impl.layers.swin", "torch_impl.models.vision"),
     *("torch_impl.models.end_to_end", "benchmarks.data.pictures", "benchmarks.data.photographs"),
     *("benchmarks.data.pixels", "benchmarks.scoring.onnx_captioner"),
 )
-"""Modules that no training on features runs."""
+"""Modules that training on features does not run."""
 FAMILIES = {
     "": (
         *("torch_impl.expansion.factored", "torch_impl.expansion.layers"),
@@ -40,17 +40,17 @@ FAMILIES = {
     ),
     "middle_out": ("torch_impl.decoding.middle_out", "torch_impl.models.middle_out"),
 }
-"""Modules that are run for captioners of one family alone."""
+"""Modules that only captioners of one family run."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an experiment works.
+    """The folders and the device of an experiment.
 
     Args:
-        data: the folder of real data, or None.
-        work: a folder for what unfinished runs need to continue.
-        features: the folder of the photographs' features; None if there is none.
+        data: the data folder, or None.
+        work: the folder for checkpoints of unfinished runs.
+        features: the folder of the photographs' features, or None.
     """
 
     data: Path | None
@@ -62,18 +62,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Form:
-    """A size that an experiment is run in.
+    """A size of an experiment.
 
     Args:
-        about: it in a line.
+        about: a description in one line.
         load: place -> the data.
-        training: what the rows vary: a `TrainingConfig`, or the experiment's own.
+        training: that the rows vary: a `TrainingConfig`, or the experiment's own type.
         status: of its records.
-        sizes: in a word, for the data's name in records: forms are not mixed.
+        sizes: added to the data's name in records, so that forms are not mixed.
         tokeniser: of the scores.
-        grid: fields of the stages that every row tries; the best on validation it is trained by.
-        trial_seed: of what is tried.
-        trial: fields of the first stage that trials alone have, fewer epochs say.
+        grid: hyperparameters that every row tries; it trains with the best on validation.
+        trial_seed: the seed of trials.
+        trial: settings of the first stage in trials only, such as fewer epochs.
     """
 
     about: str
@@ -97,13 +97,13 @@ class RowRun:
     """One row of a form, with its seeds.
 
     Args:
-        places: (paper, table) of every table that it is a row of.
-        row: as the tables name it.
-        seeds: of everything random; several of what trains side by side, or is an ensemble.
+        places: (paper, table) of every table with this row.
+        row: its name in the tables.
+        seeds: of all random choices; several for an ensemble or models trained together.
         name: of the form.
-        measure: the run -> its records, for every table that it is a row of.
-        key: a hash of all that its numbers depend on.
-        trial: what of the form's grid it tries; None of a row that is reported.
+        measure: the run -> its records, for all ``places``.
+        key: a hash of everything that its numbers depend on.
+        trial: the grid point of a trial; None for a reported row.
     """
 
     places: tuple[tuple[str, str], ...]
@@ -140,7 +140,7 @@ class RowRun:
         return _loaded(self.form.load, self.place)
 
     def named(self, data: Any) -> Any:
-        """``data`` as records name it."""
+        """``data`` with its name in records."""
         return replace(data, name=f"{data.name}, {self.form.sizes}") if self.form.sizes else data
 
     def make(self) -> list[Record[Any]]:
@@ -151,27 +151,27 @@ class RowRun:
 
 
 def by_seed(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """All rows of a seed, then those of the next."""
+    """All rows with the first seed, then with the next, and so on."""
     named = list(rows)
     return [(row, (seed,)) for seed in seeds for row in named]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Some of a paper's tables.
+    """One or more tables of a paper that are trained together.
 
     Args:
         tables: their names; one run may give values in several.
-        rows: in the order of what they settle: what others are compared with comes first.
+        rows: by importance, baselines first.
         forms: by name, the smallest first.
-        training: form, row -> the row's training.
-        measure: a run -> its records.
-        seeds: how many, unless asked otherwise.
-        seeding: rows, seeds -> a row and its seeds for every run, in their order.
-        scored: whether its numbers depend on the scorers that are installed.
-        places: row -> (paper, table) of every table that it is a row of; all ``tables`` if None.
-        trial: a run of a grid's point -> its records; of experiments whose forms have grids.
-        later: whether it waits for the experiments of other tables, on whose models it builds.
+        training: (form, row) -> the row's training.
+        measure: run -> its records.
+        seeds: the default number of seeds.
+        seeding: (rows, seeds) -> row and seeds of every run, in order.
+        scored: whether its numbers depend on the installed scorers.
+        places: row -> (paper, table) of every table with this row; None: all ``tables``.
+        trial: run of a grid point -> its records, for forms with grids.
+        later: whether it builds on models of other experiments and runs after them.
     """
 
     paper: str
@@ -188,7 +188,7 @@ class Experiment:
     later: bool = False
 
     def runs(self, name: str, place: Place, seeds: Sequence[int]) -> list[RowRun]:
-        """The runs of a form, those that are tried before those that are reported.
+        """The runs of a form: trials first, then reported rows.
 
         Raises:
             InputError: the form's data is not available.
@@ -234,7 +234,7 @@ class Experiment:
 
 
 def not_run(training: Any, device: str) -> tuple[str, ...]:
-    """Modules that a training of one family imports and does not run, whatever its data."""
+    """Modules that a training of one family imports but never runs."""
     if not isinstance(training, TrainingConfig):
         return ()
     own = training.model.get("family", "")
@@ -245,7 +245,7 @@ def not_run(training: Any, device: str) -> tuple[str, ...]:
 def trials(
     form: Form, config: TrainingConfig
 ) -> list[tuple[Mapping[str, Any], TrainingConfig, TrainingConfig]]:
-    """Each point of the form's grid, a row's training with it in the first stage, and its trial."""
+    """For each grid point: the point, the row's training with it, and the trial's training."""
     if not form.grid:
         return []
     (name, first), *_ = config.stages.items()
@@ -257,5 +257,5 @@ def trials(
 
 
 def label(change: Mapping[str, Any]) -> str:
-    """A grid's point in words."""
+    """A grid point as text: "lr 0.001, dropout 0.1"."""
     return ", ".join(f"{name} {value:g}" for name, value in change.items())

@@ -1,4 +1,4 @@
-"""How rows trained with several seeds are compared: paired by seed, and by one rule."""
+"""Compare rows trained with several seeds, paired by seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.records import Record
 from benchmarks.statistics import Interval, difference_of_seeds, paired_difference
 
 Rows = Mapping[str, Sequence[Record]]
-"""By row, its records, one a seed."""
+"""By row, its records, one for each seed."""
 Array = npt.NDArray[np.float64]
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -21,11 +21,11 @@ PER_IMAGE = {
     "self B4": "self_b4",
     "follows the word": "follows",
 }
-"""Columns of which records hold a number an image, 0 to 1 or 10, and the field that has them."""
+"""Columns whose records have a number for each image, 0 to 1 or 0 to 10, and their field."""
 
 
 def grouped(items: Iterable[Item], of: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """What has something in common together, each group and the groups in their order."""
+    """Group items by ``of``, in their order."""
     found: dict[Key, list[Item]] = {}
     for item in items:
         found.setdefault(of(item), []).append(item)
@@ -40,7 +40,7 @@ def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
 def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
     """For each seed that all rows have, in order, the record of each row.
 
-    Records of one seed are paired: they saw the same data in the same order.
+    Records of one seed are paired: they trained on the same data in the same order.
     """
     by_seed = [{tuple(r.seeds): r for r in runs} for runs in rows]
     seeds = sorted(set.intersection(*map(set, by_seed)))
@@ -48,7 +48,7 @@ def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
 
 
 def numbers(records: Sequence[Record], column: str) -> Array:
-    """A number an image, (records, images), where all have them; else the values, (records,)."""
+    """Numbers by image, (records, images), if all records have them; else values, (records,)."""
     found = [_per_image(record, column) for record in records]
     if all(each is not None for each in found):
         return np.array(found)
@@ -64,7 +64,7 @@ def _per_image(record: Record, column: str) -> Array | None:
 
 
 def compare(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
-    """Ours above the baseline, of `numbers`."""
+    """The difference ``ours - baseline`` of `numbers`, with its interval."""
     judge = paired_difference if np.ndim(ours) == 2 else difference_of_seeds
     return judge(ours, baseline)
 
@@ -72,7 +72,7 @@ def compare(ours: npt.ArrayLike, baseline: npt.ArrayLike) -> Interval:
 def difference(
     ours: Sequence[Record], baseline: Sequence[Record], column: str = "CIDEr-D"
 ) -> Interval | None:
-    """Ours above the baseline over the seeds of both; None if there is none."""
+    """The difference ``ours - baseline`` over their common seeds; None if there are none."""
     pairs = [pair for pair in shared(ours, baseline) if all(column in r.values for r in pair)]
     if not pairs:
         return None

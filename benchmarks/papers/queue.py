@@ -1,4 +1,4 @@
-"""What is to be trained for the papers' tables, and in which order."""
+"""The queue of training runs for the papers' tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 
 
 def of_paper(paper: str | None, table: str | None) -> list[Experiment]:
-    """The experiments of a paper, or of one table of it.
+    """The experiments of a paper, or of one of its tables.
 
     Raises:
         InputError: there is no such paper or table, or no experiment of it.
@@ -59,7 +59,7 @@ def of_paper(paper: str | None, table: str | None) -> list[Experiment]:
     if table is None:
         return experiments
     own = {name for e in experiments for name in e.tables}
-    # an experiment may have a table that its paper has not
+    # an experiment may have a table that is not in the paper
     name = table if table in own else papers.load(paper).table(table).name
     chosen = [e for e in experiments if name in e.tables]
     if not chosen:
@@ -70,10 +70,10 @@ def of_paper(paper: str | None, table: str | None) -> list[Experiment]:
 
 
 def with_form(form: str | None) -> list[Experiment]:
-    """The experiments of all papers that have a form; all of them if None.
+    """The experiments of all papers that have the form; all if None.
 
     Raises:
-        InputError: none has.
+        InputError: none has it.
     """
     chosen = [e for e in EXPERIMENTS if form is None or form in e.forms]
     if not chosen:
@@ -91,15 +91,15 @@ def plan(
     only: Sequence[str] | None = None,
     by_row: bool = False,
 ) -> list[RowRun]:
-    """The runs of the rows that are asked for, each once, in their order.
+    """The runs of the selected rows, in order and without duplicates.
 
     Args:
-        form: a name; each experiment's smallest if None.
-        seeds: how many; each experiment's if None.
-        only: rows named so, or that begin so; all if None.
-        by_row: in the order of what it settles: all seeds of every experiment's first row, which
-            the others are compared with, then all seeds of the second rows, and so on. What a row
-            tries goes before the row that is before it, so that no process waits for a trial.
+        form: a name; None: each experiment's smallest.
+        seeds: the number of seeds; None: each experiment's default.
+        only: names of rows, or their beginnings; None: all rows.
+        by_row: order by importance: all seeds of every experiment's first row, the baseline, then
+            of the second rows, and so on. A row's trials precede the row before it, so that no
+            process waits for a trial.
 
     Raises:
         InputError: there is no such form or row, or the data is not available.
@@ -123,7 +123,7 @@ def plan(
 
 
 def _asked(experiment: Experiment, only: Sequence[str] | None, *, alone: bool) -> set[str]:
-    """The rows that are asked for; a whole name is that row's alone."""
+    """The selected rows; an exact name selects only that row."""
     if not only:
         return set(experiment.rows)
     begun = tuple(name for name in only if name not in experiment.rows)
@@ -137,8 +137,7 @@ def _asked(experiment: Experiment, only: Sequence[str] | None, *, alone: bool) -
 
 @dataclass(frozen=True)
 class Done:
-    """A run that has ended: its records, none if the time was up before it began, and the queue's
-    state."""
+    """A finished run: its records (empty if time was up before it began) and the queue's state."""
 
     run: RowRun
     records: list[Record[Any]]
@@ -153,13 +152,13 @@ def train(
     minutes: float | None = None,
     processes: int | None = None,
 ) -> Iterator[Done]:
-    """Do the runs that have no record yet; each one's records are in ``out`` before it is yielded.
+    """Execute the runs without a record, appending each one's records to ``out`` before yielding.
 
     Args:
-        runs: in the order to do them in.
+        runs: in order of execution.
         known: keys of the runs that have records.
-        minutes: begin no further run after so long.
-        processes: do so many side by side, on one thread each; one after the other if None.
+        minutes: start no further run after this time.
+        processes: number of worker processes of one thread each; None: sequentially in this one.
     """
     began = time.time()
     until = float("inf") if minutes is None else began + 60 * minutes
@@ -195,7 +194,7 @@ def _clock(seconds: float) -> str:
 
 
 def _make(key: str, run: RowRun, until: float, beside: bool) -> list[Record[Any]]:
-    """The run's records; none if it is too late to begin it; ``beside`` others or not."""
+    """The run's records; none after the time ``until``; ``beside``: parallel to other runs."""
     if time.time() > until:
         return []
     title = f"{run.title}, {run.name}"
@@ -207,7 +206,7 @@ def _make(key: str, run: RowRun, until: float, beside: bool) -> list[Record[Any]
 def _each(
     jobs: Sequence[Job], out: Path, processes: int | None
 ) -> Generator[tuple[Job, list[Record[Any]]], None, None]:
-    """Each job with its records, which are in ``out``, in this process or in ``processes``."""
+    """Run each job, in this process or in ``processes``; its records are appended to ``out``."""
     if processes is not None:
         with tqdm(total=len(jobs), unit="run", file=sys.stderr) as bar:
             for done in run_all(jobs, out, processes, java.keep_meteor):

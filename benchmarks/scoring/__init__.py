@@ -1,1 +1,1 @@
-"""Captions from a checkpoint, and their scores: search, metrics, discrepancy, diversity."""
+"""Captions from a checkpoint, and their scores: beam search, metrics, discrepancy, diversity."""

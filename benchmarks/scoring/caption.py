@@ -25,7 +25,7 @@ def caption(
 ) -> dict[int, str]:
     """The best caption of each image by the model's own beam search; beam size 1 is greedy.
 
-    Of sizes and of the ``middle`` word, see `captioners.search`; ``progress`` is a bar on stderr.
+    For the sizes and the ``middle`` word see `captioners.search`; ``progress`` is a bar on stderr.
 
     Raises:
         InputError: a size is out of range, the features do not fit the model or are not finite.
@@ -36,7 +36,7 @@ def caption(
     if batch_size < 1:
         raise InputError(f"batch size is {batch_size}, expected at least 1")
     captions: dict[int, str] = {}
-    # what fails at once is a line: no bar before the first batch
+    # no progress bar before the first batch, so that an early error is a single line
     bar = tqdm(total=len(split.image_ids), unit="image", disable=not progress, delay=0.1)
     with bar:
         for image_ids in chunks(split.image_ids, batch_size):

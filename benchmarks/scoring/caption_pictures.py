@@ -1,4 +1,4 @@
-"""From picture files to captions: a backbone's features of each, then beam search in batches."""
+"""Caption picture files: features by a backbone, then beam search in batches."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from torch_impl.models import Captioner, EndToEnd
 from torch_impl.models.vision import Swin
 
 NAMED = 8
-"""Bad pictures that a refusal names; it counts the others."""
+"""Number of bad pictures that an error names; it counts the others."""
 
 
 class Words(Protocol):
-    """The words of a model's ids."""
+    """A vocabulary that decodes captions."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The caption that some ids are."""
+        """The caption of token ids."""
 
 
 @dataclass(frozen=True)
 class Seeing:
-    """A backbone, the captioner of what it sees, and that one's words."""
+    """A backbone, a captioner of its features, and the captioner's vocabulary."""
 
     backbone: Backbone
     captioner: AnyDecoder
@@ -67,18 +67,18 @@ def caption_pictures(
     overlay_folder: Path | None = None,
     head: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The captions of pictures, one after the other: ``image``, and ``captions`` best first.
+    """Yield the captions of each picture: ``image``, and ``captions``, the best first.
 
     Args:
         places: picture files, and folders of them.
-        max_length: in tokens, the start included.
-        middle_word: that a middle-out model begins with; its classifier's if None.
-        skip_bad: leave out files that are no whole pictures.
-        overlay_folder: where to draw what the model looked at for each word.
-        head: of the overlays; the heads' mean if None.
+        max_length: in tokens, start included.
+        middle_word: that a middle-out model starts from; None: its classifier's.
+        skip_bad: skip files that are not complete pictures.
+        overlay_folder: write overlays of each word's attention to this folder.
+        head: of the overlays; None: the mean over heads.
 
     Raises:
-        InputError: bad input, by name; a bad picture only without ``skip_bad``.
+        InputError: bad input; a bad picture only without ``skip_bad``.
     """
     if batch_size < 1:
         raise InputError(f"--batch-size is {batch_size}, expected at least 1")
@@ -115,19 +115,19 @@ def caption_pictures(
 
 
 def load(places: Sequence[Path], backbone: str | None = None) -> Seeing:
-    """What the models of some runs see with, and their captioner.
+    """Load the backbone and the captioner of one or several runs.
 
     Args:
         places: runs' folders, checkpoints or exported folders; several are an ensemble.
-        backbone: of a run that does not name its own.
+        backbone: of runs whose configuration names none.
 
     Raises:
-        InputError: one cannot be loaded, they do not go together, or as `backbone_of`.
+        InputError: as `backbone_of`; one cannot be loaded, or they cannot be an ensemble.
     """
     models, vocabulary = captioners.load_all(places)
     if len(models) > 1 and any(isinstance(model, EndToEnd) for model in models):
         raise InputError("--checkpoint: models with backbones of their own are no ensemble")
-    # a backbone has one set of weights, which every run is held to
+    # a backbone has one set of weights, with which every run is compared
     seeing = [
         backbone_of(model, place, backbone) for model, place in zip(models, places, strict=True)
     ]
@@ -144,10 +144,10 @@ def load_released(
     groups: Sequence[int] | None = None,
     backbone: str | None = None,
 ) -> Seeing:
-    """The model of a released end to end checkpoint, by `released.load`.
+    """Load a released end-to-end checkpoint, see `released.load`.
 
     Raises:
-        InputError: as `released.load` and `backbone_of`; several checkpoints.
+        InputError: as `released.load` and `backbone_of`, or several checkpoints.
     """
     if len(places) > 1:
         raise InputError("--words goes with one --checkpoint")
@@ -158,14 +158,14 @@ def load_released(
 def backbone_of(
     model: Single, checkpoint: Path, chosen: str | None = None
 ) -> tuple[Backbone, Single]:
-    """What a run's model sees with, and the captioner of what that sees.
+    """The backbone of a run's model, and the captioner of its features.
 
-    An end to end model has its own backbone; another was trained on the features of the one that
-    the run's configuration names, or else of the ``chosen`` one.
+    An end-to-end model has its own backbone. Others use the one in the run's configuration, or the
+    ``chosen`` one if it has none.
 
     Raises:
-        InputError: the run does not say and none is chosen, or another one is; the backbone is not
-            as it was, in its weights say, when the run was trained.
+        InputError: no backbone is named or chosen, or another one is chosen; the backbone differs
+            from the one that the run was trained with, for example in its weights.
     """
     if isinstance(model, EndToEnd):
         if chosen:
@@ -203,11 +203,10 @@ def backbone_of(
 def features_of(
     paths: Sequence[Path], backbone: Backbone, device: str = "cpu", skip_bad: bool = False
 ) -> Iterator[tuple[Path, Tensor]]:
-    """The features (L, d_feature) of each picture, in their order, a few made ahead.
+    """The features (L, d_feature) of each picture, in order, prefetched.
 
     Raises:
-        InputError: a picture that turns out to be damaged; with ``skip_bad`` it is left out, with
-            a line on stderr.
+        InputError: a picture is damaged; with ``skip_bad`` it is skipped with a line on stderr.
     """
 
     def extract(batch: Sequence[Path]) -> list[tuple[Path, Tensor | InputError]]:
@@ -234,7 +233,7 @@ def features_of(
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """A picture's captions: a line, or the picture and an indented line for each of several."""
+    """A picture's captions as text: one line, or an indented line for each of several."""
     lines = [f"{c['caption']} ({c['score']:.3f})" for c in result["captions"]]
     if len(lines) == 1:
         return f"{result['image']}: {lines[0]}"
@@ -261,17 +260,17 @@ def _drawn(
     tokens: Sequence[int],
     head: int | None,
 ) -> bytes:
-    """A caption's overlay; the end token has no panel."""
+    """A caption's overlay as PNG; the end token has no panel."""
     weights = overlay.looks(model, features, tokens, head)
     words = [vocabulary.decode([token]) for token in tokens[1:] if token != model.end_id]
     return overlay.draw(pictures.read(path), words, weights[: len(words)])
 
 
 def _overlay_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """What the pictures' overlays are called: dog.png, or dog.jpg.png where there are more dogs.
+    """File names of the overlays: dog.png, or dog.jpg.png if several pictures are called dog.
 
     Raises:
-        InputError: two would have one name.
+        InputError: two would have the same name.
     """
     stems = Counter(path.stem for path in paths)
     names = {path: f"{path.stem if stems[path.stem] == 1 else path.name}.png" for path in paths}
@@ -286,12 +285,13 @@ def _overlay_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def _openable(paths: Sequence[Path], skip_bad: bool) -> list[Path]:
-    """Those of ``paths`` whose headers are a picture's; what is peculiar is said on stderr.
+    """The ``paths`` that are pictures; peculiar or skipped ones are reported on stderr.
 
-    What is bad is refused before the work begins, so all is read; what is skipped, when reached.
+    Without ``skip_bad`` all are fully decoded first, so that bad ones are refused before any work.
+    With it only headers are read here; damaged pictures are skipped later.
 
     Raises:
-        InputError: some are not, or are damaged, and ``skip_bad`` is not given; or none is.
+        InputError: one is bad, without ``skip_bad``; or none can be read.
     """
 
     def look(path: Path) -> Header | InputError:

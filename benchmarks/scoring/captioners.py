@@ -1,6 +1,6 @@
-"""Captioners as commands take them: one checkpoint, several as an ensemble, or an exported model.
+"""Captioners from the command line: a checkpoint, an ensemble of several, or an exported model.
 
-``search`` decodes any of them by the beam search that is its own.
+`search` decodes each with its own beam search.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ INSTALL = "expected the extra: pip install 'captionbench[export]'"
 
 
 class Found(Protocol):
-    """A caption that a search found."""
+    """A caption found by beam search."""
 
     @property
     def tokens(self) -> list[int]:
-        """From left to right; special tokens are silent."""
+        """Token ids from left to right; special tokens are ignored in decoding."""
 
     @property
     def log_probs(self) -> list[float]:
-        """One for each token that the model chose."""
+        """One for each generated token."""
 
     @property
     def score(self) -> float:
-        """What the search orders by."""
+        """The score that captions are sorted by."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,18 @@ def search(
     """The best captions of each image, by the model's own beam search.
 
     Args:
-        model: is put into evaluation mode, on the device it is on.
-        features: (B, L, d_feature), or what else the model takes.
-        lengths: (B,) valid rows; all if None.
-        beam_size: hypotheses kept for each image; 1 is greedy.
-        max_length: of a caption in tokens, the start included; of a middle-out model, of a half
+        model: is put into evaluation mode, on its device.
+        features: (B, L, d_feature), or another input of the model.
+        lengths: (B,) valid rows; None: all.
+        beam_size: hypotheses for each image; 1 is greedy.
+        max_length: of a caption in tokens, start included; for a middle-out model, of each half
             with the middle word.
-        num_return: captions of each image, best first.
-        middle: the word that a middle-out model begins with; its classifier's if None.
+        num_return: captions for each image, best first.
+        middle: the id of the word that a middle-out model starts from; None: its classifier's.
 
     Raises:
-        InputError: a size is out of range, the model cannot caption such features, or a middle
-            word for a model that begins on the left.
+        InputError: a size is out of range, the features do not fit the model, or a middle word for
+            a left-to-right model.
     """
     from_the_middle = isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out
     if middle is not None and not from_the_middle:
@@ -106,16 +106,16 @@ def search(
 
 
 def middle_word(vocabulary: object, word: str | None) -> int | None:
-    """A user's middle word as a token id; None if there is none.
+    """The token id of a user's middle word, if one is given.
 
     Raises:
-        InputError: the vocabulary does not have the word, or is a released checkpoint's.
+        InputError: the word is not in the vocabulary, or the checkpoint is a released one.
     """
     if word is None:
         return None
     if not isinstance(vocabulary, Vocabulary):
         raise InputError("a middle word for a released checkpoint, expected none")
-    # as in a caption: in small letters, say
+    # normalised as captions are, for example to lower case
     return middle_words.word_id(vocabulary, " ".join(vocabulary.tokenise(word)))
 
 
@@ -125,7 +125,7 @@ def is_exported(place: Path) -> bool:
 
 
 def load_exported(folder: Path, *, edited: bool = False) -> tuple[OnnxCaptioner, Vocabulary]:
-    """The captioner and the words of an exported folder, whose files may have been ``edited``.
+    """The captioner and the vocabulary of an exported folder; ``edited`` skips the hash check.
 
     Raises:
         InputError: a file is missing or damaged, or ONNX Runtime is not installed.
@@ -142,10 +142,10 @@ def load_exported(folder: Path, *, edited: bool = False) -> tuple[OnnxCaptioner,
 
 
 def load_all(checkpoints: Sequence[Path]) -> tuple[list[Single], Vocabulary]:
-    """The models of some runs, checkpoints or exported folders, and the words they share.
+    """The models of runs, checkpoints or exported folders, and their common vocabulary.
 
     Raises:
-        InputError: one cannot be loaded, or its words are not those of the first.
+        InputError: one cannot be loaded, or has another vocabulary than the first.
     """
     models: list[Single] = []
     words: list[Vocabulary] = []
@@ -161,10 +161,10 @@ def load_all(checkpoints: Sequence[Path]) -> tuple[list[Single], Vocabulary]:
 
 
 def together(models: Sequence[Single]) -> AnyDecoder:
-    """The one model, or the ensemble of several.
+    """The single model, or the ensemble of several.
 
     Raises:
-        InputError: they cannot be averaged, as an exported one cannot.
+        InputError: they cannot be an ensemble, for example exported ones.
     """
     if len(models) == 1:
         return models[0]
@@ -178,10 +178,10 @@ def together(models: Sequence[Single]) -> AnyDecoder:
 
 
 def load(checkpoints: Sequence[Path]) -> tuple[AnyDecoder, Vocabulary]:
-    """What `together` makes of `load_all`.
+    """Load one checkpoint, or several as an ensemble.
 
     Raises:
-        InputError: as they.
+        InputError: as `load_all` and `together`.
     """
     models, vocabulary = load_all(checkpoints)
     return together(models), vocabulary
@@ -196,16 +196,16 @@ def d_feature(model: AnyDecoder) -> int:
 
 
 def weights_sha256(model: BaseCaptioner | Ensemble) -> str:
-    """A hash of the weights, names and order included."""
+    """SHA-256 of the weights with their names, in order."""
     tensors = model.state_dict().items()
     return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
 
 
 def halved(model: AnyDecoder) -> AnyDecoder:
-    """``model``, whose decoder's weights are rounded to 16 bits now.
+    """Round the weights of the model's decoder to 16 bits, in place.
 
     Raises:
-        InputError: an exported model, or as `half_weights.halve`.
+        InputError: as `half_weights.halve`, or an exported model.
     """
     if isinstance(model, OnnxCaptioner):
         raise InputError("--weights float16: an exported model has the weights of its file")
@@ -217,10 +217,10 @@ def halved(model: AnyDecoder) -> AnyDecoder:
 
 
 def to(model: AnyDecoder, device: str) -> AnyDecoder:
-    """``model`` on a device.
+    """Move ``model`` to a device.
 
     Raises:
-        InputError: an exported one, and not the CPU.
+        InputError: an exported model, which runs on the CPU only.
     """
     if isinstance(model, OnnxCaptioner):
         if device != "cpu":

@@ -1,10 +1,9 @@
-"""How far training and inference of a captioner are apart (ARNet 10-12), and what to judge it by.
+"""The discrepancy between a captioner's training and inference (ARNet 10-12), and its scale.
 
-Of any captioner: the hidden state is what its vocabulary layer reads; of two decoders that take
-turns, those that emit either's last token, side by side. Those of different models lie in
-different spaces, where a cosine of 0.5 need not mean the same; so beside the paper's two distances
-stand those of the same space between the captions that two people gave an image, and between the
-captions of two images.
+Any captioner's hidden state is the input of its vocabulary layer; for a middle-out model, the last
+states of both decoders, concatenated. States of different models lie in different spaces, so their
+distances do not compare directly. For scale, besides the paper's two distances, we measure those
+between two references of an image, and between the references of two images.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ REFERENCES, IMAGES = "d_pw, two references", "d_pw, two images"
 class LastStates:
     """The last hidden states of a split's captions, (N, d) each, in float64."""
 
-    training: Tensor  # of each image's first reference, teacher-forced: U of eq. 11.
-    inference: Tensor  # of the caption that beam search gives it: V
-    second: Tensor | None  # of its second reference; None where an image has only one
+    training: Tensor  # of each image's first reference, teacher-forced: U of eq. 11
+    inference: Tensor  # of its caption by beam search: V
+    second: Tensor | None  # of its second reference; None if some image has only one
 
     @property
     def values(self) -> dict[str, float]:
@@ -55,17 +54,17 @@ class LastStates:
 
     @property
     def shares(self) -> dict[str, list[float]]:
-        """What each image has in the first two, to bootstrap over images: their means are those.
+        """Each image's share of d_mc and d_pw, for intervals over images; their means are those.
 
-        d_mc is no mean over images; its share is to first order what d_mc comes to as the image's
-        weight grows.
+        d_mc is not a mean over images: its shares are a first-order expansion in the images'
+        weights.
         """
         U, V = self.training, self.inference
         with torch.enable_grad():
             centroids = [X.mean(0).requires_grad_() for X in (U, V)]
             distance = cosine_distance(*centroids)
             by_u, by_v = torch.autograd.grad(distance, centroids)
-        # nothing is subtracted for the centroids: along themselves a cosine does not change
+        # no term for the centroids themselves: along them the gradient of a cosine is zero
         shares = distance.detach() + U @ by_u + V @ by_v
         return {CENTROID: shares.tolist(), POINTS: cosine_distance(U, V).tolist()}
 
@@ -80,16 +79,16 @@ def measure(
     max_length: int,
     batch_size: int = 50,
 ) -> LastStates:
-    """The states that emit the last token of every image's captions, read by ``model``.
+    """The hidden states that predict the last token of every image's captions.
 
     Args:
-        model: is put into evaluation mode, on the device it is on.
-        beam_size: of the search that gives the model's own captions.
-        max_length: of a caption in tokens, the start included, or of a half with the middle word;
-            references are cut there.
+        model: is put into evaluation mode, on its device.
+        beam_size: of the beam search for the model's own captions.
+        max_length: of a caption in tokens, start included, or of a half with the middle word;
+            references are cut to it.
 
     Raises:
-        InputError: a model of two sides, and the split does not say what they generate in turn
+        InputError: a middle-out model, and the split has no captions in generation order
             (``targets``).
     """
     part: Split = data.splits[split]
@@ -131,7 +130,7 @@ def measure(
 def _own(
     model: BaseCaptioner, features: Tensor, lengths: Tensor, beam_size: int, max_length: int
 ) -> list[list[int]]:
-    """The caption that the model gives each image, in the order in which it generates it."""
+    """The model's own captions, in generation order."""
     if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:
         turns = model.configuration.turns
         halves = middle_out_beam_search(

@@ -1,4 +1,4 @@
-"""How alike the captions of an image are: self-BLEU and self-METEOR (Middle-Out, Table 4)."""
+"""Diversity of an image's captions: self-BLEU and self-METEOR (Middle-Out, Table 4)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ def self_scores(
     tokeniser: str = "ptb",
     metrics: Sequence[str] = METRICS,
 ) -> Scores:
-    """Score each caption with the others of its image as references; less is more diverse.
+    """Score each caption with the others of its image as references; lower is more diverse.
 
-    An image's value is the mean over its captions, the corpus' the mean over its images. METEOR is
-    version 1.5's, and ``missing`` where it cannot run.
+    An image's value is the mean over its captions; the corpus value is the mean over images. METEOR
+    is version 1.5, and in ``missing`` if it cannot run.
 
     Args:
-        captions: for each ``image_id`` its generated set, say the captions of a beam.
+        captions: for each ``image_id`` its generated captions, such as a beam.
         tokeniser: one of ``quality.TOKENISERS``.
         metrics: some of ``quality.METRICS`` that score single captions.
 
     Raises:
-        InputError: no images, an image with fewer than two captions, or what ``quality.score``
-            refuses.
+        InputError: as `quality.score`; no images, or an image with fewer than two captions.
     """
     for image_id, group in captions.items():
         if len(group) < 2:

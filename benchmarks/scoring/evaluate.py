@@ -1,4 +1,4 @@
-"""``captionbench evaluate``: caption a split with a trained model, score it, keep the record."""
+"""``captionbench evaluate``: caption a split with a trained model, and score it as a record."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from torch_impl.models import (
 )
 
 PAPER, TABLE = "expansionnet_v2", "I"
-"""The table that a model trained by cross-entropy is a row of."""
+"""The table of models trained by cross-entropy."""
 SCORES = "scores"
-"""Where the scores of models stand that are a row of no paper's table."""
+"""The table of models that are in no paper's table."""
 MAX_LENGTH = 20
-"""Tokens of a caption that is scored, the start token included."""
+"""Maximum length of a scored caption in tokens, start included."""
 EXAMPLES = 8
 
 
 def row_name(encoder: str, decoder: str) -> str:
-    """A model's row in the ablations, by its mixers."""
+    """A model's row in the ablation tables."""
     return f"{encoder} | {decoder}"
 
 
 def place_of(models: Sequence[BaseCaptioner]) -> tuple[str, str, str]:
-    """The paper, the table and the row that a model's scores stand in, or an ensemble's."""
+    """The paper, table and row for the scores of a model or an ensemble."""
     papers, rows = zip(*map(_described, models), strict=True)
     if len(models) > 1:
         return PAPER, SCORES, f"ensemble of {' + '.join(rows)}"
@@ -49,7 +49,7 @@ def place_of(models: Sequence[BaseCaptioner]) -> tuple[str, str, str]:
 
 
 def _described(model: BaseCaptioner) -> tuple[str, str]:
-    """The paper of a model's family, and the model in a few words."""
+    """The paper of a model's family, and a short name of the model."""
     c = model.configuration
     if isinstance(c, RecurrentConfiguration):
         if c.read_only:
@@ -84,10 +84,10 @@ def evaluate(
     details: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Record:
-    """Caption ``split`` by beam search and score it by every metric that can run here.
+    """Caption ``split`` by beam search and score it by every available metric.
 
-    ``captions`` that were made already, by a search of another kind, are scored as they are. A
-    training's validations are by another tokeniser: their scores are others.
+    ``captions``, if given, are scored instead. Scores differ from those of validations during
+    training, which use another tokeniser.
 
     Returns:
         A record whose values are the scores times 100, and whose details are ``details``, CIDEr-D
@@ -142,15 +142,15 @@ def evaluate_runs(
     beam_size: int = 3,
     tokeniser: str | None = None,
 ) -> Record[Evaluation]:
-    """What a run, or an ensemble of several, scores on a split of ``data``.
+    """The scores of a run, or of an ensemble of runs, on a split of ``data``.
 
     Args:
         checkpoints: runs' folders, or checkpoints in them.
-        row_suffix: of the row's name, what was done to the features.
-        tokeniser: of the scores; PTB if None, or the vocabulary's tokens where they are no words.
+        row_suffix: of the row's name, for changed features.
+        tokeniser: of the scores; None: PTB for words, else the vocabulary's own.
 
     Raises:
-        InputError: a bad run, or one of other words or features than ``data``.
+        InputError: a bad run, or its tokens or features do not fit ``data``.
     """
     models, vocabulary = captioners.load_all(checkpoints)
     members = [model for model in models if not isinstance(model, OnnxCaptioner)]
@@ -192,7 +192,7 @@ def evaluate_runs(
 
 
 def _training(place: Path) -> dict[str, Any]:
-    """How the run of a checkpoint was trained."""
+    """The training of a checkpoint's run, as fields of `kinds.Evaluation`."""
     folder = RunFolder(place if place.is_dir() else place.parent)
     log, config = folder.read_log(), folder.read_config()
     validations = [entry for entry in log if entry["kind"] == "validation"]
@@ -213,7 +213,7 @@ def _training(place: Path) -> dict[str, Any]:
 def _details(
     members: Sequence[BaseCaptioner], trainings: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The training of a model; of an ensemble each member's, and what they took together."""
+    """The training of a model; for an ensemble each member's, with summed epochs and times."""
     if len(members) == 1:
         return trainings[0]
     return {

@@ -1,4 +1,4 @@
-"""``captionbench export``: a trained captioner as a folder that needs no PyTorch to caption."""
+"""``captionbench export``: write a trained captioner to a folder that captions without PyTorch."""
 
 from __future__ import annotations
 
@@ -24,16 +24,13 @@ DRIVER = "captioner.py"
 def write(
     out: Path, model: BaseCaptioner, vocabulary: Vocabulary, config: dict[str, Any] | None = None
 ) -> None:
-    """Write a captioner's folder: its two graphs, its words, its configuration and a driver.
+    """Write two ONNX graphs, the vocabulary, the configuration and a driver to the folder ``out``.
 
     Args:
-        out: the folder.
-        model: the captioner.
-        vocabulary: its words.
-        config: of the run that trained it.
+        config: of the run that trained the model.
 
     Raises:
-        InputError: a family that cannot be exported, a package that is missing, a folder that
+        InputError: the model's family cannot be exported, a package is missing, or the folder
             cannot be written.
     """
     try:
@@ -55,7 +52,7 @@ def write(
         CONFIG: json.dumps(described, indent=1),
         DRIVER: inspect.getsource(onnx_captioner),
     }
-    # the encoder, by which a folder is known as exported, goes first and comes last
+    # the encoder marks a complete export: it is removed first and written last
     (out / ENCODER).unlink(missing_ok=True)
     for name, text in texts.items():
         with write_atomically(out / name) as file:

@@ -1,7 +1,7 @@
-"""The scorers that are Java programs: the PTB tokeniser, METEOR 1.5 and SPICE 1.0.
+"""The scorers in Java: the PTB tokeniser, METEOR 1.5 and SPICE 1.0.
 
-The programs are those that pycocoevalcap brings along, run with its options. Its own Python
-wrappers are not used: they write into site-packages, and wait for ever when interrupted.
+They are the programs in pycocoevalcap, run with its options. Its Python wrappers are not used: they
+write into site-packages, and hang when interrupted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar
 
 
 class UnavailableError(Exception):
-    """A scorer cannot run here: says which, and what it needs or what went wrong."""
+    """A scorer is unavailable: the message names it, and what is missing or went wrong."""
 
 
 def find_java(what: str) -> str:
-    """The ``java`` to run, in ``JAVA_HOME`` or else on the ``PATH``.
+    """The path of ``java``, in ``JAVA_HOME`` or else on the ``PATH``.
 
     Raises:
         UnavailableError: there is none.
@@ -43,7 +43,7 @@ def find_java(what: str) -> str:
 
 
 def has_java() -> bool:
-    """Whether there is a ``java`` to run."""
+    """Whether there is a ``java``."""
     try:
         find_java("it")
     except UnavailableError:
@@ -52,15 +52,15 @@ def has_java() -> bool:
 
 
 def missing_models() -> list[str]:
-    """The files of SPICE's models that are not in pycocoevalcap's folder."""
+    """The files of SPICE's models that are missing in pycocoevalcap's folder."""
     folder = FOLDER / "spice" / "lib"
     return [jar for jar in SPICE_MODELS if not (folder / jar).exists()]
 
 
 def available() -> tuple[str, ...]:
-    """What there is here of what the scorers need: "Java" that runs, "SPICE models".
+    """The available requirements of the scorers: "Java", "SPICE models".
 
-    It is run, not only found: what some systems have in Java's place only says where to get it.
+    Java is started: some systems have a stub that only says where to get it.
     """
     found = []
     with suppress(UnavailableError):
@@ -87,7 +87,7 @@ def _failure(what: str, code: int | None, stderr: str) -> UnavailableError:
 
 
 def _run(what: str, arguments: Sequence[str], folder: Path, text: str = "") -> str:
-    """The program's output for the input ``text``; interrupted, it leaves no process."""
+    """The output of a Java program for the input ``text``; leaves no process when interrupted."""
     command = [find_java(what), *arguments]
     try:
         done = subprocess.run(command, cwd=folder, input=text.encode(), capture_output=True)
@@ -99,7 +99,7 @@ def _run(what: str, arguments: Sequence[str], folder: Path, text: str = "") -> s
 
 
 def ptb_tokenise(captions: Sequence[str]) -> list[str]:
-    """Captions in lower case, Penn Treebank tokens between single spaces, without punctuation.
+    """Tokenise captions: lower-case Penn Treebank tokens, separated by spaces, no punctuation.
 
     Raises:
         UnavailableError: there is no Java, or it failed.
@@ -107,7 +107,7 @@ def ptb_tokenise(captions: Sequence[str]) -> list[str]:
     what = "the PTB tokeniser"
     options = ("-preserveLines", "-lowerCase")
     program = ("-cp", "stanford-corenlp-3.4.1.jar", "edu.stanford.nlp.process.PTBTokenizer")
-    # one caption a line, whatever ends a line in the eyes of Java or Python
+    # one caption a line: remove everything that Java or Python treats as a line end
     text = "".join(" ".join(caption.splitlines()) + "\n" for caption in captions)
     output = _run(what, (*program, *options), FOLDER / "tokenizer", text)
     lines = output.split("\n")[:-1]
@@ -118,7 +118,7 @@ def ptb_tokenise(captions: Sequence[str]) -> list[str]:
 
 
 class _Meteor:
-    """METEOR's program, at work; where it reads no more, this process having ended, it ends."""
+    """METEOR's running process; it exits when its stdin is closed, even if this process dies."""
 
     def __init__(self) -> None:
         command = [find_java("METEOR"), "-jar", "-Xmx2G", "meteor-1.5.jar", "-", "-", "-stdio"]
@@ -142,7 +142,7 @@ class _Meteor:
 
     def _write(self, *fields: str) -> None:
         assert self.process.stdin
-        # having ended, it does not listen: reading its answer then says why
+        # if the process has exited, reading its answer raises the reason
         with suppress(BrokenPipeError):
             self.process.stdin.write(" ||| ".join(fields) + "\n")
             self.process.stdin.flush()
@@ -159,7 +159,7 @@ class _Meteor:
     def score(
         self, candidates: Sequence[str], references: Sequence[Sequence[str]]
     ) -> tuple[float, list[float]]:
-        """Have it count each caption's matches, then make scores of all the counts."""
+        """Count each caption's matches, then compute scores from all counts."""
         counts = []
         for candidate, captions in zip(candidates, references, strict=True):
             self._write(
@@ -171,7 +171,7 @@ class _Meteor:
         return float(self._read()), each
 
     def _hang_up(self) -> None:
-        # before the process is left, lest what it did not hear be an error
+        # close stdin before the process' __exit__, where unwritten data would raise
         with suppress(BrokenPipeError):
             assert self.process.stdin
             self.process.stdin.close()
@@ -182,18 +182,18 @@ class _Meteor:
 
 
 _waiting: list[_Meteor] | None = None
-"""METEOR's programs that wait for the next call; None if they are not to."""
+"""Idle METEOR processes for the next call; None if they are not kept."""
 
 
 def keep_meteor() -> None:
-    """Let METEOR's program wait for the next call until this process ends: it starts in seconds."""
+    """Keep METEOR's process for later calls until this process ends: starting takes seconds."""
     global _waiting
     _waiting = [] if _waiting is None else _waiting
 
 
 @contextmanager
 def meteor_kept() -> Iterator[None]:
-    """Let METEOR's program wait from call to call in the block, and end it then."""
+    """Keep METEOR's process between calls in the block, and end it after."""
     global _waiting
     keep_meteor()
     try:
@@ -205,7 +205,7 @@ def meteor_kept() -> Iterator[None]:
 
 
 def _program() -> _Meteor:
-    """One that waits and still runs, or a new one."""
+    """An idle process that still runs, or a new one."""
     while _waiting:
         program = _waiting.pop()
         if program.process.poll() is None:
@@ -218,13 +218,13 @@ def _program() -> _Meteor:
 def meteor(
     candidates: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Iterator[Future[tuple[float, list[float]]]]:
-    """METEOR of the corpus and of each image, 0 to 1, computed in the background of the block.
+    """METEOR of the corpus and of each image, 0 to 1, computed in a thread during the block.
 
-    The corpus' score is METEOR's own aggregate, not the mean over the images. However the block is
-    left, Ctrl-C included, the process has ended after it, or waits (`keep_meteor`).
+    The corpus score is METEOR's own aggregate, not the mean over images. After the block, even on
+    Ctrl-C, the process has ended or is kept (`keep_meteor`).
 
     Raises:
-        UnavailableError: there is no Java; from the future's ``result()``, that it failed.
+        UnavailableError: there is no Java; or, from the future's ``result()``, it failed.
     """
     program = _program()
     kept = False
@@ -247,10 +247,10 @@ def meteor(
 def spice(
     candidates: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, list[float]]:
-    """SPICE of the corpus and of each image, 0 to 1; the corpus' score is the mean.
+    """SPICE of the corpus and of each image, 0 to 1; the corpus score is the mean over images.
 
     Raises:
-        UnavailableError: there is no Java, the Stanford models are not there, or it failed.
+        UnavailableError: Java or the Stanford models are missing, or it failed.
     """
     folder = FOLDER / "spice"
     if absent := missing_models():

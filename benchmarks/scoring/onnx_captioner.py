@@ -1,7 +1,8 @@
-"""An exported captioner, run by NumPy and ONNX Runtime alone: this file needs no other of ours.
+"""Caption image features with an exported model, by NumPy and ONNX Runtime.
 
-``captionbench export`` puts a copy into the folder it writes: ``python captioner.py FEATURES.npy``
-there prints the captions of images whose features are (L, d_feature) or (B, L, d_feature).
+``captionbench export`` writes a copy of this file to its folder, so it imports nothing else of the
+project. ``python captioner.py FEATURES.npy`` there prints captions for features of shape
+(L, d_feature) or (B, L, d_feature).
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 State = dict[str, Array]
-"""What the decoder's next step is given, by the names of its inputs."""
+"""The decoder's inputs by name, apart from tokens and hypotheses: memory, mask and KV cache."""
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 HASHES = "sha256"
-"""In the configuration: of every file, the configuration's other fields included."""
+"""The configuration's field with the hashes of all files, and of its own other fields."""
 PAST, PRESENT = "past.", "present."
-"""What the names of the decoder's inputs and outputs that carry its state begin with."""
+"""Prefixes of the decoder's inputs and outputs that are its cache."""
 _SPOKEN = {"words": " ", "characters": ""}
 _TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A caption as the model gave it."""
+    """A generated caption."""
 
     tokens: list[int]
-    """The start token included, the end token too unless ``max_length`` cut it off."""
+    """Start token included, and the end token unless cut off by ``max_length``."""
     log_probs: list[float]
-    """One for each token after the start."""
+    """One for each token after the start token."""
 
     @property
     def score(self) -> float:
-        """The sum of the log-probabilities over the number of tokens, start included."""
+        """The sum of the log-probabilities divided by the number of tokens, start included."""
         return sum(self.log_probs) / len(self.tokens)
 
 
@@ -53,14 +54,14 @@ class OnnxCaptioner:
     """The captioner in a folder that ``captionbench export`` wrote.
 
     Args:
-        folder: with the encoder, the decoder's step, the configuration and the words.
-        threads: of ONNX Runtime; as many as this process may use if None.
-        edited: whether the files may be others than those that were exported.
+        folder: with the encoder, the decoder, the configuration and the vocabulary.
+        threads: of ONNX Runtime; None: all cores of this process.
+        edited: accept files that were changed after the export.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
         OSError: a file is missing.
-        ValueError: a file is damaged, or edited and may not be.
+        ValueError: a file is damaged, or edited without ``edited``.
     """
 
     def __init__(self, folder: Path, threads: int | None = None, *, edited: bool = False) -> None:
@@ -86,11 +87,11 @@ class OnnxCaptioner:
         self.dtype = _TYPES[self._encoder.get_inputs()[0].type]
 
     def encode(self, features: Array, mask: Array | None = None) -> State:
-        """What the decoder reads of images, features (B, L, d_feature).
+        """Encode features (B, L, d_feature) to the decoder's memory.
 
         Args:
-            features: what a padded row holds does not matter.
-            mask: (B, L), True for valid rows; all if None.
+            features: padded rows may have any content.
+            mask: (B, L), True for valid rows; None: all.
 
         Raises:
             ValueError: the features are not (B, L, d_feature), or the mask does not fit them.
@@ -104,7 +105,7 @@ class OnnxCaptioner:
         return {"mask": mask, **read}
 
     def begin(self, memory: Mapping[str, Array], copies: int) -> State:
-        """The state of ``copies`` hypotheses for each image that have read nothing yet."""
+        """The state with an empty cache of ``copies`` hypotheses for each image."""
         sizes = {"batch": len(memory["mask"]), "hypotheses": copies, "steps": 0}
         nothing = {
             node.name: np.zeros([sizes.get(size, size) for size in node.shape], _TYPES[node.type])
@@ -114,9 +115,9 @@ class OnnxCaptioner:
         return {**memory, **nothing}
 
     def step(self, tokens: Array, hypotheses: Array, state: State) -> tuple[Array, State]:
-        """The next tokens (B, K) to log p (B, K, V) of those after, and the state then.
+        """One decoding step: tokens (B, K) -> log p (B, K, V) of the next tokens, and the state.
 
-        Each token goes on from the hypothesis of its image that ``hypotheses`` (B, K) names.
+        ``hypotheses`` (B, K) has, for each token, the index of the hypothesis that it extends.
         """
         results = _run(self._decoder, {"tokens": tokens, "hypotheses": hypotheses, **state})
         log_probs = results.pop("log_probs")
@@ -134,18 +135,18 @@ class OnnxCaptioner:
     ) -> list[list[Hypothesis]]:
         """The best captions of each image, best first.
 
-        Hypotheses compete by their summed log-probability, a finished one with its sum unchanged;
-        ties go to the earlier hypothesis, then to the lower token. The final order is by score.
+        Hypotheses compete by their summed log-probability; finished ones keep their sum. Ties go to
+        the earlier hypothesis, then to the lower token. The final order is by score.
 
         Args:
             features: (B, L, d_feature).
-            mask: (B, L), True for valid rows; all if None.
-            beam_size: hypotheses kept for each image; 1 is greedy.
+            mask: (B, L), True for valid rows; None: all.
+            beam_size: hypotheses for each image; 1 is greedy.
             max_length: of a caption in tokens, start and end included.
-            num_return: captions of each image.
+            num_return: captions for each image.
 
         Raises:
-            ValueError: a size is out of range, the features or the mask do not fit, or the model's
+            ValueError: a size is out of range, the features or the mask do not fit, or
                 log-probabilities are NaN.
         """
         if beam_size < 1:
@@ -160,7 +161,7 @@ class OnnxCaptioner:
         tokens = np.full((B, K, 1), self.start_id)
         log_probs = np.empty((B, K, 0))
         finished = np.zeros((B, K), np.bool_)
-        # one hypothesis to begin with: a place whose sum is -inf is empty, and loses to all others
+        # start with one hypothesis: slots with sum -inf are empty and lose to all others
         totals = np.where(np.arange(K) == 0, 0.0, -np.inf) + np.zeros((B, 1))
         for _ in range(max_length - 1):
             log_p, state = self.step(tokens[..., -1], beams, state)
@@ -168,7 +169,7 @@ class OnnxCaptioner:
             if np.isnan(log_p).any():
                 raise ValueError("the model's log-probabilities are NaN")
             scores = totals[..., None] + log_p
-            # a finished hypothesis has one continuation: itself, padded, at no cost
+            # a finished hypothesis continues with pad only, at no cost
             scores[finished] = -np.inf
             scores[finished, self.pad_id] = totals[finished]
             totals, choices = _largest(scores.reshape(B, -1), K)
@@ -187,7 +188,7 @@ class OnnxCaptioner:
     def _best(
         self, tokens: Array, log_probs: Array, totals: Array, num_return: int
     ) -> list[Hypothesis]:
-        """The hypotheses of an image, without their padding, best first."""
+        """The hypotheses of an image without padding, best first."""
         found = []
         for words, values in zip(
             tokens[totals > -np.inf], log_probs[totals > -np.inf], strict=True
@@ -198,19 +199,19 @@ class OnnxCaptioner:
         return sorted(found, key=lambda hypothesis: -hypothesis.score)[:num_return]
 
     def words(self, tokens: Sequence[int]) -> str:
-        """The caption that token ids are, up to the first end; start and pad are silent."""
+        """The caption of token ids up to the first end, without start and pad."""
         spoken = []
         for token in tokens:
             if token == self.end_id:
                 break
             if token not in (self.start_id, self.pad_id):
-                # the special tokens have the first ids, of which the unknown word's is the last
+                # ids 0 to 3 are special tokens; 3 is the unknown word
                 spoken.append(self._words[token - 4] if token > 3 else "unk")
         return str(self._between.join(spoken))
 
 
 def hashes(config: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, str]:
-    """SHA-256 of the files and of the configuration, by name, as `CONFIG` has them."""
+    """SHA-256 of the files and of the configuration, by name."""
     described = json.dumps(config, sort_keys=True).encode()
     return {n: hashlib.sha256(x).hexdigest() for n, x in {**files, CONFIG: described}.items()}
 
@@ -233,21 +234,21 @@ def _session(path: Path, graph: bytes, threads: int | None) -> Any:
             graph,
             options,
             ["CPUExecutionProvider"],
-            disabled_optimizers=["MatMulScaleFusion"],  # it rounds scales to 32 bits
+            disabled_optimizers=["MatMulScaleFusion"],  # it rounds scales to float32
         )
-    except Exception as error:  # its own kinds, which have no common ancestor
+    except Exception as error:  # ONNX Runtime's exceptions have no common base class
         raise ValueError(f"{path}: ONNX Runtime cannot load it: {error}") from error
 
 
 def _run(session: Any, inputs: Mapping[str, Array]) -> State:
-    """The outputs by name; of the inputs those that the graph has kept."""
+    """The outputs by name; inputs that the graph does not have are ignored."""
     kept = {node.name: inputs[node.name] for node in session.get_inputs()}
     names = [node.name for node in session.get_outputs()]
     return dict(zip(names, session.run(names, kept), strict=True))
 
 
 def _largest(scores: Array, k: int) -> tuple[Array, Array]:
-    """The ``k`` largest of each row, with their places; equal ones by place."""
+    """The ``k`` largest values of each row and their indices; ties by index."""
     values, places = [], []
     for _ in range(k):
         place = scores.argmax(1)[:, None]  # the first of equals
@@ -258,12 +259,12 @@ def _largest(scores: Array, k: int) -> tuple[Array, Array]:
 
 
 def _append(x: Array, beams: Array, column: Array) -> Array:
-    """The rows ``beams`` (B, K) of x (B, K, T), and ``column`` (B, K) as their next."""
+    """Select rows ``beams`` (B, K) of x (B, K, T), and append ``column`` (B, K)."""
     return np.concatenate([np.take_along_axis(x, beams[..., None], 1), column[..., None]], -1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a caption for each image of a file of features; 2 if it cannot be done."""
+    """Print a caption for each image of a file of features; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("features", type=Path, help="a .npy file, (L, d) or (B, L, d)")
     parser.add_argument("--beam-size", type=int, default=3, help="1 is greedy (default: 3)")

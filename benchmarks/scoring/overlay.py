@@ -1,4 +1,4 @@
-"""Where a captioner looked for each word, over the picture (v1 Figure 6, v2 Figure 4)."""
+"""Overlays of a captioner's attention for each word (v1 Figure 6, v2 Figure 4)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from torch_impl.models import Captioner
 
 COLUMNS = 5
 PANEL = 2.2
-"""Inches."""
+"""Width of a panel in inches."""
 LARGEST = 448
-"""Pixels of the longer side of a picture that is drawn."""
+"""Maximum longer side of a drawn picture, in pixels."""
 
 
 @torch.no_grad()
 def looks(
     model: Captioner, features: Tensor, tokens: Sequence[int], head: int | None = None
 ) -> Tensor:
-    """Where the decoder's last cross-attention looks when it chooses each token after the start.
+    """The attention weights of the decoder's last cross-attention for each token after the start.
 
     Args:
         model: in evaluation mode.
         features: (L, d_feature) of one image.
-        tokens: a caption, T with its start.
-        head: one of the heads; their mean if None.
+        tokens: T of them, start included.
+        head: an index; None: the mean over heads.
 
     Returns:
         (T - 1, L); every row sums to 1.
@@ -55,7 +55,7 @@ def looks(
 
 
 def attention(model: Captioner, data: CaptionData, example: Example, split: str) -> Attention:
-    """Where each head of the last cross-attention looks for each word of an image's caption."""
+    """Each head's weights of the last cross-attention, for each word of an image's caption."""
     words = data.vocabulary.tokenise(example.caption)
     features = data.split(split).store.features(example.image)
     tokens, rows = data.vocabulary.encode(words), torch.from_numpy(features)
@@ -68,14 +68,13 @@ def attention(model: Captioner, data: CaptionData, example: Example, split: str)
 
 
 def draw(picture: Image.Image, words: Sequence[str], weights: Tensor) -> bytes:
-    """A PNG: the picture, and the picture under each word's ``weights`` (words, L).
+    """A PNG: the picture, and a heat map of each word's ``weights`` (words, L) over it.
 
-    Each word's colours have a scale of their own, from its least weight to its greatest. Letters
-    are of the fonts that matplotlib's configuration names.
-    The L rows of features are a square grid, row by row, that covers the picture.
+    Each word has its own colour scale, from its least to its greatest weight. The L rows of
+    features are a square grid in row-major order that covers the picture.
 
     Raises:
-        InputError: L is no square.
+        InputError: L is not a square number.
     """
     rows = weights.shape[1]
     side = math.isqrt(rows)

@@ -20,7 +20,7 @@ METRICS = (*BLEU, "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
 
 
 def _by(split: Callable[[str], list[str]]) -> Callable[[Sequence[str]], list[str]]:
-    """The tokens of each caption, spaces between them."""
+    """Join the tokens of each caption with spaces."""
     return lambda captions: [" ".join(split(caption)) for caption in captions]
 
 
@@ -28,40 +28,39 @@ TOKENISERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "ptb": java.ptb_tokenise,
     **{name: _by(split) for name, (split, _) in vocabulary.TOKENISERS.items()},
 }
-"""``ptb``: the Penn Treebank tokens that published scores are of, needs Java. The others, ``words``
-and ``characters``: tokens as models are trained on; their scores are their own, and compare with no
-paper's."""
+"""``ptb``: Penn Treebank tokens, as in published scores; needs Java. ``words`` and ``characters``:
+the tokens of training; their scores do not compare with a paper's."""
 
 
 @dataclass(frozen=True)
 class Scores:
     """The scores of a set of predictions, as fractions (reports print them times 100)."""
 
-    images: int  # how many images were scored
+    images: int  # number of scored images
     tokeniser: str  # one of `TOKENISERS`
-    # the corpus' score by metric, those that could be computed
+    # corpus scores by metric, without unavailable ones
     values: dict[str, float] = field(default_factory=dict)
-    # by metric, the score of each image. Those of CIDEr-D, ROUGE-L and SPICE average to the
-    # corpus' score; BLEU and METEOR pool counts over the corpus instead.
+    # by metric, the score of each image. The corpus score is the mean for CIDEr-D, ROUGE-L and
+    # SPICE; BLEU and METEOR pool counts over the corpus.
     per_image: dict[str, dict[int, float]] = field(default_factory=dict)
-    # why a metric that was asked for has no value
+    # by metric, why it is unavailable
     missing: dict[str, str] = field(default_factory=dict)
 
     @property
     def signature(self) -> str | None:
-        """How CIDEr-D was computed, see `cider_signature`; None where it was not."""
+        """How CIDEr-D was computed, see `cider_signature`; None if it was not."""
         if "CIDEr-D" not in self.values:
             return None
         return cider_signature(self.images, self.tokeniser)
 
 
 def cider_signature(images: int, tokeniser: str) -> str:
-    """How a CIDEr-D score was computed, in the manner of SacreEOS (v2, footnote 2).
+    """How a CIDEr-D score was computed, in the style of SacreEOS (v2, footnote 2).
 
-    v2's ``STANDARD_wInit+Cider-D[n4,s6.0]+average[nspis5]+1.0.0`` is a reward's: with the end token
-    in captions and references. A score's differs, and says so: no end token (``NO<EOS>``), document
-    frequencies initialised (``wInit``) from the references of the ``images`` that are scored, no
-    baseline, but a tokeniser, and who computed it.
+    v2's ``STANDARD_wInit+Cider-D[n4,s6.0]+average[nspis5]+1.0.0`` is of a reward, with the end token
+    in captions and references. Ours is of a score: no end token (``NO<EOS>``), document frequencies
+    initialised (``wInit``) from the references of the scored ``images``, no baseline, the
+    tokeniser, and the package.
     """
     return (
         f"NO<EOS>_wInit+Cider-D[n4,s6.0]+df[{images}]+{tokeniser}"
@@ -106,14 +105,14 @@ def score(
     metrics: Iterable[str] = METRICS,
     source: str = "predictions",
 ) -> Scores:
-    """Score one raw caption an image against the image's raw references, by ``image_id``.
+    """Score one raw caption for each image against its raw references, by ``image_id``.
 
-    What cannot be computed here, for want of Java say, is in ``missing`` with the reason; nothing
-    else is put in its place. Errors call the predictions by their ``source``, their file say.
+    Unavailable metrics, for example without Java, are in ``missing`` with the reason. Errors call
+    the predictions ``source``, such as their file name.
 
     Raises:
         InputError: an unknown tokeniser or metric, no predictions, an image with a prediction but
-            no references or the other way round, or no word in any reference.
+            no references or vice versa, or no word in any reference.
     """
     metrics = tuple(metrics)
     if tokeniser not in TOKENISERS:
@@ -148,7 +147,7 @@ def score(
 
     with ExitStack() as stack:
         meteor = None
-        if "METEOR" in metrics:  # by far the slowest: it runs beside the others
+        if "METEOR" in metrics:  # by far the slowest: it runs in parallel to the others
             with missing_if_unavailable("METEOR"):
                 meteor = stack.enter_context(java.meteor(candidates, targets))
         if any(metric in BLEU for metric in metrics):

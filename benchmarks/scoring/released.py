@@ -1,4 +1,4 @@
-"""The authors' released end to end checkpoints, to caption pictures with (v2 section IV)."""
+"""Load the authors' released end-to-end checkpoints to caption pictures (v2 section IV)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch_impl.checkpoints.released import load_released
 from torch_impl.models import EndToEnd
 
 GROUPS = (32, 64, 128, 256, 512)
-"""ExpansionNet v2's static expansion coefficients, which its tensors do not tell."""
+"""ExpansionNet v2's static expansion coefficients, which cannot be read from its tensors."""
 NUM_HEADS = 8
 LAYOUT = "a JSON list of the checkpoint's words in the order of their ids"
 
 
 @dataclass(frozen=True)
 class ReleasedWords:
-    """The words of a released checkpoint by their ids, the special tokens among them."""
+    """The vocabulary of a released checkpoint: words by id, special tokens included."""
 
     words: Sequence[str]
     start_id: int
@@ -28,7 +28,7 @@ class ReleasedWords:
     pad_id: int
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The caption up to the first end; start and pad are silent."""
+        """The caption up to the first end, without start and pad."""
         spoken = []
         for i in ids:
             if i == self.end_id:
@@ -41,13 +41,13 @@ class ReleasedWords:
 def load(
     checkpoint: Path, words: Path, groups: Sequence[int] = GROUPS
 ) -> tuple[EndToEnd, ReleasedWords]:
-    """The model of a released file and its words.
+    """The model of a released checkpoint and its vocabulary.
 
     ``words`` is a JSON list of the words by id, ``groups`` the static expansion coefficients.
 
     Raises:
-        InputError: a file is missing, damaged or another; the model captions features, not
-            pictures; or it has another number of words.
+        InputError: a file is missing, damaged or of another kind; the model captions features, not
+            pictures; or its vocabulary has another size.
     """
     listed = read_json(words, LAYOUT)
     if not isinstance(listed, list) or not all(isinstance(word, str) for word in listed):

@@ -1,1 +1,1 @@
-"""How captioners are trained: the configuration, its stages, one stage, and the stage's loop."""
+"""Training of captioners: the configuration, its stages, one stage, and the stage's loop."""

@@ -1,14 +1,14 @@
-"""How a captioner is trained: one configuration, from the command line to the loop.
+"""The configuration of a captioner's training, from the command line to the loop.
 
-A `TrainingConfig` has the model's sizes and its stages; a `Stage` has its optimisation, its
-objective, and how it is fed and validated. `PRESETS` and `RECIPES` are instances of it, the latter
-the papers' own trainings, v1 section 4.3 and v2 section IV-A3: "paper" is the text's, "as-run" what
-authors' runs did where that is known (the numbers of the first stage are those of
-`OPTIMISATION_PRESETS`), "scenes" a small one for the generated scenes. Where the text is silent: no
-warm-up but in the stages that name one, the dropout 0.1 of the self-critical stages, the beams of
-the validations, which are those that the papers score these stages with (v1 Table 2; v2 Table I,
-section IV-C2). "As run" knows no other learning rates, epochs and batch sizes of the later stages
-than the text's.
+A `TrainingConfig` has the model's sizes and its stages; a `Stage` has its optimisation, objective,
+data loading and validation. `PRESETS` are our own. `RECIPES` are the papers' (v1 section 4.3, v2
+section IV-A3): "paper" as in the text, "as-run" as in the authors' runs as far as known (the first
+stage's numbers are in `OPTIMISATION_PRESETS`; later stages have the text's learning rates, epochs
+and batch sizes), and "scenes", a small one for the generated scenes.
+
+Where the text says nothing we chose: warm-up only in stages that name it, dropout 0.1 in
+self-critical stages, and for validations the beam sizes that the papers score these stages with
+(v1 Table 2; v2 Table I, section IV-C2).
 """
 
 from __future__ import annotations
@@ -34,32 +34,31 @@ OBJECTIVES = ("cross_entropy", "self_critical")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a training: all that decides its numbers beside the data, model and seed.
+    """One stage: with the data, the model and the seed it determines a training's numbers.
 
     Args:
         optimisation: optimiser, learning rates, regularisers, epochs, batch size.
         objective: a name in ``OBJECTIVES``.
-        end_to_end: whether the backbone is trained too; else its features are made once.
-        images: of the train set the first ones; None for all.
+        end_to_end: whether the backbone is trained too; else its features are extracted once.
+        images: only the first images of the train set; None for all.
         captions_per_image: captions that share one encoding of their image; 1 as in the papers.
         window: batches that are sorted by caption length together; 1 sorts nothing.
-        validate_every: epochs from one validation to the next.
-        validation_images: how many of the validation set's first images; None for all.
-        validation_beam: 1 is greedy.
-        max_length: of a decoded caption, the start included.
-        metric: that the best validation is chosen by.
-        patience: epochs without a better validation after which training ends; None for no end
-            before the last epoch.
-        lambda_: the weight of a reconstructor's errors (ARNet 9); 0 for none.
-        sampling: what every epoch adds to the probability that a word which the model reads is its
-            own sample; scheduled sampling, its first epoch has none.
-        most_sampling: where that ends.
-        num_samples: K, captions that self-critical training samples of an image.
-        baseline: what a sample's reward is compared with, a name in ``BASELINES``.
+        validate_every: epochs between validations.
+        validation_images: only the first images of the validation set; None for all.
+        validation_beam: beam size of validations; 1 is greedy.
+        max_length: of a decoded caption, start included.
+        metric: for choosing the best checkpoint.
+        patience: epochs without a better validation before early stopping; None for none.
+        lambda_: the weight of the reconstruction loss (ARNet 9); 0 for none.
+        sampling: scheduled sampling: increase, for each epoch after the first, of the probability
+            that an input token is sampled from the model.
+        most_sampling: maximum of that probability.
+        num_samples: K, sampled captions for each image in self-critical training.
+        baseline: of the self-critical reward, a name in ``BASELINES``.
 
     Raises:
-        InputError: a whole number below 1, lambda below 0, a probability outside [0, 1], an
-            unknown name.
+        InputError: an integer below 1, lambda below 0, a probability outside [0, 1], an unknown
+            name.
     """
 
     optimisation: Optimisation
@@ -95,14 +94,14 @@ class Stage:
                 raise InputError(f"{name} is {getattr(self, name)!r}, expected {expected}")
 
     def sampling_rate(self, epoch: int) -> float:
-        """The probability of reading a sampled word, in the epoch that ``epoch`` others precede."""
+        """The probability of a sampled input token in ``epoch``, counted from 0."""
         return min(self.sampling * epoch, self.most_sampling)
 
     def but(self, **changes: Any) -> Stage:
-        """The stage with other fields, of its own or of its optimisation.
+        """A copy with changed fields of the stage or its optimisation.
 
         Raises:
-            InputError: a field out of its range.
+            InputError: a field is out of range.
         """
         own = {k: v for k, v in changes.items() if k in Stage.__dataclass_fields__}
         others = {k: v for k, v in changes.items() if k not in own}
@@ -114,12 +113,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """A model and how it is trained.
+    """A model and the stages of its training.
 
     Args:
-        model: what differs from the defaults of the model's family, which ``family`` names: that of
-            ``Configuration`` without one.
-        stages: by name and in order: each begins with the best weights of the one before.
+        model: fields that differ from the defaults of the model's ``family`` (default: that of
+            ``Configuration``).
+        stages: by name, in order; each starts from the best weights of the previous one.
     """
 
     model: Mapping[str, Any]
@@ -127,7 +126,7 @@ class TrainingConfig:
 
     @classmethod
     def of(cls, *stages: Stage, **model: Any) -> TrainingConfig:
-        """Stages called "1", "2", ..., of a model of these sizes."""
+        """A configuration with stages called "1", "2", ..., and these fields of the model."""
         return cls(model, {str(n): stage for n, stage in enumerate(stages, start=1)})
 
     @property
@@ -135,22 +134,22 @@ class TrainingConfig:
         return list(self.stages.values())[-1]
 
     def first(self, count: int = 1) -> TrainingConfig:
-        """The training of its first stages alone."""
+        """A copy with only the first stages."""
         return replace(self, stages=dict(list(self.stages.items())[:count]))
 
     def each(self, change: Callable[[Stage], Stage]) -> TrainingConfig:
-        """The training with another of each stage."""
+        """A copy with ``change`` applied to each stage."""
         return replace(self, stages={name: change(stage) for name, stage in self.stages.items()})
 
     def but(self, **model: Any) -> TrainingConfig:
-        """The training of a model with other sizes."""
+        """A copy with changed fields of the model."""
         return replace(self, model={**self.model, **model})
 
     def configuration(self, data: CaptionData) -> AnyConfiguration:
-        """The model for ``data``; its dropout is a stage's.
+        """The model's configuration for ``data``; the dropout is set by each stage.
 
         Raises:
-            InputError: a mixer or a size that no model can have.
+            InputError: an invalid mixer or size.
         """
         fields: dict[str, Any] = {
             "vocabulary_size": len(data.vocabulary),
@@ -171,7 +170,7 @@ class TrainingConfig:
 
 
 def reduction(mixer: str) -> str:
-    """How a half's layers are summed: linearly where they expand, by their norm where not (v2)."""
+    """How the layers of an encoder or decoder are summed (v2): linearly if they expand."""
     return "norm" if Mixer.parse(mixer).attends else "linear"
 
 
@@ -184,7 +183,7 @@ SMALL = MappingProxyType(
         "num_decoder_layers": 2,
     }
 )
-"""A model that learns generated scenes in minutes on a CPU."""
+"""A model that trains on generated scenes in minutes on a CPU."""
 
 PRESETS: Mapping[str, TrainingConfig] = {
     "scenes": TrainingConfig(
@@ -248,19 +247,19 @@ PRESETS: Mapping[str, TrainingConfig] = {
         },
     ),
 }
-"""Trainings of one stage."""
+"""Our own trainings, of one stage each."""
 
 
 def self_critical(optimisation: Optimisation, **fields: Any) -> Stage:
-    """A self-critical stage with the optimiser of another one."""
+    """A self-critical stage with another stage's optimisation, and changed ``fields`` of it."""
     dropout = min(optimisation.dropout, 0.1)
     recipe = replace(optimisation, dropout=dropout, label_smoothing=0.0, **fields)
     return Stage(recipe, "self_critical", validation_beam=5)
 
 
 def _v1(first: Optimisation) -> Mapping[str, Stage]:
-    """The fast convergence, the optional fine-tuning, and self-critical learning with "the same
-    learning rate algorithm": its warm-up and annealing.
+    """Fast convergence, the optional fine-tuning, and self-critical learning, whose "same learning
+    rate algorithm" we read as the same warm-up and annealing.
     """
     fine = replace(first, lr=5e-6, warmup=0, anneal=1.0, epochs=1, batch_size=10)
     return {
@@ -283,7 +282,7 @@ def _v2(first: Optimisation) -> Mapping[str, Stage]:
 
 
 def _scenes(stages: Mapping[str, Stage]) -> Mapping[str, Stage]:
-    """``stages`` with the scenes' first training, and short ones after it."""
+    """``stages`` for the scenes: the preset "scenes" first, then short stages."""
     first = PRESETS["scenes"].last
     rates = {"cross_entropy": 1e-4, "self_critical": 3e-4}
 
@@ -327,14 +326,14 @@ RECIPES: Mapping[str, Mapping[str, TrainingConfig]] = {
         "scenes": TrainingConfig(SMALL, _scenes(_v2(AS_RUN))),
     },
 }
-"""The papers' trainings, all their stages."""
+"""The papers' trainings, with all stages."""
 
 
 def preset(paper: str | None, name: str | None, *, of_scenes: bool) -> TrainingConfig:
-    """A preset by name, of a paper's if one is named; the default for the data without a name.
+    """A preset by name, or a paper's recipe; without a name the default for the data.
 
     Raises:
-        InputError: there is no such preset there.
+        InputError: there is no such preset.
     """
     known, usual = (RECIPES[paper], "as-run") if paper else (PRESETS, "flickr8k")
     chosen = name or ("scenes" if of_scenes else usual)

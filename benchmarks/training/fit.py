@@ -1,4 +1,4 @@
-"""Training a captioner on a data set: validated, chosen by its best validation, resumable."""
+"""Train one stage of a captioner: with validation, best and last checkpoints, and resuming."""
 
 from __future__ import annotations
 
@@ -34,28 +34,27 @@ from torch_impl.training.computation import Computation
 from torch_impl.training.distributed import ProcessGroup
 
 NAMED = 8
-"""Images of a batch whose loss is not finite that are named."""
+"""Number of images that the error of a non-finite loss names."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model, with the weights of its best validation, and how it came about."""
+    """A trained model, with the weights of its best validation, and its log."""
 
     model: BaseCaptioner
     history: list[dict[str, Any]]
-    """The log: a record an interval of steps (``kind`` "steps") and a validation ("validation")."""
+    """The log: a record for each interval of steps (``kind`` "steps") and each "validation"."""
     best: dict[str, Any]
     """The record of the best validation."""
     seconds: float
     """Wall-clock time of the training, validations and earlier parts included."""
     finished: bool
-    """Whether all epochs were done, or validation had not improved for the stage's patience; if
-    not, the time was up."""
+    """Whether training ended by its epochs or its patience, not by the time limit."""
 
 
 @dataclass
 class FitState:
-    """What `fit` keeps from one validation to the next."""
+    """The state of `fit`."""
 
     data: CaptionData
     stage: Stage
@@ -76,7 +75,7 @@ class FitState:
 
     @property
     def converged(self) -> bool:
-        """Whether the best validation lies as many epochs back as the stage has patience for."""
+        """Whether validation has not improved for the stage's patience."""
         patience, per_epoch = self.stage.patience, len(self.batches)
         if patience is None or not self.best or self.loop.step % per_epoch:
             return False
@@ -88,7 +87,7 @@ class FitState:
             self.folder.append(record)
 
     def log_truncated_captions(self, shown: bool) -> None:
-        """How many captions and sources are longer than what is learned of them, if any are."""
+        """Log the number of captions and sources that are cut, if any."""
         if truncated := {what: count for what, count in self.batches.truncated.items() if count}:
             self.log({"kind": "cut", "step": 0, **truncated})
             if shown:
@@ -116,9 +115,9 @@ class FitState:
         )
 
     def validate(self) -> None:
-        """Score the validation split, in the first process alone.
+        """Score the validation set, on rank 0 only.
 
-        By the vocabulary's tokeniser, without Java: not to be compared with `evaluate`'s, by PTB's.
+        Uses the vocabulary's tokeniser, without Java: not comparable with `evaluate`'s PTB scores.
         """
         if not self.loop.process_group.is_main:
             return
@@ -149,7 +148,7 @@ class FitState:
         record = {
             "kind": "validation",
             "step": self.loop.step,
-            # before the first step, the epoch before the first
+            # -1 before the first step
             "epoch": self.loop.epoch if self.loop.step else -1,
             metric: scores.values[metric],
             "metric": metric,
@@ -186,12 +185,12 @@ class FitState:
             self.folder.save(self.folder.last, self.loop.model, state)
 
     def roll_back(self, step: int) -> None:
-        """Put back the checkpoints from before ``step``, after which a loss is not finite."""
+        """Restore the previous checkpoints if the loss after ``step`` is not finite."""
         if self.folder:
             self.folder.restore_previous(step, remove_first=not self.earlier)
 
     def restart_hint(self) -> str:
-        """What to begin with after a loss that is not finite: a clause of its message."""
+        """How to restart after a non-finite loss: a clause of its message."""
         if self.folder is None:
             return "; expected a lower learning rate"
         path = self.folder.best_or_last
@@ -207,9 +206,9 @@ class FitState:
         )
 
     def resume(self) -> None:
-        """Resume from the folder's last checkpoint, or start where a kill left none.
+        """Resume from the folder's last checkpoint, or start anew if there is none.
 
-        The first process reads it for all, which need not see the folder.
+        Rank 0 reads it and broadcasts it; other ranks need no access to the folder.
         """
         last = None
         if self.folder and self.folder.last.exists():
@@ -252,29 +251,27 @@ def fit(
     progress: bool = False,
     process_group: ProcessGroup = ProcessGroup(),  # noqa: B008 - alone
 ) -> Result:
-    """Train a captioner on the split "train", choosing by a metric on `validation_split`.
+    """Train a captioner on the train set, and choose the best weights on `validation_split`.
 
-    The numbers are a function of the data, the configuration, the stage, the seed, the device,
-    its number of threads, the computation and the number of processes: not of kills and
-    resumptions, nor of other options.
+    The numbers are determined by the data, configuration, stage, seed, device, number of threads,
+    computation and world size; not by kills and resuming, nor by other options.
 
     Args:
         configuration: the model's; its dropout is replaced by the stage's.
         seed: of the initial weights, the order of the data and dropout.
-        out: the folder to keep the run in; None keeps nothing.
-        initial: the weights to begin with, of an earlier stage; drawn by the seed if None.
-        improve: validate before the first step too, so that a training which does not improve on
-            the weights that it begins with gives them back.
-        minutes: stop at the epoch after which no other would fit into them, or at once when they
-            are over.
-        log_every: steps from one record to the next; an epoch's last step has one too.
-        checkpoint_seconds: between two checkpoints within an epoch.
+        out: the folder of the run; None saves nothing.
+        initial: initial weights, of an earlier stage; None: random ones by the seed.
+        improve: also validate before the first step, so that the initial weights are returned if
+            training does not improve on them.
+        minutes: time limit: stop after the last epoch that fits, or at once when time is up.
+        log_every: steps between records; an epoch's last step always has one.
+        checkpoint_seconds: time between checkpoints within an epoch.
         process_group: the ranks that train together; rank 0 validates and writes the run, and its
             result is broadcast.
 
     Raises:
-        InputError: data, sizes or a folder that do not fit; a loss that is not finite.
-        ProcessGroupError: a process has ended, or has other weights.
+        InputError: data, sizes or a folder that do not fit; or a non-finite loss.
+        ProcessGroupError: a rank has ended, or has different weights.
     """
     for name in ("train", validation_split(data)):
         data.split(name)
@@ -340,7 +337,7 @@ def _train(
     checkpoint_seconds: float,
     progress: bool,
 ) -> bool:
-    """Train to the end, to convergence, or until the time is up: whether it was not the time."""
+    """Train until the last epoch, early stopping, or the time limit; False for the time limit."""
     loop, stage, process_group = state.loop, state.stage, state.loop.process_group
     epochs, per_epoch = stage.optimisation.epochs, len(state.batches)
     budget = math.inf if minutes is None else 60 * minutes
@@ -376,7 +373,7 @@ def _train(
             bar.update()
             ends_epoch = step.position == per_epoch
             spent, epoch = state.seconds, step.epoch + 1
-            # no time left, or at an epoch's end not enough for another
+            # no time left, or not enough for another epoch
             time_is_up = spent >= budget or (ends_epoch and 2 * spent - epoch_began > budget)
             if minutes is not None:
                 time_is_up = process_group.broadcast(time_is_up)
@@ -401,7 +398,7 @@ def _train(
 
 
 def _new_model(configuration: AnyConfiguration, seed: int) -> BaseCaptioner:
-    """A model whose initial weights are a function of the seed, wherever it will be trained."""
+    """A model whose initial weights depend on the seed only, not on the device."""
     with seeded(seed):
         try:
             return build(configuration)
@@ -413,12 +410,12 @@ def _new_model(configuration: AnyConfiguration, seed: int) -> BaseCaptioner:
 
 
 def validation_split(data: CaptionData) -> str:
-    """The split that validates: "val", or "train" where there is none, to overfit."""
+    """The validation set: "val", or "train" if there is none, to overfit."""
     return "val" if "val" in data.splits else "train"
 
 
 def validation_line(validation: Mapping[str, Any]) -> str:
-    """A validation's record in a line."""
+    """A validation's record as one line."""
     metric = validation["metric"]
     return (
         f"epoch {validation['epoch'] + 1}: {metric} {100 * validation[metric]:.1f} on "

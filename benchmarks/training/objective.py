@@ -1,4 +1,4 @@
-"""The loop that a stage asks for: its batches of a data set, and its reward if it has one."""
+"""A stage's training loop: its batches, its reconstructor and its reward, if any."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def make_loop(
     computation: Computation,
     process_group: ProcessGroup,
 ) -> tuple[AnyLoop, AnyBatches]:
-    """The training loop of ``model`` on the split "train", and its batches.
+    """The training loop of ``model`` on the train set, and its batches.
 
     Raises:
-        InputError: the split has no captions, or sizes that do not fit the model.
+        InputError: the split has no captions, or sizes do not fit the model.
     """
     split, optimisation = data.splits["train"].first(stage.images), stage.optimisation
     options: dict[str, Any] = {"seed": seed, "process_group": process_group}
@@ -88,13 +88,13 @@ def make_loop(
 
 
 def cider_d(split: Split, vocabulary: Vocabulary) -> CiderD:
-    """The self-critical reward: CIDEr-D against the split's references, which have end tokens.
+    """The self-critical reward: CIDEr-D against the split's references, with end tokens.
 
-    Document frequencies are the split's. A word that the vocabulary does not know is a word of its
-    own: who says "unk" is not rewarded for it.
+    Document frequencies are the split's. Unknown words of references get ids of their own, so that
+    generating "unk" is not rewarded.
 
     Raises:
-        ValueError: more different words than ``CiderD`` can tell apart.
+        ValueError: more different words than ``CiderD`` has ids for.
     """
     strangers: defaultdict[str, int] = defaultdict(lambda: len(vocabulary) + len(strangers))
 
@@ -111,7 +111,7 @@ def cider_d(split: Split, vocabulary: Vocabulary) -> CiderD:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Within, a CPU's random numbers are a function of the seed; nobody else's are disturbed."""
+    """Within, the CPU's random numbers are determined by the seed; the outer state is restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

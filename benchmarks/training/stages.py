@@ -1,4 +1,4 @@
-"""The stages of a training in turn: from the best weights of one the next begins."""
+"""Train the stages of a configuration in turn, each from the best weights of the previous one."""
 
 from __future__ import annotations
 
@@ -31,16 +31,12 @@ from torch_impl.training.distributed import ProcessGroup
 TINY = SwinConfiguration(
     image_size=32, embed_dim=8, depths=(2, 2), num_heads=(1, 2), window_size=4, mlp_ratio=2
 )
-"""A backbone to try a training end to end with, untrained."""
+"""An untrained backbone for trying end-to-end training."""
 
 
 @dataclass(frozen=True)
 class Vision:
-    """What the stages that train the backbone need, and the others encode pictures by.
-
-    Args:
-        backbone: with the weights to begin with.
-    """
+    """The pictures, and the backbone with its initial weights."""
 
     pictures: Pictures
     backbone: SwinTransformer
@@ -48,13 +44,13 @@ class Vision:
 
 @dataclass
 class _Weights:
-    """What the next stage begins with."""
+    """The initial weights of the next stage."""
 
     captioner: Mapping[str, Tensor] | None = None
     backbone: SwinTransformer | None = None
 
     def take(self, model: BaseCaptioner) -> None:
-        """Those of a model, which may have a backbone or not."""
+        """Take the weights of a model, with or without a backbone."""
         if isinstance(model, EndToEnd):
             self.backbone = model.backbone
             model = model.captioner
@@ -62,10 +58,10 @@ class _Weights:
 
 
 def load_backbone(name: str, seed: int) -> SwinTransformer:
-    """A Swin Transformer with the weights of a file; or the tiny one, with drawn ones.
+    """A Swin Transformer with the weights of a file, or "tiny" with random ones.
 
     Raises:
-        InputError: the file is missing, or no Swin's.
+        InputError: the file is missing, or not of a Swin Transformer.
     """
     if name == "tiny":
         with seeded(seed):
@@ -77,10 +73,10 @@ def load_backbone(name: str, seed: int) -> SwinTransformer:
 
 
 def check(config: TrainingConfig, names: Collection[str] | None, *, pictures: bool) -> None:
-    """Check the names of the stages to train; all if None.
+    """Check the names of the stages to train; None means all.
 
     Raises:
-        InputError: an unknown stage, or one that needs pictures where there are none.
+        InputError: an unknown stage, or an end-to-end stage without pictures.
     """
     for name in names or ():
         if name not in config.stages:
@@ -114,27 +110,26 @@ def train(
 ) -> dict[str, Result]:
     """Train the stages ``names``, each in its folder.
 
-    A stage begins with the best weights of the last stage before it, of this call or an earlier
-    one.
+    A stage starts from the best weights of the previous stage, from this call or an earlier one.
 
     Args:
-        data: captions; and features, where there is no ``vision``.
-        names: of the stages to train; all if None.
-        vision: pictures, and the backbone that sees them.
-        initial: what the first stage begins with.
-        resume: continue where a kill left it; None: where a folder has a run.
-        improve: whether a stage gives back the weights that it does not improve on.
-        lock: held on a stage's folder while it is trained.
-        minutes: for all stages; the one that has no time left is the last.
-        process_group: ranks that train together, which all see the folders where there is a
-            ``vision``.
-        options: others of ``fit``.
+        data: captions and, without ``vision``, features.
+        names: of the stages to train; None: all.
+        vision: pictures and their backbone.
+        initial: the initial model of the first stage.
+        resume: whether to resume; None: if a folder has a run.
+        improve: whether a stage returns its initial weights if it does not improve on them.
+        lock: held on a stage's folder during its training.
+        minutes: time limit for all stages together.
+        process_group: the ranks that train together; with ``vision`` all need access to the
+            folders.
+        options: others of `fit`.
 
     Returns:
-        What each stage gave; of fewer than ``names`` where the time was up.
+        The result of each stage; fewer than ``names`` if time was up.
 
     Raises:
-        InputError: as ``fit``; a stage has nothing to begin with.
+        InputError: as `fit`, or a stage has no initial weights.
     """
     check(config, names, pictures=vision is not None)
     wanted = [name for name in config.stages if names is None or name in names]
@@ -202,7 +197,7 @@ def _with_backbone(captioner: AnyConfiguration, weights: _Weights) -> EndToEndCo
 
 
 def _initial(weights: _Weights, end_to_end: bool) -> Mapping[str, Tensor] | None:
-    """The weights of a stage's model; None where they are to be drawn."""
+    """The initial weights of a stage's model; None for random ones."""
     if weights.captioner is None or not end_to_end:
         return weights.captioner
     assert weights.backbone is not None
@@ -214,7 +209,7 @@ def _of_earlier(folder: RunFolder, data: CaptionData) -> BaseCaptioner:
     """The best model of a stage that was trained before.
 
     Raises:
-        InputError: it has other words.
+        InputError: it has another vocabulary.
     """
     model, vocabulary = load_captioner(folder.path)
     if vocabulary.fingerprint != data.vocabulary.fingerprint:

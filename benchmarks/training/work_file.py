@@ -1,4 +1,4 @@
-"""What a training without a captioner resumes from: one safetensors file with a checksum."""
+"""Checkpoints of trainings other than captioners': one safetensors file with a checksum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def save(
     optimiser: torch.optim.Optimizer,
     values: Mapping[str, Any],
 ) -> None:
-    """Write the modules' weights, the optimiser's state, and values: JSON, or tensors by name.
+    """Save the modules' weights, the optimiser's state, and values: JSON, or tensors by name.
 
     Raises:
         InputError: the folder cannot be written, or the disk is full.
@@ -42,7 +42,7 @@ def save(
 def load(
     path: Path, modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """Put the modules and the optimiser where `save` found them; the values.
+    """Load the states of modules and optimiser saved by `save`; returns the values.
 
     Raises:
         InputError: the file is damaged, or of other modules.

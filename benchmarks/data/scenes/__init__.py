@@ -1,9 +1,9 @@
 """The embedded data: small generated scenes, so that everything runs anywhere in minutes.
 
-It is nobody's published data and stands for none. A scene has two or three groups of like objects
-on a place (`layout`); its features are what a detector would say of it, noisily and more than once
-(`detector`); its captions mention some of what is true (`grammar`); and it can be looked at
-(`pictures`). All of it is equal to the byte on every machine. `motion` has the moving ones.
+It is synthetic and never stands for a paper's data. A scene has two or three groups of equal
+objects in a place (`layout`). Its features simulate a detector's noisy, repeated detections
+(`detector`), its captions mention some of the facts (`grammar`), and it can be rendered
+(`pictures`). `motion` has moving scenes. Everything is byte-identical on every machine.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from benchmarks.files import sha256
 __all__ = ["assemble", "captions", "detections", "make", "render", "scene"]
 
 FIRST_ID = {"train": 0, "val": 1_000_000, "test": 2_000_000}
-"""Where a split's image ids begin: its scenes do not depend on the sizes of the others."""
+"""The first image id of each split, so that its scenes do not depend on other splits' sizes."""
 REFERENCES = 5
 MIN_COUNT = 2
 
 
 def make(seed: int = 0, train: int = 2000, val: int = 250, test: int = 250) -> CaptionData:
-    """The data set, the same for the same arguments on every machine.
+    """The data set, determined by the arguments on every machine.
 
     Args:
-        seed: of everything; other seeds give other data.
-        train: images in the split "train"; ``val`` and ``test`` likewise.
+        seed: of all random choices.
+        train: number of images in "train"; ``val`` and ``test`` likewise.
 
     Raises:
         InputError: a negative seed, or a split of no or too many images.
@@ -57,10 +57,10 @@ def assemble(
     """A data set of generated examples.
 
     Args:
-        name: what it is called.
+        name: of the data set.
         seed: of the examples.
-        sizes: how many there are in each split.
-        example: of an id, and of how many captions, the captions and the features.
+        sizes: number of examples in each split.
+        example: (image id, number of captions) -> (captions, features).
 
     Raises:
         InputError: a negative seed, or a split of no or too many images.

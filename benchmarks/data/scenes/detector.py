@@ -1,9 +1,8 @@
-"""What a detector would say of a generated scene.
+"""Simulated detector features of a generated scene.
 
-An object is detected once to four times, each detection as unsure of its attributes as the others
-but wrong in its own way, a few not at all; the place is seen in one or two boxes of the whole
-picture. To count, a model must tell detections of one object from objects, by where they are; to
-name a colour well, it must weigh an object's detections together.
+An object is detected one to four times, with a shared uncertainty and independent errors; a few
+objects are missed. The place is detected in one or two boxes of the whole picture. To count objects
+a model must group detections by position; to name a colour it must average an object's detections.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ from benchmarks.data.scenes.layout import (
 
 Integers = npt.NDArray[np.int64]
 Box = tuple[int, int, int]
-"""Of a square that is detected: its middle, x and y, and half its side, in pixels."""
+"""A detected square in pixels: centre x, centre y, half the side."""
 
 D_FEATURE = 64
 UNIT = 256
-"""One, in the fixed point that keeps every sum exact."""
+"""1.0 in the fixed-point format that keeps every sum exact."""
 MISSED_PERCENT = 3
 DOUBT = 64
-"""The most that an object looks like another class, of `UNIT`."""
+"""The greatest score of the confused class of an object, in units of 1 / `UNIT`."""
 JITTER = 112
-"""How far one detection's doubt lies from its object's, of `UNIT`."""
+"""The greatest difference between a detection's doubt and its object's, in 1 / `UNIT`."""
 NOISE = 256
-"""Half the width of each of the four uniform draws whose sum is a feature's noise, of `UNIT`."""
+"""Feature noise is the sum of four uniform integers in [-NOISE, NOISE], in 1 / `UNIT`."""
 
 _ATTRIBUTES = len(SHAPES) + len(COLOURS) + len(SIZES) + len(ACTIONS) + len(PLACES)
 _GEOMETRY = 12
-# one detector for all seeds: what a row means does not depend on the data
+# fixed for all seeds: the meaning of a feature does not depend on the data
 _PROJECTION = 2 * Draw(64, 36).array(0, 1, _ATTRIBUTES + _GEOMETRY, D_FEATURE) - 1
 
 
 def detections(scene: Scene, draw: Draw) -> tuple[Features, list[Box]]:
-    """The features of a scene, (L, 64) float32, in an order that says nothing, and their boxes."""
+    """The features of a scene, (L, 64) float32 in random order, and their boxes."""
     rows: list[tuple[Integers, Box]] = []
     for group in scene.groups:
         for i, thing in enumerate(group.things):
-            # of every group something is seen
+            # every group has at least one detected object
             if i and draw.chance(MISSED_PERCENT):
                 continue
             rows += _views(group, thing, 1 + draw.below(4), draw)
@@ -63,14 +62,14 @@ def detections(scene: Scene, draw: Draw) -> tuple[Features, list[Box]]:
         box = CANVAS // 2, CANVAS // 2, CANVAS // 2
         rows.append((np.concatenate([nothing, place, _geometry(*box)]), box))
     noise = draw.array(-NOISE, NOISE, 4, len(rows), D_FEATURE).sum(axis=0)
-    # integers below 2^24 over a power of two: exact in float32, whatever the machine
+    # integers below 2^24 divided by a power of two: exact in float32 on every machine
     said, boxes = zip(*draw.shuffled(rows), strict=True)
     exact: Integers = np.stack(said) @ _PROJECTION + noise
     return exact.astype(np.float32) / np.float32(2 * UNIT), list(boxes)
 
 
 def _views(group: Group, thing: Thing, number: int, draw: Draw) -> list[tuple[Integers, Box]]:
-    """The rows of ``number`` detections of one object, before projection and noise, and boxes."""
+    """``number`` detections of one object: rows before projection and noise, with their boxes."""
     parts = []
     for classes, value in (
         (SHAPES, group.shape),
@@ -90,7 +89,7 @@ def _views(group: Group, thing: Thing, number: int, draw: Draw) -> list[tuple[In
 
 
 def _doubts(classes: Sequence[str], value: str, number: int, draw: Draw) -> list[tuple[str, int]]:
-    """For each of ``number`` detections: the class it might be instead, and how much so."""
+    """For each of ``number`` detections: the confused class, and its score."""
     rival = draw.one_of([name for name in classes if name != value])
     doubt = draw.below(DOUBT + 1)
     jitters = draw.array(-JITTER, JITTER, number).tolist()
@@ -105,7 +104,7 @@ def _scores(classes: Sequence[str], value: str, rival: str, doubt: int) -> Integ
 
 
 def _geometry(x: int, y: int, radius: int) -> Integers:
-    """Where and how large: linear, and in triangle waves that tell neighbours apart."""
+    """Position and size: linear, and as triangle waves that separate neighbours."""
     waves = [
         _wave(c + shift, period)
         for c in (x, y)

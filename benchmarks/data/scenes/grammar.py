@@ -1,4 +1,4 @@
-"""Captions of a generated scene: a small grammar with synonyms that mentions some of the truth."""
+"""Captions of a generated scene, by a small grammar with synonyms; each mentions some facts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.data.scenes.layout import Draw, Group, Scene
 
-# the first word of a list is the commonest: it stands for half of the uses
+# the first word of each list is chosen with probability above one half, see one_word
 NOUNS = {
     "ball": (("ball", "balls"), ("sphere", "spheres")),
     "box": (("box", "boxes"), ("block", "blocks"), ("square", "squares")),
@@ -48,7 +48,7 @@ NUMBERS = {
 
 
 def different(caption: Callable[[], str], number: int) -> list[str]:
-    """``number`` different captions, of those that ``caption`` makes one by one."""
+    """Call ``caption`` until there are ``number`` different captions."""
     found: dict[str, None] = {}
     while len(found) < number:
         found[caption()] = None
@@ -62,7 +62,7 @@ def captions(scene: Scene, draw: Draw, number: int) -> list[str]:
 
 def _caption(scene: Scene, draw: Draw) -> str:
     first, second, *third = scene.groups
-    # the more there is of a group, the likelier a caption begins with it
+    # a caption starts with a group with probability proportional to its salience
     salience = [len(g.things) * (2 if g.size == "large" else 1) for g in (first, second)]
     if draw.below(sum(salience)) >= salience[0]:
         first, second = second, first
@@ -72,7 +72,7 @@ def _caption(scene: Scene, draw: Draw) -> str:
     doing = one_word(ACTION_WORDS[first.action], draw)
     be = "are" if len(first.things) > 1 else "is"
     where = f" {one_word(PLACE_WORDS[scene.place], draw)}" if draw.chance(40) else ""
-    # whoever mentions the third group only says that it is there
+    # the third group is only mentioned, without a relation
     also = f" and {noun_phrase(third[0], draw)}" if third and draw.chance(50) else ""
     template = draw.below(6)
     if template == 0:
@@ -89,7 +89,7 @@ def _caption(scene: Scene, draw: Draw) -> str:
 
 
 def noun_phrase(group: Group, draw: Draw) -> str:
-    """ "two small red balls": always number and noun, mostly colour, at times size."""
+    """ "two small red balls": always number and noun, 80 % with colour, 35 % with size."""
     count = len(group.things)
     noun = _pair(NOUNS[group.shape], draw)[count > 1]
     words = [one_word(NUMBERS[count], draw)]
@@ -102,7 +102,7 @@ def noun_phrase(group: Group, draw: Draw) -> str:
 
 
 def one_word(words: tuple[str, ...], draw: Draw) -> str:
-    """One of the words: the first of them for half of the uses."""
+    """The first word in half of the cases, else a uniform choice from all."""
     return words[0] if draw.chance(50) else draw.one_of(words)
 
 

@@ -1,4 +1,4 @@
-"""What there is in a generated scene, and where."""
+"""The objects of a generated scene and their positions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Group:
-    """Like objects that do the same."""
+    """Objects with equal attributes and action."""
 
     shape: str
     colour: str
@@ -43,7 +43,7 @@ class Group:
     things: tuple[Thing, ...]
 
     def relations(self, other: Group) -> list[str]:
-        """How all of this group lies to all of the other, by whole cells of the canvas."""
+        """The relations of all of this group to all of the other, by whole cells of the canvas."""
         found = []
         for axis, before, after in (("x", "left", "right"), ("y", "above", "below")):
             mine = [getattr(thing, axis) // CELL for thing in self.things]
@@ -57,38 +57,37 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """What there is to say of an image."""
+    """The facts of one image."""
 
     place: str
     groups: tuple[Group, ...]
 
 
 class Draw:
-    """Draws equal on every machine: uniform numbers of a PCG64, used in integers only."""
+    """Random integers, equal on every machine, from a PCG64's uniform numbers."""
 
     def __init__(self, *seed: int) -> None:
-        """A stream of its own for every ``seed``."""
+        """An independent stream for each ``seed``."""
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def below(self, n: int) -> int:
-        """One of 0 .. n - 1."""
+        """Uniform in 0 .. n - 1."""
         return int(self._generator.random() * n)
 
     def chance(self, percent: int) -> bool:
-        """True so many times in a hundred."""
+        """True with probability ``percent`` / 100."""
         return self.below(100) < percent
 
     def one_of(self, items: Sequence[Item]) -> Item:
-        """One item."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
-        """The items in another order."""
+        """A random permutation of the items."""
         rest = list(items)
         return [rest.pop(self.below(len(rest))) for _ in items]
 
     def array(self, low: int, high: int, *shape: int) -> npt.NDArray[np.int64]:
-        """Integers from ``low`` to ``high``, both included."""
+        """Uniform integers from ``low`` to ``high``, both included."""
         uniform = self._generator.random(shape)
         return low + (uniform * (high - low + 1)).astype(np.int64)
 
@@ -96,11 +95,11 @@ class Draw:
 def scene(seed: int, image_id: int) -> Scene:
     """The scene of one image.
 
-    The first two groups always lie clearly to one another: left and right, or above and below.
+    The first two groups are always separated horizontally or vertically.
     """
     draw = Draw(seed, image_id, 0)
     counts = [draw.one_of((1, 1, 2, 3, 4)), draw.one_of((1, 1, 1, 2))]
-    # a third group keeps the whole at six objects
+    # with a third group there are at most six objects
     if sum(counts) < 6 and draw.chance(40):
         counts.append(1)
 

@@ -1,10 +1,9 @@
-"""Moving scenes: a few frames of two objects that do different things, and what is said of one.
+"""Moving scenes: a few frames of two objects with different motions, captioned for one of them.
 
-What video captioning is tried on here, nobody's data. What an object does is only in the change
-from frame to frame, its verb is the one word in "-ing" of a caption, and one caption in eight has
-none. Most captions are about the object in the foreground, the first. The features are a row a
-frame, all of the frame in one vector, as a network's last layer gives them. Equal to the byte on
-every machine.
+Synthetic data for video captioning. A motion shows only in the change between frames. Its verb is a
+caption's only word in "-ing"; one caption in eight has none. Most captions are about the first
+object, in the foreground. The features are one vector for each frame, like a network's last layer.
+Everything is byte-identical on every machine.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NOUNS = {
     "star": ("star",),
     "cross": ("cross", "plus"),
 }
-"""No "ring": it is no verb."""
+"""Without "ring", which ends in "-ing" but is no verb."""
 VERBS = {
     "left": (("rolling", "sliding", "drifting"), "to the left"),
     "right": (("rolling", "sliding", "drifting"), "to the right"),
@@ -37,24 +36,24 @@ VERBS = {
     "bounce": (("bouncing", "hopping"), "up and down"),
     "rest": (("resting", "waiting"), ""),
 }
-"""What an object does: its verbs, the first the commonest, and where to."""
+"""For each motion its verbs, the most frequent first, and its direction."""
 FRAMES = range(4, 7)
 STEP = 6
-"""How far an object moves from one frame to the next, in pixels."""
+"""Movement from one frame to the next, in pixels."""
 
 D_FEATURE = 64
 UNIT = 64
-"""One, in the fixed point that keeps every sum exact."""
+"""1.0 in the fixed-point format that keeps every sum exact."""
 NOISE = 32
-"""Half the width of each of the four uniform draws whose sum is a feature's noise, of `UNIT`."""
+"""Feature noise is the sum of four uniform integers in [-NOISE, NOISE], in 1 / `UNIT`."""
 _OF_A_MOVER = len(NOUNS) + len(COLOURS) + 3
-# one camera for all seeds: what a row means does not depend on the data
+# fixed for all seeds: the meaning of a feature does not depend on the data
 _PROJECTION = 2 * Draw(64, 37).array(0, 1, 2 * _OF_A_MOVER + len(PLACES), D_FEATURE) - 1
 
 
 @dataclass(frozen=True)
 class Mover:
-    """An object, and in each frame its centre and radius in pixels, y downwards."""
+    """A moving object; ``path`` has (x, y, radius) in pixels for each frame, y downwards."""
 
     shape: str
     colour: str
@@ -64,7 +63,7 @@ class Mover:
 
 @dataclass(frozen=True)
 class Clip:
-    """What there is to say of a moving scene; most say it of the first object."""
+    """The facts of a moving scene; most captions are about the first object."""
 
     place: str
     first: Mover
@@ -72,7 +71,7 @@ class Clip:
 
 
 def clip(seed: int, image_id: int) -> Clip:
-    """The moving scene of one id: two objects of different shapes that do different things."""
+    """The moving scene of one id: two objects of different shapes and motions."""
     draw = Draw(seed, image_id, 10)
     frames = draw.one_of(FRAMES)
     shapes, motions = draw.shuffled(list(NOUNS)), draw.shuffled(list(VERBS))
@@ -97,7 +96,7 @@ def _path(motion: str, frames: int, draw: Draw) -> tuple[tuple[int, int, int], .
 
 
 def frames(scene: Clip, draw: Draw) -> Features:
-    """The features of a moving scene, a row a frame in order, (L, 64) float32."""
+    """The features of a moving scene, (L, 64) float32, one row for each frame."""
     rows = np.zeros((len(scene.first.path), len(_PROJECTION)), np.int64)
     for i, mover in enumerate((scene.first, scene.second)):
         of_mover = rows[:, i * _OF_A_MOVER : (i + 1) * _OF_A_MOVER]
@@ -107,7 +106,7 @@ def frames(scene: Clip, draw: Draw) -> Features:
         of_mover[:, -3:] = np.stack([2 * x - CANVAS, 2 * y - CANVAS, 6 * radius - CANVAS], 1)
     rows[:, PLACES.index(scene.place) - len(PLACES)] = UNIT
     noise = draw.array(-NOISE, NOISE, 4, len(rows), D_FEATURE).sum(axis=0)
-    # integers below 2^24 over a power of two: exact in float32, whatever the machine
+    # integers below 2^24 divided by a power of two: exact in float32 on every machine
     exact: npt.NDArray[np.int64] = rows @ _PROJECTION + noise
     return exact.astype(np.float32) / np.float32(2 * UNIT)
 
@@ -146,11 +145,11 @@ def _noun_phrase(mover: Mover, draw: Draw) -> str:
 
 
 def make(seed: int = 0, train: int = 1200, val: int = 100, test: int = 250) -> CaptionData:
-    """The data set, the same for the same arguments on every machine.
+    """The data set, determined by the arguments on every machine.
 
     Args:
-        seed: of everything; other seeds give other data.
-        train: moving scenes in the split "train"; ``val`` and ``test`` likewise.
+        seed: of all random choices.
+        train: number of moving scenes in "train"; ``val`` and ``test`` likewise.
 
     Raises:
         InputError: a negative seed, or a split of no or too many moving scenes.

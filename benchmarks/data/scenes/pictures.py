@@ -1,4 +1,4 @@
-"""A generated scene as a picture, and scenes as a folder of picture files and their captions."""
+"""Render a generated scene, and write a folder of scenes' pictures and captions."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ CAPTIONS = "captions.csv"
 
 
 def render(scene: Scene) -> npt.NDArray[np.uint8]:
-    """The scene as a picture, (64, 64, 3) uint8 RGB.
+    """Render the scene, (64, 64, 3) uint8 RGB.
 
     Rolling objects have streaks beside them, jumping ones a shadow below, spinning ones two marks
-    on a circle, resting ones a line under them.
+    on a circle, resting ones a line below.
     """
     picture = np.empty((CANVAS, CANVAS, 3), np.uint8)
     picture[:] = GROUNDS[scene.place]
@@ -86,13 +86,12 @@ def _trace(action: str, x: Integers, y: Integers, r: int) -> Pixels:
 
 
 def write(folder: Path, images: int, references: int, first: int = 0) -> None:
-    """Write scenes ``first``, ... of seed 0: a PNG each, and their captions as CSV.
+    """Write ``images`` scenes of seed 0 as PNG files, and their captions as CSV.
 
-    The captions are written last: a folder that has them is whole.
+    The captions are written last: a folder with them is complete.
 
     Raises:
-        InputError: a number is out of range, other pictures or captions are in the folder, or it
-            cannot be written.
+        InputError: a number is out of range, the folder holds other files or cannot be written.
     """
     limits = ("num-images", images, 1), ("num-references", references, 1), ("first", first, 0)
     for name, value, least in limits:

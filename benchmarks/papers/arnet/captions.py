@@ -1,11 +1,10 @@
-"""ARNet Tables 1 to 4: captions of images and of code, and how far training is from inference.
+"""ARNet Tables 1 to 4: captions of images and of code, and the discrepancy of training.
 
-Each row is trained in the two stages of section 4.2, both of them with what the row is named for
-but ARNet, which is in the second alone, where it continues the plain model's first. The second
-stage of the others has no reconstruction and is otherwise the same, so that a row differs from its
-baseline in one thing. The paper does not print the rates of zoneout and of scheduled sampling, nor
-lambda for code: zoneout's are those of Krueger et al. (2017) for words, sampling's those of
-Middle-Out (section 4.2), lambda that of images.
+Each row is trained in the two stages of section 4.2. Zoneout and scheduled sampling are in both
+stages; ARNet is in the second only, which continues the plain model's first. All second stages are
+otherwise equal, so that a row differs from its baseline in one thing. The paper does not print the
+rates of zoneout and scheduled sampling, nor lambda for code. Zoneout's are those of Krueger et al.
+(2017) for words, sampling's those of Middle-Out (section 4.2), lambda that of images.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _lstm(
     source: str = "features",
     **stage: Any,
 ) -> TrainingConfig:
-    """An LSTM trained in two stages, each of a rate and epochs."""
+    """An LSTM trained in two stages, each (learning rate, epochs)."""
     return TrainingConfig.of(
         *(
             Stage(one_rate(*each, batch_size), max_length=max_length, **stage)
@@ -73,7 +72,7 @@ def _lstm(
 
 
 RATES = tuple({"lr": rate} for rate in (1e-3, 2e-3, 4e-3))
-"""What every row of images' converged form tries in its first stage."""
+"""Learning rates of the first stage that the converged form on images tries for every row."""
 IMAGES = {
     "scenes": Form(
         "2,000 generated scenes, 128 units, 3 + 2 epochs: minutes on a CPU",
@@ -135,7 +134,7 @@ CODE = {
 
 
 def training(form: Form, row: str, weight: float = LAMBDA) -> TrainingConfig:
-    """The two stages of a row; ``weight`` is lambda of the row that has ARNet."""
+    """The two stages of a row; ``weight`` is lambda of rows with ARNet."""
     of = form.training.but(attentive=row.startswith("Attentive"))
     if row.endswith("Zoneout"):
         return of.but(zoneout_cell=0.5, zoneout_hidden=0.05)
@@ -145,13 +144,13 @@ def training(form: Form, row: str, weight: float = LAMBDA) -> TrainingConfig:
 
 
 def regularised(of: TrainingConfig, weight: float = LAMBDA) -> TrainingConfig:
-    """``of`` with a reconstruction of this weight in its last stage."""
+    """``of`` with the reconstruction loss, of this weight, in its last stage."""
     name = list(of.stages)[-1]
     return replace(of, stages={**of.stages, name: replace(of.last, lambda_=weight)})
 
 
 def train(run: RowRun) -> tuple[BaseCaptioner, dict[str, Any]]:
-    """A row's captioner, trained or had from the folder of work, and how it was trained."""
+    """A row's captioner, trained or loaded from the work folder, and the details of a record."""
     best, _ = chosen(run, run.data)
     results = in_stages(run.data, best, run.seed, run.place)
     validations = [result.best for result in results]
@@ -160,7 +159,7 @@ def train(run: RowRun) -> tuple[BaseCaptioner, dict[str, Any]]:
 
 
 def score(run: RowRun, model: BaseCaptioner, details: Mapping[str, Any]) -> Record[Captions]:
-    """What a captioner scores on the test split, as a line of the first table."""
+    """A captioner's scores on the test split, as a row of the first table."""
     return evaluate(
         Captions,
         model,

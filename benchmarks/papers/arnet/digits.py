@@ -1,10 +1,10 @@
 """ARNet Table 5: permuted sequential MNIST, the LSTM alone and with each regulariser.
 
-Every row is trained with the two learning rates of section 5.3, as long with each; with ARNet the
-second stage, which continues the unregularised LSTM's first, has the reconstruction loss too.
-Chosen is the epoch of the best accuracy on the last sixth of the training digits. The paper prints
-neither the rates of zoneout and recurrent dropout, nor lambda, nor how long it trained: zoneout's
-0.15 is that of Krueger et al. (2017) for this task; the others are ours.
+Every row is trained in two stages with the learning rates of section 5.3. ARNet's second stage
+continues the unregularised LSTM's first and adds the reconstruction loss. The best epoch is chosen
+by accuracy on the validation set, the last sixth of the training digits. The paper prints neither
+the rates of zoneout and recurrent dropout, nor lambda, nor the epochs: zoneout's 0.15 is that of
+Krueger et al. (2017) for this task; the others are ours.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ ROWS: dict[str, dict[str, Any]] = {
         "recurrent_dropout_of": "update",
     },
 }
-"""The last is the other reading of recurrent dropout, which the paper leaves open."""
+"""Options of each row; the last is another reading of "recurrent dropout", which is ambiguous."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of it.
+    """The size of an experiment.
 
     Args:
-        images: of the training split, validation included; None for all.
-        halved: 14 x 14 pixels in place of 28 x 28.
+        images: from the training split, validation included; None for all.
+        halved: 14 x 14 pixels instead of 28 x 28.
         epochs: of the two stages.
-        test: of the test split; None for all.
+        test: images from the test split; None for all.
     """
 
     images: int | None
@@ -93,9 +93,9 @@ class Regularised:
     """A row's training.
 
     Args:
-        size: how much of it.
+        size: of the experiment.
         options: of the classifier.
-        lambda_: the weight of the reconstruction in the second stage.
+        lambda_: the weight of the reconstruction loss in the second stage.
     """
 
     size: Size
@@ -123,7 +123,7 @@ FORMS = {
 
 
 def training(form: Form, row: str) -> Regularised:
-    """A row's."""
+    """A row's training."""
     return Regularised(form.training, ROWS[row], LAMBDA if row == ARNET else 0.0)
 
 
@@ -135,13 +135,16 @@ def step(
     reconstructor: AutoReconstructor | None = None,
     lambda_: float = 0.0,
 ) -> Tensor:
-    """An update of all that ``optimiser`` has by a batch, ARNet 9 with a reconstructor; the loss.
+    """One optimiser step on a batch, with ARNet's joint loss (9) if given a reconstructor.
 
     Args:
-        optimiser: of its parameters, and of the reconstructor's.
+        optimiser: of the model's and the reconstructor's parameters.
         xs: (B, T, 1), the pixels.
-        reconstructor: reads the model's states, if there is one.
-        lambda_: the weight of its errors.
+        reconstructor: reconstructs the model's hidden states.
+        lambda_: the weight of the reconstruction loss.
+
+    Returns:
+        The loss, detached.
     """
     hs, last = model.states(xs)
     loss = F.nll_loss(model.predict(last), labels)
@@ -156,7 +159,7 @@ def step(
 
 
 class _Training:
-    """A classifier on its way: its weights, and the best that it had."""
+    """The state of training: a classifier, its best weights so far, and the history."""
 
     def __init__(
         self, splits: dict[str, tuple[Tensor, Tensor]], options: dict[str, Any], seed: int
@@ -171,7 +174,7 @@ class _Training:
     def stage(
         self, number: int, epochs: int, path: Path, lambda_: float = 0.0, progress: bool = False
     ) -> None:
-        """Train ``epochs`` with Adam from the best weights so far, resuming from ``path``."""
+        """Train for ``epochs`` with Adam from the best weights so far, resuming from ``path``."""
         self.model.load_state_dict(self.weights)
         trained: list[torch.nn.Module] = [self.model]
         reconstructor = None
@@ -211,7 +214,7 @@ class _Training:
         lambda_: float,
         when: tuple[int, int],
     ) -> float:
-        """Once through the digits; the mean loss."""
+        """Train one epoch; returns the mean loss."""
         xs, labels = self.splits["train"]
         order = np.random.default_rng((self.seed, *when)).permutation(len(labels))
         self.model.train()
@@ -225,7 +228,7 @@ class _Training:
 
     @torch.no_grad()
     def accuracy(self, split: str) -> float:
-        """The share of digits that the model, as it is, tells right."""
+        """The accuracy of the current weights, between 0 and 1."""
         self.model.eval()
         xs, labels = self.splits[split]
         pairs = zip(xs.split(500), labels.split(500), strict=True)
@@ -234,7 +237,7 @@ class _Training:
 
 @contextmanager
 def _seeded(*seeds: int) -> Iterator[None]:
-    """Within, PyTorch's random numbers are a function of the seeds."""
+    """Within, PyTorch's random numbers are determined by the seeds."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0]))
@@ -254,7 +257,7 @@ def _measure(run: RowRun) -> list[Record[kinds.Digits]]:
         for name, d in digits.items()
     }
     classifier = _Training(splits, dict(of.options), run.seed)
-    # the first stage knows nothing of the second: one of the LSTM serves both its rows
+    # the first stage does not depend on lambda: the plain LSTM's and ARNet's rows share it
     first = records.key_of(_Training, mnist.fingerprint, size, of.options, run.seed)
     lambdas = 0.0, of.lambda_
     for number, (epochs, name) in enumerate(zip(size.epochs, (first, run.key), strict=True)):

@@ -1,14 +1,14 @@
-"""Discrepancy by model (ARNet 10-12): the papers' captioners beside ARNet's, a table no paper has.
+"""Discrepancy by model (ARNet 10-12): all papers' captioners, a table that no paper has.
 
-Every row is trained in two stages, both of them by its family's recipe, the second slower; "+
-ARNet" continues its baseline's first stage and adds the reconstruction to the second alone, so
-that it differs from its baseline in one thing. The reconstructor knows nothing of recurrence: it
-reads the states of an expansion model as it does an LSTM's.
+Every row is trained in two stages by its family's recipe, the second at a lower learning rate.
+"+ ARNet" continues its baseline's first stage and adds the reconstruction loss to the second, so
+that it differs from its baseline in one thing. The reconstructor is not specific to LSTMs: it also
+reads the states of an expansion model.
 
-The rows of the LSTMs are trained as ARNet's Table 1 (`arnet`), the read-only unit's too, whose
-paper trains otherwise (`read_only`). Middle-Out's are those of its own tables (`middle_out`), in
-one stage, of the captions that have a middle word: on the scenes, of the moving ones. In training
-it begins with the image's own word, in inference with its classifier's.
+The LSTMs are trained as in ARNet's Table 1 (`arnet`), also those with a read-only unit, whose paper
+trains otherwise (`read_only`). Middle-Out's rows are those of its own tables (`middle_out`): one
+stage, on captions with a middle word, or on moving scenes. In training it starts from the image's
+own word, in inference from the classifier's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MIDDLE_OUT = ("Middle-Out + Attention", "Middle-Out + Attention + Self-Attention
 """Rows of Middle-Out's Table 2."""
 BASELINES = (*LSTMS, SELF_ATTENTIVE, *MIXERS)
 REGULARISED = ("NIC", "NIC with attention", "Transformer", "static:64 | dynamic:16")
-"""Those that a row "+ ARNet" continues."""
+"""Baselines that have a row "+ ARNet"."""
 OF_ONE_SIDE = tuple(
     name
     for baseline in BASELINES
@@ -66,7 +66,7 @@ ROWS = (*OF_ONE_SIDE, *MIDDLE_OUT)
 
 @dataclass(frozen=True)
 class Families:
-    """The trainings of the LSTMs and of the others."""
+    """The training of the LSTMs and of the other models."""
 
     lstms: TrainingConfig
     mixers: TrainingConfig
@@ -75,14 +75,14 @@ class Families:
 def _families(
     form: str, preset: str, epochs: tuple[int, int], slower: float, **sizes: int
 ) -> Families:
-    """ARNet's LSTMs, and a preset's training cut in two, the second at one rate.
+    """ARNet's LSTMs, and a preset's training in two stages, the second at a constant rate.
 
     Args:
-        form: of ARNet's Table 1; the others are validated as its LSTMs are.
-        preset: of the others.
-        epochs: of its two parts.
-        slower: the second's rate over the first's.
-        sizes: of the others in place of the preset's.
+        form: of ARNet's Table 1; all models are validated as its LSTMs.
+        preset: of the other models.
+        epochs: of its two stages.
+        slower: the second stage's learning rate over the first's.
+        sizes: of the other models, overriding the preset's.
     """
     lstms = arnet.IMAGES[form].training
     first = PRESETS[preset].last.but(

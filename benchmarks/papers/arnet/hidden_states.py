@@ -1,7 +1,7 @@
-"""ARNet Figure 4: the last hidden states of one batch in training and in inference, in the plane.
+"""ARNet Figure 4: t-SNE of the last hidden states of one batch in training and in inference.
 
-The attentive encoder-decoder and it with ARNet, both as trained for Table 1; the states are those
-whose distances Table 2 gives, embedded by t-SNE, each model's by themselves.
+The models are those of Table 1, the attentive encoder-decoder with and without ARNet. The states
+are those whose distances Table 2 has; each model is embedded separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODES = ("training", "inference")
 
 
 def first_batch(data: CaptionData) -> CaptionData:
-    """``data`` with the first ``BATCH`` images of its test split alone."""
+    """Only the first ``BATCH`` images of the test split."""
     test = data.splits["test"]
     return replace(data, splits={"test": replace(test, image_ids=test.image_ids[:BATCH])})
 

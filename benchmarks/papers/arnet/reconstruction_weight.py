@@ -1,7 +1,7 @@
-"""ARNet Figure 5: CIDEr-D by lambda, the weight of the reconstruction in eq. 9.
+"""ARNet Figure 5: CIDEr-D by lambda, the weight of the reconstruction loss in eq. 9.
 
-The attentive encoder-decoder, trained as in Table 1. At lambda = 0 and at Table 1's it is a row of
-that table, whose training it shares.
+The attentive encoder-decoder, trained as in Table 1. At lambda = 0 and at Table 1's lambda it
+shares the training of that table's rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""t-SNE in the plane, exactly (van der Maaten & Hinton, Visualizing Data using t-SNE, JMLR 2008).
+"""Exact t-SNE in two dimensions (van der Maaten & Hinton, Visualizing Data using t-SNE, JMLR 2008).
 
-For a few hundred points: every pair is looked at in every step.
+For a few hundred points: every step computes all pairs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 TINY = 1e-12
-"""Below which a probability counts as this: its logarithm is finite."""
+"""Lower bound of probabilities in logarithms."""
 EXAGGERATION, EXAGGERATED_STEPS = 4.0, 50
 """Section 3.4, "early exaggeration"."""
 MOMENTUM, LATER_MOMENTUM, MOMENTUM_CHANGES = 0.5, 0.8, 250
@@ -23,7 +23,7 @@ LEAST_GAIN = 0.01
 
 @dataclass(frozen=True)
 class Embedding:
-    """Points (n, 2) in the plane, and the divergence KL(P || Q) that is left."""
+    """Points (n, 2) in the plane, and their divergence KL(P || Q)."""
 
     points: Array
     divergence: float
@@ -37,15 +37,15 @@ def squared_distances(x: Array) -> Array:
 
 
 def conditional(distances: Array, perplexity: float) -> Array:
-    """p_{j|i} (eq. 1), each row's variance such that it has the perplexity.
+    """p_{j|i} (eq. 1), with each row's variance found by bisection of its perplexity.
 
     Args:
         distances: |x_i - x_j|^2, (n, n).
-        perplexity: 2^H of each row, H its entropy in bits.
+        perplexity: 2^H of each row, with the entropy H in bits.
 
     Raises:
-        ValueError: the distances are not square or not finite, or no row can have the perplexity:
-            it is not above 1 and below n - 1.
+        ValueError: the distances are not square or not finite, or the perplexity is not between 1
+            and n - 1.
     """
     n = len(distances)
     if distances.shape != (n, n) or not np.isfinite(distances).all():
@@ -54,7 +54,7 @@ def conditional(distances: Array, perplexity: float) -> Array:
         raise ValueError(f"perplexity is {perplexity}, expected above 1 and below {n - 1}")
     others = ~np.eye(n, dtype=bool)
     apart = distances[others].reshape(n, n - 1)
-    # nothing changes but the variance's unit: the bounds below fit whatever the scale
+    # normalise the variance's unit, so that the bounds below suit distances of any scale
     apart = apart - apart.min(1, keepdims=True)
     apart = apart / np.maximum(apart.mean(1, keepdims=True), TINY)
     low, high = np.full((n, 1), -50.0), np.full((n, 1), 50.0)
@@ -84,7 +84,7 @@ def divergence(p: Array, y: Array) -> float:
 
 
 def gradient(p: Array, y: Array) -> Array:
-    """The cost's gradient by ``y`` (n, 2), eq. 5."""
+    """The cost's gradient with respect to ``y`` (n, 2), eq. 5."""
     near, q = _similarities(y)
     pull = (p - q) * near
     found: Array = 4 * (pull.sum(1)[:, None] * y - pull @ y)
@@ -92,20 +92,20 @@ def gradient(p: Array, y: Array) -> Array:
 
 
 def _similarities(y: Array) -> tuple[Array, Array]:
-    """(1 + |y_i - y_j|^2)^-1 without i = j, and its shares q_ij."""
+    """(1 + |y_i - y_j|^2)^-1 with a zero diagonal, and its normalised values q_ij."""
     near = 1 / (1 + squared_distances(y))
     np.fill_diagonal(near, 0)
     return near, near / near.sum()
 
 
 def embed(x: npt.ArrayLike, *, perplexity: float = 30, seed: int = 0) -> Embedding:
-    """Points in the plane whose neighbours are those of the rows ``x`` (n, d): algorithm 1.
+    """Embed the rows ``x`` (n, d) in the plane by algorithm 1.
 
-    Gradient descent with momentum and a rate for each coordinate that grows while its gradient
-    keeps its sign (Jacobs 1988), as the paper has it. Points begin at random by the ``seed``.
+    As in the paper: gradient descent with momentum, and a learning rate for each coordinate that
+    grows while its gradient keeps its sign (Jacobs 1988). ``seed`` determines the initial points.
 
     Raises:
-        ValueError: ``x`` is not (n, d), or no row can have the perplexity.
+        ValueError: ``x`` is not (n, d), or the perplexity is not between 1 and n - 1.
     """
     rows = np.asarray(x, dtype=np.float64)
     if rows.ndim != 2:

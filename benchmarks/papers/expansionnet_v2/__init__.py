@@ -1,1 +1,1 @@
-"""ExpansionNet v1 and v2: their ablations and rewarded tables."""
+"""ExpansionNet v1 and v2: their ablations and self-critical tables."""

@@ -1,14 +1,14 @@
 """v2 Table I and v1 Table 3: scores by the expansion coefficients of encoder and decoder.
 
 Each row replaces the encoder or the decoder of the papers' Transformer, and is trained by
-cross-entropy, the best of its epochs chosen on the validation split. The papers have MS-COCO, here
-it is Flickr8k: order and sign of differences compare, values do not. Three things are the same for
-both tables though the papers differ in them: the split, the beam, and the recipe. The models are
-each paper's own: v2's sum their layers linearly where they expand, v1's ablations do not, and
-v1's "Base" has twice the layers of the others (v1 section 4.2).
+cross-entropy, with the best epoch chosen on the validation set. The papers use MS-COCO, we use
+Flickr8k: order and sign of differences compare, values do not. Split, beam and recipe are the same
+for both tables, although the papers differ in them. The models are each paper's own: v2's sum their
+layers linearly where they expand, v1's ablations do not, and v1's "Base" has twice the layers of
+the others (v1 section 4.2).
 
 Two rows that no paper has compare dropout of whole expanded vectors, which is cheaper, with dropout
-of values, as run.
+of single values, as run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ V1, V2 = "expansionnet_v1", "expansionnet_v2"
 TABLES = {V1: "3", V2: "I"}
 BEAM = 3
 FEWER = 3
-"""Seeds of rows that are not compared most."""
+"""Number of seeds of the less important rows."""
 BASELINE = row_name("attention", "attention")
 BOTH = row_name("static:64", "dynamic:16")
 OF_VALUES, OF_VECTORS = (f"{BOTH}, dropout of {what}" for what in DROPOUTS)
@@ -54,7 +54,7 @@ _SMALL = {
     "num_decoder_layers": 1,
     "max_length": 20,
 }
-# as run: no warm-up, less dropout, words rewarded as they are (v2 section IV-A3, step C)
+# as run: no warm-up, less dropout, no label smoothing (v2 section IV-A3, step C)
 _REWARDED = self_critical(AS_RUN, lr=1e-4, warmup=0).but(validation_beam=1)
 _CONVERGED = PRESETS["flickr8k"].last.but(
     lr=1.5e-3, warmup=50, anneal=0.75, anneal_every=1, epochs=15, patience=2
@@ -79,7 +79,7 @@ FORMS = {
         ),
         sizes="reduced sizes",
     ),
-    # one epoch costs what a core does in a minute; a row stops where validation has not improved
+    # an epoch takes a minute on one core; training stops when validation has not improved
     "converged": Form(
         "Flickr8k (with --features), width 128, trained until validation has not improved for "
         "2 epochs; rate and dropout by row, from trials of 2 epochs",
@@ -107,9 +107,9 @@ FORMS = {
 
 
 def rows(paper: str) -> dict[str, tuple[str, str]]:
-    """The rows of the paper's table with the mixers of their halves; v2's, both kinds of dropout.
+    """The rows of the paper's table with their encoder and decoder mixers.
 
-    First what the others are compared with and the paper's best, then the table's order.
+    For v2 also a row for each kind of dropout. The baselines and the paper's best come first.
     """
     table = papers.load(paper).table(TABLES[paper])
     found = {r.name: (r.encoder, r.decoder) for r in table.rows if r.encoder and r.decoder}
@@ -120,7 +120,7 @@ def rows(paper: str) -> dict[str, tuple[str, str]]:
 
 
 def model(paper: str, encoder: str, decoder: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """What the paper's model of these mixers has: v1's "Base" twice the layers of the others."""
+    """The fields of the paper's model with these mixers; v1's "Base" has twice the layers."""
     fields = {"encoder": encoder, "decoder": decoder}
     if paper == V2:
         return fields
@@ -135,7 +135,7 @@ def model(paper: str, encoder: str, decoder: str, sizes: Mapping[str, Any]) -> d
 
 
 def training(paper: str, form: Form, row: str) -> TrainingConfig:
-    """A row's cross-entropy; as run, dropout falls on what the row says."""
+    """A row's cross-entropy stage, with the row's kind of dropout if it names one."""
     first = form.training.first()
     of = {OF_VALUES: "values", OF_VECTORS: "vectors"}.get(row)
     if of:
@@ -161,7 +161,7 @@ def score(
     max_length: int,
     details: Mapping[str, Any],
 ) -> Record[Captions]:
-    """What ``model`` scores on the test split, as a line of the run's first table."""
+    """The scores of ``model`` on the test split, as a row of the run's first table."""
     return evaluate(
         Captions,
         model,
@@ -181,7 +181,7 @@ def score(
 
 
 def _seeding(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """All seeds of what is compared most, the first ``FEWER`` of the others."""
+    """All seeds of the most important rows, the first ``FEWER`` of the others."""
     most = (BASELINE, BOTH, BEST)
     return [(row, of) for row, of in by_seed(rows, seeds) if row in most or of[0] < FEWER]
 

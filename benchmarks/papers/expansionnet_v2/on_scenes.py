@@ -1,6 +1,6 @@
-"""Rows like those of v2's Table I and v1's Table 3 on generated scenes: what the main job trains.
+"""The main job's ablation on generated scenes, with rows like v2's Table I and v1's Table 3.
 
-The rows see the same data in the same order, so that their differences are paired.
+All rows train on the same data in the same order, so that their differences are paired.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _training(form: Form, row: str) -> TrainingConfig:
 
 
 def _measure(run: RowRun) -> list[Record[Ablation]]:
-    """Scores of the test split, and where the decoder looks in its first image."""
+    """Scores on the test split, and the decoder's attention for its first image."""
     data, stage = run.data, run.training.last
     fitted = fit(data, run.training.configuration(data), stage, run.seed)
     record = evaluate(

@@ -1,10 +1,10 @@
-"""v1 Tables 2 and 4, v2 Tables II and III: cross-entropy, then its CIDEr-D; ensembles.
+"""v1 Tables 2 and 4, v2 Tables II and III: cross-entropy, then self-critical training; ensembles.
 
-Every model is trained by cross-entropy, then, from its best weights, self-critically, and is scored
-after both, with the same beam. The papers' other models, whose numbers they cite, are not trained
-here. v1's ExpansionNet_{64,16} differs from its ablation in the linear sum of its layers, as v2's
-models do (v1 section 4.5.1), not in its width. An ensemble is of the models of the first seeds; v2
-does not say how many its own has, ours has four.
+Every model is trained by cross-entropy, then self-critically from its best weights, and scored
+after both with the same beam. The cited models of other papers are not trained. v1's
+ExpansionNet_{64,16} differs from its ablation in the linear sum of its layers (v1 section 4.5.1),
+not in its width. An ensemble has the models of the first seeds; v2 does not say how many its own
+has, ours has four.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.training.configuration import TrainingConfig
 from torch_impl.decoding.ensemble import Ensemble
 
 STAGES = ("XE", "RL")
-"""What the columns of each stage begin with."""
+"""Prefixes of the columns of each stage."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Model:
 
     Args:
         name: as the tables print it.
-        paper: whose way to sum the layers it has.
+        paper: the paper whose sum of the layers it has.
         places: (paper, table) of the row.
-        members: how many models it is an ensemble of; 1 for a single model.
+        members: size of the ensemble; 1 for a single model.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Model:
 
     @property
     def single(self) -> Model:
-        """The single model of the same kind."""
+        """The single model with the same mixers."""
         kind = self.encoder, self.decoder, self.paper
         alike = (m for m in MODELS if (m.encoder, m.decoder, m.paper) == kind)
         return next(m for m in alike if m.members == 1)
@@ -115,7 +115,7 @@ def _measure(run: RowRun) -> list[Record[Rewards]]:
 def _seeding(
     paper: str, table: str, rows: Iterable[str], seeds: Sequence[int]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Single models by seed; ensembles, of the first seeds, at the end."""
+    """Single models by seed, then ensembles of the first seeds."""
     members = {row: _of(paper, table, row).members for row in rows}
     return [
         *by_seed((row for row, count in members.items() if count == 1), seeds),

@@ -1,12 +1,11 @@
-"""The read-only LSTM's losses: its captioner with the unit, in both readings, and without.
+"""The read-only LSTM's losses: its captioner without the unit, and with both readings of it.
 
 All three are the paper's model: no biases, no tanh after the memory cell, equal sizes of image and
-word vectors. Trained as the paper says, by stochastic gradient descent with clipped gradients; it
-prints neither rate nor threshold nor batch: threshold 5, batch 32 and halving every 8 epochs (in
-the smaller forms every one) are those of Show and Tell's released training. At its rate of 2 the
-unit that reads the image diverges on the scenes, and a smaller one for all is worse for the plain
-LSTM: each row has the rate, of those its form tries, whose validation loss is least with the first
-seed.
+word vectors. They are trained by SGD with clipped gradients, as in the paper, which prints neither
+learning rate nor threshold nor batch size. Threshold 5, batch 32 and halving every 8 epochs (in the
+smaller forms every epoch) are those of Show and Tell's released training. At its learning rate of 2
+the unit that reads the image diverges on the scenes, and a smaller one is worse for the plain LSTM.
+So each row has the learning rate of its form's grid with the least validation loss.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ ROWS: dict[str, str | None] = {
     "LSTM + read-only unit": "image",
     "LSTM + read-only unit, previous input": "previous_input",
 }
-"""Each row's reading of eq. 17; the last is the formula as printed."""
+"""Each row's input of the read-only unit (eq. 17); the last is as printed."""
 RATES = tuple({"lr": rate} for rate in (0.25, 0.5, 1.0, 2.0, 4.0))
-"""Tried by each row, around Show and Tell's 2; on the scenes only the middle ones."""
+"""The grid, around Show and Tell's 2; on the scenes only its middle values."""
 
 
 def _training(size: int, epochs: int, halved_every: int = 8, **stage: int) -> TrainingConfig:
-    """The paper's captioner of ``size`` units, by descent at a rate that is halved."""
+    """The paper's captioner of ``size`` units, trained by SGD with a halving learning rate."""
     plain = one_rate(1.0, epochs, batch_size=32)
     descent = replace(plain, anneal=0.5, anneal_every=halved_every, algorithm="sgd", clip=5.0)
     return TrainingConfig.of(
@@ -103,7 +102,7 @@ FORMS = {
 
 
 def training(form: Form, row: str) -> TrainingConfig:
-    """A row's, but for the rate."""
+    """A row's training, apart from the learning rate."""
     return form.training.but(read_only=ROWS[row])
 
 

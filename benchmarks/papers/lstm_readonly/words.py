@@ -1,10 +1,9 @@
-"""The read-only LSTM's Figures 1 and 2: how often words occur in captions.
+"""The read-only LSTM's Figures 1 and 2: word frequencies in captions.
 
-As the paper counts, pronouns, determiners and words that occur fewer than 4 times are left out.
-Which words it takes for pronouns and determiners it does not print: here they are the closed
-classes of English below; nor whether its share is of all words or of those that are counted: both
-are. It counts the captions of MS-COCO, of which the data folder has those of Karpathy's validation
-and test splits.
+As in the paper, pronouns, determiners and words that occur fewer than 4 times are left out. The
+paper does not list its pronouns and determiners: ours are the closed classes of English below. It
+does not say whether its share is of all words or of the counted ones: we give both. It counts the
+captions of MS-COCO; the data folder has those of Karpathy's validation and test splits.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ SOURCES: dict[str, tuple[tuple[str, str], ...]] = {
         ("flickr8k/dataset_flickr8k.json", split) for split in ("train", "val", "test")
     ),
 }
-"""Each row's files and their splits."""
+"""The files and splits of each row."""
 NAMES = {"MS-COCO": "Karpathy's validation and test splits of MS-COCO", "Flickr8k": "Flickr8k"}
-"""What the files are."""
+"""The name of each row's data in records."""
 
 
 def count(captions: Iterable[str]) -> tuple[Counter[str], dict[str, int]]:
-    """How often each word occurs that the paper counts, and how many others there are by reason."""
+    """The counts of the words that the paper counts, and the number of others by reason."""
     found = Counter(word for caption in captions for word in tokenise(caption))
     closed = LEFT_OUT & found.keys()
     rare = {word for word, times in found.items() if times < MIN_COUNT} - closed
@@ -69,27 +68,27 @@ def count(captions: Iterable[str]) -> tuple[Counter[str], dict[str, int]]:
 
 
 def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
-    """The words with their counts, the commonest first, equals by the alphabet."""
+    """The words with their counts, the most frequent first, then alphabetically."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The files of captions under a folder of real data."""
+    """The files of captions in the data folder."""
 
     folders: Place
 
     def paths(self, row: str) -> list[tuple[Path, str]]:
-        """A row's files and their splits.
+        """The files and splits of a row.
 
         Raises:
-            InputError: there is no folder of real data.
+            InputError: there is no data folder.
         """
         return [(folder_of(self.folders, name), split) for name, split in SOURCES[row]]
 
     @property
     def fingerprint(self) -> str:
-        """Of all files that there are."""
+        """SHA-256 of all existing files."""
         paths = [path for row in SOURCES for path, _ in self.paths(row)]
         found = [sha256(path.read_bytes()) if path.is_file() else "" for path in paths]
         return sha256(" ".join(found).encode())
@@ -133,12 +132,12 @@ def _measure(run: RowRun) -> list[Record[Words]]:
 
 
 def _once(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """A run a source, whatever the seeds: nothing is drawn."""
+    """One run for each row: nothing is random."""
     return [(row, (0,)) for row in rows]
 
 
 def _nothing(form: Form, row: str) -> tuple[tuple[str, str], ...]:
-    """Nothing is trained: what a row counts."""
+    """The files of a row; nothing is trained."""
     return SOURCES[row]
 
 

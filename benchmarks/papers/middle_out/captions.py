@@ -1,10 +1,10 @@
-"""Middle-Out Tables 2 to 7: captions from the middle outwards, beside those from left to right.
+"""Middle-Out Tables 2 to 7: captions decoded middle-out, and from left to right.
 
-All models of a seed learn the same captions, those with a middle word (`middle_words`), in the same
-order, by the paper's recipe: Adam at one rate, scheduled sampling up to 0.25, which begins at 0 and
-of which the reduced form's one epoch has none. The words' vectors are learned with the rest; the
-paper's are from word2vec. Searches keep 8 hypotheses by the score that has the length in it. An
-image's rows of features, or a clip's frames, are the input sequence.
+All models of a seed train on the same captions, those with a middle word (`middle_words`), in the
+same order, by the paper's recipe: Adam at a constant learning rate, scheduled sampling from 0 up to
+0.25 (none in the reduced form's single epoch). Word embeddings are trained with the model; the
+paper's are from word2vec. The beam size is 8, with the length-rewarding score. The input sequence
+is an image's rows of features, or a clip's frames.
 
 Tables 2 to 6 share five models, Table 7 has three.
 """
@@ -45,17 +45,17 @@ MODELS: dict[str, dict[str, Any]] = {
     "Middle-Out + Attention": {"self_attention": "none"},
     "Middle-Out + Attention + Self-Attention": {"self_attention": "dual"},
 }
-"""The rows of Tables 2 and 5 that are trained."""
+"""The trained rows of Tables 2 and 5."""
 ABLATION: dict[str, dict[str, Any]] = {
     f"{name} Self-Attention": {"middle_out": False, "self_attention": kind}
     for name, kind in (("Output Embedding", "output"), ("Hidden", "hidden"), ("Dual", "dual"))
 }
-"""Table 7; "Dual" is Table 2's sequence-to-sequence model with self-attention."""
+"""The rows of Table 7; "Dual" is Table 2's sequence-to-sequence model with self-attention."""
 ALL = {**MODELS, **ABLATION}
 
 
 def shares(row: str) -> tuple[bool, str]:
-    """Rows that agree in this share a training: two sides their classifier, one side the model."""
+    """A key of shared training: middle-out rows share the classifier, equal others the model."""
     fields = ALL[row]
     two_sides = fields.get("middle_out", True)
     reads = "reads_middle_word" in fields
@@ -64,19 +64,19 @@ def shares(row: str) -> tuple[bool, str]:
 
 SIZES = ("d_embedding", "hidden_size", "max_length")
 ONE_SIDE = {"family": "middle_out", "middle_out": False, "self_attention": "dual"}
-"""The sequence-to-sequence model with self-attention, but for its sizes."""
+"""The sequence-to-sequence model with self-attention, without its sizes."""
 
 
 @dataclass(frozen=True)
 class TwoTrainings:
-    """The training of the decoders, and of the classifier that two sides begin with."""
+    """The training of the decoders, and of the middle-word classifier of middle-out models."""
 
     decoder: TrainingConfig
     classifier: Schedule
 
 
 def moving_scenes(_: Place) -> CaptionData:
-    """The embedded moving scenes, which need no place."""
+    """The embedded moving scenes."""
     return motion.make(seed=0, train=1000, val=50, test=200)
 
 
@@ -144,19 +144,19 @@ FORMS = {
 
 
 def training(form: Form, row: str) -> TwoTrainings:
-    """A row's."""
+    """A row's training."""
     two: TwoTrainings = form.training
     return replace(two, decoder=two.decoder.but(**ALL[row]))
 
 
 def with_middle_words(run: RowRun) -> MiddleWords:
-    """What a form captions, named by its sizes too."""
+    """The run's data with middle words, named as in records."""
     words = choose(run.data)
     return replace(words, data=run.named(words.data))
 
 
 def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> CaptionData:
-    """What a model learns from: its captions in the order in which it generates them."""
+    """A model's training data: captions in its generation order, features with its inputs."""
     data = words.data
     if fields.get("reads_middle_word"):
         ids = {i: words.id_of(word) for i, word in words.of_image.items()}
@@ -170,14 +170,14 @@ def learning(words: MiddleWords, fields: Mapping[str, Any], max_length: int) -> 
         return data
     train = data.splits["train"]
     targets = words.in_order("train", max_length - 1)
-    # a caption whose halves both end has two end tokens
+    # a caption with two end tokens has both halves uncut
     truncated = sum(ids.count(END_ID) < 2 for captions in targets.values() for ids in captions)
     train = replace(train, targets=targets, truncated={"captions": truncated})
     return replace(data, splits={**data.splits, "train": train})
 
 
 def train(run: RowRun, words: MiddleWords) -> tuple[Result, SequenceClassifier | None]:
-    """A model, and the classifier that it begins with if it has two sides."""
+    """Train a model and, for a middle-out one, first its middle-word classifier."""
     decoder: TrainingConfig = run.training.decoder
     model = decoder.model
     data = learning(words, model, model["max_length"])
@@ -198,7 +198,7 @@ def train(run: RowRun, words: MiddleWords) -> tuple[Result, SequenceClassifier |
 
 
 def described(run: RowRun, result: Result) -> dict[str, Any]:
-    """How a model was trained, as records have it."""
+    """How a model was trained, as fields of a record's details."""
     return {"form": run.name, **caption_experiments.described(run.training.decoder, [result])}
 
 

@@ -1,9 +1,8 @@
-"""Middle-Out Table 1: the errors on eq. 8's data of regressors that are trained as printed.
+"""Middle-Out Table 1: errors of de-noising regressors on eq. 8's data, trained as printed.
 
-Every seed has its own sequences, initial weights and order; all seeds of a model train side by side
-as one batched computation. The folder of a form and a number of seeds has ``config.json`` and a
-checkpoint a model, so that an interrupted run resumes and a row that compares two
-models finds them trained.
+Every seed has its own sequences, initial weights and order; all seeds of a model train as one
+batched computation. The folder of a form and a number of seeds has ``config.json`` and a checkpoint
+for each model, so that an interrupted run is resumed and rows that compare models share them.
 """
 
 from __future__ import annotations
@@ -61,28 +60,28 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"middle_out": False, "self_attention": "dual"},
     ),
 }
-"""The row of the table and the regressor: both readings of section 4.1, for both decoders."""
+"""The row and the regressor's options, for both readings of section 4.1 and both decoders."""
 
 RATIOS: dict[str, tuple[str, str]] = {
     "Times smaller": ("seq2seq", "middle-out-dual"),
     "Times smaller, neither with Self-Attention": ("seq2seq", "middle-out"),
     "Times smaller, both with Self-Attention": ("seq2seq-dual", "middle-out-dual"),
 }
-"""The rows that compare: the first model's error over the second's."""
+"""Rows of ratios: the first model's error over the second's."""
 
 MODELS_OF: dict[str, tuple[str, ...]] = {
     **{row: (model,) for model, (row, _) in MODELS.items()},
     **RATIOS,
 }
-"""What each row needs trained."""
+"""The models that each row needs."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A training of section 4.1; the defaults are what is printed.
+    """The training of section 4.1; the defaults are as printed.
 
     Raises:
-        InputError: a number out of its range.
+        InputError: a number is out of range.
     """
 
     steps: int = 20_000
@@ -101,20 +100,20 @@ class Settings:
 
 
 class Training:
-    """One model in S seeds: its data, weights, optimiser and order, all from the seeds."""
+    """One model with S seeds: its data, weights, optimiser and order, all from the seeds."""
 
     def __init__(
         self, model: str, seeds: Sequence[int], settings: Settings, device: str = "cpu"
     ) -> None:
-        """Draw everything; of a seed the same, whichever others train beside it.
+        """Initialise; a seed's numbers do not depend on the other seeds.
 
         Args:
-            device: where it runs; data and weights are drawn on the CPU.
+            device: of the training; data and weights are generated on the CPU.
         """
         self.seeds, self.settings = tuple(seeds), settings
         self.model = Denoiser(seeds, hidden_size=settings.hidden_size, **MODELS[model][1])
         self.model.to(device)
-        # apart from the weights' generators, whose seeds are below 2^32
+        # distinct from the weights' generators, whose seeds are below 2^32
         generators = [torch.Generator().manual_seed(2**32 + seed) for seed in seeds]
         self.data, self.test = (
             _on(Sequences.stack([draw_sequences(count, one) for one in generators]), device)
@@ -129,10 +128,9 @@ class Training:
         self.history: list[dict[str, Any]] = []
 
     def step(self) -> torch.Tensor:
-        """One step of every seed; the losses (S,).
+        """One optimiser step of every seed; returns the losses (S,).
 
-        Each seed's is the mean over its sequences of each one's mean squared error: the seeds'
-        gradients do not meet.
+        A seed's loss is the mean of its sequences' MSE; the seeds' gradients are independent.
         """
         chosen = self.order[self.done]
         batch = self.data[torch.arange(len(self.seeds)).unsqueeze(1), chosen]
@@ -145,7 +143,7 @@ class Training:
         return losses.detach()
 
     def evaluate(self) -> dict[str, list[float]]:
-        """The errors on the test sequences, each model fed its own output, for each seed."""
+        """The errors on the test sequences for each seed, with autoregressive outputs."""
         y_hat, test = self.model.generate(self.test.x, self.test.lengths), self.test
         return {
             "MSE": mse(y_hat, test.y, test.lengths).mean(1).tolist(),
@@ -153,7 +151,7 @@ class Training:
         }
 
     def example(self) -> dict[str, list[float]]:
-        """The first seed's first test sequence: ``x``, ``y`` and what the model makes of it."""
+        """The first seed's first test sequence: ``x``, ``y`` and the model's ``y_hat``."""
         y_hat, test = self.model.generate(self.test.x, self.test.lengths), self.test
         length = int(test.lengths[0, 0])
         arrays = {"x": test.x, "y": test.y, "y_hat": y_hat}
@@ -164,12 +162,12 @@ class Training:
         return sha256(b"".join(a.cpu().numpy().tobytes() for a in arrays))[:16]
 
     def save(self, path: Path) -> None:
-        """Write what the training resumes from, whole or not at all."""
+        """Save a checkpoint, atomically."""
         values = {"done": self.done, "seconds": self.seconds, "history": self.history}
         work_file.save(path, {"model": self.model}, self.optimizer, values)
 
     def load(self, path: Path) -> None:
-        """Resume from ``save``.
+        """Load a checkpoint of `save`.
 
         Raises:
             InputError: the file is damaged, or of another training.
@@ -180,7 +178,7 @@ class Training:
 
 
 def _on(data: Sequences, device: str) -> Sequences:
-    """In single precision, on the device."""
+    """Convert to float32 and move to the device."""
     return Sequences(data.x.float().to(device), data.y.float().to(device), data.lengths.to(device))
 
 
@@ -193,7 +191,7 @@ def train(
     progress: bool = False,
     name: str = "",
 ) -> None:
-    """Train to the end from wherever ``training`` is, with checkpoints at ``path``.
+    """Run the remaining steps of ``training``, with checkpoints at ``path``.
 
     Raises:
         InputError: the folder cannot be written, or a loss is not finite.
@@ -226,7 +224,7 @@ def train(
 
 
 def _drawn(_: Place) -> None:
-    """A training draws its data by its seeds."""
+    """No data: `Training` generates them from its seeds."""
 
 
 FORMS = {
@@ -244,11 +242,11 @@ FORMS = {
     ),
 }
 EVALUATIONS = 20
-"""How often a training is evaluated on its way."""
+"""Number of evaluations during a training."""
 
 
 def trained(name: str, seeds: range, settings: Settings, place: Place) -> Training:
-    """A model trained to the end, from wherever the folder of work has it.
+    """A fully trained model, resumed from its checkpoint in the work folder if there is one.
 
     Raises:
         InputError: the folder holds another run or a damaged one, or cannot be written; a loss is
@@ -268,10 +266,10 @@ def trained(name: str, seeds: range, settings: Settings, place: Place) -> Traini
 
 
 def prepare(folder: Path, config: Mapping[str, Any]) -> None:
-    """Make a run's folder, or check that what is in it is this run.
+    """Create a run's folder, or check that it holds this run.
 
     Raises:
-        InputError: the run is another, or the folder cannot be written.
+        InputError: it holds another run, or cannot be written.
     """
     path = folder / "config.json"
     if not path.exists():
@@ -286,7 +284,7 @@ def prepare(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def record(row: str, trainings: Sequence[Training], key: str) -> Record:
-    """The record of a row: geometric means over seeds of one training's errors, of two's ratios."""
+    """The record of a row: geometric means over seeds of one model's errors, or of two's ratios."""
     each = [training.evaluate() for training in trainings]
     first, last, training = each[0], each[-1], trainings[-1]
     if len(trainings) == 1:
@@ -329,13 +327,13 @@ def record(row: str, trainings: Sequence[Training], key: str) -> Record:
 
 
 def _ends(means: Mapping[str, Estimate]) -> dict[str, tuple[float, float]]:
-    """Of more than one seed, the intervals."""
+    """The finite intervals: those of more than one seed."""
     ends = {column: (mean.low, mean.high) for column, mean in means.items()}
     return {column: pair for column, pair in ends.items() if math.isfinite(pair[1])}
 
 
 def training(form: Form, row: str) -> Settings:
-    """A row's: all are trained alike."""
+    """A row's training, the same for all rows."""
     settings: Settings = form.training
     return settings
 
@@ -347,7 +345,7 @@ def _measure(run: RowRun) -> list[Record]:
 
 
 def _together(rows: Iterable[str], seeds: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """Every row with all seeds at once."""
+    """One run for each row, with all seeds."""
     return [(row, tuple(range(seeds[0], seeds[-1] + 1))) for row in rows]
 
 
@@ -355,8 +353,8 @@ _ROWS = {row: options["self_attention"] == "none" for row, options in MODELS.val
 EXPERIMENT = Experiment(
     PAPER,
     (TABLE,),
-    # self-attention, which takes longer, comes first, so that two processes end together; the
-    # models come before what compares them
+    # self-attention takes longer and comes first, to balance two processes; ratios come after the
+    # models that they compare
     (*sorted(_ROWS, key=_ROWS.__getitem__), *RATIOS),
     FORMS,
     training,

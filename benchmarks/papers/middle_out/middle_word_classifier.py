@@ -1,7 +1,7 @@
 """The middle-word classifier (Middle-Out, sections 3.3 and 4.2): an LSTM and a softmax.
 
-It learns the commonest verb of each image, and is trained by itself, before the decoders and
-whichever they are: the weights of its most accurate epoch on the validation split.
+It predicts the middle word of each image. It is trained separately, before the decoders; its
+weights are those of the epoch with the best accuracy on the validation set.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from torch_impl.models import SequenceClassifier
 
 BATCH = 32
 _EVALUATED = 100
-"""Images at a time where nothing is learned."""
+"""Batch size of evaluation."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a classifier is trained, by Adam."""
+    """A classifier's training by Adam."""
 
     lr: float
     epochs: int
@@ -40,9 +40,9 @@ class Schedule:
 def trained(
     words: MiddleWords, hidden_size: int, schedule: Schedule, seed: int, place: Place
 ) -> SequenceClassifier:
-    """The classifier of ``words.candidates``, a function of the arguments but the place.
+    """Train the classifier of ``words.candidates``, or resume it.
 
-    Training images whose word is no candidate are not learned from. A killed run resumes.
+    Training images whose word is not a candidate are left out.
     """
     train, known = words.data.splits["train"], set(words.candidates)
     ids = [image_id for image_id in train.image_ids if words.of_image[image_id] in known]
@@ -81,7 +81,7 @@ def trained(
 
 @torch.no_grad()
 def predicted(model: SequenceClassifier, words: MiddleWords, split: str) -> dict[int, str]:
-    """The word that the classifier gives each image of a split."""
+    """The predicted word of each image of a split."""
     model.eval()
     part = words.data.splits[split]
     found: dict[int, str] = {}
@@ -92,7 +92,7 @@ def predicted(model: SequenceClassifier, words: MiddleWords, split: str) -> dict
 
 
 def accuracy(words: MiddleWords, given: dict[int, str]) -> float:
-    """The share of images whose given word is their middle word."""
+    """The fraction of images whose given word is their middle word."""
     return sum(word == words.of_image[image_id] for image_id, word in given.items()) / len(given)
 
 

@@ -1,10 +1,10 @@
-"""What Middle-Out's Tables 2 to 7 measure of a trained model, each search made once.
+"""Measure a trained model for Middle-Out's Tables 2 to 7, sharing the beam searches.
 
-The oracle's middle word is the image's own. Table 3's accuracies are simulated as in the paper: a
-share of the images has the classifier's word, the others their own; the share is
-(1 - accuracy wanted) / (1 - the classifier's accuracy), so that a row below the classifier's own
-accuracy is not run. Table 6 in numbers: two images, one after the other, are one source, and a
-caption by the word of either is compared with the references of both.
+The oracle's middle word is the image's own. Table 3's accuracies are simulated as in the paper:
+a fraction (1 - target accuracy) / (1 - classifier accuracy) of the images has the classifier's
+word, the others their own. A target below the classifier's accuracy is not run. Table 6 in numbers:
+two concatenated images are one source, and its captions from the word of each image are compared
+with the references of both.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ BASELINE = "Seq2Seq + Attention"
 WITH_WORD = "Seq2Seq + Attention (M)"
 MIDDLE_OUT = "Middle-Out + Attention + Self-Attention"
 ACCURACIES = {"50 %": 0.5, "75 %": 0.75}
-"""The rows of Table 3 between the classifier and the oracle."""
+"""The rows of Table 3 between the classifier and the oracle, with their accuracies."""
 PAIRS = 50
-"""How many pairs of images Table 6 is measured on, at most."""
+"""Maximum number of image pairs of Table 6."""
 SHOWN = 4
-"""How many beams a record of Table 4 holds."""
+"""Number of beams in a record of Table 4."""
 SHOWN_PAIRS = 5
-"""How many pairs Table 10 has, whose first is Table 6's."""
+"""Number of pairs in Table 10; its first is Table 6's."""
 
 Words = Mapping[int, str]
 Sets = dict[int, list[str]]
-"""Of each image its captions, the best first."""
+"""Captions by image, the best first."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model, and all that its records say of it.
+    """A trained model and the fields of its records.
 
     Args:
         model: the captioner.
         words: the data with middle words.
-        predicted: the classifier's word of each test image; None of one side.
-        row: what it is named for; and so on as ``evaluate`` takes them.
+        predicted: the classifier's word for each test image; None for left-to-right models.
+        row: its name; the other fields are arguments of `evaluate`.
     """
 
     model: BaseCaptioner
@@ -79,15 +79,17 @@ class Trained:
 
     @property
     def own_words(self) -> Words:
-        """Each test image's own middle word: the oracle's."""
+        """Each test image's own middle word, as the oracle's."""
         return {image_id: self.words.of_image[image_id] for image_id in self.split.image_ids}
 
     def captions(
         self, given: Words | None = None, split: Split | None = None, grid: bool = False
     ) -> Sets:
-        """The beam of each image: from the ``given`` word if there are two sides, else from the
-        left; by the grid that has the word in it, or by a model that reads it, where one side is
-        given one."""
+        """The beam of each image, optionally with a ``given`` word.
+
+        A middle-out model starts from the word. A left-to-right model reads it as an input, or
+        must contain it by grid beam search if ``grid``.
+        """
         part, found = self.split if split is None else split, {}
         model, vocabulary = self.model, self.words.data.vocabulary
         assert isinstance(model, MiddleOutCaptioner)
@@ -112,9 +114,9 @@ class Trained:
         values: Mapping[str, float] | None = None,
         given: Words | None = None,
     ) -> Record:
-        """The scores of the best captions, and further values, as a row of a table.
+        """The record of a table's row: scores of the best captions, and further ``values``.
 
-        What it shows of an image has the word that was ``given``.
+        Examples in it have the ``given`` word of their image.
         """
         made = evaluate(
             MiddleOut,
@@ -149,7 +151,7 @@ def _search(
     grid: bool,
     max_length: int,
 ) -> list[list[list[int]]]:
-    """The beams of a batch as token ids; what the grid finds is ordered by the same score."""
+    """The beams of a batch as token ids; grid beams are sorted by the same score."""
     options = {"beam_size": BEAM, "num_return": BEAM, "max_length": max_length}
     if grid:
         assert words is not None
@@ -164,7 +166,7 @@ def _search(
 
 
 def scored(trained: Trained, tables: Sequence[str]) -> list[Record]:
-    """The records of a model, for every one of ``tables`` that it is a row of."""
+    """The records of a model in all ``tables`` that have a row of it."""
     if "7" in tables:
         return [trained.record("7", trained.row, trained.captions())]
     special = {BASELINE: _baseline, WITH_WORD: _with_word, MIDDLE_OUT: _middle_out}
@@ -220,7 +222,7 @@ def _middle_out(trained: Trained) -> Iterator[Record]:
 def mixed(
     predicted: Words, own: Words, right: float, wanted: float, seed: int
 ) -> tuple[dict[int, str], float]:
-    """Words that are ``wanted`` right in the mean, and the share of images with predicted ones.
+    """Words of expected accuracy ``wanted``, and the fraction of images with predicted words.
 
     Args:
         right: the classifier's accuracy, below ``wanted``.
@@ -238,7 +240,7 @@ def _as(record: Record, table: str, row: str, values: Mapping[str, float] | None
 
 
 def _diversity(trained: Trained, beams: Sets, record: Record) -> Record:
-    """Table 4: how alike the captions of a beam are."""
+    """Table 4: the similarity of a beam's captions."""
     scores = self_scores(beams, tokeniser=trained.tokeniser)
     names = {"METEOR": "self METEOR", "B4": "self B4"}
     order = trained.split.image_ids
@@ -259,7 +261,7 @@ def _diversity(trained: Trained, beams: Sets, record: Record) -> Record:
 
 
 class Pairs:
-    """A store of two images' features, one after the other, by the first's id."""
+    """A store of two images' concatenated features, by the id of one of them."""
 
     def __init__(self, split: Split, pairs: Mapping[int, tuple[int, int]]) -> None:
         self._store, self._pairs = split.store, pairs
@@ -279,7 +281,7 @@ class Pairs:
 
 
 def pairs_of(words: MiddleWords, split: Split, most: int = PAIRS) -> list[tuple[int, int]]:
-    """Pairs of neighbours in the split, each image in one at most, with different middle words."""
+    """Disjoint pairs of images with different middle words, in the split's order."""
     found: list[tuple[int, int]] = []
     waiting: int | None = None
     for image_id in split.image_ids:
@@ -292,16 +294,16 @@ def pairs_of(words: MiddleWords, split: Split, most: int = PAIRS) -> list[tuple[
 
 
 def control(trained: Trained, record: Record, row: str) -> Record:
-    """Table 6 in numbers, of the captions of two images in a row by the word of each.
+    """Table 6 in numbers: captions of two concatenated images, from the word of each.
 
-    "has the word": the share of captions with the word that was given; "follows the word": of those
-    that agree more, by CIDEr-D, with the image whose word it is than with the other, ties half.
+    "has the word" is the fraction of captions with the given word; "follows the word", of those
+    with a higher CIDEr-D for the word's image than for the other, where ties count half.
     """
     words, split = trained.words, trained.split
     pairs = pairs_of(words, split)
     made: dict[int, str] = {}
     for side in (0, 1):
-        # by the id of the image whose word is given
+        # keyed by the image whose word is given
         both = {pair[side]: pair for pair in pairs}
         part = Split(list(both), {}, Pairs(split, both))
         given = {image_id: words.of_image[image_id] for image_id in both}
