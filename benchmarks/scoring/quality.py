@@ -57,7 +57,7 @@ class Scores:
 def cider_signature(images: int, tokeniser: str) -> str:
     """How a CIDEr-D score was computed, in the style of SacreEOS (v2, footnote 2).
 
-    v2's ``STANDARD_wInit+Cider-D[n4,s6.0]+average[nspis5]+1.0.0`` is of a reward, with the end token
+    v2's ``STANDARD_wInit+Cider-D[n4,s6.0]+average[nspis5]+1.0.0`` is of a reward: the end token is
     in captions and references. Ours is of a score: no end token (``NO<EOS>``), document frequencies
     initialised (``wInit``) from the references of the scored ``images``, no baseline, the
     tokeniser, and the package.

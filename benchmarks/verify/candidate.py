@@ -1,7 +1,7 @@
-"""Somebody else's function: loading it, and calling it with NumPy arrays whatever it works in.
+"""Load a candidate, the function under test, and call it with NumPy arrays in any framework.
 
-A ``Candidate`` runs in this process; ``process.Isolated`` runs one in a worker process, and has the
-same methods. Nothing here knows the oracle.
+A ``Candidate`` runs in this process; ``process.Isolated`` has the same methods and runs one in a
+worker process. Nothing here imports the oracle.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from benchmarks.verify.frameworks import FRAMEWORKS, NotAnArrayError, framework_
 from benchmarks.verify.settings import probe
 
 PADDING = ("mask", "lengths")
-"""Arguments that tell the valid rows of a padded batch: (B, L) booleans, or their number (B,)."""
+"""Arguments that mark the valid rows of a padded batch: (B, L) booleans, or lengths (B,)."""
 
 
 STUCK, FULL = "time limit", "memory limit"
 LIMITS = (STUCK, FULL)
-"""Kinds of failures that exceed one: nothing else is tried after them."""
+"""Kinds of failures that end the conformance test of a candidate."""
 
 
 class CandidateError(Exception):
-    """The candidate raised, returned what is no array, or did what it must not: a failure of it."""
+    """A failure of the candidate: it raised, returned no array, or had a side effect."""
 
     def __init__(self, message: str, kind: str = "candidate") -> None:
-        """``kind`` names the error, to tell one failure from another."""
+        """``kind`` distinguishes failures."""
         super().__init__(message)
         self.kind = kind
 
 
 class Calls:
-    """How a candidate is called, in this process or another; ``_call`` and ``_gradient`` differ.
+    """The interface of a candidate; subclasses implement ``_call`` and ``_gradient``.
 
     Attributes:
         framework: one of ``frameworks.FRAMEWORKS``.
-        device: where PyTorch computes.
-        source: the function, or where it is.
-        name: how it is called in messages.
-        padding: the one of ``PADDING`` that it takes, or nothing.
-        calls: of its present process, where it has one of its own.
+        device: of PyTorch's tensors.
+        source: the function, or where to import it from.
+        name: in messages.
+        padding: the argument of ``PADDING`` that it has, or an empty string.
+        calls: number of calls in its current worker process.
     """
 
     calls = 1
@@ -63,19 +63,19 @@ class Calls:
     padding: str
 
     def restart(self) -> None:
-        """Begin again with a process that has called nothing yet, where it has one of its own."""
+        """Start a new worker process, if the candidate runs in one."""
 
     def __call__(self, *arguments: Any, layout: str = "plain", by_name: str = "") -> Any:
-        """The function's result for copies of the arguments, as NumPy arrays.
+        """Call the function with copies of the arguments; returns NumPy arrays.
 
         Args:
-            arguments: as the operator has them, NumPy arrays and plain values.
-            layout: how arrays lie in memory, see ``frameworks``.
-            by_name: of the last argument, if it is not passed by position.
+            arguments: those of the operator, NumPy arrays and plain values.
+            layout: of arrays in memory, see ``frameworks``.
+            by_name: the keyword of the last argument, if it is not positional.
 
         Raises:
-            CandidateError: the function raised, gave no array, or changed an argument or a global
-                setting.
+            CandidateError: the function raised, returned no array, or changed an argument or a
+                global setting.
         """
         (result,) = self.in_turn([arguments], layout=layout, by_name=by_name)
         return result
@@ -88,7 +88,7 @@ class Calls:
         by_name: str = "",
         same_objects: bool = False,
     ) -> list[Any]:
-        """The results of calls in turn; of ``same_objects``, whose content changes between them.
+        """Consecutive calls; with ``same_objects`` the argument objects are reused and refilled.
 
         Raises:
             CandidateError: as for one call.
@@ -107,17 +107,17 @@ class Calls:
         uses: int = 1,
         by_name: str = "",
     ) -> list[Any]:
-        """Derivatives of the sum of ``weights * output`` at each of ``places``.
+        """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
-        With ``uses`` 2 the function is called twice on the same arguments before one backward pass.
+        With ``uses=2`` the function is called twice on the same arguments before one backward pass.
 
         Raises:
-            CandidateError: the function raised, or its output has no such derivative.
+            CandidateError: the function raised, or its output is not differentiable.
         """
         return self._gradient(list(arguments), weights, list(places), uses, by_name)
 
     def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
-        """One call; with ``again`` of the last call's objects, with the content of ``case``."""
+        """One call; with ``again`` the last call's objects are refilled with ``case``."""
         raise NotImplementedError
 
     def _gradient(
@@ -130,7 +130,7 @@ class Candidate(Calls):
     """A function in this process, in one framework and on one device.
 
     Attributes:
-        answered: the framework that its last result was of, if any.
+        answered: the framework of its last result, if any.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class Candidate(Calls):
         arguments: Sequence[str] | None = None,
         copies: bool = True,
     ) -> None:
-        """Modules in ``folder`` can be imported while the function runs.
+        """Wrap ``function``; modules in ``folder`` can be imported while it runs.
 
-        Without ``copies`` it is called with the arrays that it is given, if they need no copy.
+        Without ``copies``, arrays are passed on without a copy if possible.
 
         Raises:
             TypeError: it cannot be called with ``arguments``.
@@ -161,7 +161,7 @@ class Candidate(Calls):
         self.answered = ""
 
     def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
-        # what is kept of the answer, or of the arguments, is of no use in the next call
+        # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         self._returned = None
         if again:
@@ -177,7 +177,7 @@ class Candidate(Calls):
         return result
 
     def _watched(self, by_name: str) -> tuple[Any, str]:
-        """The function's own result, and the settings that it has changed."""
+        """The function's own result, and the global settings that it changed."""
         before = self._settings()
         returned = self.called(self._given, by_name)
         if returned is None:
@@ -203,12 +203,12 @@ class Candidate(Calls):
     def prepare(
         self, arguments: Sequence[Any], by_name: str, places: Sequence[Place] = (), weights: Any = 0
     ) -> None:
-        """Copies of the arguments of a call, for ``run_prepared``; see ``gradient``."""
+        """Convert the arguments of a call for ``run_prepared``; see ``gradient``."""
         given = [give(self._arrays, value) for value in arguments]
         self.prepared = given, by_name, places, weights
 
     def run_prepared(self) -> Any:
-        """The function's result as NumPy arrays; with places the derivatives there instead."""
+        """Call the function, or with places its gradient; returns NumPy arrays."""
         given, by_name, places, weights = self.prepared
         if places:
             self.answer = self._backward(given, by_name, places, weights, 1)
@@ -217,21 +217,21 @@ class Candidate(Calls):
         return self.answer
 
     def answer_again(self) -> Any:
-        """What ``run_prepared`` gave."""
+        """The last result of ``run_prepared``."""
         return self.answer
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """``function(self, *arguments)``, for what only another process's candidate needs."""
+        """``function(self, *arguments)``, which `Isolated` runs in the worker process."""
         return function(self, *arguments)
 
     def called(self, case: Sequence[Any], by_name: str) -> Any:
-        """The function's own result; the last argument ``by_name`` if that is given."""
+        """The function's own result; the last argument is passed ``by_name`` if that is given."""
         *rest, last = case
         return self.function(*rest, **{by_name: last}) if by_name else self.function(*case)
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            # what overflows shows in the result, and would be said again for every case
+            # an overflow shows in the result; a warning would be repeated for every case
             with _importable(self.folder), self._within(), np.errstate(all="ignore"):
                 return function(*arguments)
         except NotAnArrayError as error:
@@ -259,7 +259,7 @@ class Candidate(Calls):
                 given[i] = give(self._arrays, value)
 
     def _poison(self, values: Sequence[Any]) -> None:
-        """Overwrite every float array with NaN, where it can be written."""
+        """Overwrite all writable float arrays with NaN."""
         for value in values:
             if isinstance(value, Mapping):
                 self._poison(list(value.values()))
@@ -271,13 +271,13 @@ class Candidate(Calls):
 
 
 def _taken(arrays: Any, value: Any) -> Any:
-    """An argument after a call."""
+    """An argument after a call, as NumPy arrays."""
     is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
     return take(arrays, value) if is_data else value
 
 
 def assert_unchanged(after: Sequence[Any], before: Sequence[Any], by_name: str) -> None:
-    """Raise CandidateError unless arguments are what they were; the last is passed ``by_name``."""
+    """Raise CandidateError if an argument was changed; the last was passed ``by_name``."""
     for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
         if not _same(now, was):
             which = by_name if by_name and where == len(before) else where
@@ -318,7 +318,7 @@ def load(
             f"candidate {where!r}: expected package.module:callable or path/file.py:callable"
         )
     by_path = source.endswith(".py")
-    # what the user's module imports may lie beside it, as for a script
+    # the module may import modules beside it, as a script
     folder = str(Path(source).resolve().parent) if by_path else folder or str(Path.cwd())
     value: Any = _module(source, by_path, folder)
     for part in attribute.split("."):
@@ -332,7 +332,7 @@ def load(
 
 @contextmanager
 def _importable(folder: str | None) -> Iterator[None]:
-    """For a while modules in ``folder`` can be imported."""
+    """Within, modules in ``folder`` can be imported."""
     if folder is None:
         yield
         return
@@ -340,7 +340,7 @@ def _importable(folder: str | None) -> Iterator[None]:
     try:
         yield
     finally:
-        if folder in sys.path:  # whoever ran may have taken it away
+        if folder in sys.path:  # the candidate may have removed it
             sys.path.remove(folder)
 
 
@@ -370,29 +370,29 @@ def _module(source: str, by_path: bool, folder: str) -> ModuleType:
 
 
 class _Source(SourceFileLoader):
-    """Compiles the file anew: bytecode is kept by second and size, which an edit may not change."""
+    """Always compile: cached bytecode is keyed by second and size, which an edit may keep."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def all_valid(name: str, batch: int, rows: int) -> Any:
-    """The argument of ``PADDING`` that says that nothing is padded."""
+    """The value of a ``PADDING`` argument for a batch without padding."""
     mask = np.ones((batch, rows), np.bool_)
     return mask if name == "mask" else mask.sum(1)
 
 
 def padding_argument(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """``mask`` or ``lengths``, by which a function says that it takes padded batches; else nothing.
+    """The function's argument of ``PADDING`` if it takes padded batches, else an empty string.
 
-    ``arguments`` are passed by position: their names are the candidate's business.
+    ``arguments`` are positional; the function may name them differently.
 
     Raises:
         TypeError: it cannot be called with ``arguments``.
     """
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin without a signature: taken at its word
+    except (TypeError, ValueError):  # a builtin without a signature cannot be checked
         return ""
     others = signature.parameters.keys() - {*arguments}
     name = next((name for name in PADDING if name in others), "")

@@ -1,4 +1,4 @@
-"""A case: the arguments of one call, and where its floating point arrays are."""
+"""A case: the arguments of one call, and the places of its floating point arrays."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Array = npt.NDArray[Any]
 Case = tuple[Any, ...]
 
 Place = tuple[int, str | None]
-"""Where an array of a case is: the argument, and the key if that is a mapping."""
+"""The place of an array in a case: the argument's index, and the key if it is a mapping."""
 
 
 @dataclass(frozen=True)
 class NextLogProbs:
-    """A model for decoding: ``table[t, y]`` is about the word after t words, of which y is last,
-    modulo its rows.
+    """A model for decoding: ``table[t - 1, y]`` after t tokens, the last of which is y, modulo the
+    rows.
     """
 
     table: Array
 
     def __call__(self, prefix: Any) -> Array:
-        """Log-probabilities (V,), new ones, which decoding does not ask to sum to 1."""
+        """A new array of log-probabilities (V,), which need not be normalised."""
         row: Array = self.table[len(prefix) - 1, prefix[-1] % self.table.shape[1]].copy()
         return row
 
 
 @dataclass(frozen=True)
 class HalvesLogProbs:
-    """The same from the middle outwards: ``table[side, t, y]`` after t words of both halves, y of
-    the last words of both, modulo its rows.
+    """A model for middle-out decoding: ``table[side, t, y]`` after t tokens of both halves without
+    the middle word; y depends on the last tokens of both halves, modulo the rows.
     """
 
     table: Array
 
     def __call__(self, left: Any, right: Any, side: str) -> Array:
-        """Log-probabilities (V,) of the next word of a side; both halves begin with the middle."""
+        """Log-probabilities (V,) of a side's next word; both halves start with the middle word."""
         this, other = (left, right) if side == "left" else (right, left)
         y = (this[-1] + 2 * other[-1]) % self.table.shape[-2]
         row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y].copy()
@@ -47,7 +47,7 @@ class HalvesLogProbs:
 
 
 def float_arrays(case: Sequence[Any]) -> list[Place]:
-    """Where the floating point arrays of a case are."""
+    """The places of the floating point arrays of a case."""
     places: list[Place] = []
     for i, value in enumerate(case):
         if isinstance(value, Mapping):
@@ -63,13 +63,13 @@ def _is_float(value: Any) -> bool:
 
 
 def get(case: Sequence[Any], place: Place) -> Any:
-    """The array of a case at one of ``float_arrays``' places."""
+    """The array of a case at a place."""
     i, key = place
     return case[i] if key is None else case[i][key]
 
 
 def replaced(case: Sequence[Any], arrays: Mapping[Place, Any]) -> Case:
-    """The case with other arrays at these places."""
+    """The case with the arrays at some places replaced."""
     values = [dict(value) if isinstance(value, Mapping) else value for value in case]
     for (i, key), array in arrays.items():
         if key is None:
@@ -80,29 +80,29 @@ def replaced(case: Sequence[Any], arrays: Mapping[Place, Any]) -> Case:
 
 
 def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
-    """The case with ``function`` of each of its floating point arrays."""
+    """The case with ``function`` applied to each floating point array."""
     return replaced(case, {at: function(get(case, at)) for at in float_arrays(case)})
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The dtype of that name; bfloat16 needs ``ml_dtypes``."""
     if name == "bfloat16":
-        import ml_dtypes  # noqa: F401, which tells NumPy
+        import ml_dtypes  # noqa: F401, which registers it with NumPy
     return np.dtype(name)
 
 
 def rounded(case: Sequence[Any], dtype: str) -> Case:
-    """The case with its floating point arrays in ``dtype``; itself where they are."""
+    """The case with its floating point arrays rounded to ``dtype``."""
     if dtype_of(case) == dtype:
         return tuple(case)
     return mapped(case, lambda array: array.astype(numpy_dtype(dtype)))
 
 
 def dtype_of(case: Sequence[Any]) -> str:
-    """The dtype of its floating point arrays; float64 if it has none."""
+    """The dtype of a case's floating point arrays; float64 if it has none."""
     return next((str(get(case, place).dtype) for place in float_arrays(case)), "float64")
 
 
 def size(case: Sequence[Any]) -> int:
-    """How many numbers the case's arrays have."""
+    """The number of entries in the case's floating point arrays."""
     return sum(get(case, place).size for place in float_arrays(case))

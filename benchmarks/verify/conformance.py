@@ -1,4 +1,4 @@
-"""The conformance test: every property of an operator in turn, and the smallest case that fails."""
+"""The conformance test: test all properties of an operator, with the smallest failing case."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
 
 EXAMPLES, QUICK_EXAMPLES = 100, 5
-"""Small cases of each property of a candidate: usually, and with ``--quick``."""
+"""Number of small cases for each property of a candidate: by default, and with ``--quick``."""
 
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
-"""The same of this project's implementations."""
+"""The same for this project's implementations."""
 
 REVISION_EXAMPLES = 5
-"""The same of a revision, before it is timed."""
+"""The same for a revision before it is timed."""
 
 MEASURED = 20
-"""Cases that the literal form's errors in a lower precision are measured on."""
+"""Number of cases for measuring the literal form's errors in a lower precision."""
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a property holds; if not, why, and the smallest failing case as code.
+    """The verdict on a property: whether it holds, or why not, with the smallest failing case.
 
     Attributes:
         status: "passed", "failed" or "not run".
         message: why it failed, or was not run.
-        code: lines to paste into a test, where it failed.
-        plain: whether the failure cannot be rounding.
-        size: how many numbers the arrays of that case have.
-        cases: how many were tried.
-        sizes: the largest in them of each size that can be large.
-        worst: the largest error relative to its bound, and the bound, both relative to the largest
-            entry of the oracle's result.
+        code: the failing case as lines to paste into a test.
+        plain: whether the failure cannot be a rounding error.
+        size: number of entries in that case's arrays.
+        cases: number of tested cases.
+        sizes: the largest tested value of each size that can be large.
+        worst: the error that is largest relative to its tolerance; it and its ``bound`` are
+            relative to the largest entry of the oracle's result.
     """
 
     name: str
@@ -66,12 +66,12 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether it was run and holds."""
+        """Whether the property was tested and holds."""
         return self.status == PASSED
 
 
 def prepare(operator: Operator) -> None:
-    """Measure what a candidate's verdicts need, while its first process imports PyTorch."""
+    """Measure the operator's tolerances, while the first worker process imports PyTorch."""
     fork_server()
     for dtype in {_lower(prop.dtype) for prop in operator.properties if _needs_limit(prop)}:
         if dtype in operator.dtypes and available(dtype):
@@ -86,7 +86,7 @@ def resolve(
     limits: Limits | None = None,
     name: str | None = None,
 ) -> Isolated:
-    """The candidate in a worker process, in its framework: found out if not given.
+    """Start the candidate in a worker process; ``framework=None`` detects its framework.
 
     Raises:
         InputError: it cannot be loaded, or cannot be called with the operator's arguments; or
@@ -103,7 +103,7 @@ def resolve(
     if framework is not None:
         return candidate
     if takes_arrays(candidate, operator):
-        # what gives JAX's arrays for NumPy's takes its own too, and has gradients
+        # if it returns JAX arrays for NumPy's, it also takes JAX arrays, and has gradients
         others = {"jax"} & {candidate.apply(attrgetter("answered"))}
     else:
         others = {"torch", *candidate.mentions} - {"numpy"}
@@ -118,18 +118,18 @@ def resolve(
 
 
 def takes_arrays(candidate: Calls, operator: Operator) -> bool:
-    """Whether a candidate gives arrays for a case in its framework."""
+    """Whether a candidate accepts a case in its framework and returns arrays."""
     try:
         _alone(candidate, operator)(*operator.case(Draw(1)))
     except CandidateError as error:
         if error.kind not in ("in place", "state"):
             return False
-        candidate.restart()  # what it has changed once would not show again
+        candidate.restart()  # a changed setting would not show a second time
     return True
 
 
 def new_seed() -> int:
-    """A new seed: no candidate can know the cases of the next run."""
+    """A random seed, so that candidates cannot know the cases."""
     return secrets.randbits(32)
 
 
@@ -144,15 +144,15 @@ def conformance_test(
     only: Sequence[str] = (),
     on_start: Callable[[Property], None] = lambda prop: None,
 ) -> Iterator[Verdict]:
-    """The verdict on every property of the operator, the most basic first, each once it is known.
+    """Yield the verdict on each property of the operator, the most basic first.
 
     Args:
-        candidate: from ``resolve``; or in this process.
-        examples: small cases of each property.
-        is_project: whether it is an implementation of this project's.
-        large: whether there are large cases too.
-        only: the names of the properties to run, if not all.
-        on_start: called with each property before its verdict is found.
+        candidate: from ``resolve``, or in this process.
+        examples: number of small cases for each property.
+        is_project: whether it is one of this project's implementations.
+        large: whether to test large cases too.
+        only: names of the properties to test, if not all.
+        on_start: called with each property before it is tested.
     """
     stuck, failed = "", 0
     for prop in operator.properties:
@@ -173,7 +173,7 @@ def conformance_test(
 
 
 def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
-    """Why a property is not one of this candidate; nothing if it is."""
+    """Why a property does not apply to this candidate; empty if it does."""
     if PROJECT in prop.needs and not is_project:
         return "Psi's epsilon is 0 there, so there is no literal form of it"
     if BATCHES in prop.needs and not candidate.padding:
@@ -201,7 +201,7 @@ def _verdict(
     cases: Callable[[Property, Operator], Iterator[Draw]],
     failed: int,
 ) -> tuple[Verdict, str]:
-    """The verdict, and the kind of the failure."""
+    """The verdict, and the kind of failure."""
     calls, of = _alone(candidate, operator), operator
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
@@ -216,7 +216,7 @@ def _verdict(
     verdict = Verdict(prop.name, prop.says, PASSED, **found)
     if failure is None:
         return verdict, ""
-    if failure.kind in LIMITS:  # where it is by the number of calls, they were so many
+    if failure.kind in LIMITS:  # the number of calls until the limit, for the snippet
         failure = replace(failure, calls=candidate.calls)
     failed_verdict = replace(
         verdict,
@@ -244,7 +244,7 @@ def _limit(operator: Operator, dtype: str) -> float:
 
 
 def clearest(failed: Sequence[Verdict]) -> Verdict:
-    """Of failed properties the one to look at: plainly wrong if any is, then on the fewest numbers.
+    """The failed verdict to show: preferably no rounding error, then the smallest case.
 
     Raises:
         ValueError: there is none.
@@ -262,19 +262,20 @@ def check(
     seed: int | None = None,
     limits: Limits | None = None,
 ) -> list[Verdict]:
-    """Fail, with a case to paste, unless ``candidate`` is the operator; else the verdicts.
+    """Assert that ``candidate`` conforms to the operator; returns the verdicts.
 
     Args:
-        candidate: a function, sent to a worker process; or where one is, as the command takes it.
+        candidate: a function, or where to import it from, as on the command line; it runs in a
+            worker process.
         operator: a name of ``captionbench verify --list``.
-        framework: "numpy", "torch" or "jax"; found out if not given.
-        device: where PyTorch computes.
-        examples: cases of each property.
-        seed: of the cases; another one in each run if not given.
-        limits: of time and memory of a call.
+        framework: "numpy", "torch" or "jax"; None detects it.
+        device: of PyTorch's tensors.
+        examples: number of cases for each property.
+        seed: of the cases; None: a random one.
+        limits: of a call's time and memory.
 
     Raises:
-        AssertionError: a property failed.
+        AssertionError: a property failed; the message has the smallest failing case.
         InputError: there is no such operator, or the candidate cannot be called as one.
     """
     claimed = named(operator)

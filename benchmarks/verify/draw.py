@@ -1,11 +1,11 @@
 """Random cases: named sizes and choices, and numbers on a grid.
 
-An operator's case is a plain function of a ``Draw``. Whatever it chooses has a name, so that a
-property can pin it (``L=1``), a large case can name the one size that it is about (``L=200``), and
-a failing case is shrunk by trying smaller sizes and earlier choices by name.
+An operator's case is a function of a ``Draw``. All its choices have names, so that a property can
+pin them (``L=1``), a large case can set one size (``L=200``), and a failing case can be shrunk by
+trying smaller sizes and earlier options.
 
-Numbers lie on a grid of sixteenths, of which sums of products are exact in float64: what is zero is
-zero in any order of summation, so that no right implementation fails for its rounding at a kink.
+Numbers are multiples of 1/16, whose sums of products are exact in float64: a zero is zero in any
+order of summation, so that no correct implementation fails by rounding at a kink of ReLU.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ REGIMES = {
 }
 
 Pins = Mapping[str, Any]
-"""By the name of a choice its value, or a tuple of those that it is chosen from."""
+"""By a choice's name, its value, or a tuple of options."""
 
 
 class Draw:
-    """The choices of one case, from a seed; ``pins`` fixes some of them.
+    """The random choices of one case, determined by the seed and the ``pins``.
 
     Attributes:
-        chosen: what was chosen, by name.
+        chosen: the choices by name.
         large: the large values of each size, by name.
     """
 
     def __init__(self, seed: int = 0, **pins: Any) -> None:
-        """The same seed and pins give the same case."""
         self.seed, self.pins = seed, pins
         self.random = np.random.default_rng([seed, 0])
         self._sizes = np.random.default_rng([seed, 1])
@@ -50,8 +49,9 @@ class Draw:
         self._options: dict[str, Sequence[Any]] = {}
 
     def choose(self, name: str, options: Sequence[Any], large: Sequence[Any] = ()) -> Any:
-        """One of ``options``, the simplest first; ``large`` are for large cases."""
-        at = int(self._sizes.integers(2**31))  # also of what is pinned: the others stay
+        """Choose one of ``options``, the simplest first; ``large`` are for large cases."""
+        # also for pinned choices, so that the others do not change
+        at = int(self._sizes.integers(2**31))
         pinned = self.pins.get(name, tuple(options))
         if isinstance(pinned, tuple):
             options = pinned
@@ -61,25 +61,25 @@ class Draw:
         return pinned
 
     def size(self, name: str, most: int, large: Sequence[int] = (), least: int = 1) -> int:
-        """A number from ``least`` to ``most``."""
+        """Choose an integer from ``least`` to ``most``."""
         return int(self.choose(name, range(least, most + 1), large))
 
     def flag(self, name: str) -> bool:
-        """True or False."""
+        """Choose False or True."""
         return bool(self.choose(name, (False, True)))
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """What was chosen that is no size."""
+        """The choices that are not sizes."""
         of = self._options
         return {name: x for name, x in self.chosen.items() if not isinstance(of[name], range)}
 
     def simpler(self) -> Iterator[dict[str, Any]]:
-        """Choices next below these: one of them smaller, or earlier among its options."""
+        """Candidates for shrinking: pins with one smaller size or one earlier option."""
         for name, value in self.chosen.items():
             options = self._options[name]
             if isinstance(options, range):
-                # by bisection: the smallest that fails is found in few steps
+                # bisection finds the smallest failing size in few steps
                 gaps = [(value - options[0]) >> k for k in range(value.bit_length())]
                 smaller: Sequence[Any] = [value - gap for gap in gaps if gap > 0]
             else:
@@ -91,7 +91,7 @@ class Draw:
     # numbers
 
     def array(self, *shape: int) -> Array:
-        """Odd sixteenths between -1 and 1: the sum of a few products is seldom zero by chance."""
+        """Odd multiples of 1/16 between -1 and 1, whose sums of products are seldom zero."""
         if self.regime == "off_grid":
             return self.random.uniform(-1, 1, shape)
         values = (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
@@ -100,13 +100,13 @@ class Draw:
         return np.abs(values) if self.regime == "one_sign" else values
 
     def inputs(self, *shape: int) -> Array:
-        """Tokens."""
+        """Input tokens, of large magnitude in the regime "huge"."""
         return self.array(*shape) * (4096.0 if self.regime == "huge" else 1.0)
 
     def linear(self, name: str, wide: int, narrow: int | None = None) -> dict[str, Array]:
-        """The map ``name`` from ``narrow`` channels, or as many as it gives, to ``wide``."""
+        """Parameters of the linear map ``name`` from ``narrow`` (default: ``wide``) to ``wide``."""
         narrow = wide if narrow is None else narrow
-        scale = 2.0 ** -max(round(log2(narrow) / 2) - 1, 0)  # outputs of the size of inputs
+        scale = 2.0 ** -max(round(log2(narrow) / 2) - 1, 0)  # keeps the magnitude of the inputs
         if self.regime == "tiny" and name.endswith("key"):
             scale = 2.0**-31
         return {
@@ -115,5 +115,5 @@ class Draw:
         }
 
     def norm(self, name: str, d: int) -> dict[str, Array]:
-        """A layer norm; ``name`` ends with a dot, or is empty."""
+        """Parameters of a layer norm; ``name`` ends with a dot, or is empty."""
         return {f"{name}weight": self.array(d), f"{name}bias": self.array(d)}

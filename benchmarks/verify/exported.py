@@ -1,8 +1,7 @@
-"""An exported captioner as a candidate: what its graphs make of their own weights, and the oracle.
+"""An exported captioner as a candidate: its graphs compared with the oracle on their weights.
 
-Features and tokens are drawn; the weights, the sizes and the mixers are those of the folder. It is
-tested by the rule of float32 whatever its weights are: layer norm's epsilon is an attribute of its
-node, and ONNX's attributes have 32 bits.
+Features and tokens are random; the weights, sizes and mixers are those of the folder. The tolerance
+is that of float32 for all weights: ONNX stores layer norm's epsilon as a 32-bit attribute.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ ABOUT = (
 
 
 class Exported(Operator):
-    """An operator of float32 alone: its graphs do not compute in float64."""
+    """An operator in float32 only: the graphs do not compute in float64."""
 
     def _properties(self) -> Iterator[Property]:
         yield Property("float32", properties.equals_oracle, LOW, {"dtype": "float32"})
 
 
 def read(features: Array, tokens: Integers, folder: str) -> Array:
-    """The graphs' log-probabilities (T, V), a token a step.
+    """The graphs' log-probabilities (T, V), decoding one token at each step.
 
-    Two hypotheses change places at every step, and the tokens are read by the first that was.
+    Two hypotheses, the tokens and their reverse, swap slots at every step, to test the cache.
     """
     model = _model(folder)
     state = model.begin(model.encode(features[None]), 2)
@@ -65,7 +64,7 @@ def read(features: Array, tokens: Integers, folder: str) -> Array:
 
 
 def oracle(features: Array, tokens: Integers, folder: str) -> Array:
-    """The oracle's, of the weights in the graphs, in the precision of the features."""
+    """The oracle's log-probabilities with the graphs' weights, in the dtype of the features."""
     c = _model(folder).configuration
     weights = {name: value.astype(features.dtype) for name, value in _weights(folder).items()}
     reductions = c.encoder_reduction, c.decoder_reduction
@@ -73,11 +72,11 @@ def oracle(features: Array, tokens: Integers, folder: str) -> Array:
 
 
 def operator(folder: Path) -> Operator:
-    """The operator that an exported captioner must equal.
+    """The operator that an exported captioner must conform to.
 
     Raises:
-        InputError: the folder is damaged, its graphs have other weights than those that were
-            exported, or a package is missing that reads it.
+        InputError: the folder is damaged, its graphs do not have the exported weights, or a package
+            to read it is missing.
     """
     model, weights = _model(str(folder)), _weights(str(folder))
     config = read_json(folder / CONFIG, "the configuration of an exported captioner")

@@ -1,7 +1,7 @@
-"""Arrays in the candidate's framework: NumPy, PyTorch or JAX; and back, as NumPy arrays.
+"""Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back.
 
-``layout`` is how arrays lie in memory: "plain" (contiguous), "strided" (every second entry of a
-larger array) or "broadcast" (one row, repeated with a stride of zero, where all rows are equal).
+``layout`` is the memory layout: "plain" (contiguous), "strided" (every second entry of a larger
+array) or "broadcast" (one row repeated with stride zero, if all rows are equal).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from benchmarks.verify.cases import Place, get, replaced
 
 
 class NotAnArrayError(TypeError):
-    """What a candidate gave is no array, nor made of arrays."""
+    """A candidate's result is not an array or a collection of arrays."""
 
 
 Function = Callable[..., Any]
 
 
 def _one_row(array: Any) -> tuple[slice, ...] | None:
-    """The first row of an array, or of a batch of one, all of whose rows are equal; else None."""
+    """The index of the first row if all rows are equal (of a batch of one too); else None."""
     for axis in range(array.ndim - 1):
         if array.shape[axis] > 1:
             row = (*[slice(None)] * axis, slice(0, 1))
@@ -33,12 +33,12 @@ def _one_row(array: Any) -> tuple[slice, ...] | None:
 
 
 class NumPy:
-    """Arrays of NumPy, and what differs in another framework."""
+    """NumPy arrays; subclasses implement other frameworks."""
 
     name = "numpy"
 
     def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
-        """A NumPy array in this framework, 16-bit ones included; no copy unless one is needed."""
+        """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         if layout == "broadcast":
             return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
         if layout == "strided" and array.ndim:
@@ -48,7 +48,7 @@ class NumPy:
         return np.array(array) if copy else array
 
     def take(self, value: Any) -> Any:
-        """A copy of the framework's own array as a NumPy array, 16-bit ones in float32."""
+        """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
         if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
         array = np.array(value)
@@ -59,23 +59,23 @@ class NumPy:
         return array
 
     def refill(self, given: Any, array: Any) -> None:
-        """Write ``array`` into what was given."""
+        """Write ``array`` into a converted array."""
         given[...] = array
 
     def gradient(
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
     ) -> list[Any]:
-        """Derivatives of the sum of ``weights * output``, ``uses`` times, at each place."""
+        """Gradients of the sum of ``weights * output`` over ``uses`` calls, for each place."""
         raise NotImplementedError
 
 
 class Torch(NumPy):
-    """Tensors of PyTorch on one device."""
+    """PyTorch tensors on one device."""
 
     name = "torch"
 
     def __init__(self, device: str = "cpu") -> None:
-        import torch  # once it is needed
+        import torch  # lazily
 
         self.torch, self.device = torch, device
         try:
@@ -104,7 +104,7 @@ class Torch(NumPy):
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
         if value.layout != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {value.layout}")
-        if value.is_cuda:  # all work on the device is done, other streams' too
+        if value.is_cuda:  # wait for all streams
             torch.cuda.synchronize(value.device)
         value = value.detach().cpu().resolve_conj().resolve_neg()
         if value.dtype in (torch.bfloat16, torch.float16):
@@ -112,7 +112,7 @@ class Torch(NumPy):
         return super().take(value.numpy())
 
     def refill(self, given: Any, array: Any) -> None:
-        given.data.copy_(self.give(array))  # for every view of it
+        given.data.copy_(self.give(array))  # also changes its views
 
     def gradient(
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
@@ -122,21 +122,21 @@ class Torch(NumPy):
         total = 0.0
         for _ in range(uses):
             output = loss(*case)
-            self.take(output)  # says what is wrong with it
+            self.take(output)  # raises if it is not a tensor
             total = total + (output * self.give(weights).to(output)).sum()
-        if getattr(total, "requires_grad", False):  # not of a constant: of no words, say
+        if getattr(total, "requires_grad", False):  # False for a constant, as of an empty caption
             total.backward()  # type: ignore[attr-defined]
         found = [(get(case, place), get(case, place).grad) for place in places]
         return [np.zeros(x.shape) if dx is None else self.take(dx) for x, dx in found]
 
 
 class Jax(NumPy):
-    """Arrays of JAX, which have no strides and do not change, in 64 bits where given so."""
+    """JAX arrays, which have no strides and are immutable; 64-bit dtypes are enabled."""
 
     name = "jax"
 
     def __init__(self) -> None:
-        import jax  # once it is needed
+        import jax  # lazily
 
         jax.config.update("jax_enable_x64", True)
         self.jax: Any = jax
@@ -158,9 +158,9 @@ class Jax(NumPy):
             return sum((loss(*moved) * weights).sum() for _ in range(uses))
 
         gradient, at = self.jax.grad(total), [get(case, place) for place in places]
-        try:  # one program takes a fifth of the time that compiling each operation alone does
+        try:  # one program takes a fifth of the time of compiling each operation
             found = self.jax.jit(gradient)(at)
-        except Exception:  # of a function that branches on values, say
+        except Exception:  # for example, a function that branches on values
             found = gradient(at)
         return [self.take(gradient) for gradient in found]
 
@@ -170,11 +170,11 @@ FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
     "torch": Torch,
     "jax": lambda device: Jax(),
 }
-"""By name, for a device."""
+"""Constructors by name, which take a device."""
 
 
 def give(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
-    """``value`` with every array in it in the framework; mappings and lists are new ones."""
+    """Convert every array in ``value`` to the framework; mappings and lists are copied."""
     if isinstance(value, np.ndarray):
         plain = layout == "broadcast" and _one_row(value) is None
         return framework.give(value, "plain" if plain else layout, copy)
@@ -186,13 +186,13 @@ def give(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True)
 
 
 def framework_of(value: Any) -> str:
-    """The name of the framework that an array is of, or nothing."""
+    """The name of an array's framework, or an empty string."""
     name = type(value).__module__.partition(".")[0].removesuffix("lib")
     return name if name in FRAMEWORKS else ""
 
 
 def take(framework: NumPy, value: Any) -> Any:
-    """A result as data: every array in it as a NumPy array, whatever framework it is of.
+    """Convert every array in a result to NumPy, from any framework.
 
     Raises:
         NotAnArrayError: something in it is no array, number, text or collection of these.

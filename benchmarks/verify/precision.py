@@ -1,4 +1,4 @@
-"""The literal form in a lower precision, and how many roundings it is off."""
+"""The rounding errors of the literal form in a lower precision."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from benchmarks.verify.tolerances import (
 )
 
 SMALLEST = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
-"""The smallest number above 0."""
+"""The smallest positive number."""
 
 
 def available(dtype: str) -> bool:
-    """Whether the literal form can be computed in it: 16 bits need the package ``ml_dtypes``."""
+    """Whether the literal form can be computed in ``dtype``: 16 bits need ``ml_dtypes``."""
     return dtype.endswith(("32", "64")) or importlib.util.find_spec("ml_dtypes") is not None
 
 
 def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str) -> float:
-    """The roundings allowed in a lower precision: twice the worst of the literal form's, plus 2.
+    """The tolerance in a lower precision, in roundings: twice the literal form's worst, plus 2.
 
-    One case says little, either form may be lucky; so the worst over many is the measure, without
-    cases on a jump, and those of which the literal form is not defined. A rounding is at least one
-    unit: an error is at most so many, and cases that cannot be the worst are not looked at.
+    The worst over many cases, since in a single case either form may be lucky; without cases on a
+    jump, and those where the literal form is not defined. A rounding is at least one unit, which
+    bounds a case's number of roundings: cases that cannot be the worst are skipped.
     """
     found, unit = [], UNITS[dtype]
     for case in cases:
@@ -53,7 +53,7 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
     for most, exact, errors in sorted(found, key=itemgetter(0), reverse=True):
         if most <= worst:
             break
-        # with more changes an error is of fewer roundings
+        # more changes can only lower the number of roundings
         for _, units in roundings(oracle, exact, unit, CHANGES):
             one = max(e / unit for e, unit in zip(errors, units, strict=True))
             if one <= worst:
@@ -64,9 +64,9 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
 
 
 def _literal_outputs(oracle: Callable[..., Any], case: Case, dtype: str) -> list[Array]:
-    """What the oracle gives in ``dtype``.
+    """The oracle's outputs in ``dtype``.
 
-    Where ``dtype`` would round the oracle's epsilon to zero, the smallest number stands for it.
+    An epsilon that would round to zero is replaced by the smallest positive number.
     """
     epsilon = inspect.signature(oracle).parameters.get("epsilon")
     if epsilon is not None and epsilon.default < SMALLEST[dtype]:

@@ -1,8 +1,8 @@
-"""A candidate in a worker process of its own, with limits of time and memory.
+"""A candidate in its own worker process, with limits of time and memory.
 
-The oracle, the expected values and every comparison stay in this process. The worker is given
-arguments and gives results, which are read as data (see ``wire``): there is nothing in it to find,
-to patch or to wait for.
+The oracle, the expected values and all comparisons stay in this process. The worker receives
+arguments and returns results, which are parsed as data (see ``wire``): a candidate cannot find
+expected values, patch comparisons or hang the test.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from benchmarks.verify.cases import Place
 from benchmarks.verify.shared import Shared
 
 SECONDS = 30.0
-"""The longest that a call may take."""
+"""Default time limit of a call, in seconds."""
 
 MEMORY = 4 * 2**30
-"""Bytes that a worker may have, beside what is shared."""
+"""Default memory limit of a worker in bytes, besides shared memory."""
 
 PATIENCE = 5.0
-"""Seconds in which processes end that are told to."""
+"""Seconds to wait for processes to exit before they are killed."""
 
 SHOWN = 2000
-"""Characters of a worker's output that are shown, the last ones."""
+"""Number of the last characters of a worker's output that are shown."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a worker process: seconds a call, and bytes of memory, None for no limit."""
+    """Limits of a worker process: seconds for each call, and bytes of memory (None: no limit)."""
 
     seconds: float = SECONDS
     memory: int | None = MEMORY
 
 
 class _ForkServer:
-    """The process that workers are forked from: it has PyTorch imported, and nothing else."""
+    """The process that workers are forked from, with only PyTorch imported."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        # freed and uninitialised memory holds no old answers, but large numbers
+        # glibc fills freed and uninitialised memory with a pattern, so that no old results remain
         environment = {"MALLOC_PERTURB_": "128", **os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, sys.path)))
         self.process = subprocess.Popen(
@@ -70,7 +70,7 @@ class _ForkServer:
         self.control = ours
 
     def fork(self, output: int) -> tuple[int, socket.socket]:
-        """A new worker: its process group, and the connection to it."""
+        """Fork a worker; returns its process group, and the connection to it."""
         ours, theirs = socket.socketpair()
         socket.send_fds(self.control, [b"!"], [theirs.fileno(), output])
         theirs.close()
@@ -80,7 +80,7 @@ class _ForkServer:
         return int.from_bytes(answer, "big"), ours
 
     def close(self) -> None:
-        """End it, and all that its workers have started."""
+        """End the server, its workers, and the processes that they started."""
         self.control.close()
         try:
             self.process.wait(PATIENCE)
@@ -91,7 +91,7 @@ class _ForkServer:
 
 @cache
 def fork_server() -> _ForkServer:
-    """It, which is started by the first call, without waiting for it."""
+    """The fork server, which the first call starts without waiting."""
     server = _ForkServer()
     atexit.register(server.close)
     return server
@@ -100,14 +100,14 @@ def fork_server() -> _ForkServer:
 def _forked(output: int) -> tuple[int, socket.socket]:
     try:
         return fork_server().fork(output)
-    except (OSError, EOFError):  # a candidate has ended it
+    except (OSError, EOFError):  # a candidate has killed the fork server
         fork_server().close()
         fork_server.cache_clear()
         return fork_server().fork(output)
 
 
 class Isolated(Calls):
-    """A candidate in a worker process, which is started anew where it has ended.
+    """A candidate in a worker process, which is restarted after it has ended.
 
     Attributes:
         mentions: the frameworks that its module imports.
@@ -125,10 +125,8 @@ class Isolated(Calls):
     ) -> None:
         """Start a worker and load the candidate, see ``conformance.resolve``.
 
-        ``arguments`` are the names of the operator's.
-
         Raises:
-            InputError: it cannot be loaded, sent, or called with the arguments.
+            InputError: it cannot be loaded, sent, or called with the operator's ``arguments``.
         """
         self.source, self.arguments, self.framework = source, list(arguments), framework
         self.device, self.limits = device, limits or Limits()
@@ -148,21 +146,21 @@ class Isolated(Calls):
         self._start()
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """``function(candidate, *arguments)`` in the worker, where it is found by its name.
+        """Run ``function(candidate, *arguments)`` in the worker; the function must be importable.
 
         Raises:
-            CandidateError: the candidate raised, gave no array, or took too long.
+            CandidateError: the candidate raised, returned no array, or exceeded the time limit.
         """
         return self._ask("apply", (function, *arguments))
 
     def close(self) -> None:
-        """End the worker and all that it has started."""
+        """End the worker and the processes that it started."""
         if self._connection is None:
             return
         try:
             self._connection.settimeout(PATIENCE)
-            self._connection.shutdown(socket.SHUT_WR)  # its supervisor sees it
-            while self._connection.recv(1 << 20):  # until nobody is left at the other end
+            self._connection.shutdown(socket.SHUT_WR)  # tells the supervisor to end the worker
+            while self._connection.recv(1 << 20):  # until all processes at the other end have ended
                 pass
         except OSError:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -171,7 +169,7 @@ class Isolated(Calls):
         self._connection = None
 
     def printed(self) -> str:
-        """The end of what the candidate has printed."""
+        """The last ``SHOWN`` characters of the candidate's output."""
         end = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(end - SHOWN, 0))
         return self._output.read().decode(errors="replace").strip()
@@ -198,7 +196,7 @@ class Isolated(Calls):
         return found
 
     def _assert_unchanged(self, arguments: list[Any], by_name: str) -> None:
-        """In the memory that both processes see: what the worker says of it is not enough."""
+        """Check in shared memory, since the worker's own check cannot be trusted."""
         if not self._given.holds(self._request):
             _, (after, *_) = self._given.now()
             assert_unchanged(after, arguments, by_name)
@@ -232,13 +230,13 @@ class Isolated(Calls):
         self.calls += 1
         deadline = time.monotonic() + self.limits.seconds
         self._request = Shared((method, arguments))
-        if not again:  # else the arguments are where the last request's are
+        if not again:  # else the arguments are in the last request's memory
             self._given = self._request
         try:
             connection.settimeout(self.limits.seconds)
             wire.send(connection, self._number, self._request.data, self._request.descriptor)
             number, data = wire.receive(connection, deadline)
-            while number < self._number:  # of an earlier call, by a thread or a fork of its
+            while number < self._number:  # a late response, by a thread or a fork of the candidate
                 number, data = wire.receive(connection, deadline)
             response = wire.load(data)
             failed, wrong = response.get("failed"), response.get("input")

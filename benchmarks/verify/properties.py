@@ -1,7 +1,7 @@
-"""What an implementation must satisfy: each property a few lines that a test could have.
+"""The checks of properties: plain assertions about ``candidate``, ``oracle`` and ``case``.
 
-A property's lines are also what a failing case is printed with (see ``snippet``): plain assertions
-over ``candidate``, ``oracle`` and ``case``, the tuple of arguments.
+The lines of a check, comments included, are printed with a failing case (see ``snippet``). The
+first line of its docstring describes the property to the user.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Function = Callable[..., Any]
 
 
 class UndecidedError(Exception):
-    """The property says nothing about this case."""
+    """The property is not defined on this case."""
 
 
 def assert_right(result: Any, oracle: Function, case: Case, limit: float) -> None:
-    """The result is the oracle's, in lower precision within ``limit`` roundings.
+    """Assert that the result equals the oracle's, in lower precision within ``limit`` roundings.
 
     Raises:
-        UndecidedError: in that precision the case is on a jump.
+        UndecidedError: the case is on a jump in that precision.
     """
     dtype, exact = dtype_of(case), rounded(case, "float64")
     try:
@@ -61,22 +61,22 @@ def assert_right(result: Any, oracle: Function, case: Case, limit: float) -> Non
 
 
 def equals_oracle(candidate: Calls, oracle: Function, case: Case, *, limit: float = 1.0) -> None:
-    """The result is the oracle's."""
+    """The result equals the oracle's."""
     assert_right(candidate(*case), oracle, case, limit)
 
 
 def gated(candidate: Calls, oracle: Function, case: Case) -> None:
-    """The result is the oracle's to the rounding of its inputs, of which a gate leaves little."""
+    """The result equals the oracle's, up to the rounding of inputs that a gate suppresses."""
     assert_gated(candidate(*case), oracle, case)
 
 
 def strided(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
-    """Arrays that are not contiguous in memory give the same result."""
+    """Non-contiguous arrays give the same result."""
     assert_right(candidate(*case, layout="strided"), oracle, case, limit)
 
 
 def broadcast(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
-    """A row that is expanded to many, with a stride of zero, gives the same result."""
+    """A row that is expanded with stride zero gives the same result."""
     X, *rest = case
     case = np.broadcast_to(X[:1], X.shape).copy(), *rest
     assert_right(candidate(*case, layout="broadcast"), oracle, case, limit)
@@ -92,7 +92,7 @@ def reversed_arrays(case: Case) -> Case:
 
 
 def no_state(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
-    """A call with other arguments of the same shapes changes nothing; the same give the same."""
+    """Results do not depend on earlier calls with other arguments of the same shapes."""
     other = reversed_arrays(case)
     before, of_other, after = candidate.in_turn([case, other, case])
     assert_right(before, oracle, case, limit)
@@ -102,7 +102,7 @@ def no_state(candidate: Calls, oracle: Function, case: Case, *, limit: float) ->
 
 
 def same_objects(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
-    """Other numbers in the same arrays give their result: nothing is cached by identity."""
+    """New numbers in the same arrays give a new result: nothing is cached by identity."""
     other = reversed_arrays(case)
     results = candidate.in_turn([case, other], same_objects=True)
     for one, result in zip((case, other), results, strict=True):
@@ -118,11 +118,11 @@ def gradient(
     uses: int = 1,
     every: int = 1,
 ) -> None:
-    """Derivatives by the candidate's framework are central differences of the oracle."""
+    """The gradient equals central differences of the oracle."""
     dtype, exact = dtype_of(case), rounded(case, "float64")
     expected = uses * differences(oracle, exact, by, every)
     found = derivative(candidate, oracle, case, by, uses, every)
-    # in float32 a derivative of which little is left has the rounding of what cancelled
+    # in float32, a derivative whose terms cancel has the rounding errors of these terms
     least = 0.0 if dtype == "float64" else scale(oracle(*exact))
     assert_derivative([found, least], [expected, least], "gradient", dtype)
 
@@ -130,7 +130,7 @@ def gradient(
 def gradient_float32(
     candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
 ) -> None:
-    """Derivatives in float32 are those in float64."""
+    """The gradient in float32 equals that in float64."""
     low = rounded(case, dtype)
     exact = rounded(low, "float64")
     places = [place for place in float_arrays(case) if place[0] in by]
@@ -141,16 +141,16 @@ def gradient_float32(
         for of in (low, exact)
     )
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
-        raise UndecidedError  # derivatives that cancel
+        raise UndecidedError  # the terms of the derivatives cancel
     try:
         assert_derivative(found, expected, "gradient", dtype)
     except OutOfToleranceError:
-        differences(oracle, case, by)  # near a kink nothing is decided
+        differences(oracle, case, by)  # raises UndecidedError near a kink
         raise
 
 
 def causality(candidate: Calls, oracle: Function, case: Case) -> None:
-    """Another last token leaves the earlier outputs alone."""
+    """Changing the last token does not change earlier outputs."""
     X, *rest = case
     changed = X.copy()
     changed[-1] = 1 - changed[-1]
@@ -158,7 +158,7 @@ def causality(candidate: Calls, oracle: Function, case: Case) -> None:
 
 
 def causal_keys(candidate: Calls, oracle: Function, case: Case) -> None:
-    """Another last key leaves the outputs alone that do not see it."""
+    """Changing the last key does not change outputs that do not attend to it."""
     X, Y, *rest = case
     changed = Y.copy()
     changed[-1] = 1 - changed[-1]
@@ -168,7 +168,7 @@ def causal_keys(candidate: Calls, oracle: Function, case: Case) -> None:
 
 
 def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
-    """Tokens in another order give the same outputs in that order."""
+    """Reordering the tokens reorders the outputs."""
     X, *rest = case
 
     def reordered(X: Array, *rest: Any) -> Any:
@@ -178,14 +178,14 @@ def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
 
 
 def finite(candidate: Batched, oracle: Function, case: Case, *, limit: float) -> None:
-    """An empty sequence gives finite numbers, and leaves the others of its batch alone."""
+    """An empty sequence gives finite numbers, and does not change the others of its batch."""
     everything = candidate.candidate(*case, by_name=candidate.padding)
     assert np.isfinite(everything).all(), "not finite"
     assert_right(candidate(*case), oracle, case, limit)
 
 
 def same_hypotheses(candidate: Calls, oracle: Function, case: Case) -> None:
-    """The hypotheses are the oracle's, in its order, and so are their scores."""
+    """Hypotheses and scores equal the oracle's, in the same order."""
     found, expected = candidate(*case), oracle(*case)
     tokens, wanted = (
         [list(map(int, tokens)) for tokens, _ in found],
@@ -196,13 +196,13 @@ def same_hypotheses(candidate: Calls, oracle: Function, case: Case) -> None:
 
 
 def same_words(candidate: Calls, oracle: Function, case: Case) -> None:
-    """The words are the oracle's."""
+    """The words equal the oracle's."""
     found, expected = candidate(*case), oracle(*case)
     assert list(map(int, found)) == expected, f"words {list(found)}, expected {expected}"
 
 
 def same_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
-    """BLEU is the oracle's, with or without its smoothing."""
+    """BLEU equals the oracle's, with or without smoothing."""
     found, smoothed = np.asarray(candidate(*case)), oracle(*case)
     textbook = np.where(matched(*case), smoothed, 0.0)
     nearer = np.abs(found - textbook) < np.abs(found - smoothed)
@@ -210,7 +210,7 @@ def same_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
 
 
 def same_self_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
-    """Self-BLEU is the oracle's, with or without BLEU's smoothing."""
+    """Self-BLEU equals the oracle's, with or without BLEU's smoothing."""
     found, smoothed, (captions,) = np.asarray(candidate(*case)), oracle(*case), case
     corpora = [([one], [[*captions[:i], *captions[i + 1 :]]]) for i, one in enumerate(captions)]
     textbook = np.mean([np.where(matched(*each), bleu(*each), 0.0) for each in corpora], axis=0)
@@ -219,7 +219,7 @@ def same_self_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
 
 
 def matched(candidates: list[list[str]], references: list[list[list[str]]]) -> Array:
-    """Whether the corpus has a match of each order from 1 to 4 and of all below."""
+    """For each order n from 1 to 4, whether the corpus has matches of all orders up to n."""
     pairs = list(zip(candidates, references, strict=True))
     orders = [any(matches(c, of, n) for c, of in pairs) for n in (1, 2, 3, 4)]
     return np.logical_and.accumulate(orders)
@@ -231,21 +231,21 @@ def matches(candidate: list[str], references: list[list[str]], n: int) -> bool:
     return any(ngram in of_references for ngram in ngrams(candidate, n))
 
 
-# padded batches: the same properties, of an oracle and a candidate of batches
+# padded batches: the same properties, with a batched oracle and candidate
 
 
 def valid_rows(padding: Array, rows: int) -> Mask:
-    """(B, L) booleans, of these or of the numbers of valid rows (B,)."""
+    """The padding mask (B, L), from a mask or lengths (B,)."""
     if padding.ndim == 2:
         return padding.astype(np.bool_)
     return np.arange(rows) < padding[:, None]
 
 
 class Batched(Calls):
-    """A candidate of padded batches as a function of ``(*arguments, lengths or mask)``.
+    """A candidate on padded batches as a function of ``(*arguments, lengths or mask)``.
 
-    What it gives for padded rows, or for a sequence of which nothing is defined, is set to zero, as
-    in ``of_batch``.
+    Its outputs for padded rows, or for a sequence whose output is undefined, are set to zero, as in
+    ``of_batch``.
     """
 
     def __init__(
@@ -274,14 +274,14 @@ class Batched(Calls):
 
 
 def of_batch(oracle: Function, sequences: int, rows: bool, empty: bool = True) -> Function:
-    """The oracle of each sequence of a padded batch, without its padding; padded rows are zero.
+    """A batched oracle: runs ``oracle`` on each sequence without padding; padded rows are zero.
 
     Args:
-        oracle: of one element.
-        sequences: how many of its first arguments have a batch axis; the last one of all tells the
-            valid rows of the last of these.
-        rows: whether the output has a row for each of these rows.
-        empty: whether the oracle is defined without a valid row; else it is zero.
+        oracle: of a single sequence.
+        sequences: how many leading arguments have a batch axis; the last of them is padded, and the
+            last argument of the batched oracle is its mask or lengths.
+        rows: whether the output has a row for each row of that argument.
+        empty: whether the oracle is defined for an empty sequence; else the output is zero.
     """
 
     def batch(*arguments: Any) -> Array:
@@ -302,10 +302,10 @@ def of_batch(oracle: Function, sequences: int, rows: bool, empty: bool = True) -
 
 
 class BatchOfOne(Calls):
-    """A candidate of padded batches as one of single elements: a batch of one, all of it valid."""
+    """A candidate on padded batches, called with a single sequence as a batch of one."""
 
     def __init__(self, candidate: Calls, sequences: int, padding: str = "lengths") -> None:
-        """``sequences`` is how many of its first arguments have a batch axis."""
+        """See ``of_batch``."""
         self.candidate, self.sequences, self.padding = candidate, sequences, padding
 
     def _batch(self, case: Sequence[Any]) -> list[Any]:
@@ -330,22 +330,22 @@ def _first(result: Any) -> Any:
     return result[0] if np.ndim(result) and len(result) == 1 else np.nan
 
 
-# the derivative along fixed directions
+# directional derivatives
 
 
 def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
-    """A fixed direction: of derivatives, and of the weights of outputs."""
+    """A fixed direction for derivatives, and for the weights of outputs."""
     return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
 
 
 def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1) -> float:
-    """The derivative of the weighted sum of outputs.
+    """The directional derivative of the weighted sum of outputs, by central differences.
 
-    All arrays of the arguments ``by``, or ``every`` second of them, move together, each along a
-    direction of its own: what is wrong by any of them changes the derivative.
+    All arrays of the arguments ``by`` (with ``every=2`` each second one) move at once, each along
+    its own direction, so that an error in any of their gradients shows.
 
     Raises:
-        UndecidedError: there is a kink of ReLU nearby, and no derivative.
+        UndecidedError: a kink of ReLU is too near.
     """
     along = _directions(case, by, every)
     output, sums = oracle(*case), list[float]()
@@ -363,9 +363,9 @@ def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1)
     half, full, here = 2.0**-19, 2.0**-18, weighted(output)
     near, far = ([loss(step), loss(-step)] for step in (half, full))
     slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
-    # the slopes' jump at the point itself, and what a kink within reach makes of the estimate
+    # bend is the jump of the slope at a kink on the point; a kink nearby changes slope - coarse
     bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
-    # what the rounding of the sum leaves of a difference is no derivative
+    # the rounding error of a difference quotient
     rounding = 2.0**-52 * max(sums) / half
     if max(abs(bend), abs(slope - coarse), rounding) > DIFFERENCES / 10 * scale(slope):
         raise UndecidedError
@@ -380,7 +380,7 @@ def derivative(
     uses: int = 1,
     every: int = 1,
 ) -> float:
-    """The same derivative as ``differences`` by the candidate's framework."""
+    """The derivative of ``differences``, by the gradient of the candidate's framework."""
     along = _directions(case, by, every)
     weights = direction(np.shape(oracle(*case)))
     found = candidate.gradient(case, weights, list(along), uses=uses)
@@ -388,7 +388,7 @@ def derivative(
 
 
 def _directions(case: Case, by: Sequence[int], every: int = 1) -> dict[Place, Array]:
-    """Those of the float arrays of the arguments ``by``, or of ``every`` second of them."""
+    """The directions of the moving arrays, see ``differences``."""
     places = [place for place in float_arrays(case) if place[0] in by]
     return {
         place: direction(get(case, place).shape, i) for i, place in [*enumerate(places)][::every]

@@ -1,8 +1,8 @@
-"""The oracle computed otherwise: every operation's result rounded to a precision, or perturbed.
+"""Run the oracle with every operation's result rounded to a precision, or perturbed.
 
-NumPy itself leaves bfloat16 for float32 at the first matrix product, and sums bfloat16 numbers one
-by one; hardware and PyTorch accumulate in float32 and round once. So the literal form in 16 bits
-is the oracle on ``literal`` arrays; in float32 it is the oracle on float32 arrays.
+NumPy converts bfloat16 to float32 at the first matrix product, and sums bfloat16 numbers one by
+one; hardware and PyTorch accumulate in float32 and round once. So the literal form in 16 bits is
+the oracle on ``literal`` arrays; in float32 it is the oracle on float32 arrays.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 from benchmarks.verify.cases import Array, Case, mapped, numpy_dtype
 
 EMPTY = 1e-6
-"""A denominator below it is a sum of nothing: what is left is Psi's epsilon."""
+"""Denominators below it are empty sums, of which only Psi's epsilon is left."""
 
 
 class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
-    """A float64 array; each result of it is replaced by ``after_op(result, ufunc, *inputs)``."""
+    """A float64 array; results of operations are mapped by ``after_op(result, ufunc, *inputs)``."""
 
     after_op: Callable[..., Any]
 
@@ -57,7 +57,7 @@ def _viewed(x: npt.ArrayLike, hooked: type[HookedArray]) -> HookedArray:
 
 
 def literal(x: npt.ArrayLike, precision: str) -> Any:
-    """``x`` as the oracle takes it to be evaluated literally in ``precision``."""
+    """``x`` as an array on which the oracle computes in ``precision``."""
     with np.errstate(all="ignore"):
         low = np.asarray(x, dtype=numpy_dtype(precision))
     return low if precision == "float32" else _viewed(low, _rounding(precision))
@@ -72,9 +72,9 @@ def _rounding(precision: str) -> type[HookedArray]:
 def perturbed(
     oracle: Callable[..., Any], case: Case, unit: float, seed: int
 ) -> tuple[Any, list[bytes]]:
-    """The oracle's result where every input and every operation's is off by up to ``unit``.
+    """The oracle's result with random relative errors up to ``unit`` of all inputs and operations.
 
-    ``unit`` is relative to each entry. Beside the result, which of the denominators are empty sums.
+    Also returns which denominators are empty sums.
     """
     random, empty = np.random.default_rng(seed), []
 

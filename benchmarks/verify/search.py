@@ -1,7 +1,7 @@
-"""The search for a case on which a property fails, and its reduction to the smallest found.
+"""Search for a failing case of a property, and shrink it.
 
-The first failure seen is kept. Where it does not come again, on the same case, in a process that is
-fresh, the candidate is not deterministic: it has failed all the same.
+If a failure cannot be reproduced on the same case in a fresh process, the candidate is not
+deterministic; the property still fails.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.tolerances import OutOfToleranceError, recorded
 
 ATTEMPTS = 1500
-"""The most calls that are spent on making a failing case smaller."""
+"""Maximum number of calls for shrinking a failing case."""
 
 SECONDS = 6.0
-"""The most time that is, for the first property that fails; for the nth an nth of it."""
+"""Maximum time for shrinking the first failing property; for the nth it is divided by n."""
 
 TILED = 33
-"""A size that straddles tiles of 16 and of 32."""
+"""A size that is no multiple of tiles of 16 and 32."""
 
 MODERATE = 200
-"""The most that a size is in a case in which all are large."""
+"""Maximum of a size in cases where all sizes are large."""
 
 MANY = 25
-"""Small cases of a property with which it has several large ones."""
+"""Minimum number of small cases for several large ones."""
 
 SEEDS = 3
-"""How many sets of numbers a smaller size is tried with."""
+"""Number of seeds that a smaller size is tried with."""
 
 REPEATS = 60
-"""Calls on one case, to see how often it fails."""
+"""Number of calls on one case to see how often it fails."""
 
 FAR = 1e4
-"""An error this much above its bound is no rounding, and must not shrink to one that could be."""
+"""An error this many times its tolerance is no rounding error, and is not shrunk to one."""
 
 
 class OracleError(Exception):
-    """The oracle itself raised: our fault, whatever the candidate did."""
+    """The oracle raised: a bug of this project, not of the candidate."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that fails, and how.
+    """A failing case.
 
     Attributes:
-        kind: what failures have in common that are the same one.
-        draw: what the case is made from; None once its numbers were simplified.
-        calls: how many calls on the case it takes in a fresh process; 0 if it is not deterministic.
-        after_other: whether each of them is after one with other numbers of the same shapes.
+        kind: identifies the kind of failure, which shrinking keeps.
+        draw: the choices of the case; None if its numbers were simplified.
+        calls: the number of calls in a fresh process until it fails; 0 if not deterministic.
+        after_other: whether each call follows one with other numbers of the same shapes.
     """
 
     case: Case
@@ -72,23 +72,23 @@ class Failure:
 
     @property
     def plain(self) -> bool:
-        """Whether it cannot be rounding, nor chance."""
+        """Whether it cannot be a rounding error, and is deterministic."""
         return self.kind != "rounding" and self.calls > 0
 
     @property
     def size(self) -> int:
-        """How many numbers the case's arrays have."""
+        """The number of entries in the case's arrays."""
         return size(self.case)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A property of an operator, run on a candidate.
+    """A test of a property of an operator on a candidate.
 
     Attributes:
-        restart: gives the candidate a process that has called nothing yet.
-        failed: how many properties of this candidate have failed before.
-        after_other: whether a call with other numbers of the same shapes goes before each.
+        restart: starts a fresh worker process.
+        failed: number of the candidate's properties that have failed before.
+        after_other: whether to call it with other numbers of the same shapes before each call.
     """
 
     prop: Property
@@ -99,10 +99,10 @@ class Attempt:
     after_other: bool = False
 
     def run(self, case: Case, draw: Draw | None = None) -> Failure | None:
-        """How the property fails on ``case``, or None.
+        """Test the property on ``case``; returns the failure, or None.
 
         Raises:
-            UndecidedError: the property says nothing about this case.
+            UndecidedError: the property is not defined on this case.
             OracleError: the oracle raised.
         """
 
@@ -143,12 +143,12 @@ class Attempt:
 def draws(
     prop: Property, operator: Operator, examples: int, seed: int, large: bool = True
 ) -> Iterator[Draw]:
-    """What a property's cases are made from: small ones, and a few large ones.
+    """The draws of a property's cases: small ones, and a few large ones.
 
-    A size that can be beyond ``TILED`` is that large, together with the others; what has few, heads
-    say, and a batch, of which the oracle takes each sequence alone, in a case of their own. Beside
-    ``MANY`` small ones all are also at their least large value, up to ``MODERATE``, and each in
-    turn at its largest; beside fewer ones at most one is.
+    In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
+    such as heads, and the batch size are at their largest in further cases. With ``MANY`` small
+    cases there is also a case with all sizes at their least large value, up to ``MODERATE``, and
+    one for each size at its largest; with fewer there is at most one of these.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
@@ -178,11 +178,11 @@ def draws(
         one_large = [{**_kinds(name, small), name: value} for value, name in each]
         yield from map(draw, [*together, *one_large, *operator.sizes])
         return
-    # a large case on the grid has exact zeros, which are kinks, and inputs that no rounding changes
+    # on the grid, large cases have exact zeros, which are kinks, and inputs without rounding errors
     pins: dict[str, Any] = {"regime": "off_grid"} if prop.settings else {}
-    # of what is in the padding, infinity: a product hides the others
+    # infinite padding: in a product it cannot be hidden
     pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
-    if "B" in few:  # the oracle takes each sequence alone: beside few heads
+    if "B" in few:  # the oracle runs each sequence separately: not with many heads
         together.append({"B": few.pop("B")})
     if examples >= MANY:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
@@ -195,14 +195,14 @@ def draws(
 
 
 def _kinds(name: str, draws: Sequence[Draw]) -> Pins:
-    """The choices by which a case has a size that others have not."""
+    """The choices for cases with the size ``name``, if not all have it."""
     having = [one for one in draws if name in one.chosen]
     return {} if len(having) == len(draws) else having[0].kinds
 
 
 class Outcome(NamedTuple):
-    """The smallest failure found; the cases tried, and the largest of each size in them; the worst
-    error, and the bound of that one.
+    """The smallest failure found; the number of tested cases, and their largest sizes; the worst
+    error relative to its bound, and that bound.
     """
 
     failure: Failure | None
@@ -213,9 +213,9 @@ class Outcome(NamedTuple):
 
 
 def search(attempt: Attempt, chosen: Iterator[Draw]) -> Outcome:
-    """Run an attempt on cases until one fails, and shrink that one.
+    """Test cases until one fails, and shrink that one.
 
-    What might be rounding is given only where nothing fails plainly.
+    A failure that may be a rounding error is returned only if there is no other.
     """
     with recorded() as errors:
         tried, sizes, failure = _first(attempt, chosen)
@@ -247,7 +247,7 @@ def _first(
 
 
 def _confirmed(attempt: Attempt, first: Failure) -> Failure:
-    """The failure at its smallest, with the calls that it takes."""
+    """Shrink a failure, and reproduce it in fresh processes."""
     if first.kind in LIMITS:
         return first
     after_other = replace(attempt, after_other=True)
@@ -257,7 +257,7 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
             calls, again, times = _repeated(of, failure.case)
             if again.kind in LIMITS:
                 return again
-            # what fails at random fails in the same call twice by chance
+            # repeated, since a random failure may by chance occur twice in the same call
             if calls and all(_repeated(of, failure.case)[0] == calls for _ in range(2)):
                 where = f" (in call {calls} of a fresh process{so})" if calls > 1 or so else ""
                 found = replace(again, draw=failure.draw, calls=calls, after_other=bool(so))
@@ -268,12 +268,12 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
 
 
 def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
-    """In a fresh process, the first call that fails, how, and how many of all do; or 0."""
+    """Call a case in a fresh process: the first failing call or 0, its failure, all failures."""
     attempt.restart()
     at, found, times = 0, Failure(case, "", ""), 0
     for call in range(1, REPEATS + 1):
         failure = None
-        with suppress(properties.UndecidedError):  # which it was not when it failed first
+        with suppress(properties.UndecidedError):  # though decided when it failed first
             failure = attempt.run(case)
         if failure is not None:
             times += 1
@@ -285,7 +285,7 @@ def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
 
 
 def smallest(attempt: Attempt, failure: Failure) -> Failure:
-    """The failing case as small as it can be, with as many zeros and ones, and still failing."""
+    """Shrink a failing case to small sizes and many zeros and ones."""
     fails = _Budget(attempt, failure.kind)
     while (smaller := next(_smaller(attempt, failure, fails), None)) is not None:
         failure = smaller
@@ -298,7 +298,7 @@ def smallest(attempt: Attempt, failure: Failure) -> Failure:
 
 
 class _Budget:
-    """Whether cases still fail in the same way, within what may be spent on that."""
+    """Test whether smaller cases still fail in the same way, within limits of calls and time."""
 
     def __init__(self, attempt: Attempt, kind: str) -> None:
         self.attempt, self.kind = attempt, kind
@@ -310,14 +310,14 @@ class _Budget:
             return None
         try:
             failure = self.attempt.run(case, draw)
-        except (properties.UndecidedError, OracleError):  # a vector of no direction, say
+        except (properties.UndecidedError, OracleError):  # for example, the cosine of a zero vector
             return None
-        # shrinking must not change the subject
+        # shrinking must keep the kind of failure
         return failure if failure is not None and failure.kind == self.kind else None
 
 
 def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Failure]:
-    """Failing cases with a smaller size, or an earlier choice."""
+    """Failing cases with a smaller size, or an earlier option."""
     assert failure.draw is not None
     for chosen in failure.draw.simpler():
         if any(chosen[name] not in _options(value) for name, value in attempt.prop.pins.items()):
@@ -334,7 +334,7 @@ def _options(pinned: Any) -> tuple[Any, ...]:
 
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
-    """Ways to simplify an array: all of it, then each entry; None where it is already simple."""
+    """Functions that simplify a whole array, then each entry; they return None if it is simple."""
     for value in (0.0, 1.0):
         yield partial(np.full_like, fill_value=value)
     if array.size > ATTEMPTS:

@@ -1,4 +1,4 @@
-"""Global settings that a candidate must leave alone, for it is not the only code of its process."""
+"""Global settings that a candidate must not change, since other code depends on them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ SETTINGS = (
     "numbers, filters of all of Python's warnings of a kind, the recursion limit, environment "
     "variables that are set, the working directory"
 )
-"""In words."""
+"""A description for users."""
 
 
 def seedings(draw: Callable[[], object], state: Callable[[], object]) -> Callable[[], int]:
-    """A function to call before and after each call: how often two calls in turn left one state.
+    """Detect seeding: returns a function to call before and after each call of a candidate.
 
-    They had another one before, for a number is drawn in between: the generator was seeded. What
-    draws, or brings the state back, leaves another each time.
+    It counts how often two consecutive calls left the same state of the generator. Since a number
+    is drawn in between, such calls have seeded it; calls that draw numbers, or restore the state,
+    leave different states.
     """
     states, found = deque[bytes](maxlen=4), 0
 
@@ -44,7 +45,7 @@ def seedings(draw: Callable[[], object], state: Callable[[], object]) -> Callabl
 
 
 def filters() -> list[Any]:
-    """Those of all warnings of a builtin kind; libraries add some of their own."""
+    """Python's filters for all warnings of a builtin category; libraries add others."""
     return [
         (action, kind)
         for action, message, kind, module, _ in warnings.filters
@@ -53,13 +54,13 @@ def filters() -> list[Any]:
 
 
 def probe() -> Callable[[], dict[str, Any]]:
-    """A function that reads the settings; what is imported later is not among them.
+    """A function that reads the settings, without those of modules imported later.
 
-    It is bound to today's functions: one that is patched later does not change what it reads.
+    It holds references to the original functions, so that patching them has no effect.
     """
     least = sys.float_info.min
     get_limit = sys.getrecursionlimit
-    limits = get_limit(), 2000  # to which PyTorch's compiler raises it
+    limits = get_limit(), 2000  # PyTorch's compiler sets 2000
     functions: dict[str, Callable[[], Any]] = {
         "os.getcwd()": os.getcwd,
         "np.geterr()": np.geterr,

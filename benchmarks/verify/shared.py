@@ -1,4 +1,4 @@
-"""Arguments in memory that both processes see: the parent reads them itself after a call."""
+"""Arguments in shared memory, which the parent checks for changes after a call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 ALIGNMENT = 64
-"""Bytes: an array begins at a multiple."""
+"""Alignment of arrays in bytes."""
 
 
 class Shared:
-    """A value, the contiguous arrays of which lie in a file that another process maps.
+    """A value whose contiguous arrays are in a file that another process maps.
 
     Attributes:
-        data: for ``load``, with the file's ``descriptor``.
+        data: input of ``load``, with the file's ``descriptor``.
     """
 
     def __init__(self, value: Any) -> None:
@@ -39,12 +39,12 @@ class Shared:
         os.close(self.descriptor)
 
     def holds(self, other: Shared) -> bool:
-        """Whether its arrays are now those that ``other`` was made of."""
+        """Whether its arrays currently have the original content of ``other``."""
         return os.pread(self.descriptor, len(other._content), 0) == other._content
 
     def now(self) -> Any:
-        """The value, with its arrays as they are now."""
-        # whoever has made the file shorter has changed it
+        """The value with the current content of its arrays."""
+        # a truncated file counts as changed
         found = os.pread(self.descriptor, len(self._content), 0).ljust(len(self._content), b"\xff")
         parts = zip(_places(self._sizes), self._sizes, strict=False)
         return pickle.loads(
@@ -53,7 +53,7 @@ class Shared:
 
 
 def load(data: bytes, descriptor: int) -> Any:
-    """The value of ``data``, with its arrays where they are; the descriptor is closed."""
+    """The value of ``data``, with mapped arrays; the descriptor is closed."""
     pickled, sizes = pickle.loads(data)
     *starts, total = _places(sizes)
     memory = memoryview(mmap.mmap(descriptor, total) if total else b"")
@@ -63,6 +63,6 @@ def load(data: bytes, descriptor: int) -> Any:
 
 
 def _places(sizes: Sequence[int]) -> list[int]:
-    """Where each part begins, and where the last one ends."""
+    """The start of each part, and the end of the last one."""
     whole = (-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
     return list(itertools.accumulate(whole, initial=0))

@@ -1,9 +1,8 @@
-"""The parent of a worker process: with it ends all that the worker has started, in any session.
+"""The parent of a worker process, which ends all processes that the worker has started.
 
-It ends with the worker, or with the process that judges. If it is killed the worker ends too, so
-that a candidate that kills its parent ends itself. Other processes are out of its reach where Linux
-has Landlock for signals (6.12): it cannot signal them, nor open their memory. Elsewhere than on
-Linux a worker has no such parent.
+It exits when the worker or the testing process exits. If a candidate kills it, the worker exits
+too. With Landlock for signals (Linux 6.12), a candidate cannot signal other processes or open their
+memory. On other systems than Linux there is no supervisor.
 """
 
 from __future__ import annotations
@@ -22,40 +21,40 @@ from pathlib import Path
 LINUX = sys.platform == "linux"
 
 SET_SUBREAPER, SET_NO_NEW_PRIVILEGES = 36, 38
-"""Of prctl."""
+"""Options of prctl."""
 
 CREATE_RULESET, RESTRICT_SELF = 444, 446
-"""Of syscall: Landlock's."""
+"""System calls of Landlock."""
 
 SIGNALS = 2
-"""A scope of Landlock, since version 6: no signal to a process outside."""
+"""Landlock's scope for signals, since version 6: none to processes outside."""
 
 _libc = ctypes.CDLL(None)
 _supervisors: set[int] = set()
 
 
 def confines() -> bool:
-    """Whether other processes are out of a candidate's reach here."""
+    """Whether this system can prevent candidates from signalling other processes."""
     return LINUX and int(_libc.syscall(CREATE_RULESET, None, 0, 1)) >= 6  # the version
 
 
 def _confine() -> None:
-    """What this process and its children may signal, or whose memory open, is each other's."""
+    """Restrict this process and its children to signalling, and reading, each other."""
     rules = struct.pack("=QQQ", 0, 0, SIGNALS)
     ruleset = _libc.syscall(CREATE_RULESET, rules, len(rules), 0)
-    _libc.prctl(SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)  # Landlock asks for it
+    _libc.prctl(SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)  # required by Landlock
     _libc.syscall(RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
 def _adopt_orphans() -> None:
-    """Be the parent of descendants whose parent has ended."""
+    """Become the parent of descendants whose parent has exited."""
     if LINUX:
         _libc.prctl(SET_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_orphans() -> None:
-    """From now on, end what a supervisor leaves that is killed."""
+    """Kill processes that killed supervisors leave behind, from now on."""
 
     def end(*_: object) -> None:
         with suppress(ChildProcessError):
@@ -69,9 +68,9 @@ def end_orphans() -> None:
 
 
 def fork(connection: socket.socket, work: Callable[[Callable[[], object]], None]) -> int:
-    """A supervisor, by its process id, of a worker, see ``end_orphans``.
+    """Fork a supervisor, which forks a worker; returns its process id. See ``end_orphans``.
 
-    ``work`` is given a function to call before each answer: it returns if the supervisor lives.
+    ``work`` receives a function to call before each response: it exits if the supervisor is dead.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
@@ -82,7 +81,7 @@ def fork(connection: socket.socket, work: Callable[[Callable[[], object]], None]
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     if pid == 0:
         try:
-            os.setsid()  # signals to its group are its own
+            os.setsid()  # signals to its group reach no other process
             if LINUX:
                 _supervise(connection, work)
             else:
@@ -93,7 +92,7 @@ def fork(connection: socket.socket, work: Callable[[Callable[[], object]], None]
 
 
 def _supervise(connection: socket.socket, work: Callable[[Callable[[], object]], None]) -> None:
-    """Do the work in a child, until that ends or ``connection`` is closed at its other end."""
+    """Run ``work`` in a child, until it exits or the other end of ``connection`` is closed."""
     _adopt_orphans()
     if confines():
         _confine()
@@ -119,7 +118,7 @@ def _supervise(connection: socket.socket, work: Callable[[Callable[[], object]],
 
 
 def end_children() -> None:
-    """Kill all children, and theirs, which become children of this process."""
+    """Kill all descendants: children's children become children of this process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with suppress(ChildProcessError):  # there is none left
         while True:

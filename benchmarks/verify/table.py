@@ -1,4 +1,4 @@
-"""This project's implementations as candidates: equation x implementation x dtype x device."""
+"""The conformance table of this project: equation x implementation x dtype x device."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 
 @dataclass(frozen=True)
 class Row:
-    """One implementation of one operator in one dtype: its worst error and what it may be.
+    """One implementation of one operator in one dtype: its worst error and the tolerance.
 
-    Both are relative to the largest entry of the oracle's result. ``what`` is "output", padded
-    batches and all regimes of numbers included, or "gradient". ``failures`` are the property, the
-    message and the case of each that failed.
+    Both are relative to the largest entry of the oracle's result. ``what`` is "output", including
+    padded batches and all regimes, or "gradient". ``failures`` have the property, message and case
+    of each failure.
     """
 
     operator: str
@@ -50,11 +50,11 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether no property failed, of at least one."""
+        """Whether no property failed."""
         return not self.failures and self.worst <= self.bound
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field and the verdict."""
+        """All fields and ``passed``."""
         return {**asdict(self), "passed": self.passed}
 
     @property
@@ -66,7 +66,7 @@ class Row:
 
 
 def as_details(rows: Sequence[Row]) -> Verification:
-    """Rows as a record has them."""
+    """Rows as a record's details."""
     found = [row.to_dict() | {"numbers": row.equation_ranges} for row in rows]
     for fields, name in itertools.product(found, ("worst", "bound")):
         fields[name] = fields[name] if math.isfinite(fields[name]) else None
@@ -80,7 +80,7 @@ def rows(
     limits: Limits | None = None,
     seed: int = 0,
 ) -> Iterator[Row]:
-    """All rows, or those of the operator ``only``; those of an implementation together."""
+    """All rows, or those of the operator ``only``, one implementation after the other."""
     for each in implementations(device):
         if only not in (None, each.operator):
             continue
@@ -91,7 +91,7 @@ def rows(
         ) as candidate:
             found = list(verdicts(each, candidate, examples, seed))
         for (what, dtype), chosen in _grouped(operator, found).items():
-            # relative to its bound: the bounds of cases differ
+            # relative to the bound, which differs between cases
             worst, bound = max(
                 ((v.worst, v.bound) for v in chosen), key=lambda pair: pair[0] / (pair[1] or 1.0)
             )
@@ -112,7 +112,7 @@ def rows(
 def verdicts(
     implementation: ProjectImplementation, candidate: Calls, examples: int, seed: int = 0
 ) -> Iterator[Verdict]:
-    """Those on an implementation, called by ``candidate``; in small parts none on large cases."""
+    """The verdicts on an implementation; with small chunks and tiles without large cases."""
     of, large = OPERATORS[implementation.operator], not implementation.in_parts
     examples = -(-examples // implementation.share)
     return conformance_test(
@@ -123,7 +123,7 @@ def verdicts(
 def _grouped(
     operator: Operator, verdicts: Sequence[Verdict]
 ) -> dict[tuple[str, str], list[Verdict]]:
-    """The verdicts on what was run by (what, dtype), the outputs in float64 first."""
+    """The verdicts of tested properties by (what, dtype), outputs in float64 first."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
     properties = {prop.name: prop for prop in operator.properties}
     for verdict in verdicts:
@@ -135,7 +135,7 @@ def _grouped(
 
 
 def _ranges(numbers: Sequence[Number]) -> str:
-    """``(2, 3, 4, 7)`` as ``2-4, 7``; a listing's name as it is."""
+    """``(2, 3, 4, 7)`` as ``2-4, 7``; names of listings are unchanged."""
     runs: list[list[Number]] = []
     for number in numbers:
         last = runs[-1][-1] if runs else None

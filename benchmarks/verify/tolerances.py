@@ -1,16 +1,15 @@
 """The tolerances of the kit; those of tests alone are in ``tests.support.tolerances``.
 
-float64. An output may differ from the oracle's by 1e-10 of its largest entry, and by what a
-relative change of 1e-10 of every input and of every operation's result makes of it. That is the
-magnitude that an output is *made of*: where large terms cancel, their rounding stays, and no
-implementation can be closer than that to the oracle, which rounds too. It is measured, not derived:
-the oracle is run again with changes. 1e-10 is a million roundings of float64, so that any order of
-summation passes, and every other function fails on ordinary numbers.
+float64. The tolerance is 1e-10 of the output's largest entry, plus the change of the output when
+every input and every operation's result is perturbed by a relative 1e-10. The second term is for
+large terms that cancel: their rounding errors remain, in the oracle too, so that no implementation
+can be closer. It is measured by running the oracle with perturbations. 1e-10 is about a million
+float64 roundings: any order of summation passes, and other functions fail on ordinary numbers.
 
-Lower precision. Errors are counted in *roundings*: the same with one unit of the precision in the
-place of 1e-10. An implementation may have twice the roundings of the literal form in that
-precision, the worst over many cases, plus 2. Psi jumps where a sum becomes empty: a case on which a
-rounding could decide that proves nothing wrong, and is not counted.
+Lower precision. Errors are counted in *roundings*: the same tolerance with one unit in the last
+place instead of 1e-10. An implementation may have twice the roundings of the literal form in that
+precision, the worst over many cases, plus 2. Psi jumps where a sum becomes empty: cases where
+rounding could decide this are not counted.
 
 NaN and Inf never pass.
 """
@@ -30,13 +29,13 @@ from benchmarks.verify.rounding import perturbed
 
 Array = npt.NDArray[np.floating]
 
-FLOAT64 = 1e-10  # relative to the largest entry: float64 forms of one function, with gradients
+FLOAT64 = 1e-10  # relative to the largest entry: float64 outputs and gradients
 # relative to the largest entry: a derivative against central differences in float64
 DIFFERENCES = 1e-6
-FLOAT32_GRADIENT = 1e-3  # relative to the largest entry: derivatives in float32 against float64's
-# absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts, by its definition
+FLOAT32_GRADIENT = 1e-3  # relative to the largest entry: derivatives in float32 against float64
+# absolute: BLEU, whose published form adds 1e-9 and 1e-15 to its counts
 SMOOTHED = 1e-8
-# absolute: float32 forms that are timed against each other; a wrong argument shows beyond it
+# absolute: float32 implementations that are timed against each other, to detect wrong arguments
 SAME_WORK = 1e-4
 
 LITERAL_FACTOR = 2.0
@@ -44,7 +43,7 @@ ULPS = 2.0
 
 
 def scale(expected: npt.ArrayLike) -> float:
-    """The largest magnitude of ``expected``; 1 where it is all zeros or empty."""
+    """The largest magnitude in ``expected``; 1 if it is all zeros or empty."""
     magnitudes = np.abs(np.asarray(expected, dtype=np.float64))
     return float(magnitudes.max(initial=0.0)) or 1.0
 
@@ -58,41 +57,41 @@ def error(actual: npt.ArrayLike, expected: npt.ArrayLike) -> float:
 
 
 def float64_bound(expected: npt.ArrayLike) -> float:
-    """The largest error that a float64 form may have."""
+    """The tolerance of a float64 result."""
     return FLOAT64 * scale(expected)
 
 
 def literal_bound(literal_error: float, expected: npt.ArrayLike, epsilon: float) -> float:
-    """The largest error of a lower precision with machine ``epsilon``, given the literal form's."""
+    """The tolerance in a precision with machine ``epsilon``, given the literal form's error."""
     return LITERAL_FACTOR * literal_error + ULPS * epsilon * scale(expected)
 
 
 UNITS = {"float64": FLOAT64, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
-"""The relative change that a rounding is measured by; a unit in the last place."""
+"""The relative perturbation of one rounding: a unit in the last place, except for float64."""
 
 CHANGES, MORE_CHANGES = 4, 32
-"""Times that the oracle is run with changes: with one, terms could cancel again. A few may all be
-small, once in a million cases: more are made before an error near its bound is a failure."""
+"""Numbers of perturbed runs of the oracle. In a single one terms could cancel again. In a few all
+changes may be small, once in a million cases, so an error near its bound gets more."""
 NEAR_BOUND = 100.0
-"""Such an error, in bounds by a few changes."""
+"""Errors up to this multiple of the bound by ``CHANGES`` runs get more."""
 
 NEAR, NEAR_CHANGES = 4.0, 12
-"""Units, and times: by how much a jump must be further than a rounding reaches."""
+"""Size of perturbations, in units, and number of runs, for detecting a jump nearby."""
 
 
 def roundings(
     oracle: Callable[..., Any], case: Case, unit: float, most: int = MORE_CHANGES
 ) -> Iterator[tuple[int, list[float]]]:
-    """What a relative change by ``unit`` of every number makes of each output, plus one unit of it.
+    """One rounding of each output: its largest change under perturbations, plus one unit of it.
 
-    The largest change of an output's entries counts: of none, 1, ``CHANGES`` and ``most`` changes.
+    Yields the number of perturbed runs (0, 1, ``CHANGES`` and ``most``) and the roundings.
     """
     expected = outputs(oracle(*case))
     found = [0.0] * len(expected)
     for changes in range(1 + most if float_arrays(case) else 1):
         if changes:
             for i, array in enumerate(outputs(perturbed(oracle, case, unit, changes - 1)[0])):
-                with np.errstate(invalid="ignore"):  # of infinities, which do not change
+                with np.errstate(invalid="ignore"):  # infinities do not change
                     change = np.nan_to_num(np.abs(array - expected[i]), nan=0.0)
                 found[i] = max(found[i], float(change.max(initial=0.0)))
         if changes in (0, 1, CHANGES, most):
@@ -101,7 +100,7 @@ def roundings(
 
 
 def on_a_jump(oracle: Callable[..., Any], case: Case, dtype: str) -> bool:
-    """Whether roundings of ``dtype`` could decide which of the oracle's denominators are empty."""
+    """Whether rounding in ``dtype`` could change which of the oracle's denominators are empty."""
     unit = NEAR * UNITS[dtype]
     empty = (perturbed(oracle, case, unit, seed)[1] for seed in range(NEAR_CHANGES))
     first = next(empty)
@@ -109,7 +108,7 @@ def on_a_jump(oracle: Callable[..., Any], case: Case, dtype: str) -> bool:
 
 
 def outputs(result: Any) -> list[Array]:
-    """The arrays of a result, in order: one, those of a tuple, a list or a mapping, or numbers."""
+    """The arrays of a result, in order: of an array, numbers, a tuple, a list or a mapping."""
     if isinstance(result, Mapping):
         return [array for value in result.values() for array in outputs(value)]
     if isinstance(result, (tuple, list)) and any(np.ndim(item) for item in result):
@@ -118,12 +117,12 @@ def outputs(result: Any) -> list[Array]:
 
 
 class OutOfToleranceError(AssertionError):
-    """A result that exceeds the tolerance: ``excess`` is its error over the bound, above 1."""
+    """A result exceeds the tolerance: ``excess`` is its error divided by the bound."""
 
     def __init__(
         self, what: str, actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float
     ) -> None:
-        """Say what is wrong: the shape, a value that is not finite, or the error and its place."""
+        """The message has a wrong shape, a non-finite value, or the error and its place."""
         actual, expected = np.asarray(actual), np.asarray(expected)
         self.excess = error(actual, expected) / bound if bound else float("inf")
         if actual.shape != expected.shape:
@@ -141,21 +140,21 @@ class OutOfToleranceError(AssertionError):
 
 
 def _worst(actual: Array, expected: Array) -> tuple[int, ...]:
-    """The place of the largest error, or of the first value that is not finite."""
+    """The place of the largest error, or of the first non-finite value."""
     with np.errstate(invalid="ignore"):
         errors = np.where(np.isfinite(actual), np.abs(actual - expected), np.inf)
     return tuple(int(i) for i in np.unravel_index(np.argmax(errors), errors.shape))
 
 
 Errors = list[tuple[float, float]]
-"""Of comparisons the error and its bound, relative to the largest entry of what was expected."""
+"""Errors and bounds of comparisons, relative to the largest expected entry."""
 
 _ERRORS: ContextVar[dict[str, Errors]] = ContextVar("_ERRORS")
 
 
 @contextmanager
 def recorded() -> Iterator[dict[str, Errors]]:
-    """The errors of all comparisons made within, by dtype."""
+    """Record the errors of all comparisons within, by dtype."""
     errors: dict[str, Errors] = {}
     token = _ERRORS.set(errors)
     try:
@@ -178,24 +177,24 @@ def _assert_within(
 
 
 def assert_close(actual: npt.ArrayLike, expected: npt.ArrayLike, what: str = "output") -> None:
-    """Fail unless a float64 result is within 1e-10 of its largest entry."""
+    """Assert that a float64 result is within 1e-10 of its largest entry."""
     _assert_within(actual, expected, float64_bound(expected), what)
 
 
 def assert_conforms(
     actual: Any, oracle: Callable[..., Any], case: Case, dtype: str = "float64", limit: float = 1.0
 ) -> None:
-    """Fail unless a result is the oracle's, within ``limit`` roundings of ``dtype``.
+    """Assert that a result equals the oracle's, within ``limit`` roundings of ``dtype``.
 
     Args:
-        actual: an array, a number, or a tuple, list or mapping of these, as the oracle gives it.
+        actual: an array, a number, or a tuple, list or mapping of these, as the oracle's.
         oracle: the reference implementation.
         case: its arguments.
-        dtype: the precision that ``actual`` was computed in.
-        limit: in float64 1; in lower precision from ``literal_limit``.
+        dtype: the precision of ``actual``.
+        limit: 1 in float64; else from ``literal_limit``.
 
     Raises:
-        OutOfToleranceError: an output exceeds its bound, or has another shape.
+        OutOfToleranceError: an output exceeds its tolerance, or has another shape.
     """
     expected = oracle(*case)
     found, wanted = _aligned(actual, expected)
@@ -223,15 +222,15 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[Any], Sequence[Array]
 
 
 def assert_smoothed(actual: npt.ArrayLike, expected: npt.ArrayLike) -> None:
-    """Fail unless BLEU is the expected one, but for its smoothing."""
+    """Assert that BLEU equals the expected one, up to the size of its smoothing."""
     _assert_within(actual, expected, SMOOTHED, "output")
 
 
 def assert_gated(actual: Any, oracle: Callable[..., Any], case: Case) -> None:
-    """Fail unless an output of gates is the oracle's, within 1e-10 of the largest of its inputs.
+    """Assert that a gated output equals the oracle's, within 1e-10 of its largest input.
 
-    A gate near 0 is 1 less a gate near 1, which is rounded to a unit of 1, not of itself: so what
-    is left of a value of the inputs' size is rounded as that value is.
+    A gate near 0 is 1 minus a gate near 1, with the absolute rounding error of 1. So a suppressed
+    value has the absolute rounding error of the value before the gate.
     """
     expected = oracle(*case)
     bound = max(float64_bound(get(case, place)) for place in float_arrays(case))
@@ -241,6 +240,6 @@ def assert_gated(actual: Any, oracle: Callable[..., Any], case: Case) -> None:
 def assert_derivative(
     actual: npt.ArrayLike, expected: npt.ArrayLike, what: str, dtype: str = "float64"
 ) -> None:
-    """Fail unless derivatives, in float64 or float32, are those expected."""
+    """Assert that derivatives, in float64 or float32, equal those expected."""
     relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
     _assert_within(actual, expected, relative * scale(expected), what, dtype)

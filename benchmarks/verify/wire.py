@@ -1,7 +1,7 @@
-"""What goes between the parent and the worker process: frames, and values that are data alone.
+"""The protocol between the parent and the worker process: frames, and values that are only data.
 
-A response comes from a process that runs a stranger's code, so it is read as data: numbers, text,
-lists, mappings and arrays. Pickle, which runs code, goes to the worker only.
+A response comes from a process that runs untrusted code, so it is parsed as data: numbers, text,
+lists, mappings and arrays. Pickle, which can run code, is sent to the worker only.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from msgspec import msgpack
 
 HEADER = struct.Struct("!QQ")
-"""Of a frame: the request's number and the bytes that follow."""
+"""A frame's header: the request's number and the length of the frame."""
 
 LARGEST = 2**32
-"""Bytes of the longest frame that is read."""
+"""Maximum length of a received frame, in bytes."""
 
 
 def dump(value: Any) -> bytes:
@@ -47,7 +47,7 @@ def load(data: bytes) -> Any:
     """The value of ``dump``, with lists for tuples.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a value of ``dump``.
     """
     try:
         return msgpack.decode(data, ext_hook=_array)
@@ -78,8 +78,8 @@ def receive(connection: socket.socket, deadline: float | None = None) -> tuple[i
     """The next frame: its number and its bytes.
 
     Raises:
-        TimeoutError: it is not complete at ``deadline``, of ``time.monotonic``.
-        EOFError: the other side is gone.
+        TimeoutError: it is not complete at ``deadline``, a time of ``time.monotonic``.
+        EOFError: the connection was closed.
         ValueError: it is longer than any response.
     """
     number, length = HEADER.unpack(_exactly(connection, HEADER.size, deadline))
@@ -89,10 +89,10 @@ def receive(connection: socket.socket, deadline: float | None = None) -> tuple[i
 
 
 def receive_request(connection: socket.socket) -> tuple[int, bytes, int]:
-    """The next frame that was sent with an open file: its number, its bytes and the file.
+    """The next frame that was sent with an open file: its number, its bytes and the descriptor.
 
     Raises:
-        EOFError: the other side is gone.
+        EOFError: the connection was closed.
     """
     header, descriptors, _, _ = socket.recv_fds(connection, HEADER.size, 1)
     if not header:

@@ -1,8 +1,8 @@
-"""The worker process: runs a candidate, and answers requests about it.
+"""The worker process: runs a candidate, and answers requests.
 
-Run as ``python -m benchmarks.verify.worker FD``. The first process imports what is slow to import
-and forks: one worker, with its ``supervisor``, for each connection that it is sent. A worker never
-sees the oracle or an expected value; it is told arguments and gives results.
+Run as ``python -m benchmarks.verify.worker FD``. The first process is the fork server: it imports
+PyTorch, and forks a worker with its ``supervisor`` for each connection that it receives. A worker
+never has the oracle or an expected value; it receives arguments and returns results.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.supervisor import end_children, end_orphans, fork
 
 LARGEST_FILE = 2**30
-"""Bytes that a worker may write to any one file, what it prints included."""
+"""Maximum size of a file that a worker may write, including its output, in bytes."""
 
 
 def main() -> None:
-    """Fork a worker for every connection that comes."""
+    """Fork a worker for each received connection."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    # a process that was forked from one with PyTorch starts at once
+    # workers that are forked from a process with PyTorch start at once
     gc.disable()
     if importlib.util.find_spec("torch") is not None:
         import torch  # noqa: F401
     gc.freeze()
     gc.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent
     end_orphans()
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
@@ -50,7 +50,7 @@ def main() -> None:
         pid = fork(connection, partial(_worker, control, connection, descriptors[1]))
         connection.close()
         os.close(descriptors[1])
-        with contextlib.suppress(BrokenPipeError):  # who asked has ended
+        with contextlib.suppress(BrokenPipeError):  # the parent has exited
             control.sendall(pid.to_bytes(8, "big"))
     end_children()
 
@@ -86,8 +86,8 @@ def _worker(
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         if os.getpid() != home:
-            os._exit(0)  # a fork of the candidate's came back: only the first process answers
-        await_supervisor()  # whoever has killed it does not answer
+            os._exit(0)  # this is a fork by the candidate: only the worker itself responds
+        await_supervisor()  # exits if the candidate has killed the supervisor
         try:
             answer = wire.dump(response)
         except TypeError as error:
@@ -106,13 +106,13 @@ def _loaded(
     folder: str,
     memory: int | None,
 ) -> tuple[Candidate, dict[str, Any]]:
-    """The candidate, and what is known of it."""
+    """Load the candidate; returns it, with its padding argument and the frameworks it imports."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     sys.path[:] = path
-    os.chdir(folder)  # the first process may have been started in another one
+    os.chdir(folder)  # the fork server may have been started in another folder
     try:
         if isinstance(source, str):
             candidate = load(source, framework, device, folder, copies=False)

@@ -2,22 +2,22 @@
 
 To add one, write in the module of its family (or a new one, listed below):
 
-1. ``case``: a function of a ``Draw`` that gives the arguments. Every size and choice has a name;
-   sizes have a small range, and large values that straddle tiles:
+1. ``case``: a function of a ``Draw`` that returns the arguments. Every size and choice has a name;
+   sizes have a small range, and large values that are no multiples of kernel tiles:
 
        def _layer_norms(draw: Draw) -> Case:
            d, L = draw.size("d", 6, large=(40, 130, 512)), draw.size("L", 6, large=(17, 200))
            return draw.inputs(L, d), draw.norm("", d)
 
-   What depends on another size is taken modulo it: any choice must give a case with any other.
-2. an ``Operator``: its arguments, the oracle's function of the same arguments, what a candidate has
-   to know (``about``, ``conventions``: all of it, ``--list`` prints it), the arguments ``by`` which
-   it is differentiated, ``sequences`` where it takes padded batches, and the papers' equations.
+   Choices that depend on another size are taken modulo it: any combination must be a valid case.
+2. an ``Operator``: its arguments, the oracle's function of the same arguments, everything that an
+   implementer must know (``about``, ``conventions``; ``--list`` prints them), the arguments ``by``
+   which it is differentiated, ``sequences`` if it takes padded batches, and the papers' equations.
 
 Everything else follows: small and large cases, memory layouts, state, dtypes, gradients, padded
-batches. What is true of this operator alone is a function in ``properties`` and goes to
-``extra_properties``; pins that deserve a name of their own go to ``special``. This project's
-implementation of it is a function in ``benchmarks.verify.project``.
+batches. Properties of this operator only are functions in ``properties``, listed in
+``extra_properties``; pins with their own name are in ``special``. This project's implementation is
+a function in ``benchmarks.verify.project``.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ FAMILIES = (
 OPERATORS: dict[str, Operator] = {
     operator.name: operator for family in FAMILIES for operator in family.OPERATORS
 }
-"""By name."""
+"""The operators by name."""
 
 
 def named(name: str | None, option: str = "operator") -> Operator:
-    """The operator of that name, by which ``option`` asks for it.
+    """The operator of a name, given by the user in ``option``.
 
     Raises:
         InputError: there is none.

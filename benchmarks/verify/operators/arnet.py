@@ -1,4 +1,4 @@
-"""ARNet: the auto-reconstructor's losses, and the discrepancy of training and inference."""
+"""ARNet: the auto-reconstructor's losses, and the discrepancy between training and inference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUM = "The sum is over t = 2 ... T: each state but the last is reconstructed fro
 
 
 def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
-    """Hidden states, and the auto-reconstructor's parameters."""
+    """Hidden states and the auto-reconstructor's parameters."""
     d, d_own = channels(draw), draw.size("d_own", 4, large=(40, 130))
     H = draw.inputs(draw.size("T", 5, large=(17, 33, 40)), d)
     return H, gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
@@ -32,19 +32,19 @@ def _joint(draw: Draw) -> Case:
 def _modes(draw: Draw) -> Case:
     d, N = channels(draw), draw.size("N", 5, large=(33, 200))
     U, V = draw.array(N, d), draw.array(N, d)
-    U[:, 0], V[:, 0] = np.abs(U[:, 0]), np.abs(V[:, 0])  # no mean is zero, which has no direction
+    U[:, 0], V[:, 0] = np.abs(U[:, 0]), np.abs(V[:, 0])  # no mean is zero, which has no cosine
     return U, V
 
 
 def reconstruction_loss(H: Array, parameters: Parameters) -> float:
-    """The oracle's errors, summed."""
+    """The sum of the oracle's reconstruction errors."""
     return float(sum(auto_reconstructor.reconstruction_errors(H, parameters)))
 
 
 def joint_loss(
     log_probs: Array, tokens: Integers, H: Array, parameters: Parameters, lambda_: float
 ) -> float:
-    """The oracle's negative log-likelihood with its reconstruction errors."""
+    """The oracle's joint loss of a caption."""
     nll = objectives.negative_log_likelihood(log_probs, tokens.tolist())
     errors = auto_reconstructor.reconstruction_errors(H, parameters)
     return auto_reconstructor.joint_loss(nll, errors, lambda_)

@@ -16,7 +16,7 @@ from reference.primitives import Parameters
 
 
 def parameters(draw: Draw, d: int, aoa: bool = False, prefix: str = "") -> dict[str, Array]:
-    """The linear maps of multi-head attention, or of Attention on Attention."""
+    """Parameters of multi-head attention, or of Attention on Attention."""
     found: dict[str, Array] = {}
     for name in ("query", "key", "value"):
         found |= draw.linear(f"{prefix}{name}", d)
@@ -26,7 +26,7 @@ def parameters(draw: Draw, d: int, aoa: bool = False, prefix: str = "") -> dict[
 
 
 def heads(draw: Draw, most: int = 3, widest: int = 3) -> tuple[int, int]:
-    """(num_heads, d), the first a divisor of the second."""
+    """(num_heads, d), where num_heads divides d."""
     num_heads = draw.size("num_heads", most, large=(8, 12, 16))
     return num_heads, num_heads * draw.size("d_k", widest, large=(40, 130))
 
@@ -84,7 +84,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         sequences=2,
         rows=False,
         empty=False,
-        holes={"causal": False},  # there, no convention says which rows a query sees
+        holes={"causal": False},  # with holes, causal masking is not defined
         gates=aoa,
         dtypes=ALL,
         sizes=(

@@ -1,4 +1,4 @@
-"""Searches for captions, and words in place of the true ones."""
+"""Beam search and its variants, sampling, and scheduled sampling."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ LONG = (
 )
 
 ROWS = 40
-"""Rows of a table at most: as many as the words would not fit into memory."""
+"""Maximum number of a table's rows: one for each word would exceed memory."""
 
 
 def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
-    """Log-probabilities; sums are distinct, tied, or some words impossible; ``end`` may be rare."""
+    """Log-probabilities: with distinct sums, ties, or impossible words; ``end`` may be rare."""
     rare = 64 * draw.flag("long_captions") * (np.arange(shape[-1]) == end)
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
     if numbers == "ties":
         return -draw.random.integers(1, 4, shape) / 2 - rare
     table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
     if numbers == "impossible":
-        possible = draw.random.integers(0, shape[-1], shape[:-1])  # one word after each stays so
+        possible = draw.random.integers(0, shape[-1], shape[:-1])  # one possible word in each row
         hidden = draw.random.integers(0, 2, shape) == 0
         np.put_along_axis(hidden, possible[..., None], False, axis=-1)
         table[hidden] = -np.inf
@@ -99,7 +99,7 @@ def _halves(draw: Draw) -> Case:
 
 
 def _uniforms(draw: Draw, count: int) -> tuple[float, ...]:
-    """Odd parts of 2^13, where equal words meet nowhere; one may be 0."""
+    """Odd multiples of 2^-13, at which no two equally likely words meet; one may be 0."""
     uniforms = (2 * draw.random.integers(0, 2**12, count) + 1) / 2**13
     if draw.flag("zero"):
         uniforms[draw.random.integers(count)] = 0
@@ -131,7 +131,7 @@ def beam_search(model: Model, start: int, end: int, beam: int, length: int, num:
 def grid_beam_search(
     model: Model, word: int, start: int, end: int, beam: int, length: int, num: int
 ) -> Found:
-    """The oracle's hypotheses with one word of constraint."""
+    """The oracle's hypotheses with one constraint word, as (tokens, score)."""
     options = {"start": start, "end": end, "beam_size": beam, "max_length": length}
     return _plain(*grid_beam.grid_beam_search(model, [[word]], **options, num_return=num))
 

@@ -20,7 +20,7 @@ WIDTHS = (40, 130, 512)
 
 
 def parameters(draw: Draw, N: int, d: int, *maps: str, prefix: str = "") -> dict[str, Array]:
-    """Expansion vectors and the linear maps of an expansion layer."""
+    """Parameters of an expansion layer: expansion vectors and linear maps."""
     sign = -1 if draw.regime == "one_sign" else 1
     found = {
         f"{prefix}query_vectors": sign * draw.array(N, d),
@@ -35,7 +35,7 @@ def parameters(draw: Draw, N: int, d: int, *maps: str, prefix: str = "") -> dict
 
 
 def groups(draw: Draw) -> tuple[int, ...]:
-    """Sizes of groups, one or several, equal or not."""
+    """Sizes of one or several groups."""
     count = draw.size("groups", 3, large=(5,))
     large = (65, 992), (65,), (65,), (), ()
     return tuple(draw.size(f"group_{i}", 4, large[i]) for i in range(count))

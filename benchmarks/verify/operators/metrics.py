@@ -1,4 +1,4 @@
-"""Caption metrics on words, and CIDEr-D as a reward."""
+"""Caption metrics, and CIDEr-D as a reward."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSEST = "The brevity penalty takes the reference of the closest length, the sh
 BIGRAMS = "The length in the penalty counts bigrams, as the published scorer does."
 
 WORDS = ["".join(letters) for n in range(1, 7) for letters in product("ab", repeat=n)]
-"""Words of which many begin alike, the shortest first."""
+"""Words with common prefixes, the shortest first."""
 
 
 def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
@@ -32,7 +32,7 @@ def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> li
 
 
 def _corpora(draw: Draw) -> Case:
-    """(candidates, references): a caption an image, and its references, as lists of words."""
+    """(candidates, references): for each image a caption and its references, as lists of words."""
     images = draw.size("images", 4, large=(40,))
     most = draw.size("words", 7, large=(13, 40))
     vocabulary = WORDS[: draw.size("vocabulary", 5, large=(100,))]
@@ -42,32 +42,32 @@ def _corpora(draw: Draw) -> Case:
         for _ in range(images)
     ]
     if not any(any(of) for of in references):
-        references[0][0] = ["a"]  # no word at all is no corpus: the published CIDEr-D needs one
+        references[0][0] = ["a"]  # the published CIDEr-D needs at least one word
     return [_like(draw, of, vocabulary, least, most) for of in references], references
 
 
 def _like(draw: Draw, of: Captions, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
-    """A copy of a caption, or one with words that no other has."""
+    """A copy of a caption, or a new one that may have an unseen word."""
     copied = draw.random.integers(0, 2)
     unseen = _caption(draw, [*vocabulary, "z"], least, most)
     return of[draw.random.integers(len(of))] if copied else unseen
 
 
 def _sets(draw: Draw) -> Case:
-    """(captions,), at least two."""
+    """(captions,), two or more."""
     candidates, references = _corpora(draw)
     return ([*candidates, *(caption for of in references for caption in of)],)
 
 
 def _rewards(draw: Draw) -> Case:
-    """(candidates, images, corpus): captions of some images, several of one among them."""
+    """(candidates, images, corpus): captions of some images, which may repeat."""
     corpus = _corpora(draw)[1]
     images = draw.random.integers(0, len(corpus), draw.size("candidates", 5, large=(40,))).tolist()
     return [_like(draw, corpus[i], WORDS[:5], 1, 12) for i in images], images, corpus
 
 
 def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Captions]) -> Array:
-    """The oracle's CIDEr-D with the document frequencies of a corpus."""
+    """The oracle's CIDEr-D with the document frequencies of ``corpus``."""
     return cider.cider_d(candidates, [corpus[i] for i in images], corpus=corpus)
 
 

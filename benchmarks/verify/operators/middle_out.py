@@ -1,4 +1,4 @@
-"""Middle-Out: attention to memory, a decoder's step, both halves of a caption, de-noising."""
+"""Middle-Out: attention, a decoder's step, both halves of a caption, de-noising."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def middle_out_step(
     parameters: Parameters,
     self_attention: SelfAttention,
 ) -> Array:
-    """The oracle's step of one decoder."""
+    """The oracle's step of one decoder, as (2, d): h_t above c_t."""
     rows = list(outputs), list(states)
     return np.stack(
         middle_out.decoder_step(State(h, c), e, memory, *rows, parameters, self_attention)
@@ -104,14 +104,14 @@ def middle_out_captioner(
     parameters: Parameters,
     self_attention: SelfAttention,
 ) -> Array:
-    """The oracle's rows of both halves, the left half's first."""
+    """The oracle's log-probabilities of both halves, the left half first."""
     halves = left.tolist(), middle, right.tolist()
     found = middle_out.middle_out(*halves, memory, State(h, c), parameters, self_attention)
     return np.concatenate([found["left"], found["right"]])
 
 
 def middle_out_loss(left: Integers, middle: int, right: Integers, *rest: Any) -> float:
-    """Minus the oracle's log-probabilities of the words of both halves, summed."""
+    """The oracle's negative log-likelihood of the words of both halves."""
     log_p = middle_out_captioner(left, middle, right, *rest)
     words = np.concatenate([left, right])
     return float(-sum(log_p[t, word] for t, word in enumerate(words)))

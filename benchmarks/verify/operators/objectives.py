@@ -24,7 +24,7 @@ def _cross_entropies(draw: Draw) -> Case:
     targets = (pad_id + draw.random.integers(1, V, (B, T))) % V
     if draw.flag("padding"):
         targets[draw.random.integers(0, 2, (B, T)) == 0] = pad_id
-        targets[0, 0] = (pad_id + 1) % V  # at least one word is no padding
+        targets[0, 0] = (pad_id + 1) % V  # at least one word is not padding
     label_smoothing = draw.choose("label_smoothing", (0.0, 0.125, 0.5))
     return _log_probs(draw, B, T, V), targets, pad_id, label_smoothing
 
@@ -43,7 +43,7 @@ def _after_start(draw: Draw) -> Case:
 def cross_entropy(
     log_probs: Array, targets: Integers, pad_id: int, label_smoothing: float
 ) -> float:
-    """The oracle's, on the captions without their padding."""
+    """The oracle's cross-entropy of the unpadded captions."""
     return objectives.smoothed_cross_entropy(
         [p[y != pad_id] for p, y in zip(log_probs, targets, strict=True)],
         [y[y != pad_id].tolist() for y in targets],
@@ -66,7 +66,7 @@ def self_critical(
     rewards: Array,
     baseline: Literal["leave_one_out", "printed"],
 ) -> float:
-    """The oracle's loss of each sample against the oracle's baseline; the mean over all samples."""
+    """The mean over all samples of the oracle's loss with the oracle's baselines."""
     losses = [
         objectives.self_critical(log_p[valid], r, b)
         for image in zip(log_probs, mask, rewards, strict=True)

@@ -1,4 +1,4 @@
-"""What an operator is, and the properties that every operator has."""
+"""Operators of the conformance kit, and the properties that all of them have."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FLOATS = ("float64", "float32")
 ALL = (*FLOATS, "bfloat16", "float16")
 
 MIXED = {"dtype": FLOATS}
-"""Pins of cases some of which are in float32."""
+"""Pins of cases in both float64 and float32."""
 
 NORMAL_RANGE = (*FLOATS, "bfloat16")
-"""Dtypes that hold Psi's epsilon: in float16 a layer with an expansion has no literal form."""
+"""Dtypes that can represent Psi's epsilon; in float16 it is 0, so there is no literal form."""
 
 STATE = "no state is carried from one padded batch to the next"
 
@@ -34,11 +34,11 @@ TWICE = "two calls on the same arguments before one backward pass give twice the
 SOME = "where only every other array requires a gradient, these get theirs"
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
-"""What padded rows may hold."""
+"""Values in padded rows."""
 
 TORCH, GRADIENT, BATCHES = "torch", "gradient", "batches"
 HOLES, PROJECT, WRITABLE = "holes", "project", "writable"
-"""What a property may need of a candidate."""
+"""Requirements of properties on a candidate."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Property:
     """A named check on an operator's cases.
 
     Attributes:
-        name: printed, and chosen by.
-        check: of ``properties``: ``check(candidate, oracle, case)``.
-        meaning: in words, if not the first line of the check's docstring.
-        pins: sizes and choices that its cases have, by name, see ``Draw``.
-        needs: of a candidate or its framework: TORCH, GRADIENT and so on, below.
-        settings: the check's other arguments, by name.
-        large: which large cases it has: "all", and no small ones; "some", beside small ones;
-            "one", the same, with a size at its largest however few there are; "no".
+        name: identifies it on the command line.
+        check: a function in ``properties``: ``check(candidate, oracle, case)``.
+        meaning: a description; default: the first line of the check's docstring.
+        pins: fixed sizes and choices of its cases, by name, see ``Draw``.
+        needs: requirements on the candidate or its framework: TORCH, GRADIENT and so on.
+        settings: keyword arguments of the check.
+        large: which large cases: "all", without small ones; "some", with small ones; "one", as
+            "some", but always one with a size at its largest; "no".
     """
 
     name: str
@@ -71,44 +71,43 @@ class Property:
 
     @property
     def dtype(self) -> str:
-        """Of its cases, as tables have it: float64 where some are in float32."""
+        """The dtype of its cases in tables: float64 for cases in both."""
         dtype = self.settings.get("dtype") or self.pins.get("dtype")
         return dtype if isinstance(dtype, str) else "float64"
 
     @property
     def says(self) -> str:
-        """What it means, for ``--list`` and the verdict."""
+        """The description, for ``--list`` and the verdict."""
         line = (self.check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         return self.meaning or line[0].lower() + line[1:]
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """What a candidate is called with, and the oracle that it must equal.
+    """The interface of a function under test, its oracle, and its random cases.
 
     Attributes:
-        name: by which a candidate claims to be it.
-        arguments: names, in the order in which they are passed, by position.
-        result: its shape, in words.
+        name: of the operator, on the command line.
+        arguments: names of the positional arguments, in order.
+        result: description of the result's shape.
         about: what it computes, shapes of the arguments, units.
-        oracle: the reference implementation, of the same arguments.
-        case: the arguments, of a ``Draw``; every size and choice has a name.
+        oracle: the reference implementation, with the same arguments.
+        case: a function of a ``Draw`` that returns the arguments; every size and choice has a name.
         equations: paper and numbers.
-        conventions: what a candidate must know beside the equations, a sentence each.
-        special: by the property's name its pins and what they are, in words: ``equals_oracle`` on
-            cases worth a name of their own.
-        regimes: of ``draw.REGIMES``, beside "plain".
-        extra_properties: of this operator alone.
-        compare: the check against the oracle; another one where results are not arrays.
-        by: the arguments that the output is differentiated by; none for no gradient.
-        sequences: how many of the first arguments have a batch axis in a padded batch; 0 for none.
+        conventions: what an implementer must know besides the equations, one sentence each.
+        special: further properties that compare with the oracle: name -> (pins, description).
+        regimes: of ``draw.REGIMES``, besides "plain".
+        extra_properties: of this operator only.
+        compare: the check against the oracle; a special one if results are not arrays.
+        by: the arguments by which it is differentiated; empty for no gradient.
+        sequences: how many leading arguments have a batch axis in a padded batch; 0 for none.
         rows: whether the output has a row for each row of the last of these.
-        empty: whether the oracle is defined for an empty sequence; else any finite numbers will do.
-        holes: pins of cases whose mask has holes; None where it may have none.
+        empty: whether the oracle is defined for an empty sequence; else any finite output passes.
+        holes: pins of cases whose mask has holes; None if holes are not allowed.
         gates: whether a sigmoid gates its output.
-        dtypes: those that it is defined in, float64 and float32 first.
-        project_dtypes: those that this project's implementations alone are tested in.
-        sizes: pins of large cases with several large sizes, as the papers have them.
+        dtypes: the dtypes in which it is defined, float64 and float32 first.
+        project_dtypes: further dtypes for this project's implementations only.
+        sizes: pins of large cases with several large sizes, as in the papers.
     """
 
     name: str
@@ -135,13 +134,13 @@ class Operator:
 
     @property
     def signature(self) -> str:
-        """As a candidate is called."""
+        """The signature of a candidate."""
         lengths = "[, lengths or mask]" if self.sequences else ""
         return f"{self.name}({', '.join(self.arguments)}{lengths}) -> {self.result}"
 
     @cached_property
     def properties(self) -> tuple[Property, ...]:
-        """All that a candidate is tested on, the most basic first."""
+        """All properties, the most basic first."""
         return tuple(self._properties())
 
     def _properties(self) -> Iterator[Property]:
@@ -204,12 +203,12 @@ class Operator:
             yield Property("padded_gradient", properties.gradient, words, MIXED, both, by)
 
     def drawn(self, draw: Draw) -> Case:
-        """The case, in the dtype that the draw chooses if that is among its pins."""
+        """The case, rounded to a chosen dtype if ``draw`` has a pin for it."""
         case = self.case(draw)
         return rounded(case, draw.choose("dtype", FLOATS)) if "dtype" in draw.pins else case
 
     def of_batch(self, padding: str = "lengths") -> Operator:
-        """The operator of padded batches: its last argument is ``lengths`` or ``mask``."""
+        """The operator on padded batches; its last argument is ``lengths`` or ``mask``."""
         return replace(
             self,
             arguments=(*self.arguments, padding),
@@ -218,9 +217,9 @@ class Operator:
         )
 
     def _padded(self, name: str, draw: Draw) -> Case:
-        """A ragged batch: the last sequence padded, ``lengths`` or ``mask`` at the end.
+        """A padded batch: the last sequence argument is padded; ends with ``lengths`` or ``mask``.
 
-        The neighbours in the batch are made of the case's own tokens, in another order.
+        Each sequence of the batch has the case's own tokens, rolled and with alternating signs.
         """
         case = self.case(draw)
         B = draw.size("B", 3, large=(9, 48))

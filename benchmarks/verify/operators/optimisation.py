@@ -1,4 +1,4 @@
-"""Updates of parameters: descent, clipping, RAdam; learning rates during the warm-up and after."""
+"""Optimisation: gradient descent, clipping, RAdam, and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _radams(draw: Draw) -> Case:
 def _schedules(draw: Draw) -> Case:
     iteration = draw.size("iteration", 40, large=(9_999, 10_000, 200_000), least=0)
     lr, warmup = draw.choose("lr", (0.5, 2e-4)), draw.size("warmup", 20, large=(10_000,), least=0)
-    # at most 100 epochs: what is annealed is no subnormal number, of which few bits are left
+    # at most 100 epochs, so that annealed rates are not subnormal numbers, which are inexact
     batches_per_epoch = max(draw.size("batches_per_epoch", 8, large=(11_800,)), iteration // 100)
     anneal = draw.choose("anneal", (0.5, 0.8, 1.0))
     return iteration, lr, warmup, batches_per_epoch, anneal, draw.size("anneal_every", 3)
 
 
 def clip_gradients(gradients: Mapping[str, Array], threshold: float) -> dict[str, Array]:
-    """The oracle's, by name."""
+    """The oracle's clipped gradients, by name."""
     clipped = optimisation.clip_gradients(list(gradients.values()), threshold)
     return dict(zip(gradients, clipped, strict=True))
 
@@ -59,7 +59,7 @@ def radam(
     eps: float,
     published: bool,
 ) -> Array:
-    """The oracle's trajectory."""
+    """The oracle's parameters after each update."""
     settings: Any = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": eps, "published": published}
     return np.stack(optimisation.radam(theta, list(gradients), rates.tolist(), **settings))
 

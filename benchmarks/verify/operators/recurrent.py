@@ -1,4 +1,4 @@
-"""LSTMs: ARNet's with attention, zoneout and recurrent dropout; the read-only unit's."""
+"""LSTMs: ARNet's with attention, zoneout and recurrent dropout; with the read-only unit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ READ = (
 
 
 def gates(draw: Draw, d: int, inputs: int, prefix: str = "") -> dict[str, Array]:
-    """T of an LSTM of ``d`` channels, on ``inputs`` and h_{t-1}."""
+    """The affine map T of an LSTM of ``d`` channels, from ``inputs`` channels and h_{t-1}."""
     found = draw.linear(f"{prefix}T", 4 * d, inputs + d)
     return {name.replace("T.", ""): array for name, array in found.items()}
 
 
 def channels(draw: Draw) -> int:
-    """d."""
+    """The number of channels d."""
     return draw.size("d", 4, large=(40, 130, 512))
 
 
@@ -85,7 +85,7 @@ def _dropouts(draw: Draw) -> Case:
 
 
 def _matrices(draw: Draw, d: int, d_x: int, names: str) -> dict[str, Array]:
-    """W_ix, W_im and so on of the read-only paper, for its gates' ``names``."""
+    """The matrices W_ix, W_im and so on of the read-only paper, for the gates ``names``."""
     found: dict[str, Array] = {}
     for name in names:
         for source, wide in (("x", d_x), ("m", d)):
@@ -102,7 +102,7 @@ def _read_only_cells(draw: Draw) -> Case:
 def _read_only_parameters(draw: Draw) -> tuple[int, dict[str, Array], str]:
     """(N_e, matrices, reading)."""
     reading, d = draw.choose("reading", READINGS), channels(draw)
-    # what is read is as wide as the memory
+    # the unit's input is as wide as the memory
     d_x = draw.size("d_x", 4, large=(40, 130)) if reading == "none" else d
     return d_x, _matrices(draw, d, d_x, "ifoc" if reading == "none" else "ifocr"), reading
 
@@ -133,25 +133,25 @@ def _zeros(T: Parameters) -> State:
 
 
 def lstm_cell(x: Array, h: Array, c: Array, parameters: Parameters) -> Array:
-    """The oracle's step."""
+    """The oracle's step, as (2, d): h_t above c_t."""
     return np.stack(recurrent.lstm(x, State(h, c), parameters))
 
 
 def lstm(X: Array, parameters: Parameters) -> Array:
-    """The oracle's states from zeros on."""
+    """The oracle's hidden states, starting from zeros."""
     states = unroll(partial(recurrent.lstm, T=parameters), X, _zeros(parameters))
     return np.stack([state.h for state in states])
 
 
 def attentive_lstm(X: Array, s: Array, parameters: Parameters) -> Array:
-    """The oracle's attentive LSTM, scored by its perceptron."""
+    """The oracle's attentive LSTM with the additive score."""
     T, W = select(parameters, "lstm."), select(parameters, "score.")
     cell = recurrent.attentive_cell(s, partial(attention.additive_score, parameters=W), T)
     return np.stack([state.h for state in unroll(cell, X, _zeros(T))])
 
 
 def zoneout(X: Array, parameters: Parameters, z_h: Array, z_c: Array) -> Array:
-    """The oracle's LSTM, zoneout after each of its steps."""
+    """The oracle's LSTM with zoneout after each step."""
     state, outputs = _zeros(parameters), []
     for x, h_share, c_share in zip(X, z_h, z_c, strict=True):
         state = recurrent.zoneout(state, recurrent.lstm(x, state, parameters), c_share, h_share)
@@ -162,7 +162,7 @@ def zoneout(X: Array, parameters: Parameters, z_h: Array, z_c: Array) -> Array:
 def recurrent_dropout(
     X: Array, parameters: Parameters, keep: Mask, p: float, dropped: str
 ) -> Array:
-    """The oracle's LSTM, its h_{t-1} or its g_t dropped."""
+    """The oracle's LSTM with dropout on h_{t-1} or g_t."""
     state, outputs = _zeros(parameters), []
     for x, kept in zip(X, keep, strict=True):
         if dropped == "state":
@@ -175,12 +175,12 @@ def recurrent_dropout(
 
 
 def read_only_lstm_cell(x: Array, m: Array, c: Array, read: Array, parameters: Parameters) -> Array:
-    """The oracle's memory block with its read-only unit."""
+    """The oracle's memory block with the read-only unit."""
     return np.stack(recurrent.memory_block(x, State(m, c), parameters, read))
 
 
 def read_only_lstm(X: Array, parameters: Parameters, reading: str) -> Array:
-    """The oracle's memory blocks."""
+    """The oracle's outputs of the memory blocks."""
     states = recurrent.memory_blocks(X, parameters, _reading(reading))
     return np.stack([state.h for state in states])
 
@@ -188,7 +188,7 @@ def read_only_lstm(X: Array, parameters: Parameters, reading: str) -> Array:
 def read_only_captioner(
     features: Array, tokens: Integers, parameters: Parameters, reading: str
 ) -> Array:
-    """The oracle's network, but for the image's step, whose distribution the loss leaves out."""
+    """The oracle's log-probabilities without the image's step, which the loss leaves out."""
     return neural_image_caption.word_log_probabilities(
         features, tokens, parameters, _reading(reading)
     )[1:]

@@ -14,13 +14,13 @@ REDUCTIONS = ("none", "norm", "linear")
 
 
 def feed_forward(draw: Draw, d: int, d_ff: int, prefix: str = "") -> dict[str, Array]:
-    """The two linear maps of a feed-forward."""
+    """Parameters of a feed-forward layer."""
     first = draw.linear(f"{prefix}linear_1", d_ff, d)
     return first | draw.linear(f"{prefix}linear_2", d, d_ff)
 
 
 def mixer(draw: Draw, name: str, decodes: bool) -> str:
-    """What mixes tokens, as text."""
+    """A mixer as text, such as "static:2,3"; ``decodes`` excludes static ones."""
     kinds = (
         ("attention", "aoa", "dynamic") if decodes else ("attention", "aoa", "dynamic", "static")
     )
@@ -42,7 +42,7 @@ def _mixing(draw: Draw, mixer: str, d: int, prefix: str) -> dict[str, Array]:
 def layer(
     draw: Draw, mixer: str, d: int, d_ff: int, decodes: bool, prefix: str = ""
 ) -> dict[str, Array]:
-    """The parameters of an encoder or decoder layer."""
+    """Parameters of an encoder or decoder layer."""
     aoa = mixer == "aoa"
     found = _mixing(draw, mixer, d, f"{prefix}mixer.")
     if decodes:
@@ -135,7 +135,7 @@ def captioner(
     encoder_reduction: str,
     decoder_reduction: str,
 ) -> Array:
-    """The oracle's encoder and decoder, one after the other."""
+    """The oracle's encoder and decoder."""
     memory = transformer.encode(features, parameters, encoder, num_heads, encoder_reduction)
     return transformer.decode(tokens, memory, parameters, decoder, num_heads, decoder_reduction)
 

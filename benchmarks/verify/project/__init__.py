@@ -1,6 +1,6 @@
-"""This project's implementations as candidates: the same contracts, the same properties.
+"""This project's implementations as candidates, with the same interfaces and properties.
 
-A function of this package's modules that is named as an operator is our implementation of it.
+A function in this package with an operator's name is our implementation of that operator.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for name, function in vars(module).items()
     if name in OPERATORS
 }
-"""By the operator's name."""
+"""Our implementations by the operator's name."""
 
 EXPANSIONS = ("static_expansion", "dynamic_expansion")
 
 
 @dataclass(frozen=True)
 class ProjectImplementation:
-    """An implementation of this project's: of an operator, by name, as a candidate's function."""
+    """One of this project's implementations of an operator, as a candidate."""
 
     operator: str
     implementation: str
     function: Callable[..., Any]
     framework: str = "torch"
     share: int = 1
-    """One case in so many is enough: Triton's interpreter is slow."""
+    """Divisor of the number of cases: Triton's interpreter is slow."""
 
     @property
     def name(self) -> str:
-        """The function as Python source, for a test."""
+        """The function as Python source, for pasting into a test."""
         function = self.function
         if isinstance(function, Within):
             whole = replace(self, function=function.function).name
@@ -59,36 +59,36 @@ class ProjectImplementation:
             given = "".join(f", {name}={value!r}" for name, value in function.keywords.items())
             return f"partial({replace(self, function=function.func).name}{given})"
         module = function.__module__.removeprefix(f"{__name__}.")
-        if module == function.__module__:  # of another package
+        if module == function.__module__:  # from another package
             return f"project.FUNCTIONS[{self.operator!r}]"
         return f"project.{module}.{function.__name__}"
 
     @property
     def in_parts(self) -> bool:
-        """Whether its chunks and tiles are lowered."""
+        """Whether it runs with small chunks and tiles."""
         return isinstance(self.function, Within)
 
     def in_small_parts(self) -> ProjectImplementation:
-        """The same with its chunks and tiles lowered."""
+        """A copy that runs with small chunks and tiles."""
         function = Within(self.function, small_parts)
         return replace(self, implementation=f"{self.implementation}, parts", function=function)
 
 
 def of_form(operator: str, implementation: str) -> ProjectImplementation:
-    """The operator by one of its forms."""
+    """The project's operator with an ``implementation`` argument."""
     function = partial(FUNCTIONS[operator], implementation=implementation)
     return ProjectImplementation(operator, implementation, function)
 
 
 def interpreted_kernels() -> list[ProjectImplementation]:
-    """The fused expansions on Triton's interpreter, in small parts; none without Triton."""
+    """The fused expansions on Triton's interpreter with small tiles; none without Triton."""
     if importlib.util.find_spec("triton") is None:
         return []
     return [replace(of_form(name, "fused"), share=5).in_small_parts() for name in EXPANSIONS]
 
 
 def implementations(device: str = "cpu") -> list[ProjectImplementation]:
-    """Everything that this project has and the device can run; in small parts what has parts."""
+    """All of this project's implementations that the device can run, also with small chunks."""
     fused = device.startswith("cuda") and torch.version.cuda and importlib.util.find_spec("triton")
     found = []
     for name, function in FUNCTIONS.items():

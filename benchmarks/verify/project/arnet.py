@@ -1,4 +1,4 @@
-"""Our ARNet as candidates."""
+"""Our implementation of ARNet as candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our searches as candidates: tables as captioning models."""
+"""Our decoding as candidates: tables of log-probabilities as captioning models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found = list[tuple[list[int], float]]
 
 
 class _Table(nn.Module):
-    """``NextLogProbs`` as a captioning model of one image, and as its state."""
+    """``NextLogProbs`` as a captioning model of one image."""
 
     def __init__(
         self, model: NextLogProbs, start: int, end: int, max_length: int, device: str
@@ -41,7 +41,7 @@ class _Table(nn.Module):
 
 
 class _Cached(_Table):
-    """The same, one word at a time."""
+    """The same model, decoding step by step; it is also its own cache."""
 
     def init_cache(self, *_: Any) -> _Cached:
         self.words = 0
@@ -53,11 +53,11 @@ class _Cached(_Table):
 
 
 class _Halves:
-    """``HalvesLogProbs`` as a middle-out captioner of one image, and as its state."""
+    """``HalvesLogProbs`` as a middle-out captioner of one image, and its cache."""
 
     def __init__(self, model: HalvesLogProbs, end: int, max_length: int, device: str) -> None:
         self.table = torch.tensor(model.table, device=device)
-        # what is padded is never read
+        # padding is never read
         self.start_id, self.end_id, self.pad_id, self.max_length = end, end, end, max_length
         V = self.table.shape[-1]
         self.configuration = SimpleNamespace(
@@ -101,7 +101,7 @@ def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device
 def sample(
     model: NextLogProbs, uniforms: Sequence[float], start: int, end: int, *, device: str
 ) -> Found:
-    """``torch_impl.decoding.sample`` by given uniforms."""
+    """``torch_impl.decoding.sample`` with given uniforms."""
     table = _Table(model, start, end, len(uniforms) + 1, device)
 
     def choose(log_probs: Tensor, step: int) -> Tensor:

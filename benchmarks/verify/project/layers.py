@@ -55,7 +55,7 @@ def attention_on_attention(
 
 
 def layer_norm(X: Tensor, parameters: Parameters) -> Tensor:
-    """The layer norm of ``torch_impl.layers.transformer``, PyTorch's."""
+    """``torch.nn.LayerNorm``, as in ``torch_impl.layers.transformer``."""
     return call(partial(nn.LayerNorm, X.shape[-1]), parameters, X)
 
 
@@ -66,7 +66,7 @@ def feed_forward(X: Tensor, parameters: Parameters) -> Tensor:
 
 
 def _d_ff(parameters: Parameters) -> int:
-    # with AoA there is no feed-forward, and any width will do
+    # with AoA there is no feed-forward, and the width does not matter
     weights = [w for name, w in parameters.items() if name.endswith("feed_forward.linear_1.weight")]
     return len(weights[0]) if weights else 1
 
@@ -128,10 +128,10 @@ def captioner(
 
 
 def sentence_log_probability(log_probs: Tensor, words: Tensor) -> Tensor:
-    """``torch_impl.training.objectives.cross_entropy``, its sum and with the other sign."""
+    """Minus the sum of ``torch_impl.training.objectives.cross_entropy``."""
     return -objectives.cross_entropy(log_probs, words, pad_id=-1) * len(words)
 
 
 def negative_log_likelihood(log_probs: Tensor, words: Tensor) -> Tensor:
-    """``torch_impl.training.objectives.cross_entropy``, its sum."""
+    """The sum of ``torch_impl.training.objectives.cross_entropy``."""
     return objectives.cross_entropy(log_probs, words[1:], pad_id=-1) * len(log_probs)

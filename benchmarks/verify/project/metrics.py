@@ -41,7 +41,7 @@ def rouge_l(candidates: list[list[str]], references: list[list[list[str]]]) -> A
 
 
 def self_bleu(captions: list[list[str]]) -> Any:
-    """The published scorer, ``pycocoevalcap``, of each caption against the others."""
+    """The published scorer, ``pycocoevalcap``, for each caption against the others."""
     each = [bleu([one], [[*captions[:i], *captions[i + 1 :]]]) for i, one in enumerate(captions)]
     return np.mean(each, axis=0)
 

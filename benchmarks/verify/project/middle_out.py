@@ -57,7 +57,7 @@ def middle_out_captioner(
 ) -> Tensor:
     """``torch_impl.middle_out.run``."""
     sides = [select(parameters, f"{side}.") for side in ("left", "right")]
-    # the words may use every id: what is padded is told by a negative one
+    # words may use every id, so padding is negative
     tokens = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[:-1]
     following = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[1:]
     if not len(tokens):
@@ -79,7 +79,7 @@ def middle_out_captioner(
 
 
 def middle_out_loss(left: Tensor, middle: int, right: Tensor, *rest: Any) -> Tensor:
-    """Cross-entropy of both sides, of ``torch_impl.middle_out.run``."""
+    """Cross-entropy of both halves by ``torch_impl.middle_out.run``."""
     log_p = middle_out_captioner(left, middle, right, *rest)
     return -log_p.gather(1, torch.cat([left, right])[:, None]).sum()
 

@@ -1,4 +1,4 @@
-"""Calling a module with parameters that are given."""
+"""Call a module with given parameters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch.func import functional_call
 def call(
     module: Callable[[], nn.Module], parameters: Mapping[str, Tensor], *arguments: Any, **named: Any
 ) -> Any:
-    """The module's output with these parameters instead of its own, which are never made."""
+    """The module's output with ``parameters`` instead of its own."""
     layer = module()
     return functional_call(layer, dict(parameters), arguments, named)
 
 
 def select(parameters: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The parameters whose name begins with ``prefix``, without it."""
+    """The parameters whose names start with ``prefix``, which is removed."""
     return {
         name.removeprefix(prefix): value
         for name, value in parameters.items()

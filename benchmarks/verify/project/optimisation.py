@@ -1,4 +1,4 @@
-"""Our optimisers and learning rates as candidates."""
+"""Our optimisers and learning rate schedules as candidates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch_impl.training import optimisation
 
 
 def gradient_descent(theta: Tensor, gradients: Tensor, alpha: float) -> Tensor:
-    """``torch.optim.SGD``, of the mean over the examples."""
+    """``torch.optim.SGD`` with the mean gradient of the examples."""
     theta = theta.clone()
     theta.grad = gradients.mean(0)
     torch.optim.SGD([theta], lr=alpha).step()
@@ -35,7 +35,7 @@ def radam(
     epsilon: float,
     published: bool,
 ) -> Tensor:
-    """``torch_impl.training.optimisation.RAdam``, or PyTorch's as published."""
+    """``torch_impl.training.optimisation.RAdam``, or PyTorch's if ``published``."""
     theta = theta.clone()
     algorithm = torch.optim.RAdam if published else optimisation.RAdam
     optimiser = algorithm([theta], betas=(beta_1, beta_2), eps=epsilon)

@@ -1,4 +1,4 @@
-"""Our implementations with chunks and tiles so small that small cases cross their borders."""
+"""Run our implementations with chunks and tiles so small that small cases need several of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch_impl.kernels import launch
 from torch_impl.recurrent import loop
 
 CHUNKS: tuple[tuple[Any, int], ...] = ((factored, 8), (loop, 256))
-"""Modules and what their ``CHUNK`` is lowered to."""
+"""Modules, and the small value of their ``CHUNK``."""
 
 TILES = launch.Tiles(16, 4, 4, 4)
 
 
 @contextmanager
 def small_parts() -> Iterator[None]:
-    """Lower every threshold of this process; what is allocated and not written is NaN."""
+    """Within, chunks and tiles of this process are small, and uninitialised memory is NaN."""
     before = [module.CHUNK for module, _ in CHUNKS]
     deterministic = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -38,13 +38,12 @@ def small_parts() -> Iterator[None]:
 
 
 class Within:
-    """A function that runs, backward pass included, while ``within()`` holds."""
+    """A function whose forward and backward pass run in the context ``within()``."""
 
     def __init__(self, function: Callable[..., Any], within: Callable[[], Any]) -> None:
-        """See ``candidate.Candidate``."""
+        """`candidate.Candidate` enters the context."""
         self.function, self.within = function, within
         self.__signature__ = inspect.signature(function)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function's result."""
         return self.function(*arguments, **named)

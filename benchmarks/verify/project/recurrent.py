@@ -1,4 +1,4 @@
-"""Our recurrent layers and captioners as candidates: their weights by the operators' names."""
+"""Our recurrent layers and captioners as candidates, with the operators' parameter names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Parameters = Mapping[str, Tensor]
 
 
 def given(T: Parameters, inputs: int) -> dict[str, Tensor]:
-    """T, on x, h and the context, as an ``LSTM``'s parameters; ``inputs`` is the width of x."""
+    """T, a map of x, h and the context, as an ``LSTM``'s parameters; x has ``inputs`` channels."""
     d = len(T["bias"]) // 4
     x, h, z = T["weight"].tensor_split([inputs, inputs + d], 1)
     return {"weight_x": torch.cat([x, z], 1), "weight_h": h, "bias": T["bias"]}
@@ -53,12 +53,12 @@ def lstm(X: Tensor, parameters: Parameters, mask: Tensor, *, implementation: str
 
 
 def library_lstm(X: Tensor, parameters: Parameters, lengths: Tensor) -> Tensor:
-    """``torch_impl.recurrent.LSTM`` by the library, which pads at the end only."""
+    """``torch_impl.recurrent.LSTM`` with PyTorch's LSTM, for right-padded batches only."""
     return _lstm(X, parameters, None, "library", lengths)
 
 
 def _alone(X: Tensor, parameters: Parameters, masks: Masks, implementation: str) -> Tensor:
-    """One sequence (T, d_x), with masks (T, d)."""
+    """Run one sequence (T, d_x) with masks (T, d) as a batch."""
     batch = Masks(*(None if mask is None else mask[:, None] for mask in masks))
     return _lstm(X[None], parameters, batch, implementation, torch.tensor([len(X)]))[0]
 
@@ -129,7 +129,7 @@ def read_only_lstm(
 def read_only_captioner(
     features: Tensor, tokens: Tensor, parameters: Parameters, reading: str
 ) -> Tensor:
-    """``torch_impl.models.RecurrentCaptioner``, as the read-only paper has it."""
+    """``torch_impl.models.RecurrentCaptioner``, configured as in the read-only paper."""
     (V, d_x), d = parameters["W_e"].shape, len(parameters["W_im"])
     unit = reading != "none"
     lstm = printed(parameters, "iforc" if unit else "ifoc")
