@@ -26,7 +26,7 @@ FORMAT = "captionbench features 1"
 WHAT = "the index as `captionbench features` wrote it"
 DTYPES = ("float16", "float32")
 MADE_FROM = {"weights_sha256", "pictures_sha256"}
-"""Of a signature: what features are but for rounding."""
+"""Fields of a signature that determine features up to rounding."""
 
 
 class ArrayFeatures:
@@ -156,9 +156,9 @@ class ShardedFeatures:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what the features are made from, if the signature says it all; else theirs.
+        """SHA-256 of the signature and shapes if they determine the features, else of the index.
 
-        So features that another processor rounds otherwise are the same data.
+        So features that another processor rounds differently are the same data.
         """
         index = self.index
         if not index.signature.keys() >= MADE_FROM:

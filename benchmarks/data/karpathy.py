@@ -122,7 +122,7 @@ def read_photographs(path: Path) -> list[Photograph]:
 
 
 def sources(photographs: list[Photograph]) -> str:
-    """SHA-256 of the photograph of each image id, independent of their order."""
+    """SHA-256 of the file name of each image id, independent of their order."""
     lines = sorted(f"{photograph.image_id}\t{photograph.filename}" for photograph in photographs)
     return sha256("\n".join(lines).encode())
 

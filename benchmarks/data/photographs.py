@@ -72,7 +72,7 @@ class Photographs:
         return pictures.decode(*self._file(name))
 
     def fingerprint(self, names: Iterable[str]) -> str:
-        """SHA-256 of the files of some photographs, whatever their order.
+        """SHA-256 of the files of some photographs, independent of their order.
 
         Raises:
             InputError: a photograph is missing or cannot be read.
@@ -81,7 +81,7 @@ class Photographs:
         return sha256("\n".join(lines).encode())
 
     def _file(self, name: str) -> tuple[bytes, Path]:
-        """What is in a photograph's file, and where it is."""
+        """The content and the path of a photograph's file."""
         self.require([name])
         source, member = self._places[name]
         if isinstance(source, Path):

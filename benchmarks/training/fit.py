@@ -185,7 +185,7 @@ class FitState:
             self.folder.save(self.folder.last, self.loop.model, state)
 
     def roll_back(self, step: int) -> None:
-        """Restore the previous checkpoints if the loss after ``step`` is not finite."""
+        """Restore the checkpoints before ``step``, after which a loss is not finite."""
         if self.folder:
             self.folder.restore_previous(step, remove_first=not self.earlier)
 

@@ -146,7 +146,7 @@ def draws(
     """The draws of a property's cases: small ones, and a few large ones.
 
     In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
-    such as heads, and the batch size are at their largest in further cases. With ``MANY`` small
+    such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
     cases there is also a case with all sizes at their least large value, up to ``MODERATE``, and
     one for each size at its largest; with fewer there is at most one of these.
     """
