@@ -1,4 +1,4 @@
-"""ARNet Tables 1 to 4: captions of images and of code, and the discrepancy of both modes.
+"""ARNet Tables 1 to 4: captions of images and of code; discrepancy of training and inference.
 
 Each row is trained in the two stages of section 4.2. Zoneout and scheduled sampling are in both
 stages; ARNet is in the second only, which continues the plain model's first. All second stages are
