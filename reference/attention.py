@@ -12,7 +12,7 @@ from reference.equations import Decision, Erratum, equation
 from reference.primitives import Array, Mask, Parameters, linear, select, sigmoid, softmax
 
 Score = Callable[[Array, Array], float]
-"""How relevant a state (d_s,) is to a decoder's state h (d,): of (h, state)."""
+"""``score(h, state)``: the relevance of a state (d_s,) to the decoder's state h (d,)."""
 
 
 @equation(
@@ -51,7 +51,7 @@ def attend(hd: Array, he: Array, f: Score) -> Array:
     ],
 )
 def self_attention(Q: Array, K: Array, V: Array, W_out: Array) -> Array:
-    """Self-attention of one head: Q, K and V (N, D), W_out (D, D) on each row: (N, D)."""
+    """Single-head self-attention of Q, K, V (N, D), then W_out (D, D) on each row: (N, D)."""
     s = softmax(Q @ K.T / math.sqrt(K.shape[1])) @ V
     out: Array = s @ W_out.T
     return out
@@ -59,7 +59,7 @@ def self_attention(Q: Array, K: Array, V: Array, W_out: Array) -> Array:
 
 @equation("middle_out", 2, r"\mathbf{c}_t = \sum_{i=1}^n \alpha_{t,i} \mathbf{h}_i^e")
 def context_vector(alpha: Array, states: Array) -> Array:
-    """The states (n, d_s) weighed by alpha (n,): (d_s,)."""
+    """The sum of the states (n, d_s), weighted by alpha (n,): (d_s,)."""
     c: Array = alpha @ states
     return c
 
@@ -71,7 +71,7 @@ def context_vector(alpha: Array, states: Array) -> Array:
     r"{\sum_{k=1}^n \exp(\operatorname{score}(\mathbf{h}_{t-1}^d, \mathbf{h}_k^e))}",
 )
 def alignment_weights(h: Array, states: Array, score: Score) -> Array:
-    """How much of each of the states (n, d_s) the decoder's h_{t-1} (d,) takes: (n,)."""
+    """The attention weights (n,) of the decoder's h_{t-1} (d,) over the states (n, d_s)."""
     return softmax(np.array([score(h, h_i) for h_i in states], dtype=states.dtype))
 
 
@@ -82,7 +82,7 @@ def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     r" \mathbf{h}_{t-1}^d \mathbf{W}_a \mathbf{h}_i^e",
 )
 def general_score(h: Array, h_i: Array, W_a: Array) -> float:
-    """The general score (Luong et al., 2015) of h (d,) and h_i (d_s,), by W_a (d, d_s)."""
+    """The general score (Luong et al., 2015) of h (d,) and h_i (d_s,), with W_a (d, d_s)."""
     return float(h @ W_a @ h_i)
 
 
@@ -165,10 +165,11 @@ def multi_head_attention(
 def attention_on_attention(
     X: Array, Y: Array, parameters: Parameters, num_heads: int, mask: Mask | None = None
 ) -> Array:
-    """Attention on Attention (Huang et al., 2019): the result gated by itself and the query.
+    """Attention on Attention (Huang et al., 2019): a gate on the result of multi-head attention.
 
-    ``I = W_i [V_hat, Q] + b_i``, ``G = sigmoid(W_g [V_hat, Q] + b_g)``, ``out = I * G``, with V_hat
-    the heads side by side and the maps ``information`` and ``gate``; else ``multi_head_attention``.
+    ``I = W_i [V_hat, Q] + b_i``, ``G = sigmoid(W_g [V_hat, Q] + b_g)``, ``out = I * G``. V_hat are
+    the concatenated heads; the linear maps are ``query``, ``key``, ``value``, ``information`` and
+    ``gate``; else as ``multi_head_attention``.
     """
     Q = linear(X, select(parameters, "query."))
     K = linear(Y, select(parameters, "key."))

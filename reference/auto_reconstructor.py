@@ -1,4 +1,4 @@
-"""The auto-reconstructor (ARNet 5-7, 9-12): its loss, and how far training and inference differ."""
+"""The auto-reconstructor's loss (ARNet 5-7, 9); training against inference states (10-12)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ STEPS = Decision(
     notes=[BIAS],
 )
 def reconstructor(h: Array, state: State, T: Parameters) -> State:
-    """h'_t and c'_t (d',) of the decoder's h_t (d,): ARNet's ``lstm`` (2) with inputs h_t."""
+    """h'_t and c'_t (d',) from the decoder's h_t (d,): the ``lstm`` of (2) with input h_t."""
     return lstm(h, state, T)
 
 
 @equation("arnet", 6, r"\hat{h}_{t-1} = \mathbf{w}_{fc} h'_t + \mathbf{b}_{fc}")
 def reconstructed(h_prime: Array, fc: Parameters) -> Array:
-    """h^_{t-1} (d,) of h'_t (d',) by the linear map fc."""
+    """h^_{t-1} (d,) from h'_t (d',) by the linear map fc."""
     return linear(h_prime, fc)
 
 
 @equation("arnet", 7, r"\mathcal{L}_{AR}^t = \| h_{t-1} - \hat{h}_{t-1} \|_2^2", notes=[STEPS])
 def reconstruction_error(h: Array, h_hat: Array) -> float:
-    """The square of the Euclidean distance of h_{t-1} and h^_{t-1}, both (d,)."""
+    """The squared Euclidean distance between h_{t-1} and h^_{t-1}, both (d,)."""
     return float(sum((h - h_hat) ** 2))
 
 
 def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) -> Array:
-    """L_AR^t for t = 2 ... T, (T - 1,), of the decoder's T states (d,).
+    """L_AR^t for t = 2 ... T, (T - 1,), from the decoder's T states (d,).
 
     ``parameters`` are ``lstm``, the T of (5), and ``fc``, the linear map of (6).
     """
@@ -67,7 +67,7 @@ def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) ->
 )
 @requires(lambda lambda_: 0 <= lambda_ < float("inf"), "lambda is {lambda_}, expected at least 0")
 def joint_loss(L_NLL: float, L_AR: Sequence[float] | Array, lambda_: float) -> float:
-    """The objective of the fine-tuning."""
+    """The fine-tuning objective."""
     return float(L_NLL + lambda_ * sum(L_AR))
 
 
@@ -90,10 +90,10 @@ def cosine_distance(h_1: Array, h_2: Array) -> float:
     ],
 )
 def mean_centroid_distance(U: Array, V: Array) -> float:
-    """The distance of the mean states in training and in inference mode.
+    """The cosine distance between the mean states of training and inference mode.
 
-    U and V (N, d) are the last hidden state of each of N images: of the step that emits the end
-    token or is the last.
+    U and V (N, d) are the last hidden states of N images: of the step that emits the end token, or
+    of the last step.
     """
     N = len(U)
     return cosine_distance(np.sum(U, axis=0) / N, np.sum(V, axis=0) / N)
@@ -110,6 +110,6 @@ def mean_centroid_distance(U: Array, V: Array) -> float:
     "states of shapes {U.shape} and {V.shape}, expected the same images",
 )
 def point_wise_distance(U: Array, V: Array) -> float:
-    """The mean distance of the two states of an image; U and V as in ``mean_centroid_distance``."""
+    """The mean cosine distance of an image's two states, see ``mean_centroid_distance``."""
     N = len(U)
     return sum(cosine_distance(u, v) for u, v in zip(U, V, strict=True)) / N

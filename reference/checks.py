@@ -1,4 +1,4 @@
-"""Checks of arguments, apart from the bodies of the functions that they guard."""
+"""Argument checks as decorators, outside the bodies of the functions that they guard."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def requires(condition: Callable[..., object], message: str) -> Callable[[Function], Function]:
-    """The decorated function raises ValueError with ``message`` unless ``condition`` holds.
+    """Decorator: the function raises ValueError with ``message`` unless ``condition`` holds.
 
-    The condition takes arguments of the function by their names; the message is formatted with
-    them.
+    The condition takes arguments of the function by name; the message is formatted with them.
     """
     names = inspect.signature(condition).parameters.keys()
 
@@ -24,9 +23,9 @@ def requires(condition: Callable[..., object], message: str) -> Callable[[Functi
 
         @wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            # not by ``Signature.bind``, which would take as long as a small function
+            # ``Signature.bind`` would take as long as a small function itself
             given = {**defaults, **dict(zip(parameters, args, strict=False)), **kwargs}
-            # what lacks an argument is told so by the function itself
+            # with an argument missing, the call below raises TypeError
             if given.keys() >= names and not condition(*map(given.get, names)):
                 raise ValueError(message.format(**given))
             return function(*args, **kwargs)

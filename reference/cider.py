@@ -17,7 +17,7 @@ from reference.primitives import Array
 
 
 def document_frequencies(references: Sequence[Sequence[Caption]], n: int = 4) -> Counter[NGram]:
-    """In the references of how many images each n-gram of 1 to ``n`` words occurs."""
+    """The number of images whose references have each n-gram of 1 to ``n`` words."""
     frequencies: Counter[NGram] = Counter()
     for captions in references:
         grams = {gram for s in captions for k in range(1, n + 1) for gram in ngrams(s, k)}
@@ -49,7 +49,7 @@ def cider_d(
     log_images = math.log(len(documents))
 
     def g(caption: Caption, k: int) -> dict[NGram, float]:
-        # an n-gram that no reference has counts as one that a single image has
+        # an n-gram of no reference counts as if one image had it
         return {
             gram: count * (log_images - math.log(max(1, df[gram])))
             for gram, count in ngrams(caption, k).items()
@@ -65,7 +65,7 @@ def cider_d(
 
     def similarity(candidate: Caption, reference: Caption, k: int) -> float:
         c, s = g(candidate, k), g(reference, k)
-        # clipped, so that repeating a word that pleases is of no use
+        # clipped, so that repeating a matching word gains nothing
         dot = sum(min(weight, s[gram]) * s[gram] for gram, weight in c.items() if gram in s)
         penalty = math.exp(-((length(candidate) - length(reference)) ** 2) / (2 * sigma**2))
         norms = norm(c) * norm(s)

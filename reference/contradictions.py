@@ -1,4 +1,4 @@
-"""Where a paper's tables and its text contradict each other, beside no equation."""
+"""Contradictions between a paper's tables and its text that concern no equation."""
 
 from __future__ import annotations
 

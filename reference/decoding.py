@@ -1,7 +1,7 @@
-"""Decoding by readable loops: greedy, sampling, scheduled sampling, beam search, exhaustive search.
+"""Decoding in plain loops: greedy, sampling, scheduled sampling, beam search, exhaustive search.
 
-A model is here a function from a prefix (token ids, the start token first) to the log-probabilities
-(V,) of the next token: v1 eq. 12 at one time step. ``max_length`` counts the start token.
+A model is a function from a prefix (token ids, the start token first) to the log-probabilities (V,)
+of the next token: v1 eq. 12 at one time step. ``max_length`` counts the start token.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ fits_the_beam = requires(
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A caption under way: its ``tokens`` from the start token on, one log-probability for each
-    token after it."""
+    """A partial or finished caption: tokens, the start token first, and one log-probability for
+    each token after it."""
 
     tokens: tuple[int, ...]
     log_probs: tuple[float, ...] = ()
 
     @property
     def total(self) -> float:
-        """The summed log-probability, by which hypotheses compete in a beam."""
+        """The summed log-probability, which ranks hypotheses within a beam."""
         return sum(self.log_probs)
 
     @property
@@ -47,7 +47,7 @@ class Hypothesis:
         return self.total / len(self.tokens)
 
     def extended(self, token: int, log_prob: float) -> Hypothesis:
-        """One token longer."""
+        """The hypothesis with one more token."""
         return Hypothesis((*self.tokens, token), (*self.log_probs, log_prob))
 
     def finished(self, end: int) -> bool:
@@ -56,14 +56,14 @@ class Hypothesis:
 
 
 def continuations(next_log_probs: NextLogProbs, hypothesis: Hypothesis) -> Iterator[Hypothesis]:
-    """The hypothesis with each next token of probability above zero."""
+    """The hypothesis extended by each token of probability above zero."""
     for token, log_prob in enumerate(next_log_probs(hypothesis.tokens)):
         if log_prob > -np.inf:
             yield hypothesis.extended(token, float(log_prob))
 
 
 def teacher_forced(next_log_probs: NextLogProbs, tokens: Sequence[int]) -> Hypothesis:
-    """Score given ``tokens`` (start token first): each is read after the given ones before it."""
+    """The hypothesis of given ``tokens``, start token first, each scored after those before it."""
     hypothesis = Hypothesis((tokens[0],))
     for token in tokens[1:]:
         hypothesis = hypothesis.extended(token, float(next_log_probs(hypothesis.tokens)[token]))
@@ -72,8 +72,7 @@ def teacher_forced(next_log_probs: NextLogProbs, tokens: Sequence[int]) -> Hypot
 
 @room_for_a_token
 def greedy(next_log_probs: NextLogProbs, *, start: int, end: int, max_length: int) -> Hypothesis:
-    """The most likely token at each step until ``end`` (v1, text of section 3.5); among equals the
-    lowest token id."""
+    """The most likely token at each step until ``end`` (v1, section 3.5); ties to the lowest id."""
     hypothesis = Hypothesis((start,))
     while not hypothesis.finished(end) and len(hypothesis.tokens) < max_length:
         log_p = next_log_probs(hypothesis.tokens)
@@ -83,8 +82,7 @@ def greedy(next_log_probs: NextLogProbs, *, start: int, end: int, max_length: in
 
 
 def ensemble(members: Sequence[NextLogProbs]) -> NextLogProbs:
-    """Several models as one: the log of the mean of their probabilities (the ensembles of v1
-    Table 4 and v2 Tables II to IV)."""
+    """The log of the mean of the models' probabilities (v1 Table 4, v2 Tables II to IV)."""
 
     def next_log_probs(prefix: tuple[int, ...]) -> Array:
         with np.errstate(divide="ignore"):
@@ -95,9 +93,9 @@ def ensemble(members: Sequence[NextLogProbs]) -> NextLogProbs:
 
 
 def inverse_cdf(log_p: Array, u: float) -> int:
-    """The token whose interval of the cumulated probabilities contains u, 0 <= u < 1.
+    """The token whose interval of the cumulative probabilities contains u, 0 <= u < 1.
 
-    The probabilities are taken relative to their sum, so that rounding leaves no gap below 1.
+    Probabilities are normalised by their sum, so that rounding leaves no gap below 1.
     """
     cumulated = np.cumsum(np.exp(log_p))
     token = 0
@@ -109,7 +107,7 @@ def inverse_cdf(log_p: Array, u: float) -> int:
 def sample(
     next_log_probs: NextLogProbs, uniforms: Sequence[float], *, start: int, end: int
 ) -> Hypothesis:
-    """A multinomial sample, one uniform draw of [0, 1) for each step, until ``end``.
+    """A multinomial sample, by one uniform number in [0, 1) a step, until ``end``.
 
     ``max_length`` is len(uniforms) + 1.
     """
@@ -131,12 +129,11 @@ def scheduled_sampling(
     coins: Sequence[float],
     uniforms: Sequence[float],
 ) -> list[int]:
-    """The words that a decoder in training reads instead of T words ``y`` (Bengio et al., 2015).
+    """The decoder's inputs in training, instead of the T true words ``y`` (Bengio et al., 2015).
 
-    Each word after the first, the start token, is with probability epsilon one sampled from the
-    model's distribution at the step before, which has read the words so chosen; else it is y's.
-    ``coins`` and ``uniforms`` are T - 1 uniform draws of [0, 1): a word is replaced where its coin
-    is below epsilon, by the sample of its uniform.
+    With probability epsilon, each word after the start token is replaced by a sample from the
+    model's distribution given the inputs before it. ``coins`` and ``uniforms`` are T - 1 uniform
+    numbers in [0, 1): a word is replaced where its coin is below epsilon.
     """
     read = [y[0]]
     for word, coin, u in zip(y[1:], coins, uniforms, strict=True):
@@ -158,10 +155,10 @@ def beam_search(
 ) -> list[Hypothesis]:
     """The ``num_return`` best of the ``beam_size`` hypotheses left after max_length - 1 steps.
 
-    At each step every hypothesis offers its continuations, a finished one itself, unchanged; the
-    ``beam_size`` with the largest sums of log-probabilities go on. Ties keep the order of
-    hypotheses, then of token ids. The final order is by ``Hypothesis.score``. Fewer are returned
-    where fewer exist.
+    At each step the candidates are the continuations of unfinished hypotheses, and finished ones
+    unchanged; the ``beam_size`` with the largest sums of log-probabilities survive. Ties keep the
+    order of hypotheses, then of token ids. The final order is by ``Hypothesis.score``. Fewer are
+    returned where fewer exist.
     """
     beam = [Hypothesis((start,))]
     for _ in range(max_length - 1):
@@ -209,10 +206,10 @@ def beam_search(
 def printed_beam_search(
     next_log_probs: NextLogProbs, *, start: int, end: int, beam_size: int, max_length: int
 ) -> list[Hypothesis]:
-    """The ``beam_size`` sequences, best summed score first.
+    """The read-only LSTM's beam search: ``beam_size`` sequences, best summed score first.
 
-    A sequence that has ended keeps its place and nothing that comes later can take it; in
-    ``beam_search`` it competes. Ties keep the order of sequences, then of token ids.
+    A finished sequence keeps its place in the beam; in ``beam_search`` it must compete for it. Ties
+    keep the order of sequences, then of token ids.
     """
     ended: list[Hypothesis] = []
     live = [Hypothesis((start,))]

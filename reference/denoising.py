@@ -12,10 +12,10 @@ from reference.middle_out import LEFT_FIRST, MiddleOutDecoder, SelfAttention, Si
 from reference.primitives import Array, Parameters, linear, select
 
 NOISE = 0.0035
-"""The noise is uniform between its negative and this."""
+"""The noise is uniform in (-NOISE, NOISE)."""
 
 LENGTHS = (5, 10)
-"""The least and the largest N; a sequence has 2 N + 1 numbers."""
+"""The smallest and the largest N; a sequence has 2 N + 1 numbers."""
 
 
 @equation(
@@ -25,7 +25,7 @@ LENGTHS = (5, 10)
     r" \mu, \mu - \frac{\sigma}{N}, \mu - \frac{2\sigma}{N}, \dots, \mu - \frac{N\sigma}{N}",
 )
 def symmetric_sequence(mu: float, N: int) -> Array:
-    """(2 N + 1,) numbers, N >= 1; sigma is mu^2."""
+    """y (2 N + 1,), for N >= 1; sigma is mu^2."""
     sigma = mu**2
     half = [mu - i * sigma / N for i in range(1, N + 1)]
     return np.array([*reversed(half), mu, *half])
@@ -87,11 +87,11 @@ def denoise(
 ) -> Array:
     """A regressor of section 4.1, x (n,) to (n,): numbers in place of embedded words, no softmax.
 
-    A linear layer on the encoder's final hidden state gives the initial value, the decoders the
-    rest: of both sides of ``order`` from the middle outwards, of ("right",) from the first value
-    on. Given the target y (n,), each value follows the true ones before it, else the model's own.
-    The ``self_attention`` is "none" in the text, "dual" in the table. ``parameters``: ``encoder``,
-    the linear map ``initial`` to 1, and for each side a decoder's with the linear map ``output``.
+    A linear layer on the encoder's final hidden state predicts the initial value, the decoders the
+    rest: outwards from the middle value if ``order`` has both sides, from the first value on if it
+    is ("right",). With the target y (n,) it is teacher-forced, else it reads its own outputs.
+    ``self_attention`` is "none" in the text, "dual" in the table. ``parameters``: ``encoder``, the
+    linear map ``initial`` to 1, and for each side a decoder's with the linear map ``output``.
     """
     left = len(x) // 2 if len(order) == 2 else 0
     H_e, state = encode(x[:, None], parameters)

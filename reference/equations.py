@@ -1,8 +1,8 @@
-"""The inventory of the papers' numbered equations, and what the oracle says of each.
+"""The registry of the papers' numbered equations: formula, oracle, errata, decisions.
 
-``@equation("expansionnet_v2", 4, r"\\Psi ...")`` on a function makes it the oracle of an equation:
-one raw LaTeX string for each line, as printed. A function may carry several. What the print gets
-wrong, and what it leaves to us, stands beside it as an ``Erratum`` or a ``Decision``.
+``@equation("expansionnet_v2", 4, r"\\Psi ...")`` registers a function as the oracle of an equation,
+with its LaTeX as printed, one raw string a line. A function may have several. An ``Erratum``
+corrects the print; a ``Decision`` settles what the print leaves open.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ PAPERS: dict[str, Paper] = {
 
 @dataclass(frozen=True)
 class Note:
-    """What is printed, what the oracle takes, why; and which part of the equation it is about."""
+    """What is printed, what the oracle takes, why; ``about`` names a part of the equation."""
 
     printed: str
     taken: str
@@ -82,16 +82,16 @@ class Note:
 
 
 class Erratum(Note):
-    """The print errs: a misprint, or it contradicts itself or what was run."""
+    """An error in print: a misprint, or a contradiction within the paper or with what was run."""
 
 
 class Decision(Note):
-    """The print does not err: it leaves something open, or says what is taken."""
+    """No error in print: something is left open, or taken as printed."""
 
 
 @dataclass(frozen=True)
 class Equation:
-    """A printed equation or listing and the function of the oracle that stands for it."""
+    """A printed equation or listing and its oracle function."""
 
     paper: str
     number: Number
@@ -126,10 +126,10 @@ def equation(
     notes: Sequence[Note] = (),
     definition: str | None = None,
 ) -> Callable[[Function], Function]:
-    """Make the decorated function the oracle of ``paper``'s equation ``number``.
+    """Register the decorated function as the oracle of ``paper``'s equation ``number``.
 
     Raises:
-        ValueError: an unknown equation, or one that another function stands for.
+        ValueError: an unknown paper or equation, or one that has another oracle already.
     """
     if number not in PAPERS[paper].numbers:
         raise ValueError(f"{paper} has no equation {number!r}")
@@ -146,7 +146,7 @@ def equation(
 
 @known_paper
 def passage(paper: str, where: str, *notes: Note) -> Callable[[Function], Function]:
-    """Note something about a passage or table without a number, on a function or alone."""
+    """Attach notes to a passage or table without an equation number; usable as a decorator."""
     _passages[paper, where] = notes
     return lambda function: function
 
@@ -165,7 +165,7 @@ def equations() -> list[Equation]:
 
 
 def all_notes() -> list[tuple[str, str, Note]]:
-    """Every note with its paper and place, ``(5), (7), masking`` say: equations, then passages."""
+    """Every note as (paper, place, note), place ``(5), (7), masking`` say; passages come last."""
     numbers: dict[tuple[str, Note], list[Number]] = {}
     for entry in equations():
         for note in entry.notes:

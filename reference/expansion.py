@@ -1,8 +1,8 @@
 """The expansion mechanism (ExpansionNet v1, eqs. 3-9; v2, eqs. 1-9), one function per equation.
 
-v1's (E_Q, Q_E) are v2's (Q_E, E_Q), likewise of the biases: v2's learned vectors are E_Q and E_B,
-the expanded rows Q_E and B_E. M is v1's Z. Row (j, n) of a dynamic expansion, of token j and vector
-n, is ``j N_E + n``.
+In v2 the learned vectors are E_Q and E_B, the expanded rows Q_E and B_E; v1 swaps these names, and
+its Z is v2's M. Each function has its own paper's symbols, the operators below v2's. Row (j, n) of
+a dynamic expansion, for token j and vector n, has the index ``j N_E + n``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIGN = {1: 1, 2: -1}
     r"e_{ij}^{B} = c_i + b_j^{E}, \quad c_i \in C, b_j^{E} \in B^{E}",
 )
 def dynamic_expansion_vectors(C: Array, Q_E: Array, B_E: Array) -> tuple[Array, Array]:
-    """The queries and biases (L N_E, d) of the condition C (L, d) and vectors Q_E, B_E (N_E, d)."""
+    """Queries and biases (L N_E, d) from the conditions C (L, d) and the vectors (N_E, d)."""
     E_Q = np.stack([c_i + q_j for c_i in C for q_j in Q_E])
     E_B = np.stack([c_i + b_j for c_i in C for b_j in B_E])
     return E_Q, E_B
@@ -41,10 +41,10 @@ def dynamic_expansion_vectors(C: Array, Q_E: Array, B_E: Array) -> tuple[Array, 
     r"B_E = (C^\top \mathbb{H}_E)^\top + (E_B^\top \mathbb{I}_E)^\top",
 )
 def broad_sum(C: Array, E: Array) -> Array:
-    """Q_E or B_E (L N_E, d) of the condition C (L, d) and E = E_Q or E_B (N_E, d)."""
+    """BroadSum: Q_E or B_E (L N_E, d) from the conditions C (L, d) and E = E_Q or E_B (N_E, d)."""
     L, N_E = len(C), len(E)
-    H_E = np.kron(np.eye(L), np.ones((1, N_E))).astype(C.dtype)  # (L, L N_E), rows of ones
-    I_E = np.concatenate([np.eye(N_E)] * L, axis=1).astype(C.dtype)  # (N_E, L N_E), identities
+    H_E = np.kron(np.eye(L), np.ones((1, N_E))).astype(C.dtype)  # (L, L N_E)
+    I_E = np.concatenate([np.eye(N_E)] * L, axis=1).astype(C.dtype)  # (N_E, L N_E)
     total: Array = (C.T @ H_E).T + (E.T @ I_E).T
     return total
 
@@ -82,7 +82,7 @@ def block_expansion_vectors(E_Q: Sequence[Array], E_B: Sequence[Array]) -> tuple
     r"\Psi(X, \epsilon)_{ij} = \frac{x_{ij}}{\sum_{z=1}^{N_2} x_{iz} + \epsilon}",
 )
 def normalise_rows(X: Array, epsilon: float = EPSILON) -> Array:
-    """v1's Phi, v2's Psi: each row of X (N_1, N_2), of entries >= 0, over its sum."""
+    """v1's Phi, v2's Psi: each row of X (N_1, N_2) >= 0 divided by its sum plus epsilon."""
     Y: Array = X / (X.sum(axis=1, keepdims=True) + epsilon)
     return Y
 
@@ -97,7 +97,7 @@ SCALE = Decision(
 @equation("expansionnet_v1", 6, r"Z = \frac{E_Q K^{\top}}{\sqrt{d_{model}}}", notes=[SCALE])
 @equation("expansionnet_v2", 2, r"M = \frac{Q_E K^\top}{\sqrt{d_m}}", notes=[SCALE])
 def length_transformation(Q_E: Array, K: Array) -> Array:
-    """The length transformation matrix (N, L) of queries (N, d) and keys (L, d)."""
+    """The length transformation matrix (N, L) from queries (N, d) and keys (L, d)."""
     M: Array = Q_E @ K.T / math.sqrt(K.shape[1])
     return M
 
@@ -127,7 +127,7 @@ DYNAMIC_BIASES = Decision(
 def forward_step(
     Z: Array, V_1: Array, V_2: Array, E_B: Array, epsilon: float = EPSILON
 ) -> tuple[Array, Array]:
-    """F_1^fw and F_2^fw (N, d) of Z (N, L), V_1 and V_2 (L, d), E_B (N, d)."""
+    """F_1^fw and F_2^fw (N, d) from Z (N, L), V_1 and V_2 (L, d), E_B (N, d)."""
     R_1 = normalise_rows(relu(Z), epsilon)
     R_2 = normalise_rows(relu(-Z), epsilon)
     F_1: Array = R_1 @ V_1 + E_B
@@ -147,7 +147,7 @@ def forward_step(
 def backward_step(
     Z: Array, F_1: Array, F_2: Array, epsilon: float = EPSILON
 ) -> tuple[Array, Array]:
-    """B_1^bw and B_2^bw (L, d) of Z (N, L), F_1^fw and F_2^fw (N, d)."""
+    """B_1^bw and B_2^bw (L, d) from Z (N, L), F_1^fw and F_2^fw (N, d)."""
     R_1 = normalise_rows(relu(Z.T), epsilon)
     R_2 = normalise_rows(relu(-Z.T), epsilon)
     B_1: Array = R_1 @ F_1
@@ -156,7 +156,7 @@ def backward_step(
 
 
 def causal_masks(L: int, N_E: int) -> tuple[Mask, Mask]:
-    """Where row (j, n) sees token i, (L N_E, L): i <= j; token i row (j, n), (L, L N_E): j <= i."""
+    """Row (j, n) sees tokens i <= j, (L N_E, L); token i sees rows with j <= i, (L, L N_E)."""
     visible = np.tri(L, dtype=np.bool_)
     return np.repeat(visible, N_E, axis=0), np.repeat(visible, N_E, axis=1)
 
@@ -166,7 +166,7 @@ def causal_masks(L: int, N_E: int) -> tuple[Mask, Mask]:
     "groups {groups} must be positive and sum to {X.shape[1]}",
 )
 def split_groups(X: Array, groups: Sequence[int] | None) -> list[Array]:
-    """The columns of X (L, N), group by group; all of them when ``groups`` is None."""
+    """The columns of X (L, N) split into the groups; None is a single group."""
     return [X] if groups is None else np.split(X, np.cumsum(groups)[:-1], axis=1)
 
 
@@ -192,7 +192,7 @@ FORWARD_NAME = Erratum(
     notes=[SIGNS, FORWARD_NAME],
 )
 def forward_weights(M: Array, i: int, mask: Mask | None = None, epsilon: float = EPSILON) -> Array:
-    """Stream i's R_i^fw (N, L) of M (N, L); ``mask`` is True where a row may see a token."""
+    """Stream i's R_i^fw (N, L) from M (N, L); ``mask`` is True where a row may see a token."""
     P = relu(SIGN[i] * M)
     if mask is not None:
         P = np.where(mask, P, 0)
@@ -215,7 +215,7 @@ MASKING = Decision(
     notes=[FORWARD_NAME, DYNAMIC_BIASES, MASKING],
 )
 def forward_expansion(R_fw: Array, V: Array, B_E: Array) -> Array:
-    """F_i^fw (N, d) of R_i^fw (N, L), V_i (L, d), B_E (N, d)."""
+    """F_i^fw (N, d) from R_i^fw (N, L), V_i (L, d), B_E (N, d)."""
     F: Array = R_fw @ V + B_E
     return F
 
@@ -242,7 +242,7 @@ def backward_weights(
     mask: Mask | None = None,
     epsilon: float = EPSILON,
 ) -> Array:
-    """Stream i's R_i^bw (L, N) of M (N, L), averaged over the groups, one of N rows when None.
+    """Stream i's R_i^bw (L, N) from M (N, L), averaged over ``groups``; None is a single group.
 
     ``mask`` (L, N) is True where a token may see an expanded row.
     """
@@ -257,7 +257,7 @@ def backward_weights(
     "expansionnet_v2", 7, r"B_i^{bw} = R_i^{bw} F_i^{fw} \quad i \in \{1, 2\}", notes=[MASKING]
 )
 def backward_expansion(R_bw: Array, F_fw: Array) -> Array:
-    """B_i^bw (L, d) of R_i^bw (L, N) and F_i^fw (N, d)."""
+    """B_i^bw (L, d) from R_i^bw (L, N) and F_i^fw (N, d)."""
     B: Array = R_bw @ F_fw
     return B
 
@@ -276,7 +276,7 @@ def backward_expansion(R_bw: Array, F_fw: Array) -> Array:
     ],
 )
 def selection(S: Array, B_1: Array, B_2: Array) -> Array:
-    """The two streams' results, gated: all (L, d)."""
+    """The gated sum of both streams: all (L, d)."""
     return sigmoid(S) * B_1 + (1 - sigmoid(S)) * B_2
 
 
@@ -290,7 +290,7 @@ def static_expansion(
     groups: Sequence[int] | None = None,
     epsilon: float = EPSILON,
 ) -> Array:
-    """The static operator, of several ``groups`` the block static operator (v2, 2-9): (L, d).
+    """Static Expansion, or Block Static with several ``groups`` (v2, 2-9): (L, d).
 
     E_Q and E_B are (N, d), the vectors of all groups; K, V_1, V_2 and S (L, d).
     """
@@ -313,10 +313,10 @@ def dynamic_expansion(
     causal: bool = True,
     epsilon: float = EPSILON,
 ) -> Array:
-    """The dynamic operator (v2, 1-8), causal or in both directions: (L, d).
+    """Dynamic Expansion (v2, 1-8), causal or bidirectional: (L, d).
 
-    E_Q and E_B are (N_E, d); C, K, V_1, V_2 and S (L, d). If causal, a token's output depends on it
-    and the tokens before it alone.
+    E_Q and E_B are (N_E, d); C, K, V_1, V_2 and S (L, d). If causal, the output of token t depends
+    on tokens up to t only.
     """
     forward, backward = causal_masks(len(C), len(E_Q)) if causal else (None, None)
     Q_E, B_E = broad_sum(C, E_Q), broad_sum(C, E_B)

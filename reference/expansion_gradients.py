@@ -1,7 +1,7 @@
 """The expansion operators' vector-Jacobian products, derived by hand, one for each equation.
 
-Each takes the gradient of a loss by an equation's result, ``dY``, and gives the gradients by its
-arguments. ReLU's derivative at zero is taken as zero.
+Each takes ``dY``, the gradient of a loss with respect to an equation's result, and returns the
+gradients with respect to its arguments. ReLU's derivative at zero is taken as zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reference.primitives import Array, Mask, sigmoid
 
 StaticGradients = namedtuple("StaticGradients", "E_Q E_B K V_1 V_2 S")
 DynamicGradients = namedtuple("DynamicGradients", "E_Q E_B C K V_1 V_2 S")
-"""Gradients by the arguments of the two operators, by their names and in their shapes."""
+"""Gradients with respect to the operators' arguments, in their shapes."""
 
 
 def static_expansion_vjp(
@@ -89,7 +89,7 @@ def dynamic_expansion_vjp(
 
 
 def broad_sum_vjp(dY: Array, L: int) -> tuple[Array, Array]:
-    """From (L N_E, d), the gradients by the condition (L, d) and the expansion vectors (N_E, d)."""
+    """dC (L, d) and dE (N_E, d) from dY (L N_E, d)."""
     by_row = dY.reshape(L, -1, dY.shape[1])  # (L, N_E, d)
     return by_row.sum(axis=1), by_row.sum(axis=0)
 
@@ -102,7 +102,7 @@ def normalise_rows_vjp(dY: Array, X: Array, epsilon: float = EPSILON) -> Array:
 
 
 def length_transformation_vjp(dM: Array, Q_E: Array, K: Array) -> tuple[Array, Array]:
-    """Gradients by the queries (N, d) and the keys (L, d) of ``M`` (N, L)."""
+    """dQ_E (N, d) and dK (L, d) from dM (N, L)."""
     root = math.sqrt(K.shape[1])
     return dM @ K / root, dM.T @ Q_E / root
 
@@ -110,7 +110,7 @@ def length_transformation_vjp(dM: Array, Q_E: Array, K: Array) -> tuple[Array, A
 def forward_weights_vjp(
     dR: Array, M: Array, i: int, mask: Mask | None = None, epsilon: float = EPSILON
 ) -> Array:
-    """Gradient by ``M`` (N, L) of stream i's ``R_i^fw`` (N, L)."""
+    """dM (N, L) from dR_i^fw (N, L) of stream i."""
     passes = _passes(SIGN[i] * M, mask)
     dP = normalise_rows_vjp(dR, np.where(passes, SIGN[i] * M, 0), epsilon)
     return np.where(passes, SIGN[i] * dP, 0)
@@ -124,7 +124,7 @@ def backward_weights_vjp(
     mask: Mask | None = None,
     epsilon: float = EPSILON,
 ) -> Array:
-    """Gradient by ``M`` (N, L) of stream i's ``R_i^bw`` (L, N)."""
+    """dM (N, L) from dR_i^bw (L, N) of stream i."""
     passes = _passes(SIGN[i] * M.T, mask)
     P = split_groups(np.where(passes, SIGN[i] * M.T, 0), groups)
     dB = split_groups(dR / len(P), groups)
@@ -133,11 +133,11 @@ def backward_weights_vjp(
 
 
 def selection_vjp(dO: Array, S: Array, B_1: Array, B_2: Array) -> tuple[Array, Array, Array]:
-    """Gradients by S, B_1 and B_2, each (L, d)."""
+    """dS, dB_1 and dB_2 from dO, each (L, d)."""
     gate = sigmoid(S)
     return gate * (1 - gate) * (B_1 - B_2) * dO, gate * dO, (1 - gate) * dO
 
 
 def _passes(P: Array, mask: Mask | None) -> Mask:
-    """Where an entry passes both ReLU and the mask."""
+    """True where an entry passes the ReLU and the mask."""
     return P > 0 if mask is None else (P > 0) & mask

@@ -22,13 +22,13 @@ Constraints = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Constrained:
-    """A hypothesis and how many tokens of each constraint it has covered, from the first on."""
+    """A hypothesis and the number of tokens of each constraint that it has covered, in order."""
 
     hypothesis: Hypothesis
     covered: tuple[int, ...]
 
     def open(self, constraints: Constraints) -> bool:
-        """Whether it is between constraints: inside one it must go on with it."""
+        """Whether it is within no constraint; within one it must continue it."""
         pairs = zip(self.covered, constraints, strict=True)
         return all(n in (0, len(constraint)) for n, constraint in pairs)
 
@@ -45,15 +45,15 @@ def grid_beam_search(
     max_length: int,
     num_return: int = 1,
 ) -> list[Hypothesis]:
-    """The ``num_return`` best captions with every constraint, a run of tokens, in them.
+    """The ``num_return`` best captions that contain every constraint, a run of tokens.
 
-    At each step the beam of c covered tokens is filled from what its open hypotheses generate, and
-    from the beam of c - 1: open hypotheses start a constraint that they have not, others continue
-    theirs. The ``beam_size`` with the largest sums of log-probabilities go on. A hypothesis ends
-    only when it has all; ended, it competes unchanged. Generating a constraint's token by chance
-    covers nothing. The same tokens with the same cover are kept once. Ties keep the order: what is
-    generated, by hypothesis and token id; then what is started or continued, by hypothesis and
-    constraint. The final order is by ``Hypothesis.score``; fewer are returned where fewer exist.
+    At each step the candidates for the beam of c covered tokens are: continuations of its own open
+    hypotheses by any token; and hypotheses of the beam of c - 1 that start a constraint or continue
+    theirs. The ``beam_size`` with the largest sums of log-probabilities survive. The end token is
+    allowed once all constraints are covered; a finished hypothesis competes unchanged. A
+    constraint's token that is generated freely covers nothing. Candidates with equal tokens and
+    cover count once. Ties keep this order, then that of hypotheses, then of token ids or
+    constraints. The final order is by ``Hypothesis.score``; fewer are returned where fewer exist.
     Without constraints it is ``decoding.beam_search``.
 
     Raises:
@@ -94,7 +94,7 @@ def _check_constraints(constraints: Constraints, end: int, max_length: int) -> N
 def _taking_a_token(
     next_log_probs: NextLogProbs, constrained: Constrained, constraints: Constraints
 ) -> Iterator[Constrained]:
-    """The hypothesis with the next token of the constraint it is in, or of any it has not begun."""
+    """The hypothesis extended by the next token of its constraint, or by the first of a new one."""
     is_open = constrained.open(constraints)
     log_p = next_log_probs(constrained.hypothesis.tokens)
     for i, constraint in enumerate(constraints):
@@ -106,7 +106,7 @@ def _taking_a_token(
 
 
 def _best(candidates: Iterator[Constrained], beam_size: int) -> list[Constrained]:
-    """The ``beam_size`` largest sums among those of different tokens or cover."""
+    """The ``beam_size`` largest sums; candidates with equal tokens and cover count once."""
     once: dict[tuple[tuple[int, ...], tuple[int, ...]], Constrained] = {}
     for candidate in candidates:
         once.setdefault((candidate.hypothesis.tokens, candidate.covered), candidate)

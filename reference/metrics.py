@@ -21,16 +21,16 @@ Caption = Sequence[str]
 NGram = tuple[str, ...]
 
 TINY, SMALL = 1e-15, 1e-9
-"""Added above and below BLEU's fractions, so that no match is nearly 0 and no guess is no error."""
+"""Added to BLEU's numerators and denominators: no match is nearly 0, no n-gram no division by 0."""
 
 
 def ngrams(caption: Caption, n: int) -> Counter[NGram]:
-    """How often each run of ``n`` words occurs in ``caption``."""
+    """The counts of the n-grams of ``n`` words in ``caption``."""
     return Counter(tuple(caption[i : i + n]) for i in range(len(caption) - n + 1))
 
 
 def check_corpus(candidates: Sequence[Caption], references: Sequence[Sequence[Caption]]) -> None:
-    """Raise ValueError unless each of some images has one candidate and at least one reference."""
+    """Raise ValueError unless there are images, each with a candidate and at least 1 reference."""
     if not candidates or len(candidates) != len(references):
         raise ValueError(
             f"{len(candidates)} candidates for {len(references)} images, expected one for each, "
@@ -45,7 +45,7 @@ def check_corpus(candidates: Sequence[Caption], references: Sequence[Sequence[Ca
 
 
 def _clipped_matches(candidate: Caption, references: Sequence[Caption], n: int) -> int:
-    """The candidate's n-grams found in a reference, each at most as often as in any one of them."""
+    """The candidate's matching n-grams, each clipped to its largest count in any one reference."""
     most: Counter[NGram] = Counter()
     for reference in references:
         most |= ngrams(reference, n)
@@ -63,7 +63,7 @@ def bleu(
     """BLEU-1 to BLEU-n of a corpus: (n,), 0 to 1. A corpus of one image gives the sentence's BLEU.
 
     BLEU-k is the brevity penalty times the geometric mean of the clipped precisions of 1- to
-    k-grams, all of them counted over the corpus before dividing (Papineni et al. 2002, 2.1-2.3).
+    k-grams, each counted over the corpus before dividing (Papineni et al. 2002, 2.1-2.3).
     """
     check_corpus(candidates, references)
     corpus = list(zip(candidates, references, strict=True))
@@ -97,7 +97,7 @@ def bleu(
     "an image has the captions {captions}, expected at least 2 to compare",
 )
 def self_bleu(captions: Sequence[Caption], n: int = 4) -> Array:
-    """Self-BLEU-1 to -n of a set of captions: (n,), 0 to 1, less where they are more diverse.
+    """Self-BLEU-1 to -n of a set of captions: (n,), 0 to 1, lower if they are more diverse.
 
     The mean of each caption's BLEU with all the others as its references (Zhu et al. 2018,
     "Texygen: a benchmarking platform for text generation models").
@@ -114,7 +114,7 @@ def self_bleu(captions: Sequence[Caption], n: int = 4) -> Array:
 
 
 def longest_common_subsequence(a: Caption, b: Caption) -> int:
-    """The length of the longest sequence of words that both captions have in this order."""
+    """The length of the longest common subsequence of words."""
     lengths = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, word in enumerate(a):
         for j, other in enumerate(b):

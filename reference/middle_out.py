@@ -3,9 +3,9 @@
 Each of the three attentions scores by eq. 4 with a matrix of its own: W_a for the encoder's states,
 W_d for the embedded outputs, W_h for the decoders' hidden states.
 
-Throughout, ``H_e`` (n, d_c) and ``state`` (d,) are the encoder's, as ``encode`` gives them; the
-``parameters`` of a decoder are ``lstm``, ``W_a`` (d, d_c) and, by its ``self_attention``, ``W_d``
-(d, d_e) and ``W_h`` (d, d), with the linear map ``vocabulary`` to the V words.
+Throughout, ``H_e`` (n, d_c) and ``state`` (d,) are the encoder's, from ``encode``. A decoder's
+``parameters`` are ``lstm``, ``W_a`` (d, d_c), the linear map ``vocabulary`` to the V words and,
+depending on ``self_attention``, ``W_d`` (d, d_e) and ``W_h`` (d, d).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FIRST_STEP = Decision(
     notes=[RECURRENCE],
 )
 def attention_recurrence(state: State, e: Array, c: Array, T: Parameters) -> State:
-    """h_t and the memory cell (d,), of the last word's embedding (d_e,) and the context (d_c,).
+    """h_t and the memory cell (d,) from the last word's embedding (d_e,) and the context (d_c,).
 
     T is the LSTM's, ``weight`` (4 d, d_e + d_c + d).
     """
@@ -71,7 +71,7 @@ def attention_recurrence(state: State, e: Array, c: Array, T: Parameters) -> Sta
     notes=[RECURRENCE, SCORES, FIRST_STEP],
 )
 def output_attention_recurrence(state: State, d: Array, c: Array, T: Parameters) -> State:
-    """With d_t (d_e,), which attends over the embedded outputs."""
+    """With d_t (d_e,), the attention over the embedded outputs, in place of e_{t-1}."""
     return lstm(np.concatenate([d, c]), state, T)
 
 
@@ -84,7 +84,7 @@ def output_attention_recurrence(state: State, d: Array, c: Array, T: Parameters)
 def hidden_attention_recurrence(
     state: State, e: Array, c: Array, h_tilde: Array, T: Parameters
 ) -> State:
-    """With h~_t (d,), which attends over the hidden states."""
+    """With h~_t (d,), the attention over the decoder's hidden states."""
     return lstm(np.concatenate([e, c, h_tilde]), state, T)
 
 
@@ -103,7 +103,7 @@ def dual_attention_recurrence(
 
 
 def weighted_sum(h: Array, rows: Sequence[Array] | Array, W: Array) -> Array:
-    """What h (d,) attends to of n rows (m,), by eqs. 2-4 with W (d, m); zero where n is: (m,)."""
+    """The attention (m,) of h (d,) over n rows (m,), by eqs. 2-4 with W (d, m); zeros if n = 0."""
     if len(rows) == 0:
         return np.zeros(W.shape[1], W.dtype)
     return soft_attention(h, np.asarray(rows), partial(general_score, W_a=W))
@@ -122,10 +122,10 @@ def decoder_step(
     parameters: Parameters,
     self_attention: SelfAttention,
 ) -> State:
-    """One step of a decoder: what h_{t-1} attends to, then eq. 1, 5, 6 or 7 by the self-attention.
+    """One decoder step: the attentions of h_{t-1}, then eq. 1, 5, 6 or 7 by ``self_attention``.
 
-    ``e`` (d_e,) is the embedding of its own last output; E are the embedded outputs so far, the
-    first word included, H the hidden states so far, none before the first step.
+    ``e`` (d_e,) is the embedding of the decoder's own last output; E are the embedded outputs so
+    far, the first word included; H the hidden states so far, none before the first step.
     """
     T, h = select(parameters, "lstm."), state.h
     c = weighted_sum(h, H_e, parameters["W_a"])
@@ -160,7 +160,7 @@ def encode(X: Array, parameters: Parameters) -> tuple[Array, State]:
 
 
 def word_log_probabilities(h: Array, parameters: Parameters) -> Array:
-    """``log p(w_t | h_t)``: the softmax over the words, of the linear map ``vocabulary``: (V,)."""
+    """``log p(w_t | h_t)``, (V,): the log-softmax of the linear map ``vocabulary``."""
     return log_softmax(linear(h, select(parameters, "vocabulary.")))
 
 
@@ -171,10 +171,10 @@ def sequence_to_sequence(
     parameters: Parameters,
     self_attention: SelfAttention = "none",
 ) -> Array:
-    """The left-to-right decoder of section 3.1, with the self-attention of 3.2 if wanted.
+    """The left-to-right decoder of section 3.1, optionally with the self-attention of 3.2.
 
-    Gives log-probabilities (T, V), row t of the word that follows ``tokens[: t + 1]``; the tokens
-    (T,) begin with the start token. ``parameters``: ``embedding.weight`` (V, d_e), ``decoder``.
+    Returns log-probabilities (T, V), row t of the word after ``tokens[: t + 1]``; the tokens (T,)
+    begin with the start token. ``parameters``: ``embedding.weight`` (V, d_e), ``decoder``.
     """
     decoder = select(parameters, "decoder.")
     E: list[Array] = []
@@ -199,11 +199,11 @@ def sequence_to_sequence(
     ),
 )
 class MiddleOutDecoder:
-    """Two decoders that write one sequence from its middle outwards, under way.
+    """Two decoders that generate one sequence from its middle outwards, step by step.
 
     Both start from the same state and the same embedded middle word (d_e,). Their self-attention
-    reads the outputs and the hidden states of both without distinction, in the order in which they
-    came to be. ``parameters``: ``left`` and ``right``, a decoder's each.
+    reads the outputs and hidden states of both without distinction, in the order of generation.
+    ``parameters``: ``left`` and ``right``, a decoder's each.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class MiddleOutDecoder:
         self.H: list[Array] = []
 
     def advance(self, side: Side) -> Array:
-        """Let one decoder take its step: (d,), the hidden state that its next output is made of."""
+        """One step of one decoder: its hidden state (d,), which predicts its next output."""
         state, e = self.states[side], self.last[side]
         parameters = select(self.parameters, f"{side}.")
         state = decoder_step(state, e, self.H_e, self.E, self.H, parameters, self.self_attention)
@@ -230,7 +230,7 @@ class MiddleOutDecoder:
         return state.h
 
     def write(self, side: Side, e: Array) -> None:
-        """Take note of the embedded output that followed, whoever chose it; STOP is one too."""
+        """Append the step's embedded output, given or predicted; STOP is one too."""
         self.last[side] = e
         self.E.append(e)
 
@@ -246,10 +246,10 @@ class MiddleOutDecoder:
     ),
 )
 def turns(left: int, right: int, order: Sequence[Side] = LEFT_FIRST) -> Iterator[Side]:
-    """Whose turn it is, while ``left`` and ``right`` outputs are written.
+    """The side of each turn, for as many outputs on each side as ``left`` and ``right`` say.
 
-    The sides of ``order`` alternate; one that is through leaves the turns to the other. A side that
-    is not in ``order`` never writes: ("right",) is a left-to-right decoder.
+    The sides of ``order`` alternate; when one is finished, every turn is the other's. A side that
+    is not in ``order`` has no turns: ("right",) is a left-to-right decoder.
 
     Raises:
         ValueError: outputs of a side that is not in ``order``.
@@ -272,12 +272,12 @@ def middle_out(
     self_attention: SelfAttention = "none",
     order: Sequence[Side] = LEFT_FIRST,
 ) -> dict[Side, Array]:
-    """The middle-out decoder of section 3.3 over given words.
+    """The middle-out decoder of section 3.3, teacher-forced.
 
-    Gives for each half the log-probabilities (words, V), each row given all that was written before
-    its turn. ``left`` and ``right`` are the words of the halves from the middle outwards, the end
-    token last if they end; ``order`` is whose turn comes first. ``parameters``:
-    ``embedding.weight`` (V, d_e), shared; ``left`` and ``right``, a decoder's each.
+    Returns each half's log-probabilities (words, V), each row given all words before its turn.
+    ``left`` and ``right`` are the halves' words from the middle outwards, the end token last if
+    they end; ``order`` is that of the turns. ``parameters``: ``embedding.weight`` (V, d_e), shared;
+    ``left`` and ``right``, a decoder's each.
     """
     embedding = parameters["embedding.weight"]
     decoder = MiddleOutDecoder(embedding[middle], H_e, state, parameters, self_attention)
@@ -304,10 +304,10 @@ def middle_out(
     ),
 )
 def middle_word(X: Array, parameters: Parameters) -> Array:
-    """The middle-word classifier: an LSTM over X (n, d_x), a softmax of its final hidden state.
+    """The middle-word classifier: an LSTM over X (n, d_x), a softmax on its final hidden state.
 
-    ``parameters`` are ``lstm``, its T, and the linear map ``vocabulary`` to the candidates, of each
-    of which it gives the probability.
+    Returns the candidates' probabilities. ``parameters`` are ``lstm``, its T, and the linear map
+    ``vocabulary`` to the candidates.
     """
     T = select(parameters, "lstm.")
     h = unroll(partial(lstm, T=T), X, zero_state(len(T["weight"]) // 4, X.dtype))[-1].h

@@ -1,8 +1,7 @@
-"""Searching captions from the middle outwards: an alternating beam, and all of them one by one.
+"""Middle-out decoding: beam search with alternating sides, and exhaustive search.
 
-A model is here a function from the halves written so far and the side whose turn it is to the
-log-probabilities (V,) of that side's next word. ``max_length`` counts the words of one half and the
-middle word, which begins both as a start token does.
+A model is a function from the halves so far and the side whose turn it is to the log-probabilities
+(V,) of that side's next word. ``max_length`` counts the words of one half and the middle word.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ NextLogProbs = Callable[["Halves", Side], Array]
 
 @dataclass(frozen=True)
 class Halves:
-    """A caption under way: the words on both sides of its middle, from there outwards, the end
-    token among them, and one log-probability for each in the order they came."""
+    """A partial or finished caption: the words of both sides from the middle outwards, end tokens
+    included, and their log-probabilities in the order of generation."""
 
     middle: int
     left: tuple[int, ...] = ()
@@ -46,7 +45,7 @@ class Halves:
         return self.left if side == "left" else self.right
 
     def extended(self, side: Side, token: int, log_prob: float) -> Halves:
-        """One word longer on one side."""
+        """The halves with one more word on one side."""
         log_probs = (*self.log_probs, log_prob)
         if side == "left":
             return Halves(self.middle, (*self.left, token), self.right, log_probs)
@@ -71,7 +70,7 @@ def word_model(
     """The middle-out decoder as a function of the halves so far; arguments as ``middle_out``'s."""
 
     def next_log_probs(halves: Halves, side: Side) -> Array:
-        # the row of a word is computed before the word is read, so that any will do
+        # the last row does not depend on the word that is appended here
         longer = halves.extended(side, 0, 0.0)
         words = (longer.left, longer.middle, longer.right)
         log_p = middle_out(*words, H_e, state, parameters, self_attention, order)
@@ -88,7 +87,7 @@ def teacher_forced(
     right: Sequence[int],
     order: Sequence[Side] = LEFT_FIRST,
 ) -> Halves:
-    """Score given halves, each word read after the given ones before its turn."""
+    """The given halves, each word scored after all words before its turn."""
     words = {"left": left, "right": right}
     halves = Halves(middle)
     for side in turns(len(left), len(right), order):
@@ -123,11 +122,11 @@ def beam_search(
 ) -> list[Halves]:
     """The ``num_return`` best of the ``beam_size`` hypotheses left after the last turn.
 
-    The sides of ``order`` take turns. At each turn a hypothesis offers its continuations on that
-    side, or itself, unchanged, if that side has ended; the ``beam_size`` with the largest scores go
-    on, the length bonus included. Ties keep the order of hypotheses, then of token ids. With the
-    side "right" alone and the start token for a middle it is left-to-right beam search with the
-    length bonus.
+    The sides of ``order`` take turns. At each turn the candidates are the continuations on that
+    side of hypotheses whose side is unfinished, and the others unchanged; the ``beam_size`` with
+    the largest scores, length bonus included, survive. Ties keep the order of hypotheses, then of
+    token ids. With the order ("right",) and the start token as the middle word it is left-to-right
+    beam search with the length bonus.
     """
     beam = [Halves(middle)]
     for _ in range(max_length - 1):
@@ -151,7 +150,7 @@ def exhaustive_search(
     max_length: int,
     order: Sequence[Side] = LEFT_FIRST,
 ) -> list[Halves]:
-    """All captions whose sides end or reach ``max_length``, best score first, of a tiny model."""
+    """All captions whose sides end or reach ``max_length``, best first: for tiny vocabularies."""
     turns = [side for _ in range(max_length - 1) for side in order]
 
     def complete(halves: Halves, turn: int) -> Iterator[Halves]:
@@ -167,7 +166,7 @@ def exhaustive_search(
 
 
 def _continuations(next_log_probs: NextLogProbs, halves: Halves, side: Side) -> Iterator[Halves]:
-    """The halves with each next word of probability above zero on one side."""
+    """The halves extended on one side by each word of probability above zero."""
     for token, log_prob in enumerate(next_log_probs(halves, side)):
         if log_prob > -np.inf:
             yield halves.extended(side, token, float(log_prob))

@@ -1,4 +1,4 @@
-"""The neural image caption generator: an image's embedding, then its words, into an LSTM.
+"""The neural image caption generator: an LSTM reads the image's embedding, then the words.
 
 The read-only LSTM's 1, 2, 4, 5 and 11-14 (after Vinyals et al., 2017); its cell is in
 ``recurrent``, its loss in ``objectives``. ``parameters`` hold the matrices by their printed names.
@@ -39,9 +39,9 @@ def most_likely(
     pairs: Iterable[tuple[Image, Sequence[int]]],
     log_p: Callable[[Sequence[int], Image, Theta], float],
 ) -> Theta:
-    """The parameters, among finitely many, that make the captions S of the images I likeliest.
+    """The theta of a finite list under which the captions S of the images I are most likely.
 
-    ``log_p`` is (2), of (S, I, theta). The first at a tie.
+    ``log_p(S, I, theta)`` is equation 2. Ties go to the first.
     """
     pairs = list(pairs)
     sums = [sum(log_p(S, image, theta) for image, S in pairs) for theta in thetas]
@@ -55,7 +55,7 @@ def most_likely(
     notes=[START_WORD],
 )
 def sentence_log_probability(log_p: Array, S: Sequence[int]) -> float:
-    """Of the words S_0 ... S_N, by row t of log_p (N + 1, V), the log-probabilities of S_t."""
+    """log p(S | I) of the words S_0 ... S_N; row t of log_p (N + 1, V) is for S_t."""
     return float(sum(log_p[t, S_t] for t, S_t in enumerate(S)))
 
 
@@ -72,7 +72,7 @@ def sentence_log_probability(log_p: Array, S: Sequence[int]) -> float:
     ],
 )
 def image_embedding(mixed_7c: Array, W_i: Array, b_i: Array) -> Array:
-    """x_{-1} (N_e,) of features (regions, d_feature), W_i (d_feature, N_e), b_i (N_e,)."""
+    """x_{-1} (N_e,) from features (regions, d_feature), W_i (d_feature, N_e), b_i (N_e,)."""
     x: Array = mixed_7c.mean(axis=0) @ W_i + b_i
     return x
 
@@ -84,7 +84,7 @@ def image_embedding(mixed_7c: Array, W_i: Array, b_i: Array) -> Array:
     definition="a name for (4) after the network: calls its argument",
 )
 def image_input(image: Image, backbone: Callable[[Image], Array], parameters: Parameters) -> Array:
-    """x_{-1} (N_e,) of an image, by the features (regions, d_feature) that a network gives."""
+    """x_{-1} (N_e,) of an image, from the backbone's features (regions, d_feature)."""
     return image_embedding(backbone(image), parameters["W_i"], parameters["b_i"])
 
 
@@ -111,7 +111,7 @@ def one_hot_embedding(S_t: Array, W_e: Array) -> Array:
 
 @equation("lstm_readonly", 11, r"p_{t+1} = \operatorname{softmax}(W_{pm} * m_t)")
 def word_distribution(m: Array, W_pm: Array) -> Array:
-    """The next word's distribution (V,) of m_t (N,), W_pm (V, N)."""
+    """The next word's distribution (V,) from m_t (N,), W_pm (V, N)."""
     return softmax(W_pm @ m)
 
 

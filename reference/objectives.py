@@ -26,7 +26,7 @@ Baseline = Literal["leave_one_out", "printed"]
     "expansionnet_v2", 13, r"L_{XE}(\theta) = - \sum_t^T \log(p_\theta(y_t^* | y_{1:t-1}^*, I))"
 )
 def cross_entropy(log_p: Array, y_star: Sequence[int]) -> float:
-    """Of T ground truth words, by row t of log_p (T, V), given the words before t."""
+    """The cross-entropy of T ground-truth words; row t of log_p (T, V) reads the words before t."""
     return float(-sum(log_p[t, y_t] for t, y_t in enumerate(y_star)))
 
 
@@ -59,9 +59,9 @@ START_WORD = Decision(
 )
 @equation("lstm_readonly", 15, r"L(I, S) = -\sum_{t=1}^N \log p(S_t)", notes=[START_WORD])
 def negative_log_likelihood(log_p: Array, y: Sequence[int]) -> float:
-    """Of the words y_2 ... y_N, whose log-probabilities are the rows of log_p (N - 1, V).
+    """The negative log-likelihood of y_2 ... y_N, one row of log_p (N - 1, V) each.
 
-    y_1, the first of y, is the start sign; in the read-only paper y is S_0 ... S_N.
+    y begins with the start sign y_1; in the read-only paper y is S_0 ... S_N.
     """
     return float(-sum(log_p[t - 2, y[t - 1]] for t in range(2, len(y) + 1)))
 
@@ -71,8 +71,8 @@ def smoothed_cross_entropy(
 ) -> float:
     """Cross-entropy as run: smoothed labels, averaged over all words of all captions.
 
-    Of each caption log_p (T, V) and its T ground truth words. The target distribution is
-    1 - epsilon on the ground truth and epsilon / (V - 1) on each other word, 0 <= epsilon < 1.
+    Each caption has log_p (T, V) and T ground-truth words. The target distribution is 1 - epsilon
+    on the ground truth and epsilon / (V - 1) on each other word, 0 <= epsilon < 1.
     """
     L, words = 0.0, 0
     for log_p, y_star in zip(log_ps, y_stars, strict=True):
@@ -92,7 +92,7 @@ def smoothed_cross_entropy(
     r"L_{RF}(\theta) = -(r - b) \cdot \sum_{t}^{T} \log(p_{\theta}(y_{t}|y_{1:t-1}))",
 )
 def self_critical(log_p: Array, r: float, b: float) -> float:
-    """Of one sampled caption with the reward r, by the log-probabilities (T,) of its words."""
+    """The loss of one sampled caption: reward r, log-probabilities log_p (T,) of its words."""
     return float(-(r - b) * np.sum(log_p))
 
 
@@ -117,7 +117,7 @@ def self_critical(log_p: Array, r: float, b: float) -> float:
     "baseline 'leave_one_out' needs at least 2 samples of an image, got {R.size}",
 )
 def baselines(R: Array, kind: Baseline = "leave_one_out") -> Array:
-    """b(c_i), (K,), of the rewards R (K,) of an image's samples."""
+    """The baselines b(c_i), (K,), from the rewards R (K,) of an image's samples."""
     K = len(R)
     divisor = K if kind == "printed" else K - 1
     return np.array([sum(R[j] for j in range(K) if j != i) / divisor for i in range(K)])
@@ -130,5 +130,5 @@ def baselines(R: Array, kind: Baseline = "leave_one_out") -> Array:
     r" -(r(y_{1:T}^s) - b) \nabla_\theta \log p_\theta(y_{1:T}^s)",
 )
 def self_critical_gradient(gradient_log_p: Array, r: float, b: float) -> Array:
-    """Of one sample, by the gradient of its log-probability, of any shape."""
+    """One sample's gradient of the loss from that of its log-probability, of any shape."""
     return -(r - b) * gradient_log_p

@@ -1,8 +1,7 @@
-"""Gradients and what is done with them: descent, clipping, RAdam as run, learning rates.
+"""Optimisation: gradient descent, gradient clipping, RAdam, learning rate schedules.
 
-The read-only LSTM's 18, 19 and its listing; of the ExpansionNets the warm-up in its two readings.
-
-Iterations count the updates already made: the first update has iteration 0.
+The read-only LSTM's 18, 19 and its listing; the ExpansionNets' RAdam and warm-up, by the text and
+as run. Iterations count the updates already made: the first update has iteration 0.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def gradient_descent(theta_old: Array, gradients: Array, alpha: float) -> Array:
 )
 @requires(lambda threshold: threshold > 0, "threshold is {threshold}, expected above 0")
 def clip_gradients(g: Sequence[Array], threshold: float) -> list[Array]:
-    """The gradient of each parameter, all scaled down together where their norm is too large."""
+    """The gradients of all parameters, scaled to ``threshold`` if their joint norm reaches it."""
     norm = math.sqrt(sum(float((part**2).sum()) for part in g))
     if norm >= threshold:
         return [threshold / norm * part for part in g]
@@ -74,11 +73,11 @@ def clip_gradients(g: Sequence[Array], threshold: float) -> list[Array]:
 def rectification(t: int, beta_2: float) -> float | None:
     """r_t of RAdam (Liu et al. 2019; v1 [23], v2 [53]) at step t = 1, 2, ..., None where rho_t < 5.
 
-    The exponential average of the second moment is taken for a simple average of the last rho_t
-    gradients, rho_t such that both are of the same mean age; r_t is the root of the ratio of their
-    variances, in the limit and now. With beta_2 = 0.98 steps 1 to 5 have none.
+    The exponential average of the squared gradients is approximated by a simple average of the last
+    rho_t, of the same mean age; r_t is the root of its variance as t goes to infinity over that at
+    t. With beta_2 = 0.98 it is None at steps 1 to 5.
     """
-    age = np.arange(t, 0, -1)  # (t,), of the first gradient to the last
+    age = np.arange(t, 0, -1)  # (t,), first gradient to last
     weight = (1 - beta_2) * beta_2 ** (age - 1) / (1 - beta_2**t)  # (t,), sums to 1
     rho = 2 * (weight @ age) - 1  # the mean age of a simple average is (rho + 1) / 2
     rho_inf = 2 / (1 - beta_2) - 1
@@ -100,9 +99,8 @@ def radam(
 ) -> list[Array]:
     """The parameters after each update of RAdam, as run or as published.
 
-    Where the rectification is undefined the parameters stay as run, although the moments are
-    gathered; the published algorithm takes a step of momentum there. Epsilon is added to the root
-    of the second moment before its bias is corrected.
+    Where the rectification is undefined, the run updates only the moments; the published algorithm
+    takes a momentum step. Epsilon is added to the root of the second moment before bias correction.
     """
     m, v = np.zeros_like(theta), np.zeros_like(theta)
     trajectory = []
@@ -123,7 +121,7 @@ def radam(
 def annealed(
     iteration: int, lr: float, batches_per_epoch: int, anneal: float, anneal_every: int
 ) -> float:
-    """The rate ``lr`` times ``anneal`` once for every ``anneal_every`` epochs that are through."""
+    """``lr`` times ``anneal`` for every ``anneal_every`` completed epochs."""
     epochs = iteration // batches_per_epoch
     return lr * math.prod([anneal] * (epochs // anneal_every))
 
@@ -138,10 +136,10 @@ def hyperbolic_warmup(
     anneal_every: int,
     floor: float = 5e-7,
 ) -> float:
-    """The learning rate as run: ``lr``, annealed, over the number of updates left of the warm-up.
+    """The learning rate as run: annealed ``lr``, divided by the updates left of the warm-up.
 
     The rise is hyperbolic: half way through 10,000 updates the rate is lr / 5,000. After the
-    warm-up, and not before, the rate is at least ``floor``.
+    warm-up the rate is at least ``floor``.
     """
     rate = annealed(iteration, lr, batches_per_epoch, anneal, anneal_every)
     if iteration < warmup:

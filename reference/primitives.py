@@ -1,7 +1,7 @@
-"""What every model is made of: softmax, sigmoid, ReLU, layer norm, linear maps, word vectors.
+"""Building blocks of every model: softmax, sigmoid, ReLU, layer norm, linear maps, word vectors.
 
-Everything keeps the dtype of its input, so that the oracle in float32 is the paper's own order of
-operations in that precision.
+Every function keeps the dtype of its input, so the oracle runs in float32 too, in the paper's own
+order of operations.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def log_softmax(x: Array, axis: int = -1) -> Array:
 
 
 def layer_norm(X: Array, parameters: Parameters, epsilon: float = 1e-5) -> Array:
-    """Layer normalisation (Ba et al., 2016) of X (..., d) over its last axis: biased variance.
+    """Layer normalisation (Ba et al., 2016) of X (..., d) over its last axis, biased variance.
 
     ``parameters`` are ``weight`` and ``bias`` (d,).
     """
@@ -81,7 +81,7 @@ def linear(X: Array, parameters: Parameters) -> Array:
 
 
 def feed_forward(X: Array, parameters: Parameters) -> Array:
-    """The perceptron of every layer, ``linear_1``, ReLU, ``linear_2``: (L, d) to (L, d)."""
+    """A layer's feed-forward network, ``linear_2(relu(linear_1(X)))``: (L, d) to (L, d)."""
     return linear(relu(linear(X, select(parameters, "linear_1."))), select(parameters, "linear_2."))
 
 
@@ -94,7 +94,7 @@ def feed_forward(X: Array, parameters: Parameters) -> Array:
     "{tokens.size} words but {positions.shape[0]} positions",
 )
 def word_vectors(tokens: Integers, embedding: Array, positions: Array) -> Array:
-    """The decoder's input, ``E[y_t] sqrt(d) + positions[t]``, of T words: (T, d).
+    """The decoder's input ``E[y_t] sqrt(d) + positions[t]`` for T words: (T, d).
 
     The embedding E is (V, d), the learned positions (max_length, d).
     """

@@ -1,4 +1,4 @@
-"""Recurrent cells and what regularises them: LSTM, attentive LSTM, read-only unit, zoneout.
+"""Recurrent cells and their regularisers: LSTM, attentive LSTM, read-only unit, zoneout.
 
 ARNet 1-3, the read-only LSTM's 3, 6-10, 16 and 17, zoneout (Krueger et al., 2017) and recurrent
 dropout. A cell is a function of one input and a ``State``; ``unroll`` applies it along a sequence.
@@ -23,7 +23,7 @@ READINGS: tuple[ReadOnly, ...] = ("image", "previous_input")
 
 
 class State(NamedTuple):
-    """What a cell carries from step to step."""
+    """The recurrent state."""
 
     h: Array
     """(d,), the hidden state; the read-only LSTM's output m."""
@@ -44,7 +44,7 @@ Cell = Callable[[Array, State], State]
     ),
 )
 def zero_state(d: int, dtype: npt.DTypeLike = np.float64) -> State:
-    """A memory filled with zeros, from which a network starts where nothing else is said."""
+    """The default initial state: h and c of zeros, (d,)."""
     return State(np.zeros(d, dtype), np.zeros(d, dtype))
 
 
@@ -61,7 +61,7 @@ def zero_state(d: int, dtype: npt.DTypeLike = np.float64) -> State:
     definition="a name for the transition, which (6) to (10) compute: calls its argument",
 )
 def unroll(cell: Cell, xs: Sequence[Array] | Array, state: State) -> list[State]:
-    """The states after each of the inputs, from ``state`` on."""
+    """The states after each input, starting from ``state``."""
     states = []
     for x in xs:
         state = cell(x, state)
@@ -88,9 +88,9 @@ BIAS = Decision(
     notes=[BIAS],
 )
 def lstm(x: Array, state: State, T: Parameters) -> State:
-    """h_t and c_t (d,) of x_t (d_x,) and the state before.
+    """h_t and c_t (d,) from x_t (d_x,) and the previous state.
 
-    T is ``weight`` (4 d, d_x + d), rows in the order i, f, o, g, and perhaps ``bias`` (4 d,).
+    T is ``weight`` (4 d, d_x + d), rows in the order i, f, o, g, and optionally ``bias`` (4 d,).
     """
     h, c = state
     i, f, o, g = np.split(T["weight"] @ np.concatenate([x, h]) + T.get("bias", 0), 4)
@@ -109,7 +109,7 @@ def lstm(x: Array, state: State, T: Parameters) -> State:
     notes=[BIAS],
 )
 def attentive_lstm(x: Array, z: Array, state: State, T: Parameters) -> State:
-    """``lstm`` whose gates see the context z_t (d_z,) too: ``weight`` is (4 d, d_x + d + d_z)."""
+    """``lstm`` whose gates also read the context z_t (d_z,): ``weight`` is (4 d, d_x + d + d_z)."""
     h, c = state
     i, f, o, g = np.split(T["weight"] @ np.concatenate([x, h, z]) + T.get("bias", 0), 4)
     i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
@@ -124,11 +124,11 @@ def attentive_cell(s: Array, score: Score, T: Parameters) -> Cell:
 
 
 def bidirectional_lstm(X: Array, parameters: Parameters) -> tuple[Array, State]:
-    """One LSTM along the rows of X (n, d_x), one against them, their states side by side.
+    """A forward and a backward LSTM over the rows of X (n, d_x), their states concatenated.
 
-    ``parameters`` are ``forward`` and ``backward``, each an LSTM's T of d channels. Gives (n, 2 d)
-    hidden states and the final state, (2 d,): the forward LSTM's after the last row beside the
-    backward LSTM's after the first.
+    ``parameters`` are ``forward`` and ``backward``, each an LSTM's T of d channels. Returns the
+    hidden states (n, 2 d) and the final state (2 d,): of the forward LSTM after the last row, of
+    the backward LSTM after the first.
     """
     T, T_back = select(parameters, "forward."), select(parameters, "backward.")
     zeros = zero_state(len(T["weight"]) // 4, X.dtype)
@@ -145,7 +145,7 @@ def zoneout(previous: State, present: State, z_c: Array | float, z_h: Array | fl
     """``c_t = z_c * c_{t-1} + (1 - z_c) * c_t`` and so for h (Krueger et al., 2017).
 
     In training z_c and z_h (d,) are masks, 1 where a unit keeps its previous value; in evaluation
-    they are the rates. The present h is the cell's own, of its memory cell before zoneout.
+    they are the rates. ``present.h`` is computed from the memory cell before zoneout.
     """
     return State(z_h * previous.h + (1 - z_h) * present.h, z_c * previous.c + (1 - z_c) * present.c)
 
@@ -191,25 +191,25 @@ def update_dropout(x: Array, state: State, T: Parameters, keep: Mask, p: float) 
 
 @equation("lstm_readonly", 6, r"i_t = \sigma(W_{ix}x_t + W_{im}m_{t-1})")
 def input_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """i_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    """i_t (N,) from x_t (N_e,) and m_{t-1} (N,)."""
     return sigmoid(W["W_ix"] @ x + W["W_im"] @ m)
 
 
 @equation("lstm_readonly", 7, r"f_t = \sigma(W_{fx}x_t + W_{fm}m_{t-1})")
 def forget_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """f_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    """f_t (N,) from x_t (N_e,) and m_{t-1} (N,)."""
     return sigmoid(W["W_fx"] @ x + W["W_fm"] @ m)
 
 
 @equation("lstm_readonly", 8, r"o_t = \sigma(W_{ox}x_t + W_{om}m_{t-1})")
 def output_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """o_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    """o_t (N,) from x_t (N_e,) and m_{t-1} (N,)."""
     return sigmoid(W["W_ox"] @ x + W["W_om"] @ m)
 
 
 @equation("lstm_readonly", 9, r"c_t = f_t \odot c_{t-1} + i_t \odot h(W_{cx}x_t + W_{cm}m_{t-1})")
 def memory_cell(f: Array, i: Array, c: Array, x: Array, m: Array, W: Parameters) -> Array:
-    """c_t (N,) of the gates, c_{t-1} (N,), x_t (N_e,) and m_{t-1} (N,); h is tanh."""
+    """c_t (N,) from the gates, c_{t-1} (N,), x_t (N_e,) and m_{t-1} (N,); the printed h is tanh."""
     c_t: Array = f * c + i * np.tanh(W["W_cx"] @ x + W["W_cm"] @ m)
     return c_t
 
@@ -221,13 +221,13 @@ def memory_cell(f: Array, i: Array, c: Array, x: Array, m: Array, W: Parameters)
     notes=[Decision("no tanh", "as printed", "the model is defined so, unlike the usual LSTM")],
 )
 def memory_output(o: Array, c: Array) -> Array:
-    """m_t (N,)."""
+    """The output m_t (N,)."""
     return o * c
 
 
 @equation("lstm_readonly", 16, r"r_t = \sigma(W_{rx}x_t + W_{rm}m_{t-1})")
 def read_only_gate(x: Array, m: Array, W: Parameters) -> Array:
-    """r_t (N,) of x_t (N_e,) and m_{t-1} (N,)."""
+    """r_t (N,) from x_t (N_e,) and m_{t-1} (N,)."""
     return sigmoid(W["W_rx"] @ x + W["W_rm"] @ m)
 
 
@@ -264,7 +264,7 @@ def read_only_gate(x: Array, m: Array, W: Parameters) -> Array:
 def read_only_memory_cell(
     f: Array, i: Array, r: Array, c: Array, x: Array, m: Array, read: Array, W: Parameters
 ) -> Array:
-    """c_t (N,), as ``memory_cell``, of a unit that reads a vector (N,): x_{-1} or x_{t-1}."""
+    """c_t (N,) of ``memory_cell`` plus r_t times the vector read (N,): x_{-1} or x_{t-1}."""
     c_t: Array = f * c + r * read + i * np.tanh(W["W_cx"] @ x + W["W_cm"] @ m)
     return c_t
 
@@ -274,7 +274,7 @@ def read_only_memory_cell(
     "reading is {reading!r}, expected 'image' or 'previous_input'",
 )
 def read_only_inputs(xs: Sequence[Array] | Array, reading: ReadOnly) -> list[Array]:
-    """What the read-only unit reads beside each of the inputs x_{-1}, x_0, ..., (N_e,) each.
+    """The vector that the read-only unit reads at each of the inputs x_{-1}, x_0, ..., (N_e,) each.
 
     ``image`` is x_{-1} at every step; ``previous_input`` is x_{t-1}, and zeros at the image's step.
     """
@@ -285,7 +285,7 @@ def read_only_inputs(xs: Sequence[Array] | Array, reading: ReadOnly) -> list[Arr
 
 
 def memory_block(x: Array, state: State, W: Parameters, read: Array | None = None) -> State:
-    """One step of the paper's LSTM (6-10) on x_t (N_e,); with ``read``, of its unit too (16-17)."""
+    """One step of the paper's LSTM (6-10); with ``read`` (N,), of its read-only form (16-17)."""
     m, c = state  # State.h is m of the paper
     i, f, o = input_gate(x, m, W), forget_gate(x, m, W), output_gate(x, m, W)
     if read is None:
@@ -298,7 +298,7 @@ def memory_block(x: Array, state: State, W: Parameters, read: Array | None = Non
 def memory_blocks(
     xs: Sequence[Array] | Array, W: Parameters, reading: ReadOnly | None = None
 ) -> list[State]:
-    """``memory_block`` along x_{-1}, x_0, ... from zeros; ``reading`` None: without the unit."""
+    """``memory_block`` over x_{-1}, x_0, ... from zeros; ``reading`` None: no read-only unit."""
     state = zero_state(len(W["W_im"]), W["W_im"].dtype)
     reads = read_only_inputs(xs, reading) if reading else [None for _ in xs]
     states = []

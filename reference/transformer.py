@@ -1,8 +1,8 @@
 """Encoder and decoder layers, their stacks, and the whole captioner (v1, eqs. 10-12; v2, 10-12).
 
-``parameters`` are flat, under the dotted names of the torch modules' ``state_dict``. A mixer is
-named by a string: ``attention``, ``aoa``, ``static:64``, ``static:32,64`` (block), ``dynamic:16``.
-Attention has ``num_heads``; a ``reduction`` is that of ``reduce_layers``.
+``parameters`` are a flat mapping with the names of the torch modules' ``state_dict``. A ``mixer``
+is ``attention``, ``aoa``, ``static:64``, ``static:32,64`` (block) or ``dynamic:16``; ``num_heads``
+are for attention; for ``reduction`` see ``reduce_layers``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def parse_mixer(text: str) -> tuple[str, tuple[int, ...]]:
     "static expansion cannot be causal, so no decoder can have it",
 )
 def mix(X: Array, parameters: Parameters, mixer: str, num_heads: int, causal: bool) -> Array:
-    """The part of a layer in which tokens meet: (L, d) to (L, d)."""
+    """The layer's token mixer, attention or an expansion: (L, d) to (L, d)."""
     kind, coefficients = parse_mixer(mixer)
     if kind == "static":
         return static_expansion_layer(X, parameters, coefficients)
@@ -84,7 +84,7 @@ def mix(X: Array, parameters: Parameters, mixer: str, num_heads: int, causal: bo
     notes=[Erratum("FF(Norm(B_n))", "FF(Norm(E_n))", "misprint: B_n is the decoder's, in (12)")],
 )
 def encoder_layer(X: Array, parameters: Parameters, mixer: str, num_heads: int = 8) -> Array:
-    """(L, d) to (L, d); with AoA, which has no feed-forward, the first line alone.
+    """One encoder layer, (L, d) to (L, d); with AoA, which has no feed-forward, the first line.
 
     ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``feed_forward``.
     """
@@ -113,10 +113,10 @@ def encoder_layer(X: Array, parameters: Parameters, mixer: str, num_heads: int =
 def decoder_layer(
     Y: Array, O_enc: Array, parameters: Parameters, mixer: str, num_heads: int = 8
 ) -> Array:
-    """(T, d), given the encoder's O_enc (L, d), to (T, d); with AoA the first two lines alone.
+    """One decoder layer, (T, d) and O_enc (L, d) to (T, d); with AoA the first two lines.
 
     ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``cross_attention``, ``norm_3``,
-    ``feed_forward``. With AoA the cross-attention has its gate too.
+    ``feed_forward``. With AoA the cross-attention is gated too.
     """
     attention = attention_on_attention if mixer == "aoa" else multi_head_attention
     normed = layer_norm(Y, select(parameters, "norm_1."))
@@ -144,7 +144,7 @@ def decoder_layer(
     "unknown reduction {reduction!r}: expected linear, norm or none",
 )
 def reduce_layers(outputs: Sequence[Array], parameters: Parameters, reduction: str) -> Array:
-    """What a stack makes of its layers' outputs x_1 ... x_N (L, d): (L, d).
+    """The output (L, d) of a stack from its layers' outputs x_1 ... x_N (L, d).
 
     ``linear``: ``Norm(x_N + Linear([x_1, ..., x_N]))``, v2's, with the parameters ``reduce`` and
     ``norm``; ``norm``: ``Norm(x_N)``; ``none``: ``x_N``, as v1's (10) and (11) print it.
@@ -160,7 +160,7 @@ def reduce_layers(outputs: Sequence[Array], parameters: Parameters, reduction: s
 def encoder(
     X: Array, parameters: Parameters, mixer: str, num_heads: int = 8, reduction: str = "linear"
 ) -> Array:
-    """All encoder layers, ``layers.0.`` and on, and their reduction: (L, d) to (L, d)."""
+    """All encoder layers (``layers.0.``, ...), then the reduction: (L, d) to (L, d)."""
     outputs = []
     for layer in _layers(parameters):
         X = encoder_layer(X, layer, mixer, num_heads)
@@ -176,7 +176,7 @@ def decoder(
     num_heads: int = 8,
     reduction: str = "linear",
 ) -> Array:
-    """All decoder layers and their reduction: (T, d), given the encoder's (L, d), to (T, d)."""
+    """All decoder layers, then the reduction: (T, d) and O_enc (L, d) to (T, d)."""
     outputs = []
     for layer in _layers(parameters):
         Y = decoder_layer(Y, O_enc, layer, mixer, num_heads)
@@ -185,7 +185,7 @@ def decoder(
 
 
 def _layers(parameters: Parameters) -> list[Parameters]:
-    """The parameters of each layer of a stack, in their order."""
+    """The parameters of a stack's layers, in order."""
     indices = {int(name.split(".")[1]) for name in parameters if name.startswith("layers.")}
     return [select(parameters, f"layers.{index}.") for index in sorted(indices)]
 
@@ -197,7 +197,7 @@ def _layers(parameters: Parameters) -> list[Parameters]:
     definition="a name for what a backbone gives: calls its argument",
 )
 def visual_features(A: Image, backbone: Callable[[Image], Array]) -> Array:
-    """The image's features (L, d_feature), by whatever network there is."""
+    """The image's features (L, d_feature) from the given backbone."""
     return _rows_of_regions(backbone(A))
 
 
@@ -229,10 +229,10 @@ def word_scores(
     num_heads: int = 8,
     reduction: str = "linear",
 ) -> Array:
-    """The scores (T, V) of the word after each prefix ``tokens[: t + 1]``.
+    """The logits (T, V) of the word after each prefix ``tokens[: t + 1]``.
 
-    Word vectors of the tokens (T,), from the start token on; the decoder, given the memory (L, d)
-    from ``encode``; the linear map ``vocabulary``.
+    The tokens (T,) begin with the start token; the memory (L, d) is from ``encode``. Word vectors,
+    then the decoder, then the linear map ``vocabulary``.
     """
     Y = word_vectors(tokens, parameters["embedding.weight"], parameters["positions.weight"])
     out = decoder(Y, memory, select(parameters, "decoder."), mixer, num_heads, reduction)
@@ -265,6 +265,6 @@ def next_word(
     num_heads: int = 8,
     reduction: str = "linear",
 ) -> Array:
-    """The next word's distribution (V,), given those so far; arguments as in ``word_scores``."""
+    """The distribution (V,) of the word after ``tokens``; arguments as in ``word_scores``."""
     out_t = word_scores(tokens, memory, parameters, mixer, num_heads, reduction)[-1]
     return softmax(out_t)
