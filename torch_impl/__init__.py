@@ -1,1 +1,1 @@
-"""The fast side: the oracle's ideas under the same file names, batched, on any device."""
+"""PyTorch implementations of the oracle's functions, under the same names: batched, any device."""

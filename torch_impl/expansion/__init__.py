@@ -4,11 +4,11 @@ Tokens are (B, L, d). The static form expands to N learned vectors, in groups (B
 Expansion); the dynamic form to N_E vectors for every token, row (j, n) at j * N_E + n. Stream 1
 takes +M and stream 2 takes -M.
 
-Symbols are v2's, in which E_Q and E_B are the learned vectors, Q_E and B_E the expanded rows: v1's
-(E_Q, Q_E) are v2's (Q_E, E_Q), likewise of the biases.
+Symbols are v2's: E_Q and E_B are the learned vectors, Q_E and B_E the expanded rows; v1 swaps these
+names.
 
-One function, two implementations: ``literal``, the papers' order of operations; ``factored``, the
-same values in fewer operations and bytes. ``functional`` chooses, or calls ``torch_impl.kernels``.
+``functional`` chooses between ``literal``, the papers' order of operations, ``factored``, the same
+function in fewer operations and bytes, and the Triton kernels of ``torch_impl.kernels``.
 """
 
 from torch_impl.common.precision import EPSILON

@@ -1,12 +1,12 @@
-"""The expansion mechanism by fewer operations and bytes, equal to the literal form.
+"""The expansion mechanism in fewer operations and bytes, equal to the literal form.
 
 The shapes decide how products associate (`stream`), in the forward and in the backward pass, and
-whether the expansion queries take over the key projection. A dynamic row (j, n) is a sum of c_j and
-e_n, and M of an L x L and an L x N_E part: Q_E is never made.
+whether the key projection is folded into the queries. A dynamic row (j, n) is c_j + e_n, so M is
+the sum of an L x L and an L x N_E part, and Q_E is never materialised.
 
-The backward pass is by hand. Saved for it are the operands, M, the inverses of its sums, and the
-masks of dropout; the rest is recomputed. Where W and B_1 - B_2 are smaller than M, they are saved
-in its place and M is recomputed, in fewer operations than they take.
+The backward pass is hand-written. Saved for it are the operands, M, its inverse sums and dropout's
+masks; the rest is recomputed. Where W and B_1 - B_2 are smaller than M, they are saved instead and
+M is recomputed, which takes fewer operations than recomputing them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Plan(NamedTuple):
 def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -> Tensor:
     """``static_expansion``; ``key_bias`` (N,) is that of a folded projection, see `fold`."""
     L, (N, d) = x.keys.shape[1], x.query_vectors.shape
-    # multiply-accumulates a token, without M's; in backward with those of what is recomputed
+    # multiply-accumulates per token without those of M; in backward recomputation is included
     macs_literal, macs_mixed = 4 * N * d, 2 * L * (N + d) + 2 * N * d
     macs_literal_backward, macs_mixed_backward = 12 * N * d, 6 * L * (N + d) + 5 * N * d
     macs_backward_with_W = 4 * L * (N + d) + 5 * N * d
@@ -75,7 +75,7 @@ def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -
 def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     """``dynamic_expansion``."""
     L, (N_E, d), mask = x.keys.shape[1], x.query_vectors.shape, x.mask
-    # as in `static`
+    # per token, as in `static`
     macs_literal, macs_mixed = 4 * L * N_E * d, 2 * L * L * N_E + 4 * L * d + 2 * N_E * d
     macs_literal_backward = 12 * L * N_E * d
     macs_mixed_backward = 6 * L * L * N_E + 11 * L * d + 5 * N_E * d
@@ -83,6 +83,7 @@ def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     rows = Rows((L * N_E,), N_E, causal)
     plan = _Plan(rows, mixed, mixed_backward, False, x.dropout, x.dropout_of)
     with torch.autocast(x.keys.device.type, enabled=False):
+        # (B, L, L) and (B, L, N_E)
         A, P = _transposed_M(conditions, x.keys), _transposed_M(x.query_vectors, x.keys)
         M = A[..., None] + P[:, :, None]  # (B, L, L, N_E)
         if mask is not None:
@@ -101,7 +102,7 @@ def fold(query_vectors: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, T
 
 
 def _transposed_M(queries: Tensor, keys: Tensor, key_bias: Tensor | None = None) -> Tensor:
-    """K Q^T / sqrt(d), (B, L, N), for queries (N, d), one product for all images, or (B, N, d)."""
+    """K Q^T / sqrt(d), (B, L, N), for queries (B, N, d), or (N, d) shared by all images."""
     precise = at_least_float32(keys.dtype)
     Q, K, root = queries.to(precise), keys.to(precise), math.sqrt(queries.shape[-1])
     if queries.dim() == 3:
@@ -122,10 +123,10 @@ class _InputsOfM(NamedTuple):
 
 
 class _Saved(NamedTuple):
-    """What both passes work on, and all that is saved from one for the other, by image."""
+    """The batched operands of both passes, and what forward saves for backward."""
 
     M: Tensor
-    """After dropout, (B, L, N); empty while it is not saved."""
+    """(B, L, N), after dropout; empty in what is saved if M is recomputed."""
     selectors: Tensor
     conditions: Tensor | None
     D: Tensor | None
@@ -134,7 +135,7 @@ class _Saved(NamedTuple):
     second: StreamTensors
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """All of them, to be saved."""
+        """All fields, flat, for ``save_for_backward``."""
         return *self[:4], *self.first, *self.second
 
     @classmethod
@@ -146,7 +147,7 @@ class _Saved(NamedTuple):
         return cls(M, selectors, conditions, D, first, second)
 
     def chunks(self) -> list[_Saved]:
-        """Parts of the batch that fit a CPU's caches; elsewhere the whole of it."""
+        """The batch in chunks that fit a CPU's caches; on other devices a single chunk."""
         if self.M.device.type != "cpu" or torch.compiler.is_compiling():
             return [self]
         B, L, N = self.M.shape
@@ -165,12 +166,12 @@ class _Saved(NamedTuple):
         *,
         backward: bool = False,
     ) -> tuple[Stream, Stream]:
-        """Both streams; in the backward pass, of what the forward pass saved."""
+        """Both streams; in backward, from what forward saved."""
         biases = Biases(vectors, self.conditions)
 
         def stream(sign: int, x: StreamTensors) -> Stream:
             arguments = self.M, sign, x, biases, plan.rows, masks
-            # W has no expanded values to drop
+            # element-wise dropout needs the expanded values F, which `Mixed` does not compute
             mixed = plan.mixed_backward if backward else plan.mixed_forward
             return (Mixed if mixed and x.F is None else Expanded)(*arguments, saved=backward)
 
@@ -178,10 +179,10 @@ class _Saved(NamedTuple):
 
 
 class _Expansion(torch.autograd.Function):
-    """Both streams of the transposed M (B, L, N), and their selection.
+    """Both streams of the transposed M (B, L, N), and their gated sum.
 
-    Where dropout leaves zeros in M, P's gradient is zero: M needs no mask. Of the scales of the
-    three dropouts on a path, M takes one and the backward values two.
+    M's dropout mask is not saved: where M is 0, P's gradient is 0. A path has three dropouts, on M,
+    F and B; of their factors 1 / (1 - p), one is applied to M and two to B.
     """
 
     @staticmethod
@@ -257,7 +258,7 @@ class _Expansion(torch.autograd.Function):
             dB_1 = gate * dout
             dB_2 = dout - dB_1
             D = first.minus(second) if chunk.D is None else chunk.D
-            dS = D.mul(dB_2).mul_(gate)
+            dS = D.mul(dB_2).mul_(gate)  # dB_2 has the factor 1 - gate
             of_1 = first.gradients(_dropped(dB_1, chunk.first.keep_B, p))
             of_2 = second.gradients(_dropped(dB_2, chunk.second.keep_B, p))
             dM = of_1.M.sub_(of_2.M)  # (b, L, N)
@@ -269,7 +270,7 @@ class _Expansion(torch.autograd.Function):
         dM, dV_1, dV_2, dS, *dC = (_whole(parts) for parts in zip(*gradients, strict=True))
         if len(d_vectors) > 1:
             d_vectors = [torch.stack(d_vectors).sum(0, dtype=x.M.dtype).to(vectors.dtype)]
-        # the inputs of M get their gradients through M
+        # the inputs of M get their gradients from dM, by autograd
         of_inputs = (None,) * len(inputs_of_M)
         return dM, dV_1, dV_2, dS, d_vectors[0], dC[0] if dC else None, None, *of_inputs
 
@@ -279,5 +280,5 @@ def _whole(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _dropped(x: Tensor, keep: Tensor | None, p: float) -> Tensor:
-    """Backward values, or their gradient, after dropout."""
+    """Dropout of backward values, or of their gradient, with the factors of F and B."""
     return x if keep is None else x * keep * keep_scale(p) ** 2

@@ -1,4 +1,4 @@
-"""The expansion operators, and which implementation a call gets."""
+"""The expansion operators, and the choice of their implementation."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def static_expansion(
         mask: (B, L) booleans, True for valid tokens; padded rows must hold finite values.
         key_projection: the weight (d, d) and bias (d,) of a linear layer, folded into the expansion
             queries where they are fewer than the batch's tokens.
-        dropout: probability, on M before both streams, on every forward and backward value.
-        dropout_of: "values", as run; or "vectors", where the forward step drops whole expanded
-            vectors, which is another regulariser.
+        dropout: probability; on M before both streams, on the expanded and on the backward values.
+        dropout_of: "values", as run; or "vectors", which drops whole expanded vectors, another
+            regulariser.
         implementation: "literal", the papers' order of operations; "factored", the same function
             in fewer operations and bytes, with a first derivative only; "fused", Triton kernels
             (``torch_impl.kernels``), opt-in; or "auto": factored, but literal for a dynamic
@@ -60,7 +60,7 @@ def static_expansion(
     Raises:
         ValueError: groups that are not positive or do not add up to N, shapes that do not fit, a
             mask that is not boolean, an unknown implementation or kind of dropout, dropout outside
-            [0, 1], what "fused" has no kernel for.
+            [0, 1], "fused" where there is no kernel for the call.
     """
     groups = coefficients(groups)
     N = len(query_vectors)
@@ -106,8 +106,8 @@ def dynamic_expansion(
 ) -> Tensor:
     """Dynamic Expansion (v1 3, 5-9; v2 1-8).
 
-    With ``causal`` the expanded row (j, n) gathers from tokens i <= j only, and token i reads back
-    rows with j <= i only, so that no output depends on a later token.
+    If ``causal``, the expanded row (j, n) gathers from tokens i <= j only, and token i reads rows
+    with j <= i only, so that no output depends on a later token.
 
     Args:
         query_vectors: E_Q, (N_E, d).
@@ -128,7 +128,8 @@ def dynamic_expansion(
 
     Raises:
         ValueError: shapes that do not fit, a mask that is not boolean, an unknown implementation
-            or kind of dropout, dropout outside [0, 1], what "fused" has no kernel for.
+            or kind of dropout, dropout outside [0, 1], "fused" where there is no kernel for the
+            call.
     """
     _check_vectors(query_vectors, bias_vectors, keys)
     others = {"conditions": conditions, "values_1": values_1, "values_2": values_2}
@@ -137,7 +138,7 @@ def dynamic_expansion(
     check_dropout(dropout, dropout_of)
     values_1, values_2, selectors = _promoted(values_1, values_2, selectors)
     L, N_E = keys.shape[1], len(query_vectors)
-    products_literal, products_factored = L * N_E, L + N_E  # of a token's M
+    products_literal, products_factored = L * N_E, L + N_E  # dot products of M per token
     form = choose(implementation, products_factored <= products_literal)
     if form == "fused":
         _without_dropout(dropout)
@@ -167,7 +168,7 @@ def _check_alike(first: Tensor, others: Mapping[str, Tensor]) -> None:
 
 
 def _promoted(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in the dtype that their sum would have."""
+    """The tensors in their common promoted dtype."""
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
     return [tensor.to(dtype) for tensor in tensors]
 
@@ -186,7 +187,7 @@ def _without_dropout(dropout: float) -> None:
 
 
 def choose(implementation: str, factored_pays: bool = True) -> str:
-    """The implementation that a call gets.
+    """``implementation``, with "auto" resolved.
 
     Raises:
         ValueError: an unknown implementation.
@@ -198,7 +199,7 @@ def choose(implementation: str, factored_pays: bool = True) -> str:
 
 
 def check_dropout(dropout: float, dropout_of: str) -> None:
-    """Raise ValueError unless dropout is in [0, 1] and of something known."""
+    """Raise ValueError unless dropout is in [0, 1] and ``dropout_of`` is in ``DROPOUTS``."""
     _one_of("dropout_of", dropout_of, DROPOUTS)
     if not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}, expected in [0, 1]")

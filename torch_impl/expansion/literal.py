@@ -17,7 +17,7 @@ from torch_impl.common.precision import EPSILON, at_least_float32
 
 
 class Operands(NamedTuple):
-    """What an expansion works on, see ``static_expansion`` and ``dynamic_expansion``."""
+    """The arguments of ``functional.static_expansion`` and ``dynamic_expansion``."""
 
     query_vectors: Tensor
     bias_vectors: Tensor
@@ -49,8 +49,8 @@ def broad_sum(conditions: Tensor, vectors: Tensor) -> Tensor:
 def static(x: Operands, groups: Sequence[int]) -> Tensor:
     """``static_expansion`` as printed."""
     M = length_transformation(x.query_vectors, x.keys)  # (B, N, L)
-    visible = None if x.mask is None else x.mask[:, None, :]
-    readers = None if x.mask is None else x.mask[:, :, None]
+    visible = None if x.mask is None else x.mask[:, None, :]  # (B, 1, L)
+    readers = None if x.mask is None else x.mask[:, :, None]  # (B, L, 1)
     return _streams(x, M, x.bias_vectors, groups, visible, readers)
 
 
@@ -58,7 +58,7 @@ def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     """``dynamic_expansion`` as printed."""
     L, N_E, mask = x.keys.shape[1], len(x.query_vectors), x.mask
     Q_E = broad_sum(conditions, x.query_vectors)  # (B, N, d), N = L N_E
-    B_E = broad_sum(conditions, x.bias_vectors)
+    B_E = broad_sum(conditions, x.bias_vectors)  # (B, N, d)
     M = length_transformation(Q_E, x.keys)  # (B, N, L)
     pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]  # (B, L, L)
     if causal:
@@ -80,10 +80,10 @@ def _streams(
     visible: Tensor | None,
     readers: Tensor | None,
 ) -> Tensor:
-    """Both streams, forward and backward, and their selection (v1 7-9, v2 3-8).
+    """Both streams, forward and backward, and their gated sum (v1 7-9, v2 3-8).
 
-    ``visible`` (., N, L) is True where an expanded row gathers from a token, ``readers`` (., L, N)
-    where a token reads an expanded row; None is everywhere.
+    ``visible``, broadcast to (B, N, L), is True where an expanded row gathers from a token;
+    ``readers``, to (B, L, N), where a token reads an expanded row; None means everywhere.
     """
     values, dropout = x.values, x.dropout
     M = F.dropout(M, dropout)

@@ -1,8 +1,9 @@
 """One stream of an expansion, forward and backward (v1 equations 5, 7-8, v2 3-7).
 
-Shapes: a chunk of b images, L tokens, N expanded rows. M and all of its shape are transposed,
-(b, L, N), in float32 at least; values are in their own dtype. P is relu(+M) or relu(-M); R_fw is P
-divided by its sums over tokens, R_bw by those over each group's rows and the number of groups.
+Shapes: a chunk of b images, L tokens, N expanded rows. M, P, R_fw and R_bw are all (b, L, N), that
+is M and R_fw transposed, in float32 at least; values are in their own dtype. P is relu(+M) or
+relu(-M); R_fw is P divided by its sums over tokens; R_bw is P divided by its sums over each group's
+rows and by the number of groups.
 
 B = R_bw (R_fw V + B_E) associates in two ways: `Mixed` computes W = R_bw R_fw, (b, L, L);
 `Expanded` the expanded vectors F = R_fw V + B_E, (b, N, d).
@@ -21,14 +22,14 @@ from torch_impl.expansion.literal import broad_sum
 
 
 def add_product(x: Tensor, a: Tensor, b: Tensor, alpha: int = 1) -> Tensor:
-    """``x + alpha a b`` in place, in a way that FLOP counters know."""
-    if torch.compiler.is_compiling():  # an exporter refuses it, a compiler does it by itself
+    """``x + alpha a b`` in place, by an operator that FLOP counters know."""
+    if torch.compiler.is_compiling():  # exporters refuse ``out``, compilers reuse memory themselves
         return torch.baddbmm(x, a, b, alpha=alpha)
     return torch.baddbmm(x, a, b, alpha=alpha, out=x)
 
 
 class Rows(NamedTuple):
-    """The expanded rows: their groups, and how a dynamic expansion makes them of tokens.
+    """The groups of the expanded rows; for a dynamic expansion, N_E and whether it is causal.
 
     The N = L N_E rows of a dynamic expansion are one group. If ``causal``, row (j, n) gathers from
     tokens i <= j, and token i reads the rows with j <= i.
@@ -39,7 +40,7 @@ class Rows(NamedTuple):
     causal: bool = False
 
     def masks(self, M: Tensor) -> tuple[Tensor, Tensor] | None:
-        """1 where row n gathers from token l, and where token l reads it, (L, N); None is all."""
+        """0/1 masks (L, N): row n gathers from token l; token l reads row n. None if all are 1."""
         if not self.causal:
             return None
         L, N = M.shape[1:]
@@ -57,7 +58,7 @@ class Rows(NamedTuple):
         return torch.cat([part.sum(-1, keepdim=True) for part in x.split(self.groups, -1)], -1)
 
     def scaled(self, x: Tensor, by: Tensor, minus: Tensor | None = None) -> Tensor:
-        """A new (x - minus) * by, for x (b, L, N) and each group's numbers (b, L, |G|)."""
+        """(x - minus) * by, out of place, for x (b, L, N) and one number a group, (b, L, |G|)."""
         if len(self.groups) == 1:
             return x * by if minus is None else (x - minus).mul_(by)
         parts = x.split(self.groups, -1)
@@ -70,7 +71,7 @@ class Rows(NamedTuple):
 class Biases(NamedTuple):
     """The expansion biases B_E: the vectors E_B, or their broad sum with the conditions C.
 
-    The N = L N_E rows of that sum are never made: R_bw B_E takes only R_bw's sums over j and n.
+    The broad sum is not needed for R_bw B_E, only R_bw's sums over j and over n.
     """
 
     vectors: Tensor
@@ -81,7 +82,7 @@ class Biases(NamedTuple):
         return self.vectors if self.conditions is None else broad_sum(self.conditions, self.vectors)
 
     def weights(self, R_bw: Tensor) -> tuple[Tensor, ...]:
-        """Each token's weights of the vectors, (b, L, N); or (b, L, N_E), and of C, (b, L, L)."""
+        """R_bw B_E's weights of the vectors, (b, L, N); or (b, L, N_E), and of C, (b, L, L)."""
         R_bw = R_bw.to(self.vectors.dtype)
         if self.conditions is None:
             return (R_bw,)
@@ -89,7 +90,7 @@ class Biases(NamedTuple):
         return by_row.sum(2), by_row.sum(3)
 
     def values(self, of_vectors: Tensor, of_conditions: Tensor | None = None) -> Tensor:
-        """R_bw B_E, (b, L, d), by the `weights` of R_bw."""
+        """R_bw B_E, (b, L, d), from the `weights` of R_bw."""
         values = of_vectors @ self.vectors
         if self.conditions is None or of_conditions is None:
             return values
@@ -106,20 +107,20 @@ class Biases(NamedTuple):
     def gradients(
         self, dB: Tensor, of_vectors: Tensor, of_conditions: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """R_bw^T dB by the `weights` of R_bw: of the vectors, (., d), and of C, (b, L, d)."""
+        """The gradients of the vectors, (N, d) or (N_E, d), and of C, (b, L, d), from `weights`."""
         d_vectors = of_vectors.flatten(0, 1).mT @ dB.flatten(0, 1)
         return d_vectors, None if of_conditions is None else torch.bmm(of_conditions.mT, dB)
 
     def gradients_of_rows(self, dB_E: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The gradients of the vectors and of C by that of B_E, (b, N, d)."""
+        """The gradients of the vectors and of C from that of B_E, (b, N, d)."""
         if self.conditions is None:
             return dB_E.sum(0), None
         by_row = dB_E.unflatten(1, (-1, len(self.vectors)))  # (b, L, N_E, d)
-        return by_row.sum((0, 1)), by_row.sum(2)
+        return by_row.sum((0, 1)), by_row.sum(2)  # (N_E, d) and (b, L, d)
 
 
 class StreamTensors(NamedTuple):
-    """The tensors of one stream, by image. None is not known, or without dropout nothing."""
+    """The batched tensors of one stream; None if not computed yet, or without dropout."""
 
     V: Tensor
     """(b, L, d)."""
@@ -138,26 +139,26 @@ class StreamTensors(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Of a stream, by the gradient dB of its backward values."""
+    """The gradients of a stream's inputs, from the gradient dB of its backward values."""
 
     M: Tensor
-    """As of P: without the stream's sign."""
+    """Without the stream's sign: that of sign * M."""
     V: Tensor
     vectors: Tensor
     conditions: Tensor | None
 
 
 class Stream(ABC):
-    """The stream of ``sign`` 1 or -1 of M (b, L, N), after dropout.
+    """One of the two streams of M.
 
     Args:
-        M: (b, L, N).
+        M: (b, L, N), after dropout.
         sign: 1 or -1.
-        x: its tensors; inverse sums are computed if None.
+        x: the stream's tensors; inverse sums are computed if None.
         biases: of the expanded rows.
         rows: their groups.
         masks: ``rows.masks``.
-        saved: whether x holds what the forward pass saved.
+        saved: whether x holds what forward saved.
     """
 
     def __init__(
@@ -171,20 +172,20 @@ class Stream(ABC):
         saved: bool = False,
     ) -> None:
         self.V, self.keep, self.biases, self.rows, self.masks = x.V, x.keep_F, biases, rows, masks
-        self.P = torch.relu(M if sign > 0 else -M)
+        self.P = torch.relu(M if sign > 0 else -M)  # (b, L, N)
         gathering, reading = (self.P, self.P) if masks is None else (self.P * m for m in masks)
         if x.inverse_rows is None or x.inverse_columns is None:
             by_group = (rows.sums(reading) + EPSILON) * len(rows.groups)  # (b, L, |G|)
             self.inverse_sums = 1 / (gathering.sum(1, keepdim=True) + EPSILON), 1 / by_group
         else:
             self.inverse_sums = x.inverse_rows, x.inverse_columns
-        self.R_fw = gathering * self.inverse_sums[0]
-        self.R_bw = rows.scaled(reading, self.inverse_sums[1])
+        self.R_fw = gathering * self.inverse_sums[0]  # (b, L, N)
+        self.R_bw = rows.scaled(reading, self.inverse_sums[1])  # (b, L, N)
         self._multiply(x, saved)
 
     @abstractmethod
     def _multiply(self, x: StreamTensors, saved: bool) -> None:
-        """The product that the association begins with, unless it is saved."""
+        """Compute the first product of the association, unless it is saved."""
 
     @abstractmethod
     def values(self) -> Tensor:
@@ -196,10 +197,10 @@ class Stream(ABC):
 
     @abstractmethod
     def gradients(self, dB: Tensor) -> Gradients:
-        """The gradients by that of `values`."""
+        """The gradients of the inputs from that of `values`, (b, L, d)."""
 
     def _gradient_of_M(self, dR_fw: Tensor, dR_bw: Tensor) -> Tensor:
-        """Through Psi, whose sums move with their entries, and the ReLU."""
+        """The gradient of sign * M, (b, L, N), through Psi, its sums included, and the ReLU."""
         r, c = self.inverse_sums
         rho = (dR_fw * self.R_fw).sum(1, keepdim=True)  # (b, 1, N)
         by_rows = dR_fw.sub_(rho).mul_(r)
@@ -211,7 +212,7 @@ class Stream(ABC):
 
 
 class Mixed(Stream):
-    """B = W V + R_bw B_E with W = R_bw R_fw; dropout takes whole expanded vectors, if any."""
+    """B = W V + R_bw B_E with W = R_bw R_fw; dropout, if any, is of whole expanded vectors."""
 
     def _multiply(self, x: StreamTensors, saved: bool) -> None:
         self.R_kept = self.R_bw if self.keep is None else self.R_bw * self.keep.mT
@@ -239,10 +240,10 @@ class Mixed(Stream):
 
 
 class Expanded(Stream):
-    """B = R_bw F with F = R_fw V + B_E, of which dropout may take any value."""
+    """B = R_bw F with F = R_fw V + B_E; dropout, if any, is of values or of whole vectors."""
 
     def _multiply(self, x: StreamTensors, saved: bool) -> None:
-        F = x.F  # saved, or the buffer to write to
+        F = x.F  # saved by forward, or its output buffer
         if F is None or not saved:
             B_E = self.biases.B_E().expand(len(x.V), -1, -1)
             F = torch.baddbmm(B_E, self.R_fw.mT.to(x.V.dtype), x.V, out=F)  # (b, N, d)

@@ -6,12 +6,12 @@ autograd and FLOP formulas: they work under ``torch.compile``, ``torch.export``,
 CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Not timed on a GPU yet: tiles
 are chosen by what the compiler reports (``launch``).
 
-Both use W = R^bw R^fw (L x L), by stream, instead of F = R^fw V + E_B (N x d), and its hand-derived
+Both use W = R^bw R^fw (L x L) of each stream instead of F = R^fw V + E_B (N x d), with hand-derived
 gradients. M, its sums and their gradients are float32 whatever the dtype; operands of
-products are rounded to the dtype and accumulated in float32. Sums over rows, batches and tiles are
-made in a fixed order, without atomics, so that equal calls have equal results.
+products are rounded to the dtype and accumulated in float32. Sums over rows, batches and tiles have
+a fixed order, without atomics, so that equal calls have equal results.
 
-What a program reads and writes, once each, for e bytes an entry of the dtype and 4 of float32:
+Bytes that a program reads and writes, once each, for e bytes an entry of the dtype, 4 of float32:
 x = B L d e, tokens; m = 4 N B L, of M's shape; w = 2 B L^2 e, W of both streams; q = N d e; the
 rest is row and column sums, at most a few hundredths of these. In v2's encoder (B = 48, L = 144,
 d = 512, N = 992 in five groups, bfloat16) x = 7.1, m = 27.4, w = 4.0 and q = 1.0 MB.
@@ -26,22 +26,22 @@ Static, forward, 3 m + 2 w + 6 x + 2 q:
 Static, backward, 5 m + m e / 4 + w + 10 x + 2 q:
 
     gate_gradients          3 x -> 3 x               dB_1, dB_2, dS
-    weight_gradients        m + 2 x + w + q -> m     dM but for Psi's sums; rho, gamma by row tile
+    weight_gradients        m + 2 x + w + q -> m     dM without Psi's sums; rho, gamma by row tile
     group_sums                                       gamma by group
     length_gradients        2 m -> m e / 4           dM
     bias_gradients          m + 2 x -> q             dE_B, in a few parts of the batch
 
-Five programs read M: within a pass it is written, which costs less than recomputing it in each.
-Between the passes ``store_m`` saves it, m + w + x with the other saved activations; without it, x
-alone is saved and the backward pass begins with the first three programs, N L d + 2 N L^2
-multiply-accumulates a sequence more.
+Five programs read M. Within a pass it is stored, which costs less than recomputing it in each. With
+``store_m`` it is saved for backward, where saved activations are m + w + x; without it they are x,
+and the backward pass first repeats the first three programs, N L d + 2 N L^2 multiply-accumulates a
+sequence.
 
 Four products of the backward pass are PyTorch's own: dV = W^T dB and dW = dB V^T by sequence;
-dQ = dM K / sqrt(d) and dK = dM^T Q / sqrt(d) for the whole batch at once, as M is (N, B, L). Their
-operands are in memory but for dM: to write it once and read it twice moves 3 m e / 4, to compute it
-in both from M and the numerators would read 4 m.
+dQ = dM K / sqrt(d) and dK = dM^T Q / sqrt(d) for the whole batch at once, as M is (N, B, L). For
+them dM is stored: writing it once and reading it twice moves 3 m e / 4, while computing it in both
+products from M and the numerators would read 4 m.
 
-Dynamic: row (j, n) of M is A[j] + P[n], so that nothing of N_E L rows is written but dM's
+Dynamic: row (j, n) of M is A[j] + P[n], so the only tensor of N_E L rows that is written holds dM's
 numerators (4 N_E B L^2). Captions are so short that launches dominate: four programs forward and
 four backward, beside five products, two sums and, in float16, casts:
 
@@ -51,7 +51,7 @@ four backward, beside five products, two sums and, in float16, casts:
     dynamic_selection           Y [V_s; C; b], gated; B_1 - B_2
     gate_gradients              dB_1, dB_2, dS
     dynamic_mix_gradients       dY = dB [V_s; C; b]^T
-    dynamic_weight_gradients    dM but for Psi's sums; rho, gamma
+    dynamic_weight_gradients    dM without Psi's sums; rho, gamma
     dynamic_length_gradients    dM summed over n and over j
 """
 
@@ -80,7 +80,7 @@ def static_expansion(
     store_m: bool = True,
     tf32: bool | None = None,
 ) -> Tensor:
-    """``torch_impl.expansion.static_expansion``, whose other arguments these are.
+    """``torch_impl.expansion.static_expansion`` by Triton kernels; for other arguments see there.
 
     Args:
         store_m: save M and W for backward; else they are recomputed in it.
@@ -91,7 +91,8 @@ def static_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: what ``unsupported`` says; groups that are not positive or of another sum.
+        ValueError: the reason that ``unsupported`` gives; groups that are not positive or do not
+            add up to N.
     """
     tensors = (query_vectors, bias_vectors, keys, values_1, values_2, selectors)
     _check(*tensors, mask=mask)
@@ -115,7 +116,7 @@ def dynamic_expansion(
     causal: bool = True,
     tf32: bool | None = None,
 ) -> Tensor:
-    """``torch_impl.expansion.dynamic_expansion``, whose other arguments these are.
+    """``torch_impl.expansion.dynamic_expansion`` by Triton kernels; for other arguments see there.
 
     Args:
         tf32: round float32 operands of products to TF32; None follows
@@ -125,7 +126,7 @@ def dynamic_expansion(
         (B, L, d), zero in padded rows.
 
     Raises:
-        ValueError: what ``unsupported`` says.
+        ValueError: the reason that ``unsupported`` gives.
     """
     tensors = (query_vectors, bias_vectors, conditions, keys, values_1, values_2, selectors)
     _check(*tensors, mask=mask)

@@ -37,7 +37,7 @@ def forward(
     tf32: bool | None,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The output; and if ``save``, else empty: B_1 - B_2, one over Psi's denominators, Z, Y."""
+    """The output; B_1 - B_2, Psi's inverse denominators, Z and Y, each empty if not ``save``."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
     B, L, N_E, tokens = call.B, call.L, len(query_vectors), call.token_blocks
     Z, Y = call.empty_precise(B, L + N_E, L), call.empty(2, B, L, 2 * L + N_E)
@@ -93,7 +93,7 @@ def backward(
     causal: bool,
     tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients by E_Q, E_B, C, K, the values (2, B, L, d) and S."""
+    """Gradients of E_Q, E_B, C, K, both V (2, B, L, d) and S."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
     B, L, d, N_E, tokens = call.B, call.L, call.d, len(query_vectors), call.token_blocks
     width = 2 * L + N_E
@@ -105,7 +105,7 @@ def backward(
 
     X, rho = call.empty_precise(N_E, B, L, L), call.empty_precise(tokens, *inv_row.shape)
     gamma = call.empty_precise(tokens * N_E, B, 2, L)
-    # float16 has not the range of dM, which grows as one over Psi's denominators
+    # dM grows with Psi's inverse denominators, beyond float16's range
     low = at_least_float32(keys.dtype) if keys.dtype == torch.float16 else keys.dtype
     dA, dP = keys.new_empty((B, L, L), dtype=low), keys.new_empty((N_E, B, L), dtype=low)
     sums = (Z, valid, inv_row, inv_column)
@@ -115,12 +115,12 @@ def backward(
 
     with torch.autocast(keys.device.type, enabled=False):
         dX = torch.bmm(Y.view(2 * B, L, width).mT, dB.view(2 * B, L, d)).view(2, B, width, d)
-        dV, dC, db = dX.split((L, L, N_E), dim=2)
+        dV, dC, db = dX.split((L, L, N_E), dim=2)  # (2, B, L or N_E, d)
         K, C, q = (x.to(low) for x in (keys, conditions, query_vectors))
         dP = dP.view(N_E, B * L)
-        dQ = dP @ K.view(B * L, d)
-        dC = torch.baddbmm(dC.sum(0).to(low), dA, K)
-        dK = torch.baddbmm((dP.mT @ q).view(B, L, d), dA.mT, C)
+        dQ = dP @ K.view(B * L, d)  # (N_E, d)
+        dC = torch.baddbmm(dC.sum(0).to(low), dA, K)  # (B, L, d)
+        dK = torch.baddbmm((dP.mT @ q).view(B, L, d), dA.mT, C)  # (B, L, d)
     dQ, dC, dK = (x.to(keys.dtype) for x in (dQ, dC, dK))
     return dQ, db.sum((0, 1)), dC, dK, dV.contiguous(), dS
 

@@ -1,8 +1,8 @@
-"""Loading the programs, choosing their tiles, launching them.
+"""Load the Triton programs, choose their tiles, launch them.
 
 The folder ``programs`` is loaded as two packages: compiled, for CUDA tensors, and interpreted, for
-CPU tensors (Triton's interpreter, a program at a time in NumPy). So one process has both, whatever
-``TRITON_INTERPRET`` was when Triton was first imported.
+CPU tensors (Triton's interpreter, one program at a time in NumPy). So one process has both,
+whatever ``TRITON_INTERPRET`` was when Triton was first imported.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:  # loaded by its path, once for each way to run it
     from torch_impl.kernels import programs as _programs  # noqa: F401
 
 FLAT = 512
-"""Entries of a program that treats them one by one."""
+"""Block size of element-wise programs."""
 GRID = (2**31 - 1, 65535, 65535)
-"""The most programs along each axis of a grid, of every CUDA device."""
+"""The largest grid, by axis, of every CUDA device."""
 
 
 @functools.cache
 def programs(interpreted: bool) -> Any:
-    """The package of programs, to be compiled or interpreted."""
+    """The package of programs, compiled or interpreted."""
     from triton import knobs
 
     folder = Path(__file__).parent / "programs"
@@ -52,7 +52,7 @@ def programs(interpreted: bool) -> Any:
     if interpreted:
         from triton.runtime.interpreter import interpreter_builder as builder
 
-        # a fifth of the time; compiled programs do not look for overflow of int32 either
+        # five times as fast; compiled programs do not check for int32 overflow either
         builder.options = replace(builder.options, sanitize_overflow=False)
     return package
 
@@ -82,7 +82,7 @@ _fixed: ContextVar[Tiles | None] = ContextVar("tiles", default=None)
 
 @contextmanager
 def tiles(fixed: Tiles) -> Iterator[None]:
-    """Use these tiles instead of the chosen ones: tests use small ones, which cross borders."""
+    """Use these tiles, not `choose_tiles`: with small ones, a small test spans several tiles."""
     token = _fixed.set(fixed)
     try:
         yield
@@ -93,9 +93,9 @@ def tiles(fixed: Tiles) -> Iterator[None]:
 def choose_tiles(length: int, width: int, dtype: torch.dtype) -> Tiles:
     """The tiles for L tokens of d channels.
 
-    Not by ``triton.autotune``, which would time every shape of a ragged batch: the largest tiles
-    that spill no registers on sm_80 and sm_90 (the compile tests check it), smaller for float32,
-    which has no tensor cores; and the token tile that pads least.
+    The largest tiles that spill no registers on sm_80 and sm_90 (the compile tests check it),
+    smaller for float32, which has no tensor cores; and the token tile that pads least. Not
+    ``triton.autotune``, which would time every shape of a ragged batch.
     """
     fixed = _fixed.get()
     if fixed is not None:
@@ -109,7 +109,7 @@ def choose_tiles(length: int, width: int, dtype: torch.dtype) -> Tiles:
 
 @functools.lru_cache(maxsize=64)
 def row_tiles(groups: tuple[int, ...], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tiles of at most ``rows`` rows that cross no group's border.
+    """Tiles of at most ``rows`` rows, each within one group.
 
     Returns:
         (T, 3) int32 (first row, row after the last, group), and the first tile of every group with
@@ -135,11 +135,11 @@ def blocks(size: int, block: int) -> int:
 
 
 class Launches:
-    """The programs of one call on ``keys`` (B, L, d), which take its sizes and tiles by name.
+    """Launches the programs of one call, with its sizes and tiles as their constants.
 
     Args:
-        keys: K.
-        tf32: whether products of float32 round their operands to TF32; None as PyTorch's do.
+        keys: K, (B, L, d).
+        tf32: whether float32 products round their operands to TF32; None follows PyTorch's setting.
         sizes: further constants of the programs.
     """
 
@@ -167,18 +167,18 @@ class Launches:
         }
 
     def empty(self, *shape: int) -> Tensor:
-        """A tensor of the keys' dtype."""
+        """An empty tensor of the keys' dtype."""
         return self.keys.new_empty(shape)
 
     def empty_precise(self, *shape: int) -> Tensor:
-        """A tensor of the accumulators' dtype."""
+        """An empty tensor of the accumulators' dtype."""
         return self.keys.new_empty(shape, dtype=self.precise)
 
     def run(self, name: str, grid: Sequence[int], *tensors: Tensor, **constants: Any) -> None:
-        """Run a program over the grid; of the constants it gets those that it names.
+        """Launch a program over the grid, with those of the constants that it has as arguments.
 
         Raises:
-            ValueError: no device has so large a grid.
+            ValueError: the grid exceeds ``GRID``.
         """
         if any(count > most for count, most in zip(grid, GRID, strict=False)):
             raise ValueError(
@@ -190,7 +190,7 @@ class Launches:
         options = {key: known[key] for key in ("num_warps", "num_stages")}
         options |= {key: known[key] for key in program.arg_names[len(tensors) :]}
         if cpu:
-            # Triton 3.6 with NumPy 2.4 cannot count loops to what the interpreter wraps
+            # with NumPy 2.4, Triton 3.6's interpreter cannot loop up to a value that it wraps
             from triton import language
 
             options = {key: language.constexpr(value) for key, value in options.items()}
@@ -198,7 +198,7 @@ class Launches:
             program[tuple(grid)](*tensors, **options)
 
     def gate_gradients(self, dO: Tensor, selectors: Tensor, difference: Tensor) -> list[Tensor]:
-        """dB (2, B, L, d) and dS of the selection, ``difference`` being B_1 - B_2."""
+        """dB (2, B, L, d) and dS (B, L, d) of the gate; ``difference`` is B_1 - B_2."""
         dB, dS = self.empty(2, *dO.shape), torch.empty_like(selectors)
         grid = (blocks(dO.numel(), FLAT),)
         self.run("gate_gradients", grid, dO, selectors, difference, dB, dS, size=dO.numel())

@@ -16,11 +16,11 @@ from torch_impl.common.precision import at_least_float32
 from torch_impl.kernels.launch import FLAT, Launches, blocks, row_tiles
 
 PROGRAMS = 512
-"""Programs of a grid to aim at: a few a multiprocessor (A100: 108, H100: 132)."""
+"""Target number of programs in a grid: a few per multiprocessor (A100: 108, H100: 132)."""
 
 
 class StaticLaunches(Launches):
-    """The programs of one call, and their row tiles."""
+    """`Launches` of one static expansion, with its row tiles."""
 
     def __init__(
         self, query_vectors: Tensor, keys: Tensor, groups: Sequence[int], tf32: bool | None
@@ -33,7 +33,7 @@ class StaticLaunches(Launches):
     def transform(
         self, query_vectors: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """M (N, B, L); one over Psi's denominators: rows (2, B, N), columns (G, B, 2, L)."""
+        """M (N, B, L); Psi's inverse denominators of rows (2, B, N) and columns (G, B, 2, L)."""
         M = self.empty_precise(self.N, self.B, self.L)
         inv_row = self.empty_precise(2, self.B, self.N)
         partial = self.empty_precise(self.T, self.B, 2, self.L)
@@ -44,14 +44,14 @@ class StaticLaunches(Launches):
         return M, inv_row, self.sum_groups(partial, inverse=True)
 
     def sum_groups(self, partial: Tensor, inverse: bool) -> Tensor:
-        """Column sums (T, B, 2, L) by row tile to (G, B, 2, L), or to one over them."""
+        """Column sums of row tiles (T, B, 2, L) to those of groups (G, B, 2, L), or inverses."""
         sums, size = self.empty_precise(self.G, self.B, 2, self.L), partial[0].numel()
         grid = (blocks(size, FLAT), self.G)
         self.run("group_sums", grid, partial, self.first, sums, size=size, INVERSE=inverse)
         return sums
 
     def mix(self, M: Tensor, inv_row: Tensor, inv_column: Tensor) -> Tensor:
-        """W (2, B, L, L)."""
+        """W = R^bw R^fw of both streams, (2, B, L, L)."""
         W = self.empty(2, self.B, self.L, self.L)
         grid = (self.token_blocks, self.token_blocks, self.B)
         self.run("mixing_weights", grid, M, inv_row, inv_column, self.table, W)
@@ -71,7 +71,7 @@ def forward(
     save: bool,
     store_m: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The output; and if ``save``, else empty: B_1 - B_2, one over Psi's denominators, M, W."""
+    """The output; B_1 - B_2, Psi's inverse denominators, M and W, each empty if not saved."""
     call = StaticLaunches(query_vectors, keys, groups, tf32)
     M, inv_row, inv_column = call.transform(query_vectors, mask)
     W = call.mix(M, inv_row, inv_column)
@@ -125,7 +125,7 @@ def backward(
     groups: Sequence[int],
     tf32: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients by E_Q, E_B, K, the values (2, B, L, d) and S."""
+    """Gradients of E_Q, E_B, K, both V (2, B, L, d) and S."""
     call = StaticLaunches(query_vectors, keys, groups, tf32)
     N, B, L, d = call.N, call.B, call.L, call.d
     if not M.numel():
@@ -134,7 +134,7 @@ def backward(
     with torch.autocast(keys.device.type, enabled=False):
         dB, dS = call.gate_gradients(dO, selectors, difference)
         dV = torch.bmm(W.view(2 * B, L, L).mT, dB.view(2 * B, L, d)).view(2, B, L, d)
-        dW = torch.empty_like(W)
+        dW = torch.empty_like(W)  # (2, B, L, L)
         for s, V in enumerate((values_1, values_2)):
             torch.bmm(dB[s], V.mT, out=dW[s])
 
@@ -144,14 +144,14 @@ def backward(
         weights = (*sums, dB, dW, bias_vectors, X, rho, partial)
         call.run("weight_gradients", (call.T, B), *weights)
         gamma = call.sum_groups(partial, inverse=False)
-        # float16 has not the range of dM, which grows as one over Psi's denominators
+        # dM grows with Psi's inverse denominators, beyond float16's range
         dM = X if keys.dtype == torch.float16 else torch.empty_like(M, dtype=keys.dtype)
         call.run("length_gradients", (call.T, B), *sums, X, rho, gamma, dM)
         dM = dM.view(N, B * L)
-        dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)
+        dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)  # (N, d)
         dK = (dM.mT @ query_vectors.to(dM.dtype)).to(keys.dtype).view(B, L, d)
 
-    # a program sums at least eight sequences; as few parts as fill the device
+    # a program sums at least eight sequences; no more parts than fill the device
     parts = min(blocks(B, 8), blocks(PROGRAMS, call.T * call.channel_blocks))
     sequences = blocks(B, parts)
     parts = blocks(B, sequences)

@@ -1,4 +1,4 @@
-"""Which calls the kernels support, and the dtype that they run in."""
+"""Which calls the kernels support, and in which dtype they run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def unsupported(*tensors: Tensor, mask: Tensor | None = None) -> str | None:
-    """Why a call cannot run as kernels, or None if it can, without a synchronisation.
+    """Why a call cannot run as kernels, or None if it can; does not synchronise with the device.
 
     Args:
         tensors: the floating-point arguments of ``static_expansion`` or ``dynamic_expansion`` in
@@ -89,7 +89,7 @@ def _shape(x: Tensor) -> tuple[int, ...]:
 
 
 def prepared(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """The arguments in the dtype of products, contiguous."""
+    """The arguments in `product_dtype`, contiguous."""
     return [x.to(product_dtype(x)).contiguous() for x in tensors]
 
 

@@ -1,8 +1,8 @@
-"""What the programs share.
+"""Device functions that the programs share.
 
-Nothing here or beside it calls ``triton.language.standard``: those functions are compiled or
-interpreted for the whole process, by the environment in which Triton was first imported, while this
-package is loaded both ways (``torch_impl.kernels.launch``).
+No program calls a function of ``triton.language.standard``: these are compiled or interpreted for
+the whole process, depending on the environment when Triton was first imported, while this package
+is loaded both ways (``torch_impl.kernels.launch``).
 """
 
 import triton
@@ -12,13 +12,13 @@ INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
 def device_function(function):
-    """Called by programs: compiled into them; plain Python for the interpreter."""
+    """Decorator of functions that programs call: compiled, or plain Python in the interpreter."""
     return function if INTERPRETED.value else triton.jit(function)
 
 
 @device_function
 def row_tile(TILES, t, BN: tl.constexpr):
-    """Row tile t: rows from its first one on, which of them it has, its group."""
+    """Row tile t: BN row indices, which of them are in the tile, its group."""
     at = TILES + 3 * t
     n = tl.load(at) + tl.arange(0, BN)
     return n, n < tl.load(at + 1), tl.load(at + 2)
@@ -40,7 +40,7 @@ def store(base, row, rows, column, columns, stride, values):
 
 @device_function
 def load_pair(base, x, inside, stride):
-    """The vectors of both streams, ``stride`` entries apart, zero outside."""
+    """The vectors of both streams, ``stride`` entries apart, zero outside ``inside``."""
     at = base + x
     return tl.load(at, mask=inside, other=0.0), tl.load(at + stride, mask=inside, other=0.0)
 
@@ -50,7 +50,7 @@ def product(a, b, acc, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
     """``acc + a b`` on operands rounded to ``OPERAND``, accumulated in acc's dtype."""
     a = a.to(OPERAND)
     b = b.to(OPERAND)
-    if INTERPRETED:  # where NumPy multiplies, and has no bfloat16
+    if INTERPRETED:  # NumPy, which multiplies there, has no bfloat16
         a = a.to(acc.dtype)
         b = b.to(acc.dtype)
     return tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
@@ -64,14 +64,14 @@ def total(x, AXIS: tl.constexpr):
 
 @device_function
 def sigmoid(x):
-    """Of any x, without overflow."""
+    """``1 / (1 + exp(-x))`` without overflow."""
     e = tl.exp(-tl.abs(x))
     return tl.where(x >= 0, 1.0, e) / (1.0 + e)
 
 
 @device_function
 def streams(x):
-    """ReLU(+x) and ReLU(-x), NaN where x is, as PyTorch's."""
+    """ReLU(+x) and ReLU(-x), NaN where x is NaN, as in PyTorch."""
     plus = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
     minus = tl.maximum(-x, 0.0, propagate_nan=tl.PropagateNan.ALL)
     return plus, minus
@@ -79,7 +79,7 @@ def streams(x):
 
 @device_function
 def valid_tokens(MASK, x, L, HAS_MASK: tl.constexpr):
-    """Which tokens x there are, and are valid."""
+    """Which tokens x exist and are valid."""
     valid = x < L
     if HAS_MASK:
         valid = valid & (tl.load(MASK + x, mask=valid, other=0) != 0)

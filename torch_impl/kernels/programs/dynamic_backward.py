@@ -36,7 +36,7 @@ def dynamic_mix_gradients(
     BI: tl.constexpr,
     BK: tl.constexpr,
 ):
-    """dY_s = dB_s [V_s; C; b]^T, (2, B, L, 2 L + N_E): dW, and U by its two parts."""
+    """dY_s = dB_s [V_s; C; b]^T, (2, B, L, 2 L + N_E): dW and the two parts of U."""
     i = tl.program_id(0) * BI + tl.arange(0, BI)
     r = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
@@ -56,7 +56,7 @@ def dynamic_mix_gradients(
 
 @device_function
 def by_bias(DY, n, j, i, L, width, ACC: tl.constexpr):
-    """U of rows (j, n): by their bias c_j + b_n, (j, i)."""
+    """U = dB (c_j + b_n) of rows (j, n) and tokens i, (j, i)."""
     condition = load(DY + L, i, i < L, j, j < L, width).to(ACC)
     vector = tl.load(DY + i * width + 2 * L + n, mask=i < L, other=0.0).to(ACC)
     return tl.trans(condition) + vector[None, :]
@@ -80,7 +80,7 @@ def dynamic_weight_gradients(
     PRECISION: tl.constexpr,
     BI: tl.constexpr,
 ):
-    """By M through the numerators of R^fw and R^bw: X (N_E, B, L, L), zero where neither counts.
+    """X (N_E, B, L, L), the gradient of M through the numerators of R^fw and R^bw; rho and gamma.
 
     rho (blocks of i, 2, B, N_E, L) and gamma (blocks of j and n, B, 2, L) are sums over a block.
     """

@@ -1,10 +1,10 @@
 """Dynamic expansion, forward.
 
-Row (j, n) of M is A[j] + P[n], of which ``Z`` (B, L + N_E, L) has A = C K^T / sqrt(d) in its first
-L rows and P = E_Q K^T / sqrt(d) in the others: a tile of M is made where it is used. ``Y``
-(2, B, L, 2 L + N_E) has by stream, for token i: what it reads of V_s, which is W_s; of the
-conditions, the sum of R^bw over n; of the bias vectors, its sum over j. ``INV_ROW``
-(2, B, N_E, L) and ``INV_COLUMN`` (B, 2, L) are one over Psi's denominators.
+Row (j, n) of M is A[j] + P[n], computed tile by tile where it is used. ``Z`` (B, L + N_E, L) has
+A = C K^T / sqrt(d) in its first L rows, P = E_Q K^T / sqrt(d) in the others. ``Y``
+(2, B, L, 2 L + N_E) has, by stream and token i, the weights of [V_s; C; b]: W_s, then R^bw summed
+over n, then R^bw summed over j. ``INV_ROW`` (2, B, N_E, L) and ``INV_COLUMN`` (B, 2, L) are Psi's
+inverse denominators.
 """
 
 import triton
@@ -68,7 +68,7 @@ def dynamic_sums(
     CAUSAL: tl.constexpr,
     BI: tl.constexpr,
 ):
-    """One over the sums of the rows (j, n) of tokens j and of the columns of the same tokens."""
+    """Inverse row sums of the rows (j, n) and inverse column sums, for a block of tokens."""
     here = tl.program_id(0) * BI + tl.arange(0, BI)
     b = tl.program_id(1).to(tl.int64)
     Z += b * (L + NE) * L
@@ -142,7 +142,7 @@ def dynamic_weights(
             acc_2 = product(tl.trans(read_2), seen_2, acc_2, Y.dtype.element_ty, PRECISION)
     store(Y_1, i, i < L, k, k < L, width, acc_1)
     store(Y_2, i, i < L, k, k < L, width, acc_2)
-    # of the conditions: the tokens k as rows
+    # weights of the conditions: the tokens k are the rows' tokens j
     sum_1 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     sum_2 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     for n in range(NE):
@@ -151,7 +151,7 @@ def dynamic_weights(
         sum_2 += read_2
     store(Y_1 + L, i, i < L, k, k < L, width, tl.trans(sum_1 * inv_c_1[None, :]))
     store(Y_2 + L, i, i < L, k, k < L, width, tl.trans(sum_2 * inv_c_2[None, :]))
-    # of the bias vectors: each program its share of them
+    # weights of the bias vectors: each program computes its share
     for n0 in range(0, NE, num_blocks):
         n = n0 + part
         if n < NE:
@@ -188,7 +188,7 @@ def dynamic_selection(
     BI: tl.constexpr,
     BD: tl.constexpr,
 ):
-    """B_s = Y_s [V_s; C; b], gated (v2 equations 7, 8); B_1 - B_2 for the backward."""
+    """B_s = Y_s [V_s; C; b], gated (v2 equations 7, 8); B_1 - B_2 for backward."""
     i = tl.program_id(0) * BI + tl.arange(0, BI)
     d = tl.program_id(1) * BD + tl.arange(0, BD)
     b = tl.program_id(2).to(tl.int64)

@@ -1,7 +1,7 @@
 """Static expansion, backward; the names are those of the hand-derived gradients.
 
-Where M is positive only stream 1 counts and where it is negative only stream 2, so one matrix of
-M's shape serves both.
+Where M is positive only stream 1 has a gradient, where it is negative only stream 2: one matrix of
+M's shape holds both.
 """
 
 import triton
@@ -47,7 +47,7 @@ def weight_gradients(
     BI: tl.constexpr,
     BK: tl.constexpr,
 ):
-    """By M through the numerators of R^fw and R^bw: X; and what their sums need of it.
+    """X, the gradient of M through the numerators of R^fw and R^bw; rho and gamma for their sums.
 
     dR^bw = (T + U)^T, (n, i): T = dW R^fw^T and U = dB E_B^T; dR^fw = dW^T R^bw, (n, i).
     X = dR^fw / r + share dR^bw / c; rho = sum_i dR^fw R^fw, (2, B, N);
@@ -172,7 +172,7 @@ def bias_gradients(
     BI: tl.constexpr,
     BD: tl.constexpr,
 ):
-    """dE_B = sum over sequences and streams of R_s^bw^T dB_s, for ``sequences`` of them at once."""
+    """dE_B = sum over sequences and streams of R_s^bw^T dB_s, in parts of ``sequences``."""
     d = tl.program_id(1) * BD + tl.arange(0, BD)
     part = tl.program_id(2)
     n, rows, g = row_tile(TILES, tl.program_id(0), BN)

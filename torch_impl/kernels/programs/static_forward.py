@@ -1,10 +1,10 @@
 """Static expansion, forward.
 
-A row tile is (first row, row after the last, group) in ``TILES``: no tile crosses a group's border.
-M and everything of its shape is (N, B, L), so that the products that sum over a batch are one
-matrix product. Padded tokens have M = 0, which takes them out of every sum and product after.
-``INV_ROW`` (2, B, N) and ``INV_COLUMN`` (G, B, 2, L) are one over Psi's denominators, by stream;
-``share`` is 1 / len(G).
+A row tile is (first row, row after the last, group) in ``TILES``: each is within one group. M and
+every tensor of its shape are (N, B, L), so that a product that sums over the batch is one matrix
+product. Padded tokens have M = 0, so they add nothing to later sums and products. ``INV_ROW``
+(2, B, N) and ``INV_COLUMN`` (G, B, 2, L) are Psi's inverse denominators by stream; ``share`` is
+1 / len(G).
 """
 
 import triton
@@ -44,7 +44,7 @@ def length_transformation(
     BI: tl.constexpr,
     BK: tl.constexpr,
 ):
-    """M = Q K^T / sqrt(d) (v2 equation 2); one over its row sums; column sums by row tile."""
+    """M = Q K^T / sqrt(d) (v2 equation 2); inverse row sums; column sums by row tile."""
     t = tl.program_id(0)
     b = tl.program_id(1).to(tl.int64)
     n, rows, _ = row_tile(TILES, t, BN)
@@ -76,7 +76,7 @@ def length_transformation(
 
 @triton.jit
 def group_sums(PARTIAL, FIRST, SUMS, epsilon, size, INVERSE: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums of row tiles, (T, size), over each group's tiles in order, (G, size); or one over it."""
+    """Sums of row tiles (T, size) to sums of groups (G, size), or their inverses, in order."""
     x = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     g = tl.program_id(1)
     acc = tl.full([BLOCK], 0.0, SUMS.dtype.element_ty)
@@ -108,7 +108,7 @@ def mixing_weights(
     BN: tl.constexpr,
     BI: tl.constexpr,
 ):
-    """W_s = R_s^bw R_s^fw, (2, B, L, L): what tokens i read of tokens j through all rows n."""
+    """W_s = R_s^bw R_s^fw, (2, B, L, L): tokens i read tokens j through all rows n."""
     i = tl.program_id(0) * BI + tl.arange(0, BI)
     j = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
@@ -154,7 +154,7 @@ def selection(
     BI: tl.constexpr,
     BD: tl.constexpr,
 ):
-    """B_s = W_s V_s + R_s^bw E_B, gated (v2 equations 7, 8); B_1 - B_2 for the backward."""
+    """B_s = W_s V_s + R_s^bw E_B, gated (v2 equations 7, 8); B_1 - B_2 for backward."""
     i = tl.program_id(0) * BI + tl.arange(0, BI)
     d = tl.program_id(1) * BD + tl.arange(0, BD)
     b = tl.program_id(2).to(tl.int64)
