@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id: int) -> list[int]:
-    """A caption in the generated order: the middle word, then a word of either side in turn.
+    """A caption in the generated order: the middle word, then words of both sides in turn.
 
     Args:
         first: the words of the first side, the paper's left, from the middle outwards, the end
@@ -22,7 +22,7 @@ def interleave(first: Sequence[int], middle: int, second: Sequence[int], pad_id:
 
 
 def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], list[int]]:
-    """The halves of a caption around its first ``middle``, outwards, each with the end token last.
+    """A caption's halves from its first ``middle`` outwards, each with the end token last.
 
     Raises:
         ValueError: the caption does not have the middle word.

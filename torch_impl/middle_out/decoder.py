@@ -1,11 +1,11 @@
 """Middle-Out Decoding (Mehri and Sigal 2018): LSTM decoders with self-attention, P sides in turn.
 
 A sequence is generated as its middle word, then a word on the left and one on the right in turn
-(P = 2). Left-to-right decoding is P = 1, with the start token first. Step t is of side t mod P: it
-reads the newest word of its side, and attends to the outputs and states of all sides.
+(P = 2). Left-to-right decoding is P = 1, with the start token first. Step t belongs to side
+t mod P: it reads the newest word of its side, and attends to the outputs and states of all sides.
 
-Shapes: G independent decoders (lanes), each with its weights, P sides, B sequences, T steps, L rows
-of memory; d the width of the states, m of the memory, e of a word.
+Shapes: G independent models (lanes), each with its own weights, P sides, B sequences, T steps, L
+rows of memory; d is the width of the states, m of the memory, e of a word.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def input_entry(t: int, sides: int) -> int:
 
 
 def attend(query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The mean of ``rows`` by the softmax of their scores (equations 2, 3); zeros without rows.
+    """Attention (2, 3): the mean of ``rows``, weighted by a softmax of scores; 0 without rows.
 
     Args:
         query: h W of the score h W r (equation 4), (..., m).
@@ -114,7 +114,7 @@ def step(
     states: Tensor,
     written: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One step of one side: S of equations (1), (5), (6), (7).
+    """One step of one side: S in equations (1), (5), (6), (7).
 
     Args:
         weights: of the side, (G, ...).
@@ -153,8 +153,9 @@ def run(
 ) -> tuple[Tensor, Tensor]:
     """`step` over all given words, by a sequential loop with a custom backward.
 
-    Products without a state are one for all steps, in the forward pass (inputs and keys) and in the
-    backward pass (the weights' gradients). All is in the weights' precision, under autocast too.
+    Products that need no state are computed once for all steps: inputs and keys in the forward
+    pass, the weights' gradients in the backward pass. The precision is that of the weights, under
+    autocast too.
 
     Args:
         weights: of all sides.
@@ -164,8 +165,8 @@ def run(
         mask: (G, B, L), True for valid rows of the memory; all if None.
         written: (G, B, T), True for the steps whose state and entry may be attended to; all if
             None.
-        active: of each step, the number of sequences that take it, which come first, never more
-            than of the step before; all if None.
+        active: the number of active sequences at each step, non-increasing; they come first in the
+            batch. All if None.
 
     Returns:
         The states h and c after every step, (G, B, T, d) each; 0 where a sequence is not active.
@@ -201,7 +202,7 @@ def _run(
     width = entries.shape[3] if weights.reads_word else 0
     words = entries.transpose(1, 2)  # (G, T, B, e)
     read = torch.tensor([input_entry(t, P) for t in range(T)], device=words.device)
-    inputs = words.index_select(1, read)[..., :width]
+    inputs = words.index_select(1, read)[..., :width]  # (G, T, B, e), or no columns
     X = inputs.new_empty(*words.shape[:3], weights.W.shape[-1])  # (G, T, B, 4 d)
     for p in range(P):
         X[:, p::P] = _linear(inputs[:, p::P], weights.W[p, :, :width], weights.b[p])
@@ -251,25 +252,26 @@ def _side_by_side(
     counts: Sequence[int],
     attended: Mapping[str, Any],
 ) -> tuple[Tensor, Tensor]:
-    """`run` without self-attention: the sides do not depend on each other and become P G lanes."""
+    """`run` without self-attention: the sides are independent, and become P G lanes."""
     G, T, P = X.shape[0], X.shape[1], W.shape[0]
     K = -(-T // P)
     X = F.pad(X, (0, 0, 0, 0, 0, K * P - T)).unflatten(1, (K, P))  # (G, K, P, B, 4 d)
     X = X.movedim(2, 0).flatten(0, 1)  # (P G, K, B, 4 d)
     lanes: dict[str, Any] = {}
     for name, x in attended.items():
-        if name == "keys" and x is not None:
+        if name == "keys" and x is not None:  # (P, B, G, L, d) to (1, B, P G, L, d)
             lanes[name] = x.transpose(0, 1).flatten(1, 2).unsqueeze(0)
         else:
             lanes[name] = None if x is None else x.repeat(1, P, *[1] * (x.dim() - 2))
     h_0, c_0 = (x.repeat(P, 1, 1) for x in state)
     found = run_loop(X, W.flatten(0, 1).unsqueeze(0), h_0, c_0, counts[::P], **lanes)
+    # (P G, K, B, d) to (G, B, T, d)
     h, c = (x.unflatten(0, (P, G)).permute(1, 3, 2, 0, 4).flatten(2, 3)[:, :, :T] for x in found)
     return h, c
 
 
 def _linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-    """x W + b for x (G, ., ., in), W (G, in, out), b (G, out): one product a lane."""
+    """x W + b for x (G, ., ., in), W (G, in, out), b (G, out): one product per lane."""
     rows = x.flatten(1, 2)
     y = rows @ W if b is None else torch.baddbmm(b.unsqueeze(1), rows, W)
     return y.unflatten(1, x.shape[1:3])

@@ -1,9 +1,9 @@
 """`run` as a sequential loop over time with a custom backward.
 
-Shapes: G lanes, T steps, B sequences, P sides; d of the states, m of the memory, e of a word. Each
-step is one product a lane, on (G, n, .) for its n active sequences; the weights' gradients are one
-product a lane for all steps. Attention is batched over N = B G pairs, sequences before lanes, so
-that the active ones come first.
+Shapes: G lanes, T steps, B sequences, P sides; d is the width of the states, m of the memory, e of
+a word. Each step is one product per lane, on (G, n, .) for its n active sequences; the weights'
+gradients are one product per lane for all steps. Attention is batched over N = B G pairs of
+sequence and lane, sequence first, so that the active ones come first.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def run_loop(
     """The states h and c after every step, (G, T, B, d) each; 0 where a sequence is not active.
 
     Args:
-        X: (G, T, B, 4 d), the words' part of the gates, with the bias.
+        X: (G, T, B, 4 d), the words' part of the gates' pre-activations, with the bias.
         W: (P, G, z, 4 d), rows for d_t, c_t, h~_t and h_{t-1}.
         h_0: (G, B, d).
         c_0: (G, B, d).
-        counts: of each step, the number of active sequences, which come first.
+        counts: the number of active sequences at each step; they come first in the batch.
         words: (G, T, B, e), attended to by ``W_d``.
         W_d: (P, G, d, e).
-        keys: (P, B, G, L, d), the memory's rows by W_a.
+        keys: (P, B, G, L, d), the memory's rows times W_a^T.
         values: (B, G, L, m), the memory's rows.
         mask: (B, G, L), True for valid rows of the memory.
         W_h: (P, G, d, d), of the attention to states.
@@ -63,7 +63,7 @@ def run_loop(
 def _attend(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The weights (N, 1, L) of ``query`` (N, 1, d) on ``keys`` (N, L, d); the mean (N, 1, m)."""
+    """Weights (N, 1, L) of query (N, 1, d) on keys (N, L, d), and the mean of values, (N, 1, m)."""
     scores = query @ keys.transpose(1, 2)  # (N, 1, L)
     if mask is None:
         weights = scores.softmax(-1)
@@ -95,23 +95,24 @@ def _all_pairs(x: Tensor) -> Tensor:
 
 
 def _weight_gradient(x: Tensor, dy: Tensor, P: int) -> Tensor:
-    """The gradient (P, G, in, out) of W in y = x W, each side's steps in one product a lane."""
+    """The gradient (P, G, in, out) of W in y = x W: one product per side and lane."""
     sides = [(x[:, p::P].flatten(1, 2), dy[:, p::P].flatten(1, 2)) for p in range(P)]
     return torch.stack([a.transpose(1, 2) @ b for a, b in sides])
 
 
 class _MemoryAttention:
-    """Attention to the encoder's states, with the weights and scores' gradients of all steps."""
+    """Attention to the encoder's states; stores all steps' weights and gradients of scores."""
 
     def __init__(self, T: int, keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         self.G, self.shape = values.shape[1], values.shape[:2]
+        # (P, N, L, d) and (N, L, m)
         self.keys, self.values = keys.flatten(1, 2), values.flatten(0, 1)
         self.mask = None if mask is None else mask.flatten(0, 1)
-        self.weights = values.new_empty(T, *self.values.shape[:2])
+        self.weights = values.new_empty(T, *self.values.shape[:2])  # (T, N, L)
         self.d_scores = torch.empty_like(self.weights)
 
     def forward(self, t: int, p: int, h: Tensor) -> Tensor:
-        """c_t (G, n, m) by h_{t-1} (G, n, d)."""
+        """c_t (G, n, m) from h_{t-1} (G, n, d)."""
         N = self.G * h.shape[1]
         mask = None if self.mask is None else self.mask[:N]
         weights, mean = _attend(_by_pair(h), self.keys[p, :N], self.values[:N], mask)
@@ -127,29 +128,29 @@ class _MemoryAttention:
         return _by_lane(d_scores @ self.keys[p, :N], self.G)
 
     def gradient_of_keys(self, h: Tensor, P: int) -> Tensor:
-        """(P, B, G, L, d), of all h_{t-1} (G, T, B, d)."""
+        """(P, B, G, L, d), from every h_{t-1} (G, T, B, d)."""
         rows = _all_pairs(h)
         sides = [self.d_scores[p::P].permute(1, 2, 0) @ rows[:, p::P] for p in range(P)]
         return torch.stack(sides).unflatten(1, self.shape)
 
     def gradient_of_values(self, d_means: Tensor) -> Tensor:
-        """(B, G, L, m), of the gradients of all c_t (G, T, B, m)."""
+        """(B, G, L, m), from the gradients of every c_t (G, T, B, m)."""
         return (self.weights.permute(1, 2, 0) @ _all_pairs(d_means)).unflatten(0, self.shape)
 
 
 class _SelfAttention:
-    """Attention of step t to the first t + ``ahead`` words or states, (N, T, d)."""
+    """Attention of step t to the first t + ``ahead`` of the rows (N, T, r), words or states."""
 
     def __init__(self, rows: Tensor, W: Tensor, mask: Tensor | None, ahead: int) -> None:
         self.rows, self.W, self.mask, self.ahead = rows, W, mask, ahead
         N, T, _ = rows.shape
-        # (N, row, step)
+        # weights: (N, row, step)
         self.weights, self.queries = rows.new_zeros(N, T, T), torch.zeros_like(rows)
         self.d_scores, self.d_means = torch.zeros_like(self.weights), torch.zeros_like(rows)
         self.d_queries = rows.new_zeros(W.shape[1], T, N // W.shape[1], rows.shape[-1])
 
     def forward(self, t: int, p: int, h: Tensor) -> Tensor:
-        """d_t or h~_t (G, n, r) by h_{t-1} (G, n, d)."""
+        """d_t or h~_t (G, n, r) from h_{t-1} (G, n, d)."""
         N, seen = h.shape[0] * h.shape[1], t + self.ahead
         query, rows = _by_pair(h @ self.W[p]), self.rows[:N, :seen]
         mask = None if self.mask is None else self.mask[:N, :seen]
@@ -158,7 +159,7 @@ class _SelfAttention:
         return _by_lane(mean, len(h))
 
     def backward(self, t: int, p: int, d_mean: Tensor) -> Tensor:
-        """The gradient of h_{t-1}, (G, n, d), as the query."""
+        """The gradient of h_{t-1} through the query, (G, n, d)."""
         (G, n, _), seen = d_mean.shape, t + self.ahead
         N, d_means = G * n, _by_pair(d_mean)
         weights, rows = self.weights[:N, :seen, t].unsqueeze(1), self.rows[:N, :seen]
@@ -169,7 +170,7 @@ class _SelfAttention:
         return d_query @ self.W[p].transpose(1, 2)
 
     def gradient_of_rows(self, rows: slice, N: int) -> Tensor:
-        """Of these rows (N, ., r), as values and as keys of the steps after them."""
+        """The gradient of these rows, (N, ., r), as keys and values of later steps."""
         d_rows = self.weights[:N, rows] @ self.d_means[:N]
         return d_rows.baddbmm_(self.d_scores[:N, rows], self.queries[:N])
 
@@ -238,7 +239,7 @@ class _Loop(torch.autograd.Function):
     @once_differentiable
     @without_autocast
     def backward(ctx: Any, d_h: Tensor | None, d_c: Tensor | None) -> tuple[Tensor | None, ...]:
-        """The loop has only what the gradient of the step before needs."""
+        """The loop computes only what the gradient of the step before needs."""
         W, c_0, Z, gates, c, tanh_c = ctx.saved_tensors
         outputs, memory, states = ctx.attentions
         P, (G, T, B, d) = W.shape[0], c.shape

@@ -1,4 +1,4 @@
-"""Attention by a multilayer perceptron, and the LSTM that attends at every step (ARNet 3, 4)."""
+"""Additive attention, and the LSTM that attends at every step (ARNet 3, 4)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Local(NamedTuple):
     keys: Tensor
     """(B, L, d_a), W_s s_i + b."""
     visible: Tensor | None
-    """(B, L), True for valid rows; all if None. Without valid rows all are True, as a softmax over
-    none would be NaN; they are zero."""
+    """(B, L), True for valid rows; all if None. In a sequence without valid rows all are True, as a
+    softmax over no rows is NaN; its memory is zero."""
 
 
 class SoftAttention(nn.Module):
@@ -53,7 +53,7 @@ class SoftAttention(nn.Module):
         self.score = nn.Linear(d_attention, 1, bias=False)
 
     def project(self, memory: Tensor, lengths: Lengths | None = None) -> Local:
-        """The parts of a memory (B, L, d_s) that all steps share.
+        """The memory (B, L, d_s) and its keys, computed once for all steps.
 
         Raises:
             ValueError: the memory is not (B, L, d_s) or lengths do not fit it.
@@ -74,7 +74,7 @@ class SoftAttention(nn.Module):
 
 
 class AttentiveLSTM(nn.Module):
-    """The LSTM whose gates also see a context of its memory: T [x_t; h_{t-1}; z_t] (ARNet 3).
+    """The LSTM whose gates also read the context: T [x_t; h_{t-1}; z_t] (ARNet 3).
 
     The columns of ``lstm.weight_x`` are those of x_t, then those of z_t.
 
@@ -107,7 +107,7 @@ class AttentiveLSTM(nn.Module):
     def step(self, x: Tensor, state: State, local: Local, masks: Masks | None = None) -> State:
         """The state after x (B K, d_x), for K states (B K, d) of each of B sequences."""
         B = len(local.memory)
-        z = self.attention(state.h.unflatten(0, (B, len(x) // max(B, 1))), local)
+        z = self.attention(state.h.unflatten(0, (B, len(x) // max(B, 1))), local)  # (B, K, d_s)
         return self.lstm.step(torch.cat([x, z.flatten(0, 1)], -1), state, masks=masks)
 
     def forward(
@@ -138,7 +138,7 @@ class AttentiveLSTM(nn.Module):
         B, T, _ = xs.shape
         if not T:
             raise ValueError(f"xs has shape {tuple(xs.shape)}, expected at least 1 step")
-        lstm, steps = self.lstm, xs.transpose(0, 1)
+        lstm, steps = self.lstm, xs.transpose(0, 1)  # (T, B, d_x)
         state = lstm.zero_state(B) if state is None else state
         masks = lstm.masks(T, B) if masks is None else masks
         self.check(lstm.implementation)
@@ -169,6 +169,6 @@ class AttentiveLSTM(nn.Module):
 
     @staticmethod
     def check(implementation: str) -> None:
-        """Raise ValueError of an implementation that cannot attend."""
+        """Raise ValueError if the implementation cannot attend."""
         if implementation == "library":
             raise ValueError("the library's LSTM does not attend, expected another implementation")

@@ -1,8 +1,8 @@
 """The attentive LSTM over a sequence: a sequential loop with a custom backward.
 
-As `lstm_loop`: the loop computes only what the next step needs, and the gradients of weights and
+As in `lstm_loop`, the loop computes only what the next step needs; the gradients of weights and
 memory are one product each for all steps. Saved for backward are the attention weights and the
-query of every step; the perceptron's hidden layer, (B, L, d_a) a step, is recomputed.
+query of every step; the score's hidden layer, (B, L, d_a) a step, is recomputed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def attentive_loop(
     masks: Masks,
     squash: bool,
 ) -> tuple[Tensor, State]:
-    """The states h of all steps (T, B, d), and the last (ARNet 3, 4).
+    """Every h (T, B, d), and the last state (ARNet 3, 4).
 
     Args:
         inputs: (T, B, 4 d), W x + b of the gates.
@@ -118,7 +118,7 @@ class _AttentiveLoop(torch.autograd.Function):
         dh = torch.zeros_like(h_0) if dhs is None else dhs[-1].clone()
         dc = torch.zeros_like(c_0) if dc is None else dc.clone()
         dm, hidden, squares = map(torch.empty_like, (h_0, keys, keys[:, :1]))
-        of_keys = torch.zeros_like(weights[0])
+        of_keys = torch.zeros_like(weights[0])  # (B, L)
         views, dviews = (
             [x.unbind(0) for x in gate_views(y, h_0.shape[-1])] for y in (gates, dgates)
         )
@@ -143,7 +143,7 @@ class _AttentiveLoop(torch.autograd.Function):
             dscores = dweights.addcmul_(weights[t], dweights.sum(-1, keepdim=True), value=-1)
             torch.add(keys, queries[t][:, None], out=hidden).tanh_()
             dw.addmm_(hidden.flatten(0, 1).mT, dscores.view(-1, 1))
-            # through tanh, 1 - tanh^2; the factor w and the 1 come after the loop
+            # the derivative of tanh is 1 - tanh^2: its 1, and the factor w, follow after the loop
             dkeys.addcmul_(dscores[..., None], hidden.square_(), value=-1)
             torch.bmm(dscores[:, None], hidden, out=squares)
             torch.sub(dscores.sum(-1, keepdim=True), squares[:, 0], out=dqueries[t]).mul_(w_score)
@@ -156,7 +156,7 @@ class _AttentiveLoop(torch.autograd.Function):
             if dhs is not None and t:
                 dh += dhs[t - 1]
         dkeys.add_(of_keys[..., None]).mul_(w_score)
-        before = torch.cat([h_0[None], hs[:-1]])
+        before = torch.cat([h_0[None], hs[:-1]])  # (T, B, d), every h_{t-1}
         h_in = before if recurrent is None else before * recurrent
         dW_query, dweight_z, dweight_h = (
             dy.flatten(0, 1).mT @ x.flatten(0, 1)

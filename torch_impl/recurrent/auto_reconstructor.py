@@ -1,4 +1,4 @@
-"""The auto-reconstructor (ARNet 5-9), and how far training and inference are apart (10-12)."""
+"""The auto-reconstructor (ARNet 5-9); distances of training and inference states (10-12)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AutoReconstructor(nn.Module):
         mask = padding_mask(lengths, hs)
         hs = zero_padding(hs, mask)
         primes, _ = self.lstm(hs, lengths=mask)
-        # time first, as the LSTM left them in memory
+        # time first, as the LSTM left them in memory: (T - 1, B, .)
         present, past = primes.transpose(0, 1)[1:], hs.transpose(0, 1)[:-1]
         errors = (past - self.fc(present)).square().sum(-1).T  # (B, T - 1)
         return errors if mask is None else errors.where(mask[:, 1:], 0)
@@ -134,15 +134,15 @@ def last_states(
     """The hidden state that emits a caption's last token: (B, d).
 
     On true captions this is the paper's training mode, on the model's own its inference mode. The
-    last token is the end token, or the last within ``max_length``. Two decoders in turn have two
-    last states, each that emits its side's last token, concatenated.
+    last token is the end token, or the last within ``max_length``. Of several decoders in turn,
+    the states that emit each side's last token are concatenated.
 
     Args:
-        model: the captioner, in the mode it is in.
+        model: the captioner, in its current mode.
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
-        tokens: (B, T), one caption of each image, the start token first; of more sides than one in
-            the order in which they are generated, the pad token where a side has ended.
+        tokens: (B, T), one caption of each image, the start token first; with several sides in the
+            generated order, the pad token where a side has ended.
         sizes: (B,) tokens of each caption, start and end included.
         sides: P, the decoders that take turns.
 

@@ -23,7 +23,7 @@ class State(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """Zoneout and recurrent dropout: of one step, (B, d), or of all, (T, B, d); None without them.
+    """Masks of zoneout and recurrent dropout: (B, d) of one step, (T, B, d) of all; None if unused.
 
     A last axis of length 1 is broadcast over the units.
     """
@@ -31,14 +31,14 @@ class Masks(NamedTuple):
     z_c: Tensor | None = None
     """The share of c_{t-1} in c_t: 0 or 1 in training, the rate in evaluation."""
     z_h: Tensor | None = None
-    """Likewise of h_{t-1} in h_t."""
+    """The share of h_{t-1} in h_t, likewise."""
     recurrent: Tensor | None = None
     """Factors on h_{t-1} in the gates: 0 or 1 / (1 - p)."""
     update: Tensor | None = None
-    """Likewise on g_t."""
+    """Factors on g_t, likewise."""
 
     def at(self, t: int) -> Masks:
-        """Those of step ``t``."""
+        """The masks of step ``t``."""
         return Masks(*(None if mask is None else mask[t] for mask in self))
 
 
@@ -61,7 +61,7 @@ def cell(
         weight_h: (G d, d), W_h of the gates.
         read: (B, d), the input of the read-only unit; if None there is no r and G is 4.
         masks: of this step.
-        squash: h_t = o * tanh(c_t), or o * c_t as read-only 10 has it.
+        squash: whether h_t is o * tanh(c_t), or o * c_t (read-only 10).
     """
     h, c = state
     h_in = h if masks.recurrent is None else h * masks.recurrent
@@ -90,7 +90,7 @@ def unroll(
     masks: Masks,
     squash: bool,
 ) -> tuple[Tensor, State]:
-    """`cell` over xs (T, B, d_x): the states h, (T, B, d), and the last (ARNet 1)."""
+    """`cell` over xs (T, B, d_x): every h, (T, B, d), and the last state (ARNet 1)."""
     hs = []
     for t, x in enumerate(xs):
         inputs, read_t = F.linear(x, weight_x, bias), None if read is None else read[t]

@@ -1,6 +1,6 @@
-"""One step of the LSTM from its gates on, in place, forward and backward.
+"""One LSTM step from the gates' pre-activations on, in place, forward and backward.
 
-The loops with a custom backward are made of these; `cell` is the same step under autograd.
+For loops with a custom backward; `cell` is the same step under autograd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class StepInputs(NamedTuple):
-    """What a step takes beside its gates, see `cell`: of one step, or (T, ., .) of all."""
+    """The optional inputs of `cell`: (B, .) of one step, or (T, B, .) of all."""
 
     read: Tensor | None = None
     z_c: Tensor | None = None
@@ -21,7 +21,7 @@ class StepInputs(NamedTuple):
     update: Tensor | None = None
 
     def at(self, t: int) -> StepInputs:
-        """Those of step ``t``."""
+        """The inputs of step ``t``."""
         return StepInputs(*(None if x is None else x[t] for x in self))
 
 
@@ -29,7 +29,7 @@ NO_INPUTS = StepInputs()
 
 
 def gate_views(gates: Tensor, d: int) -> tuple[Tensor, ...]:
-    """Views of gates (..., G d): all sigmoids, (..., (G - 1) d); i, f, o, r if any; g."""
+    """Views of gates (..., G d): all sigmoids, (..., (G - 1) d); i, f, o, r (o if none), g."""
     sigmoids, g = gates[..., :-d], gates[..., -d:]
     i, f, o, *r = sigmoids.split(d, -1)
     return sigmoids, i, f, o, r[0] if r else o, g
@@ -45,7 +45,7 @@ def cell_forward(
     inputs: StepInputs,
     squash: bool,
 ) -> None:
-    """h_t, c_t and m of the gates' pre-activations, which become their activations.
+    """Compute h_t, c_t and m from the gates' pre-activations, which become activations in place.
 
     Args:
         gates: `gate_views` of the step.
@@ -53,8 +53,8 @@ def cell_forward(
         c: c_{t-1}.
         h_t: written.
         c_t: written.
-        m: written, the factor of o: tanh(c_t), or c_t before zoneout; ``c_t`` itself where c_t is
-            the factor and there is no zoneout of c.
+        m: written, the factor of o: tanh(c_t) or c_t, before zoneout. Pass ``c_t`` itself without
+            ``squash`` and without zoneout of c.
         inputs: of this step.
         squash: see `cell`.
     """
@@ -86,7 +86,7 @@ def cell_backward(
     inputs: StepInputs,
     squash: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of `cell_forward`: ``dgates`` by the pre-activations, ``dread``.
+    """Backward of `cell_forward`: writes ``dgates``, of the pre-activations, and ``dread``.
 
     ``dc`` becomes the gradient of c_{t-1} through the cell; ``dh`` and ``dm`` are overwritten.
 
@@ -119,6 +119,6 @@ def cell_backward(
 
 
 def _tanh_backward(gradient: Tensor, out: Tensor) -> Tensor:
-    """In place: ``gradient`` by out = tanh(x) to that by x."""
+    """In place: the gradient of out = tanh(x) becomes that of x."""
     torch.ops.aten.tanh_backward.grad_input(gradient, out, grad_input=gradient)
     return gradient

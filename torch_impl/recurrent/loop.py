@@ -1,11 +1,11 @@
 """The LSTM over a sequence as one operator: a sequential loop with a custom backward.
 
-The loop has the recurrence alone, in place. The product of inputs and weights, and the gradients of
-weights and inputs, are one product each for a chunk of steps. Saved for backward are the gates, c
-and the factor of o.
+The loop computes only the recurrence, in place. The input projection and the gradients of weights
+and inputs are one product each per chunk of steps. Saved for backward are the gates, c and the
+factor of o.
 
-A chunk is ``CHUNK`` bytes of gates on a CPU: it stays in the caches, and the allocator reuses its
-memory.
+On a CPU a chunk is ``CHUNK`` bytes of gates, so that it stays in the caches and the allocator
+reuses its memory.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def forward(
     squash: bool,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
-    """h of all steps (T, B, d), the last c; and if ``save``, else empty: all c, m and gates.
+    """Every h (T, B, d), the last c; all c, m and gates, each empty if not ``save``.
 
-    Arguments as of `cell` and `unroll`; masks are (T, B, d) or (T, B, 1).
+    For arguments see `cell` and `unroll`; masks are (T, B, d) or (T, B, 1).
     """
     with torch.autocast(xs.device.type, enabled=False):
         T, d = len(xs), h.shape[-1]
         hs = xs.new_empty(T, *h.shape)
         cs = xs.new_empty(T if save else 2, *h.shape)
-        # m, the factor of o, is c itself without tanh and zoneout
+        # without tanh and zoneout the factor of o, m, is c itself
         separate_m = squash or z_c is not None
         ms = xs.new_empty(T if save else 1, *h.shape) if separate_m else cs
         gates_of_chunks, inputs = [], StepInputs(read, z_c, z_h, update)
@@ -118,7 +118,7 @@ def backward(
         dxs, dread = xs.new_empty(xs.shape), xs.new_empty(0 if read is None else cs.shape)
         dW_x, dW_h = torch.zeros_like(weight_x), torch.zeros_like(weight_h)
         db = xs.new_zeros(len(weight_h))
-        # of h_t and c_t, from the steps after t
+        # gradients of h_t and c_t through the steps after t
         dh = torch.zeros_like(h) if dhs is None else dhs[-1].clone()
         dc = torch.zeros_like(c) if dc is None else dc.clone()
         dm, buffer = torch.empty_like(h), torch.empty_like(gates_of_chunks[0])
@@ -212,7 +212,7 @@ lstm_loop.register_autograd(_backward, setup_context=_setup_context)
 def forward_flops(
     xs_shape: Sequence[int], weight_x: Sequence[int], weight_h: Sequence[int], *_: Any, **__: Any
 ) -> int:
-    """2 T B G d (d_x + d): both products of every step."""
+    """2 T B G d (d_x + d): W_x x_t and W_h h_{t-1} of every step."""
     T, B = xs_shape[:2]
     return 2 * T * B * weight_h[0] * (weight_x[1] + weight_h[1])
 

@@ -1,4 +1,4 @@
-"""LSTM layers, one direction or both, of ragged batches."""
+"""LSTM layers, unidirectional and bidirectional, on ragged batches."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ class LSTM(nn.Module):
         bias: whether the gates have one.
         zoneout: the probabilities that a unit of the memory cell and of the hidden state keeps its
             previous value (Krueger et al., 2017); their expectation in evaluation.
-        recurrent_dropout: of ``recurrent_dropout_of``: "state", units of h_{t-1} in the gates; or
-            "update", units of g_t (Semeniuta et al., 2016).
-        recurrent_dropout_of: see there.
+        recurrent_dropout: its probability.
+        recurrent_dropout_of: "state", units of h_{t-1} in the gates; or "update", units of g_t
+            (Semeniuta et al., 2016).
         read_only: a fifth gate r, of the read-only unit (read-only 16, 17).
         squash: whether h_t = o * tanh(c_t), or o * c_t (read-only 10).
         implementation: "literal", a sequential loop under autograd; "scan", one with a custom
-            backward; "library", PyTorch's LSTM, cuDNN's on a GPU, for right-padded batches and
-            without these options; "auto", the library's where it can, else "scan". May be set
-            later.
+            backward; "library", PyTorch's LSTM, cuDNN's on a GPU, for right-padded batches without
+            these options; "auto", "library" where possible, else "scan". May be set later.
 
     Raises:
         ValueError: a size below 1, a probability out of range, an unknown
@@ -157,8 +156,8 @@ class LSTM(nn.Module):
 
         Raises:
             ValueError: xs are not (B, T, d_x) or have no steps, lengths do not fit them, ``read``
-                is not (B, T, d) or not given exactly with a read-only unit, an implementation that
-                cannot.
+                is not (B, T, d), missing with a read-only unit or given without one, "library" for
+                a call that it cannot run.
         """
         check_tokens(xs, self.input_size, "xs")
         B, T, _ = xs.shape
@@ -166,7 +165,7 @@ class LSTM(nn.Module):
             raise ValueError(f"xs has shape {tuple(xs.shape)}, expected at least 1 step")
         self._check_read(read, (B, T, self.hidden_size))
         mask = padding_mask(lengths, xs)
-        steps = zero_padding(xs, mask).to(self.weight_x.dtype).transpose(0, 1)
+        steps = zero_padding(xs, mask).to(self.weight_x.dtype).transpose(0, 1)  # (T, B, d_x)
         state = self.zero_state(B) if state is None else state
         masks = self.masks(T, B) if masks is None else masks
         implementation = self._choose(mask, masks)
@@ -174,7 +173,7 @@ class LSTM(nn.Module):
             hs, state = self._library(steps, state, mask)
             return hs.transpose(0, 1), state
         if mask is not None:
-            padding = ~mask.T[..., None]
+            padding = ~mask.T[..., None]  # (T, B, 1)
             masks = masks._replace(
                 z_c=_held(masks.z_c, padding, steps), z_h=_held(masks.z_h, padding, steps)
             )
@@ -212,7 +211,7 @@ class LSTM(nn.Module):
         masked = any(x is not None for x in masks)
         changed = masked or self.read_only or not self.squash
         if self.implementation == "auto":
-            # the library's cannot be compiled, nor packed where a mask may not be read on the host
+            # PyTorch's LSTM cannot be compiled, and to pack a batch the host must read the mask
             packable = mask is None or (can_check_values(mask) and _is_prefix(mask))
             # under autocast on a CPU it needs 16-bit instructions that not every CPU has
             autocast = self.weight_h.device.type == "cpu" and torch.is_autocast_enabled("cpu")
@@ -227,7 +226,7 @@ class LSTM(nn.Module):
         return "library"
 
     def _library(self, xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
-        """``forward`` of xs (T, B, d_x) by PyTorch's LSTM, whose gates are i, f, g, o."""
+        """``forward`` on xs (T, B, d_x) by PyTorch's LSTM, whose gates are i, f, g, o."""
         ordered = []
         for weight in (self.weight_x, self.weight_h, self.bias):
             if weight is not None:
@@ -235,12 +234,12 @@ class LSTM(nn.Module):
                 ordered.append(torch.cat([i, f, g, o]))
         if self.bias is not None:
             ordered.append(torch.zeros_like(self.bias))
-        before = [x.unsqueeze(0).contiguous() for x in state]
+        before = [x.unsqueeze(0).contiguous() for x in state]  # (1, B, d)
         options = self.bias is not None, 1, 0.0, self.training, False
         if mask is None or not len(mask):  # an empty batch cannot be packed
             hs, h, c = torch.lstm(xs, before, ordered, *options, False)
             return hs, State(h[0], c[0])
-        # an empty sequence cannot be packed either: it takes one step, which is discarded
+        # nor can an empty sequence: it takes one step, which is discarded
         lengths = mask.sum(1)
         packed = pack_padded_sequence(xs, lengths.clamp(min=1).cpu(), enforce_sorted=False)
         order = packed.sorted_indices
@@ -283,10 +282,10 @@ class BidirectionalLSTM(nn.Module):
 
 
 def _held(z: Tensor | None, padding: Tensor, like: Tensor) -> Tensor:
-    """Zoneout's shares ``z`` with 1 in padding (T, B, 1), where the state is held."""
+    """Zoneout's ``z`` with 1 in padding (T, B, 1), so that padded steps keep the state."""
     return padding.to(like.dtype) if z is None else z.masked_fill(padding, 1)
 
 
 def _is_prefix(mask: Tensor) -> bool:
-    """Whether the mask (B, T) is of right-padded sequences."""
+    """Whether the mask (B, T) is right-padded."""
     return not bool((~mask[:, :-1] & mask[:, 1:]).any())
