@@ -1,8 +1,8 @@
 """CIDEr-D on tensors, in float64: the reward of self-critical training, on its device.
 
-An n-gram is one int64, a word a digit to the base 2^16: below 0 the words of the references, above
-0 others, 0 none. No digits but those give its number, so that sorts and searches count n-grams in
-shapes that no value decides, and nothing is read back to the host.
+An n-gram is one int64 key, its words the digits to the base 2^16: below 0 for words of the
+references, above 0 for others, 0 for none. Different n-grams have different keys, so sorting and
+searching count them. No shape depends on a value, and nothing is read back to the host.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def padded(captions: Captions) -> Tensor:
 class CiderD(nn.Module):
     """CIDEr-D against the references of a corpus of images (Vedantam et al. 2015).
 
-    Any token ids may be scored, those of words in no reference too. The buffers move with the
-    module and keep their size.
+    Candidates may have any token ids, those of no reference too. The buffers move with the module
+    and keep their size.
 
     Args:
-        references: of each image, its captions as token ids, without start and padding; the
-            document frequencies are theirs. The end token is a word like others: with it in
-            references and candidates the score is the self-critical reward, without it the metric.
+        references: each image's captions as token ids, without start and padding; they also give
+            the document frequencies. The end token is a word like any other: with it in references
+            and candidates the score is the self-critical reward, without it the metric.
         n: the longest n-grams, 1 to 4.
         sigma: of the Gaussian penalty on the difference of lengths.
 
@@ -61,13 +61,13 @@ class CiderD(nn.Module):
     keys: Tensor
     """(G,) the references' n-grams, ascending."""
     idf: Tensor
-    """(G + 1,) log(images / document frequency), last that of an unknown n-gram, which counts 1."""
+    """(G + 1,) log(images / document frequency); the last is for unknown n-grams, frequency 1."""
     entries: Tensor
-    """(E,) image (G + 1) + n-gram of each n-gram of an image's references, ascending."""
+    """(E,) ascending, image * (G + 1) + n-gram for each n-gram of the image's references."""
     times: Tensor
-    """(E + 1, M) occurrences in each of an image's M references at most; 0 in the last row."""
+    """(E + 1, M) counts in each of the image's references, M at most; 0 in the last row."""
     norms: Tensor
-    """(images, n, M)."""
+    """(images, n, M) of the references' k-gram vectors, k = 1..n."""
     lengths: Tensor
     """(images, M) tokens."""
     counts: Tensor
@@ -96,7 +96,7 @@ class CiderD(nn.Module):
         grams = _ngrams(self._numbered(tokens), n)  # (R, n, T)
         row, order, _ = where = grams.nonzero(as_tuple=True)
         keys, gram = grams[where].unique(return_inverse=True)
-        # an image counts once however many of its references have the n-gram
+        # an image counts once, however many of its references have the n-gram
         entries, place = (images[row] * (len(keys) + 1) + gram).unique(return_inverse=True)
         frequencies = torch.bincount(entries % (len(keys) + 1), minlength=len(keys))
         unknown = torch.tensor([math.log(len(references))], dtype=torch.float64)
@@ -143,22 +143,22 @@ class CiderD(nn.Module):
         if not candidates.shape[1]:
             candidates = F.pad(candidates, (0, 1), value=PAD)
         grams = _ngrams(self._numbered(candidates), self.n).sort(-1).values  # (C, n, T)
-        # the count of each different n-gram, where the first of its equals stands
+        # the count of each n-gram, at its first place in the sorted row; 0 at the others
         position = torch.arange(grams.shape[-1], device=grams.device)
         is_first = (torch.searchsorted(grams, grams) == position) & (grams != 0)
         times = (torch.searchsorted(grams, grams, right=True) - position) * is_first
         gram = _find(self.keys, grams)
         weight = times * self.idf[gram]  # (C, n, T)
-        entry = _find(self.entries, images[:, None, None] * len(self.idf) + gram)
+        entry = _find(self.entries, images[:, None, None] * len(self.idf) + gram)  # (C, n, T)
         of_references = self.times[entry] * self.idf[gram, None]  # (C, n, T, M)
         shared = torch.minimum(weight[..., None], of_references) * of_references
 
         norm = _sum(weight**2, 2).sqrt()[..., None] * self.norms[images]  # (C, n, M)
         cosine = torch.where(norm > 0, _sum(shared, 2) / norm.where(norm > 0, 1), 0)
-        # COCO counts bigrams, one less than words
+        # COCO's length counts bigrams, one less than words
         length = ((candidates >= 0).sum(-1) - 1).clamp(min=0)
         gap = (length[:, None] - (self.lengths[images] - 1).clamp(min=0)).double()  # (C, M)
-        similarity = 10 * cosine.mean(1) * torch.exp(-(gap**2) / (2 * self.sigma**2))
+        similarity = 10 * cosine.mean(1) * torch.exp(-(gap**2) / (2 * self.sigma**2))  # (C, M)
         return _sum(similarity, 1) / self.counts[images]
 
     def score(self, candidates: Sequence[Captions]) -> list[list[float]]:
@@ -182,10 +182,10 @@ class CiderD(nn.Module):
         return [of_image.tolist() for of_image in scores.split(counts)]
 
     def _numbered(self, tokens: Tensor) -> Tensor:
-        """Token ids (C, T) to digits: of ids below 0, which are padding, 0.
+        """Token ids (C, T) to digits; padding, any id below 0, to 0.
 
-        A word that no reference has counts in a candidate's length and norm alone; its digit is its
-        rank among the caption's tokens.
+        A word of no reference affects only a candidate's length and norm; its digit is its rank
+        among the caption's tokens.
         """
         digits = _find(self.words, tokens) - len(self.words)
         rank = torch.searchsorted(tokens.sort(-1).values, tokens)
@@ -193,7 +193,7 @@ class CiderD(nn.Module):
 
 
 def _ngrams(digits: Tensor, n: int) -> Tensor:
-    """The k-gram that starts at each of digits (C, T), for k = 1..n; 0 if none, (C, n, T)."""
+    """The keys of the k-grams that start at digits (C, T), k = 1..n: (C, n, T), 0 if none."""
     key, valid = torch.zeros_like(digits), digits != 0
     keys = []
     for k in range(n):
@@ -205,7 +205,7 @@ def _ngrams(digits: Tensor, n: int) -> Tensor:
 
 
 def _find(values: Tensor, wanted: Tensor) -> Tensor:
-    """The indices in the sorted ``values`` of those ``wanted``; ``len(values)`` of the missing."""
+    """The indices of ``wanted`` in the sorted ``values``; ``len(values)`` where missing."""
     if not len(values):
         return torch.zeros_like(wanted)
     place = torch.searchsorted(values, wanted)
@@ -213,5 +213,5 @@ def _find(values: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _sum(x: Tensor, dim: int) -> Tensor:
-    """The sum over ``dim`` in order, so that zeros among its terms change no bit of it."""
+    """The sum over ``dim`` in order, so that zeros among the terms change no bit of it."""
     return x.cumsum(dim).select(dim, -1)

@@ -1,4 +1,4 @@
-"""Dropout: boolean masks, True for what is kept, and the factor that goes with them."""
+"""Dropout: boolean masks, True for what is kept, and their scale."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEPS = 2**16
 def keep_mask(shape: Sequence[int], p: float, device: torch.device) -> Tensor:
     """Booleans, False with probability ``p``, from the default generator.
 
-    On a CPU, where most of dropout's time goes into random numbers, one draw makes four of them.
+    On a CPU, where most of dropout's time goes into random numbers, one draw gives four of them.
     """
     dropped = round(p * _STEPS)
     if device.type != "cpu" or torch.compiler.is_compiling():

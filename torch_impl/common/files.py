@@ -1,4 +1,4 @@
-"""Atomic replace of a file, by temporary names that no two writers share."""
+"""Atomic replace of a file, by temporary files that no two writers share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def atomic_replace(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 def _temporary(target: Path) -> tuple[Path, int]:
     """A locked, empty file beside ``target`` that no other writer has.
 
-    Names are numbered, and the first that is not locked is taken: that of a killed writer too.
+    Names are numbered; the first that is not locked is taken, even if a killed writer left it.
     """
     for number in count():
         path = target.with_name(f".{target.name}.{number}.partial")
@@ -64,7 +64,7 @@ def _temporary(target: Path) -> tuple[Path, int]:
 
 
 def _is_open(path: Path, descriptor: int) -> bool:
-    """Whether the file has that name still: its last writer may have renamed it meanwhile."""
+    """Whether ``path`` still names the open file: another writer may have renamed it meanwhile."""
     with suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     return False

@@ -18,7 +18,7 @@ _checking = ContextVar("_checking", default=False)
 
 @contextmanager
 def checking_values() -> Iterator[None]:
-    """Within it, values are checked on every device; by default on a CPU, where it costs little."""
+    """Check values on every device within the block, not only on a CPU, where it costs little."""
     before = _checking.set(True)
     try:
         yield
@@ -27,9 +27,9 @@ def checking_values() -> Iterator[None]:
 
 
 def can_check_values(x: Tensor) -> bool:
-    """Whether the values of ``x`` may be read to check them: not in a compiled graph.
+    """Whether the values of ``x`` may be read to check them: never in a compiled graph.
 
-    Elsewhere than on a CPU it would wait for the device: only within ``checking_values``.
+    On a CPU always; on other devices, where it would synchronise, only within ``checking_values``.
     """
     if torch.compiler.is_compiling():
         return False

@@ -1,4 +1,4 @@
-"""What decoding needs of a model: it scores prefixes, or one token at a time from a cache."""
+"""The interfaces of models for decoding: scoring whole prefixes, or one token with a cache."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class CaptionModel(Protocol):
 
 
 class DecoderCache(Protocol):
-    """The cache of (B, K) hypotheses, K of each image, and the model that reads from it."""
+    """A model and its cache of (B, K) hypotheses, K of each image."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Append tokens (B, K); the log-probabilities (B, K, V) of the tokens after them."""
+        """Append tokens (B, K); return the log-probabilities (B, K, V) of those after them."""
 
     def reorder(self, beams: Tensor) -> None:
-        """Hypothesis k of image b becomes a continuation of its hypothesis ``beams[b, k]``."""
+        """Replace hypothesis k of image b by its hypothesis ``beams[b, k]``."""
 
 
 @runtime_checkable
 class IncrementalModel(CaptionModel, Protocol):
-    """A model with a cache, which it cannot use while a forward pass is stochastic."""
+    """A model with a cache, unusable while its forward pass is stochastic."""
 
     @property
     def is_stochastic(self) -> bool:
@@ -49,4 +49,4 @@ class IncrementalModel(CaptionModel, Protocol):
         num_beams: int = 1,
         max_length: int | None = None,
     ) -> DecoderCache:
-        """``num_beams`` empty hypotheses of each image, of at most ``max_length`` tokens."""
+        """A cache of ``num_beams`` empty hypotheses of each image, at most ``max_length`` long."""

@@ -32,7 +32,7 @@ def misfits(
 ) -> list[str]:
     """Every missing, extra and misshapen key.
 
-    An unknown size in ``expected`` is a word, which no tensor's size equals.
+    A string in ``expected`` is an unknown size, which no tensor fits.
     """
     problems = [
         f"missing {name} {shape_text(shape)}"

@@ -48,14 +48,14 @@ def multi_head(
     if mask is None:
         context = F.scaled_dot_product_attention(Q, K, V, is_causal=causal)
     else:
-        visible = (mask[:, None] if mask.dim() == 2 else mask)[:, None]
+        visible = (mask[:, None] if mask.dim() == 2 else mask)[:, None]  # (B, 1, T or 1, L)
         if causal:
             square = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
             visible = visible & square.tril()
         # a softmax over no keys is NaN in some kernels: attend to all of them, then zero the result
         blind = ~visible.any(-1, keepdim=True)
         context = F.scaled_dot_product_attention(Q, K, V, attn_mask=visible | blind)
-        context = context.masked_fill(blind, 0)
+        context = context.masked_fill(blind, 0)  # (B, H, T, d_k)
     return context.transpose(1, 2).flatten(2)
 
 
@@ -72,7 +72,7 @@ def attention_weights(
         (B, num_heads, T, L), 0 at padded keys; zeros for a query without a valid key.
     """
     B, L, _ = keys.shape
-    one_hot = torch.eye(L, dtype=keys.dtype, device=keys.device).repeat(1, num_heads)
+    one_hot = torch.eye(L, dtype=keys.dtype, device=keys.device).repeat(1, num_heads)  # (L, H L)
     weights = multi_head(queries, keys, one_hot.expand(B, -1, -1), num_heads, mask, causal)
     return weights.unflatten(2, (num_heads, L)).transpose(1, 2)
 
@@ -80,7 +80,7 @@ def attention_weights(
 def bias_of_keys(bias: Tensor) -> Tensor:
     """``bias``, with a gradient of 0.
 
-    It shifts all scores of a query alike, which a softmax ignores. Backpropagation would give
+    It shifts all scores of a query equally, which a softmax ignores. Backpropagation would give
     rounding errors, which Adam, dividing by the gradient's size, would turn into steps.
     """
     return bias.detach() + 0 * bias
@@ -93,7 +93,7 @@ def _check_heads(d_model: int, num_heads: int) -> None:
 
 
 class Attention(nn.Module, ABC):
-    """The projections and masks that both forms of attention share.
+    """Base class of both forms of attention: projections and masks.
 
     Raises:
         ValueError: d_model is not divisible by num_heads, or one of them is below 1.
@@ -115,7 +115,7 @@ class Attention(nn.Module, ABC):
         causal: bool = False,
         image_index: Tensor | None = None,
     ) -> Tensor:
-        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d) of these ``lengths``.
+        """Attend from ``queries`` (B, T, d) to ``keys_values`` (B, L, d), valid up to ``lengths``.
 
         With ``image_index`` (B,), queries b attend to row ``image_index[b]`` of keys and values,
         which are projected once for all that share them.
@@ -158,10 +158,10 @@ class Attention(nn.Module, ABC):
         lengths: Lengths | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """The weights (B, num_heads, T, L) of a call with the same arguments.
+        """The attention weights (B, num_heads, T, L) of ``forward`` with these arguments.
 
         Raises:
-            ValueError: as the call.
+            ValueError: as ``forward``.
         """
         check_tokens(queries, self.d_model, "queries")
         check_tokens(keys_values, self.d_model, "keys_values")
@@ -171,7 +171,7 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def output(self, V_hat: Tensor, Q: Tensor) -> Tensor:
-        """(B, T, d), of the concatenated heads and the projected queries, both (B, T, d)."""
+        """The output (B, T, d) from concatenated heads and projected queries, both (B, T, d)."""
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""A KV cache: decoding one token at a time, with the keys and values of earlier tokens stored.
+"""The KV cache: decoding one token at a time, with the keys and values of earlier tokens stored.
 
 Exact: a step returns what a pass over the whole prefix returns for its last token, because no layer
-of a decoder sees later tokens. Cross-attention projects the memory once; the K beams of an image
-share it, side by side on the query axis.
+of a decoder sees later tokens. Cross-attention projects the memory once; an image's K beams share
+it, along the query axis.
 
-Each step writes K cache slots, one a beam, which never move. ``ancestry`` (B, K, t) holds the slots
-of each beam's t tokens: to reorder beams is to reorder their ancestries.
+Each step writes K cache slots, one per beam, which never move. ``ancestry`` (B, K, t) holds the
+slots of each beam's t tokens: reordering beams only reorders their ancestries.
 
 `decode_step` works on any `Buffer`: `TransformerCache` preallocates them; an exported step
 (``checkpoints.export``) takes them as inputs and returns them.
@@ -39,20 +39,20 @@ class TransformerModel(IncrementalModel, Protocol):
 
 
 class TransformerCache:
-    """K beams for each image of a batch, and their KV cache, in preallocated buffers.
+    """The KV cache of K beams of each image, in preallocated buffers.
 
     Without dropout and gradients: a model that has dropout must be in evaluation mode.
 
     Args:
         model: the captioner.
-        memory: (B, L, d), of ``model.encode``.
+        memory: (B, L, d), from ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
         num_beams: K, the beams of each image.
         max_length: tokens of a beam at most; the model's if None.
 
     Raises:
-        ValueError: the model has dropout now, lengths do not fit the memory, num_beams or
-            max_length below 1, or max_length more than the model's.
+        ValueError: the model has dropout in its current mode, lengths do not fit the memory,
+            num_beams or max_length below 1, or max_length above the model's.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TransformerCache:
 
     @property
     def length(self) -> int:
-        """How many tokens of each beam were read."""
+        """The number of tokens read of each beam."""
         return self._ancestry.shape[-1]
 
     @torch.no_grad()
@@ -89,14 +89,14 @@ class TransformerCache:
             IndexError: a token id outside the vocabulary.
         """
         check_step(tokens, self._beams.shape, self.length, self.max_length)
-        slots = self._beams + self.length * self.num_beams
+        slots = self._beams + self.length * self.num_beams  # (B, K)
         ancestry = torch.cat([self._ancestry, slots[..., None]], -1)  # (B, K, t)
         log_probs = decode_step(self.model, self._layers, tokens, ancestry)
         self._ancestry = ancestry
         return log_probs
 
     def reorder(self, beams: Tensor) -> None:
-        """Beam k of image b continues its present beam ``beams[b, k]``."""
+        """Replace beam k of image b by its beam ``beams[b, k]``."""
         self._ancestry = self._ancestry.gather(1, beams[..., None].expand_as(self._ancestry))
 
 
@@ -113,7 +113,7 @@ def decode_step(
 
 
 FEW_ROWS = 8
-"""Up to so many rows, a CPU's BLAS multiplies a tall matrix faster with it on the left."""
+"""Up to this many rows, a CPU's BLAS is faster with the weight matrix on the left."""
 
 
 def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
@@ -127,14 +127,14 @@ def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
 
 
 class Buffer(Protocol):
-    """One of the tensors of `init_cache`, as it fills."""
+    """A tensor of `init_cache`, filled step by step."""
 
     def append(self, rows: Tensor, slots: int) -> Tensor:
-        """The first ``slots`` slots, the last of which ``rows`` were written to."""
+        """Write ``rows`` to the last of the first ``slots`` slots, and return these slots."""
 
 
 def init_cache(mixer: nn.Module, batch: int, slots: int, max_length: int) -> dict[str, Tensor]:
-    """The zeroed cache of a mixer, by name: what `_AttentionCache` or `_ExpansionCache` stores."""
+    """A mixer's cache of zeros, by name: the tensors of `_AttentionCache` or `_ExpansionCache`."""
     if isinstance(mixer, DynamicExpansion):
         weight, N_E = mixer.key.weight, mixer.num_expansions
         precise = at_least_float32(weight.dtype)
@@ -148,7 +148,7 @@ def init_cache(mixer: nn.Module, batch: int, slots: int, max_length: int) -> dic
 
 
 def slot_axis(x: Tensor) -> int:
-    """The slots' axis of a tensor of `init_cache`: after the batch, or after both streams."""
+    """The slots' axis of a tensor of `init_cache`: after the batch, or after an axis of two."""
     return 1 if x.dim() == 3 else 2
 
 
@@ -167,10 +167,10 @@ class CachedLayer:
 
     Args:
         layer: the layer.
-        keys: (B, L, d), the memory's, of the layer's cross-attention.
-        values: (B, L, d), likewise.
+        keys: (B, L, d), the memory's keys for cross-attention.
+        values: (B, L, d), the memory's values for cross-attention.
         mask: (B, L), True for valid rows of the memory; all if None.
-        cache: by the names of `init_cache`.
+        cache: the mixer's buffers, by the names of `init_cache`.
     """
 
     def __init__(
@@ -225,11 +225,10 @@ class _AttentionCache:
 
 
 class _ExpansionCache:
-    """Keys and conditions (B, 2, slots, d), values of both streams likewise, P and R_fw.
+    """KC, the keys and conditions, and V, both streams' values, (B, 2, slots, d) each; P and R.
 
-    Row (j, n) of M is a sum of c_j k_i and q_n k_i. Of each slot j are stored: P, its q_n k_j
-    (B, slots, N_E); and R, both streams' R_fw of its rows, (B, 2, slots, N_E, max_length), over the
-    tokens of its ancestry.
+    Row (j, n) of M is (c_j + q_n) k_i / sqrt(d). P (B, slots, N_E) is q_n k_j / sqrt(d) of each
+    slot j; R (B, 2, slots, N_E, max_length) both streams' R_fw of its rows over its ancestry.
     """
 
     def __init__(
@@ -254,7 +253,7 @@ class _ExpansionCache:
             p = key.to(self.precise) @ self.query_vectors  # (B, K, N_E)
             P = self.P.append(p, slots)  # (B, slots, N_E)
             P = P.gather(1, ancestry.view(B, slots, 1).expand(B, slots, N_E)).view(B, K, t, N_E)
-            # M of the new rows over the tokens of their ancestry, and of its rows over the new one
+            # M of the new rows over their ancestry; of the ancestry's rows over the new token
             new = torch.stack([condition, key], 1).to(self.precise) * self.scale  # (B, 2, K, d)
             A = (new @ KC.to(self.precise).mT).gather(3, index)[..., None]  # (B, 2, K, t, 1)
             M = torch.stack([A[:, 0] + P, A[:, 1] + p[:, :, None]])  # (2, B, K, t, N_E)

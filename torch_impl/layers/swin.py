@@ -26,7 +26,7 @@ HIDDEN = -100.0
 
 @dataclass(frozen=True)
 class StageSizes:
-    """Blocks between two downsamplings: a grid of resolution x resolution tokens of ``dim``."""
+    """The blocks between two downsamplings: a grid of resolution x resolution tokens of ``dim``."""
 
     dim: int
     depth: int
@@ -61,7 +61,7 @@ class SwinConfiguration:
     mlp_ratio: int = 4
 
     def __post_init__(self) -> None:
-        # JSON has lists
+        # from JSON they are lists
         for name in ("depths", "num_heads"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         sizes = ("image_size", "patch_size", "in_channels", "embed_dim", "window_size", "mlp_ratio")
@@ -110,7 +110,7 @@ class SwinConfiguration:
 def windows(grid: Tensor, size: int) -> Tensor:
     """Grids (B, H, W, C) to windows (B nW, size^2, C); windows and tokens row by row."""
     B, H, W, C = grid.shape
-    tiles = grid.reshape(B, H // size, size, W // size, size, C)
+    tiles = grid.reshape(B, H // size, size, W // size, size, C)  # nW = H / size * W / size
     return tiles.transpose(2, 3).reshape(-1, size * size, C)
 
 
@@ -125,7 +125,7 @@ def from_windows(x: Tensor, resolution: int) -> Tensor:
 def relative_position_index(size: int) -> Tensor:
     """The bias table's row for tokens i and j of a window: (size^2, size^2) int64.
 
-    (r + size - 1)(2 size - 1) + c + size - 1 for i r rows below and c columns right of j
+    (r + size - 1)(2 size - 1) + c + size - 1 for token i, r rows below and c columns right of j
     (Liu et al., section 3.2, "relative position bias").
     """
     token = torch.arange(size * size)
@@ -137,13 +137,13 @@ def relative_position_index(size: int) -> Tensor:
 def shift_mask(resolution: int, size: int, shift: int) -> Tensor:
     """The attention mask of shifted windows: (nW, size^2, size^2), 0 or ``HIDDEN``.
 
-    The grid was rolled up and to the left: its last ``shift`` rows and columns come from the other
-    edge. Tokens of a window attend to each other only if both or neither do, in rows and in columns
-    (Liu et al., section 3.2, "efficient batch computation for shifted configuration").
+    The grid was rolled up and to the left: its last ``shift`` rows and columns wrapped around.
+    Tokens of a window attend to each other only if both wrapped or neither did, in rows and in
+    columns (Liu et al., section 3.2, "efficient batch computation for shifted configuration").
     """
     came_round = (torch.arange(resolution) >= resolution - shift).long()
     region = windows((2 * came_round[:, None] + came_round)[None, :, :, None], size).squeeze(-1)
-    hidden = region[:, :, None] != region[:, None]
+    hidden = region[:, :, None] != region[:, None]  # (nW, size^2, size^2)
     return torch.zeros(hidden.shape).masked_fill(hidden, HIDDEN)
 
 
@@ -176,7 +176,7 @@ class WindowAttention(nn.Module):
         heads = heads.unflatten(-1, (3, self.num_heads, -1))  # (B nW, N, 3, H, d_k)
         Q, K, V = heads.permute(2, 0, 3, 1, 4)  # (B nW, H, N, d_k)
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
-        if mask is not None:
+        if mask is not None:  # (H, N, N) and (nW, 1, N, N) to (B nW, H, N, N)
             bias = (bias + mask[:, None]).repeat(x.shape[0] // mask.shape[0], 1, 1, 1)
         out = F.scaled_dot_product_attention(Q, K, V, attn_mask=bias)
         out = self.proj(out.transpose(1, 2).flatten(2))
@@ -263,7 +263,7 @@ class SwinStage(nn.Module):
 
 
 class PatchEmbed(nn.Module):
-    """Patches of pixels to tokens: a linear map and a norm."""
+    """Patches of pixels to tokens: a linear map, then a norm."""
 
     def __init__(self, in_channels: int, patch_size: int, dim: int) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ class SwinTransformer(nn.Module):
             (B, num_features, d_feature).
 
         Raises:
-            ValueError: another shape: the attention masks are for one size.
+            ValueError: another shape, as the attention masks are for one size.
         """
         c = self.configuration
         if images.dim() != 4 or images.shape[1:] != (c.in_channels, c.image_size, c.image_size):

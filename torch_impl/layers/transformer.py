@@ -33,8 +33,8 @@ class Mixer:
     """A layer's mixer: "attention", "aoa", "static:32,64" or "dynamic:16".
 
     Raises:
-        ValueError: an unknown kind, coefficients where there are none or none where there are,
-            several for "dynamic", one below 1.
+        ValueError: an unknown kind, coefficients missing or superfluous, several for "dynamic", one
+            below 1.
     """
 
     kind: str
@@ -78,11 +78,11 @@ class Mixer:
 
     @property
     def attends(self) -> bool:
-        """Whether it is a form of attention rather than an expansion."""
+        """Whether it is a form of attention, not an expansion."""
         return self.kind in ("attention", "aoa")
 
     def module(self, d_model: int, num_heads: int, *, causal: bool, dropout: float) -> nn.Module:
-        """The module; heads are for attention, ``causal`` and dropout for expansions."""
+        """The module: ``num_heads`` is for attention, ``causal`` and dropout for expansions."""
         if self.kind == "attention":
             return MultiHeadAttention(d_model, num_heads)
         if self.kind == "aoa":
@@ -107,9 +107,9 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """The residual branches of encoder and decoder layers: mixer first, feed-forward last.
+    """Base class of encoder and decoder layers: a residual mixer first, the feed-forward last.
 
-    The AoA form has no feed-forward (v1 section 4.2). Dropout is on every residual branch.
+    With AoA there is no feed-forward (v1 section 4.2). Dropout is on every residual branch.
 
     Raises:
         ValueError: sizes below 1 or d_model not divisible by num_heads.
@@ -168,9 +168,9 @@ class EncoderLayer(Layer):
 
 
 class DecoderLayer(Layer):
-    """The encoder's layer, causal, with cross-attention between (v1 equation 11, v2 equation 12).
+    """A causal mixer, cross-attention, feed-forward (v1 equation 11, v2 equation 12).
 
-    The AoA form's cross-attention has the gate too.
+    With AoA the cross-attention is gated too.
 
     Raises:
         ValueError: as `Layer`, or a static mixer.
@@ -199,7 +199,7 @@ class DecoderLayer(Layer):
         memory_lengths: Lengths | None = None,
         image_index: Tensor | None = None,
     ) -> Tensor:
-        """Words (B, T, d) and their memory (B, L, d) to (B, T, d).
+        """Words (B, T, d) and memory (B, L, d) to (B, T, d).
 
         ``image_index`` (B,) is the row of a shared memory that each caption reads; its own if None.
 
@@ -215,7 +215,7 @@ class DecoderLayer(Layer):
 
 
 class Stack(nn.Module):
-    """N layers and how their outputs x_1 .. x_N end.
+    """N layers, and the reduction of their outputs x_1 .. x_N.
 
     "linear": norm(x_N + reduce(concat(x_1 .. x_N))) (v2 section III.B); "norm": norm(x_N), the
     last norm of pre-norm stacks; "none": x_N, as v1's equations 10 and 11 print it.
@@ -257,7 +257,7 @@ class Stack(nn.Module):
         )
 
     def combine(self, outputs: list[Tensor]) -> Tensor:
-        """The layers' outputs, (B, L, d) each, to one."""
+        """The reduction of the layers' outputs, (B, L, d) each, to (B, L, d)."""
         x = outputs[-1]
         if self.reduction == "linear":
             x = x + self.dropout(self.reduce(torch.cat(outputs, dim=-1)))  # (B, L, d)
@@ -279,7 +279,7 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """A stack of decoder layers that attend to the same memory, see `Stack`."""
+    """A stack of decoder layers, see `Stack`; all attend to the same memory."""
 
     layer = DecoderLayer
 
@@ -291,7 +291,7 @@ class Decoder(Stack):
         memory_lengths: Lengths | None = None,
         image_index: Tensor | None = None,
     ) -> Tensor:
-        """Words (B, T, d) and their memory (B, L, d) to (B, T, d), see `DecoderLayer`."""
+        """Words (B, T, d) and memory (B, L, d) to (B, T, d), see `DecoderLayer`."""
         mask, memory_mask = padding_mask(lengths, x), padding_mask(memory_lengths, memory)
         outputs = [x]
         for layer in self.layers:
