@@ -1,4 +1,4 @@
-"""Hypotheses that compete by their summed log-probability, one step at a time."""
+"""Beams of hypotheses that compete by summed log-probability, one step at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_impl.common.protocols import CaptionModel
 
 READ_EVERY = 8
-"""Tokens between two reads of whether a search has ended, each of which stalls an accelerator."""
+"""Steps between two checks whether a search has ended: each synchronises with the device."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Hypothesis:
     """A caption and its log-probabilities under the model."""
 
     tokens: list[int]
-    """From the start token to the end token, or to where ``max_length`` cut it off."""
+    """From the start token to the end token, or cut off at ``max_length``."""
     log_probs: list[float]
     """Of each token after the start token."""
 
@@ -32,7 +32,7 @@ class Hypothesis:
 class Beams(NamedTuple):
     """The K hypotheses of each of B images, after T tokens.
 
-    No method reads a value back to the host, so a step can be captured (``graphs``).
+    Only `best` reads values back to the host, so a step can be captured (``graphs``).
     """
 
     tokens: Tensor
@@ -40,15 +40,15 @@ class Beams(NamedTuple):
     log_probs: Tensor
     """(B, K, T - 1) float64."""
     sizes: Tensor
-    """(B, K) number of tokens without padding."""
+    """(B, K) numbers of tokens without padding."""
     finished: Tensor
     """(B, K)."""
     totals: Tensor
-    """(B, K) sums of log-probabilities; -inf where a beam is empty, which loses to every other."""
+    """(B, K) sums of log-probabilities; -inf for an empty beam, which loses to every other."""
     scores: Tensor | None = None
     """(B, K, V) buffer, reused at every step: allocating it each time is slow."""
     order: Tensor | None = None
-    """(B, K) the beam, one token ago, that each beam continues."""
+    """(B, K) the beam of the step before that each beam continues."""
 
     @classmethod
     def begin(cls, model: CaptionModel, features: Tensor, num_beams: int) -> Beams:
@@ -65,7 +65,7 @@ class Beams(NamedTuple):
         )
 
     def continuations(self, log_p: Tensor, model: CaptionModel) -> Tensor:
-        """The total of every hypothesis with every next token, by log_p (B, K, V), as float64."""
+        """The totals (B, K, V) of all continuations, float64, from log_p (B, K, V)."""
         scores = self.scores
         if scores is None:
             scores = torch.empty_like(log_p, dtype=torch.float64)
@@ -90,7 +90,7 @@ class Beams(NamedTuple):
         )
 
     def advance(self, log_p: Tensor, model: CaptionModel) -> Beams:
-        """The K best continuations by the next token's log-probabilities (B, K, V)."""
+        """The K best continuations, from the next token's log-probabilities (B, K, V)."""
         scores = self.continuations(log_p, model)
         totals, choices = stable_topk(scores.flatten(1), scores.shape[1])  # (B, K V) -> (B, K)
         return self.extend(choices, totals, log_p, scores, model)
@@ -98,9 +98,9 @@ class Beams(NamedTuple):
     def is_done(self, num_return: int, max_length: int) -> Tensor:
         """Whether no further step can change any image's ``num_return`` best; a boolean scalar.
 
-        Log-probabilities are at most 0, so the largest total of the unfinished over ``max_length``
-        bounds every score that they can reach. A finished hypothesis whose score exceeds the bound
-        has a larger total than they too, and so stays in the beam.
+        Log-probabilities are at most 0, so the largest unfinished total over ``max_length`` bounds
+        every score that an unfinished hypothesis can reach. A finished hypothesis whose score
+        exceeds the bound also has a larger total than they, and so stays in the beam.
         """
         unfinished = self.totals.masked_fill(self.finished, -torch.inf).amax(1, keepdim=True)
         scores = (self.totals / self.sizes).masked_fill(~self.finished, -torch.inf)
@@ -120,9 +120,9 @@ class Beams(NamedTuple):
 
 
 def asks_for_end(step: int, num_steps: int, device: torch.device) -> bool:
-    """Whether to read after ``step``, from 1, if a search has ended; on a CPU reads are free.
+    """Whether to check after ``step``, from 1, that a search has ended: on a CPU always.
 
-    The steps after the end append padding alone.
+    Steps after the end append only padding.
     """
     return step < num_steps and (device.type == "cpu" or step % READ_EVERY == 0)
 
@@ -145,9 +145,9 @@ def check_length(model: CaptionModel, max_length: int) -> None:
 
 
 def freeze(scores: Tensor, finished: Tensor, unchanged: Tensor, pad_id: int) -> Tensor:
-    """Set ``scores`` (B, K, V), in place, so that finished hypotheses continue by padding alone.
+    """Set ``scores`` (B, K, V) in place so that finished hypotheses continue with padding only.
 
-    Their score is then the ``unchanged`` one (B, K).
+    With it their score is the ``unchanged`` one (B, K).
     """
     scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)
     scores[..., pad_id] = unchanged.where(finished, scores[..., pad_id])
@@ -155,7 +155,7 @@ def freeze(scores: Tensor, finished: Tensor, unchanged: Tensor, pad_id: int) -> 
 
 
 def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest of each row and their indices, ties by index; overwrites them by -inf.
+    """The ``k`` largest of each row and their indices, ties by index; sets them to -inf in place.
 
     ``topk`` leaves the order of ties open, and a stable sort of K V scores is far slower.
     """
@@ -183,7 +183,7 @@ def to_hypotheses(
 ) -> list[list[Hypothesis]]:
     """Each image's hypotheses where ``used`` (B, K), cut to their ``sizes`` (B, K).
 
-    All is read back to the host at once.
+    Everything is read back to the host at once.
 
     Raises:
         ValueError: a log-probability is NaN.

@@ -1,4 +1,4 @@
-"""Several captioners as one: at each step the mean of their next-word probabilities.
+"""An ensemble of captioners: at each step the mean of their next-word probabilities.
 
 The ensembles of v1 (Table 4) and v2 (Tables II to IV). Every decoding function takes one.
 """
@@ -20,8 +20,8 @@ from torch_impl.models import BaseCaptioner, MiddleOutConfiguration
 class Ensemble(nn.Module):
     """A captioner whose probabilities are the mean of its members'.
 
-    The members see the same features, know the same words and decode from left to right; they may
-    differ in everything else. The ensemble's memory is theirs side by side.
+    The members have the same features, vocabulary and special tokens and decode from left to right;
+    all else may differ. The ensemble's memory is theirs concatenated.
 
     Args:
         members: at least one.
@@ -50,7 +50,7 @@ class Ensemble(nn.Module):
         self.max_length = min(member.max_length for member in members)
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """Features (B, L, d_feature) to the members' memories side by side, (B, L, sum of d).
+        """Features (B, L, d_feature) to the members' concatenated memories, (B, L, sum of d).
 
         Raises:
             ValueError: features are not (B, L, d_feature) or lengths do not fit them.
@@ -117,11 +117,11 @@ class EnsembleCache:
         self._states = states
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Append tokens (B, K); log of the mean probabilities (B, K, V) of those after them."""
+        """Append tokens (B, K); return log of the mean probabilities (B, K, V) of those after."""
         return _mean([state.step(tokens) for state in self._states])
 
     def reorder(self, beams: Tensor) -> None:
-        """Hypothesis k of image b becomes a continuation of its hypothesis ``beams[b, k]``."""
+        """Replace hypothesis k of image b by its hypothesis ``beams[b, k]``."""
         for state in self._states:
             state.reorder(beams)
 

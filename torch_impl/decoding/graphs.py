@@ -1,8 +1,8 @@
 """Beam search on a GPU as CUDA graphs: no step waits for the CPU to launch its kernels.
 
-Shapes grow by a token a step and are otherwise those of the first batch, so each step is a graph of
-its own, captured once and replayed for every batch. They share one memory pool, which is safe as
-they are replayed in the order in which they were captured.
+Shapes grow by one token a step and are otherwise those of the first batch, so each step is a graph
+of its own, captured once and replayed for every batch. The graphs share one memory pool, which is
+safe as they are replayed in the order of capture.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Graph(Protocol):
 
 
 class Capture(Protocol):
-    """Captures computations, in the order in which they will be replayed."""
+    """Captures computations in the order of their replay."""
 
     def __call__(self, compute: Callable[[], T]) -> tuple[Graph, T]:
         """The graph of ``compute``, and its outputs, which a replay overwrites."""
 
 
 def cuda_capture() -> Capture:
-    """Captures into CUDA graphs of one memory pool."""
+    """A `Capture` into CUDA graphs that share one memory pool."""
     pool = torch.cuda.graph_pool_handle()
 
     def capture(compute: Callable[[], T]) -> tuple[Graph, T]:
@@ -60,9 +60,9 @@ class _Captured(NamedTuple):
 class GraphedBeamSearch:
     """``decoding.beam_search`` for batches of one shape, with equal results.
 
-    The first batch is searched by ``beam_search`` itself, as warm-up, and then captured, under the
-    autocast of that call; if the capture fails, nothing of it is kept. The model's weights may
-    change in place afterwards; it must stay on its device, in evaluation mode.
+    The first call runs ``beam_search`` itself, as warm-up, and then captures the steps, under the
+    autocast of that call; a failed capture leaves nothing behind. The model's weights may change in
+    place afterwards; it must stay on its device, in evaluation mode.
 
     Args:
         model: has a cache; in evaluation mode, on a GPU.
@@ -72,7 +72,7 @@ class GraphedBeamSearch:
         capture: makes the graphs; `cuda_capture` if None.
 
     Raises:
-        ValueError: the model has dropout now or no cache.
+        ValueError: the model has dropout in its current mode, or no cache.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class GraphedBeamSearch:
         return found.best(self.num_return)
 
     def _capture_steps(self, features: Tensor, valid: Tensor | None) -> _Captured:
-        """Capture every step, on buffers of its own."""
+        """Capture every step, on new buffers."""
         capture = self._capture or cuda_capture()
         model, num_return, max_length = self.model, self.num_return, self.max_length
         features, valid = features.clone(), None if valid is None else valid.clone()

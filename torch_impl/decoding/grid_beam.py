@@ -1,7 +1,7 @@
 """Grid beam search for a word that must appear (Hokamp and Liu, 2017), batched over images.
 
-The oracle takes constraints of any number and length; Middle-Out's Table 5 needs one word an image,
-and so does this: the grid has two beams, of hypotheses without the word and with it.
+The oracle takes constraints of any number and length; this takes one word an image, as Middle-Out's
+Table 5 needs: the grid has two beams, of hypotheses without the word and with it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def grid_beam_search(
 ) -> list[list[Hypothesis]]:
     """The best captions that contain the image's word.
 
-    At each step the beam without the word is filled from its own continuations, the end token
-    excepted; the beam with it from its own, and from the other's by the word. The largest sums
-    survive; a finished hypothesis competes unchanged. Generating the word by chance does not count
-    as taking it, and the same tokens are kept once. Ties keep the order: what is generated, by
-    hypothesis and token id, then what takes the word, by hypothesis. The final order is by
+    At each step the candidates for the beam without the word are its own continuations, without the
+    end token; those for the beam with it are its own continuations, and hypotheses of the other
+    beam that take the word. The largest sums survive; a finished hypothesis competes unchanged. A
+    word that is generated freely does not count as taken, and candidates of equal tokens count
+    once. Ties keep this order, then that of hypotheses, then of token ids. The final order is by
     ``Hypothesis.score``.
 
     Args:
@@ -69,9 +69,9 @@ def grid_beam_search(
         if not 0 <= min(words) <= max(words) < V:
             raise ValueError(f"words {list(words)} are not all in a vocabulary of {V} words")
         scores = beams.continuations(log_p, model)
-        without, containing = scores[:, :K], scores[:, K:]
+        without, containing = scores[:, :K], scores[:, K:]  # (B, K, V)
         taking = without.gather(-1, word.unsqueeze(-1).expand(B, K, 1)).squeeze(-1)  # (B, K)
-        # not again what the second beam generates: a hypothesis of the same words
+        # no duplicates: the second beam's hypothesis of the same tokens generates the word too
         same = (beams.tokens[:, :K, None] == beams.tokens[:, None, K:]).all(-1)  # (B, K, K)
         unfinished = (beams.totals > -torch.inf) & ~beams.finished
         taking = taking.masked_fill((same & unfinished[:, None, K:]).any(-1), -torch.inf)

@@ -1,7 +1,7 @@
-"""Decoding with weights of 16 bits on a CPU: a step reads half the bytes.
+"""Decoding with 16-bit weights on a CPU: a step reads half the bytes.
 
-With few beams a step takes as long as its weights take to be read. `halve` rounds the decoder's to
-float16; products are of float32 activations and add up in float32.
+With few beams a step is bound by reading the weights. `halve` rounds the decoder's to float16;
+activations and accumulators stay in float32.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _linear(x: Tensor, weight: HalfWeight, bias: Tensor | None = None) -> Tensor
 def halve(model: nn.Module) -> None:
     """Round the linear layers of each ``Captioner``'s decoder within ``model``, in place.
 
-    The model then decodes, and does nothing else: it has no gradients of these weights, and its
-    ``state_dict`` lacks them.
+    The model can then only decode: it has no gradients of these weights, and its ``state_dict``
+    lacks them.
 
     Raises:
         ValueError: no ``Captioner`` within, or as `HalfWeight.of`; nothing is changed then.

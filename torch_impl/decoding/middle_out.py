@@ -1,6 +1,6 @@
 """Beam search from the middle outwards (Middle-Out, section 4.2), the sides in turn.
 
-Of a model of one side it is left to right, from the start token, by the same score.
+With a one-sided model it is left to right from the start token, by the same score.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Halves:
     """A caption from its middle outwards, and its log-probabilities under the model."""
 
     middle: int
-    """The start token where there is one side."""
+    """The start token if there is one side."""
     left: list[int]
-    """The words to the left from the middle outwards, the end token too unless it was cut off."""
+    """The words to the left from the middle outwards, the end token last unless cut off."""
     right: list[int]
     """The words to the right, likewise."""
     log_probs: list[float]
-    """Of each word but the middle, in the order in which they were generated."""
+    """Of each word but the middle, in the generated order."""
 
     @property
     def score(self) -> float:
@@ -46,7 +46,7 @@ class Halves:
         return sum(self.log_probs) + 1 + len(self.left) + len(self.right)
 
     def caption(self, end_id: int) -> list[int]:
-        """The words from left to right, without the ends; of one side after the start token."""
+        """The words from left to right without end tokens; with one side, the start token first."""
         words = (*reversed(self.left), self.middle, *self.right)
         return [word for word in words if word != end_id]
 
@@ -102,10 +102,10 @@ def middle_out_beam_search(
 ) -> list[list[Halves]]:
     """Beam search in which the sides, or the only one, take turns, as the model's ``first`` says.
 
-    At each turn a hypothesis offers its continuations on that side, or itself, unchanged, if that
-    side is finished; the largest scores survive. The score is the sum of log-probabilities plus the
-    number of tokens, in the competition as in the final order. Ties keep the order of hypotheses,
-    then of token ids.
+    At each turn the candidates are the continuations on that side of hypotheses whose side is
+    unfinished, and the others unchanged; the largest scores survive. The score, within the beam and
+    in the end, is the sum of log-probabilities plus the number of tokens. Ties keep the order of
+    hypotheses, then of token ids.
 
     Args:
         model: of one side or two, in evaluation mode.
@@ -137,11 +137,11 @@ def middle_out_beam_search(
     cache = model.init_cache(memory, lengths, K, num_steps)
     tokens = first[:, None, None].expand(B, K, 1)
     log_probs = torch.zeros((B, K, 0), dtype=torch.float64, device=device)
-    # by side: the number of words, and whether the last is the end token
+    # for each side: the number of words, and whether the last is the end token
     counts = torch.zeros((2, B, K), dtype=torch.float64, device=device)
     finished = torch.ones((2, B, K), dtype=torch.bool, device=device)
     finished[list(turns)] = False
-    # sums of log-probabilities; -inf where a beam is empty, which loses to every other
+    # sums of log-probabilities; -inf for an empty beam, which loses to every other
     totals = torch.full((B, K), -torch.inf, dtype=torch.float64, device=device)
     totals[:, 0] = 0
     written = None
@@ -151,7 +151,7 @@ def middle_out_beam_search(
         side_finished = finished[side]  # (B, K)
         longer = counts.clone()
         longer[side] += ~side_finished
-        # in the order of ``Halves.score``, so that ties are ties
+        # added in the order of ``Halves.score``, so that equal scores are equal bit by bit
         left, right = longer.unsqueeze(-1)  # (B, K, 1) each
         scores = totals.unsqueeze(-1) + log_p + left + 1 + right  # (B, K, V)
         unchanged = totals + longer[0] + 1 + longer[1]
@@ -175,7 +175,7 @@ def middle_out_beam_search(
 
 
 def _halves(generated: Hypothesis, turns: Sequence[int], end_id: int) -> Halves:
-    """A hypothesis from its tokens in the generated order."""
+    """`Halves` from a hypothesis in the generated order."""
     halves: tuple[list[int], list[int]] = ([], [])
     written = []
     middle, *tokens = generated.tokens

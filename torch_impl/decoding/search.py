@@ -1,7 +1,7 @@
 """Captions from a model: greedy search, multinomial samples, beam search, teacher forcing.
 
 All are batched over images and over each image's hypotheses. ``max_length`` counts the start token.
-The model is used in the mode it is in: call ``model.eval()`` first unless dropout is wanted.
+The model is used in its current mode: call ``model.eval()`` first unless dropout is wanted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from torch_impl.decoding.beams import (
 )
 
 NextToken = Callable[[Tensor, Tensor | None], Tensor]
-"""Prefixes (B, K, T), and the beams (B, K) of the call before that they continue, or None where
-they stand as they were; to the log-probabilities (B, K, V) of the next token."""
+"""Prefixes (B, K, T) to the log-probabilities (B, K, V) of the next token. The second argument, if
+not None, is the beam (B, K) of the call before that each continues."""
 
 
 class Samples(NamedTuple):
@@ -80,7 +80,7 @@ def sample(
     """``num_samples`` multinomial samples of each image, by `inverse_cdf`.
 
     The uniforms are ``torch.rand((B, num_samples, max_length - 1), dtype=torch.float64)`` from
-    ``generator``, drawn at once: an image's samples do not depend on when its neighbours' end.
+    ``generator``, drawn at once: an image's samples do not depend on when the others end.
 
     Args:
         features: (B, L, d_feature).
@@ -126,9 +126,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Beam search as the papers' scores were made.
 
-    In the search hypotheses compete by their summed log-probability; a finished one stays in the
-    beam with its sum unchanged and competes. Ties go to the earlier beam, then to the lower token
-    id. The final order is by ``Hypothesis.score``; ties keep the order of the beam.
+    Hypotheses compete by summed log-probability, a finished one with its sum unchanged. Ties go to
+    the earlier beam, then to the lower token id. The final order is by ``Hypothesis.score``; ties
+    keep the order of the beam.
 
     Args:
         features: (B, L, d_feature).
@@ -166,7 +166,7 @@ def teacher_forced(
         tokens: (B, K, T), K captions of each image, each from the start token on.
 
     Returns:
-        (B, K, T - 1), of each token after the start; to be masked beyond a caption's end.
+        (B, K, T - 1), of each token after the start; mask it beyond a caption's end.
 
     Raises:
         ValueError: tokens are not (B, K, T) for the features' B, or T below 2 or too long.
@@ -214,10 +214,10 @@ def _generate(
 def next_token_fn(
     model: CaptionModel, features: Tensor, lengths: Lengths | None, num_beams: int, max_length: int
 ) -> NextToken:
-    """What a search calls at each step; the images are encoded here, once.
+    """Encode the images, and return the function that a search calls at each step.
 
-    It reads one token at a time if the model has a cache and is not stochastic, else the whole
-    prefix. Values stay in the model's dtype; searches sum them in float64.
+    It reads one token if the model has a cache and is not stochastic, else the whole prefix. Values
+    stay in the model's dtype; searches sum them in float64.
     """
     if isinstance(model, IncrementalModel) and not model.is_stochastic:
         valid = _on_device(lengths, features)
