@@ -1,7 +1,7 @@
 """Captioners: image features in, log-probabilities of the next word out.
 
-All are ``BaseCaptioner``s: ``encode`` returns the memory, ``states`` and ``predict`` are the two
-halves of ``decode``, and ``init_cache`` returns a cache for decoding one token at a time.
+All are ``BaseCaptioner``s: ``encode`` returns the memory, ``decode`` is ``states`` followed by
+``predict``, and ``init_cache`` returns a cache for decoding one token at a time.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ FAMILIES = (Configuration, EndToEndConfiguration, MiddleOutConfiguration, Recurr
 
 
 def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
-    """The inverse of ``to_dict``; without a family, of a ``Captioner``.
+    """The inverse of ``to_dict``; without a family it is a ``Captioner``'s.
 
     Raises:
         ValueError: an unknown family, or a field is missing, unknown or out of range.
@@ -54,7 +54,7 @@ def configuration(values: Mapping[str, Any]) -> AnyConfiguration:
 
 
 def build(configuration: AnyConfiguration) -> BaseCaptioner:
-    """The captioner of this configuration, with newly initialised weights."""
+    """The captioner of a configuration, with newly initialised weights."""
     if isinstance(configuration, RecurrentConfiguration):
         return RecurrentCaptioner(configuration)
     if isinstance(configuration, MiddleOutConfiguration):

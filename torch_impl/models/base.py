@@ -1,4 +1,4 @@
-"""What all captioners share: configuration, decoding by two halves, checks of their inputs."""
+"""Base classes of all captioners and of their configurations; checks of inputs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from torch_impl.common.protocols import DecoderCache
 
 @dataclass(frozen=True)
 class BaseConfiguration:
-    """A captioner's sizes and options; ``to_dict`` and ``from_dict`` are plain JSON values.
+    """A captioner's sizes and options; ``to_dict`` and ``from_dict`` convert to plain JSON values.
 
-    A class other than ``Configuration`` names its ``family``, by which ``models.build`` finds it.
+    Every class but ``Configuration`` has a ``family``, by which ``models.configuration`` finds it.
 
     Raises:
         ValueError: a size below 1, dropout outside [0, 1), a special token outside the vocabulary.
@@ -91,7 +91,7 @@ class BaseCaptioner(nn.Module):
     """
 
     predicts_by_position: ClassVar[bool] = False
-    """Whether ``predict`` takes whole sequences of states alone, as it depends on the position."""
+    """Whether ``predict`` depends on the position, and so takes only whole sequences of states."""
     configuration: BaseConfiguration
 
     def __init__(self, configuration: BaseConfiguration) -> None:
@@ -117,8 +117,8 @@ class BaseCaptioner(nn.Module):
     ) -> Tensor:
         """Words so far (B, T) to the decoder's state after each, (B, T, d).
 
-        ``image_index`` (B,) is the row of the memory that each caption describes, where captions
-        share it; each its own if None. Token ids are checked where ``can_check_values``.
+        ``image_index`` (B,) is the row of a shared memory that each caption describes; its own if
+        None. Token ids are checked where ``can_check_values``.
 
         Raises:
             ValueError: tokens are not (B, T) for the memory's B, T above max_length, an id outside
@@ -142,7 +142,7 @@ class BaseCaptioner(nn.Module):
         Its ``step`` returns what ``decode`` returns for the last token, without gradients.
 
         Args:
-            memory: (B, L, d_memory), of ``encode``.
+            memory: (B, L, d_memory), from ``encode``.
             memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
             num_beams: K, hypotheses of each image.
             max_length: tokens of a hypothesis at most; the model's if None.
@@ -199,7 +199,7 @@ def of_captions(
 
 
 def check_rows(source: Tensor, mask: Tensor | None) -> None:
-    """Raise ValueError unless each source (B, L, ...) has a row that the mask (B, L) leaves.
+    """Raise ValueError unless each source (B, L, ...) has a row that is True in the mask (B, L).
 
     Masks are checked where ``can_check_values``.
     """
@@ -211,7 +211,7 @@ def check_rows(source: Tensor, mask: Tensor | None) -> None:
 
 
 def flat_rows(beams: Tensor) -> Tensor:
-    """The rows (B K) of hypotheses (B K, ...) that ``beams`` (B, K) chooses, each of its image."""
+    """``beams`` (B, K), indices within each image, as indices (B K,) into hypotheses (B K, ...)."""
     B, K = beams.shape
     return (beams + torch.arange(B, device=beams.device)[:, None] * K).flatten()
 

@@ -1,7 +1,7 @@
-"""Captioners of mixers: the expansion models and the Transformers.
+"""Captioners of token mixers: the expansion models and the Transformers.
 
-``Captioner`` is any pairing of encoder and decoder mixers; the functions below are the papers'
-own pairings, and every field of the configuration may be changed by name.
+``Captioner`` pairs any encoder mixer with any decoder mixer. The functions below build the papers'
+models; fields of the configuration are keywords.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Configuration(BaseConfiguration):
     """A captioner's sizes and mixers.
 
     Raises:
-        ValueError: a mixer that cannot be parsed, a static one in the decoder, dropout of something
-            unknown; as ``BaseConfiguration``.
+        ValueError: an invalid mixer, a static one in the decoder, an unknown ``dropout_of``; as
+            ``BaseConfiguration``.
     """
 
     encoder: str
@@ -69,7 +69,7 @@ class Configuration(BaseConfiguration):
 class Captioner(BaseCaptioner):
     """An encoder of image features and an auto-regressive decoder of words (v1 equation 12).
 
-    Every parameter of more than one dimension starts Xavier uniform.
+    Every parameter of more than one dimension is initialised Xavier uniform.
 
     Raises:
         ValueError: d_model not divisible by num_heads, an unknown reduction.
@@ -196,7 +196,7 @@ def expansionnet_v2(vocabulary_size: int, d_feature: int, **fields: Any) -> Expa
 
 
 def expansionnet_v1(vocabulary_size: int, d_feature: int, **fields: Any) -> ExpansionNet:
-    """v1's ExpansionNet_{64,16} with its final model's linear reductions; its ablations: "norm"."""
+    """v1's ExpansionNet_{64,16}; its final model has linear reductions, its ablations "norm"."""
     defaults: dict[str, Any] = {"groups": (64,), "num_expansions": 16}
     return ExpansionNet(vocabulary_size=vocabulary_size, d_feature=d_feature, **(defaults | fields))
 
@@ -207,7 +207,7 @@ def transformer(vocabulary_size: int, d_feature: int, **fields: Any) -> Captione
 
 
 def transformer_aoa(vocabulary_size: int, d_feature: int, **fields: Any) -> Captioner:
-    """v1's "Base w/ AoA": every attention gated, no feed-forward."""
+    """v1's "Base w/ AoA": AoA gates on every attention, no feed-forward."""
     return _baseline("aoa", vocabulary_size, d_feature, fields)
 
 

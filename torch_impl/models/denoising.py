@@ -1,9 +1,9 @@
 """The synthetic de-noising task of Middle-Out Decoding (section 4.1), for several seeds at once.
 
 A symmetric sequence y (equation 8) is predicted from a noisy one x. The models are regressors: no
-softmax, no embedding, the numbers themselves are the decoder's inputs and outputs. Every tensor has
-a leading axis of seeds, each with its own weights, data and order: S seeds train together exactly
-as each would alone, but faster.
+softmax, no embedding, the decoder's inputs and outputs are the numbers themselves. Every tensor has
+a leading axis of seeds, each with its own weights, data and order: S seeds train together, faster,
+and exactly as each would alone.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def draw_sequences(count: int, generator: torch.Generator) -> Sequences:
 
 
 class Denoiser(nn.Module):
-    """Sequence-to-sequence with attention or middle-out, as regressors, for S seeds side by side.
+    """Sequence-to-sequence with attention or middle-out, as regressors, for S seeds at once.
 
     Each direction of the encoder has half of ``hidden_size``, so that the decoders can start from
     its final state. A linear layer on the final hidden state predicts the initial value: the first
     number, or the middle one for middle-out. The decoders continue from there with attention over
-    the encoder (1)-(4) and, with ``self_attention``, over their own outputs and states (7). They
-    stop where the input ends: a clean sequence is as long as the noisy one.
+    the encoder (1)-(4) and, with ``self_attention``, over their own outputs and states (7). The
+    output is as long as the input.
 
     Every weight is initialised uniformly in +-1 / sqrt(hidden_size), from its seed alone.
 
@@ -123,7 +123,7 @@ class Denoiser(nn.Module):
             raise ValueError(f"hidden_size is {hidden_size}, expected even: a half a direction")
         d, k, P = hidden_size, hidden_size // 2, 2 if middle_out else 1
         self.seeds, self.middle_out = tuple(seeds), middle_out
-        # declared, as they are registered by name
+        # declared for type checkers: they are registered by name
         self.encoder_W: nn.Parameter
         self.encoder_b: nn.Parameter
         self.initial_w: nn.Parameter
@@ -189,16 +189,17 @@ class Denoiser(nn.Module):
             (S, B, T); undefined beyond ``lengths``.
         """
         lengths = torch.as_tensor(lengths, device=x.device)
-        # longest first, so that ended sequences leave the loop
+        # longest first, so that finished sequences leave the loop
         longest = lengths.argsort(-1, descending=True)
         x, y = (a.gather(1, longest.unsqueeze(-1).expand_as(a)) for a in (x, y))
         mask, places, entries = self._orders(x, lengths.gather(1, longest))
         memory, state = self.encode(x, mask, _active(mask))
-        given = y.gather(-1, places).unsqueeze(-1)[:, :, :-1]
+        given = y.gather(-1, places).unsqueeze(-1)[:, :, :-1]  # (S, B, T - 1, 1)
         h, _ = run(self._decoders(), state, given, memory, mask, active=_active(mask[..., 1:]))
-        sides = torch.arange(h.shape[2], device=x.device) % self.output_b.shape[1]
+        sides = torch.arange(h.shape[2], device=x.device) % self.output_b.shape[1]  # (T - 1,)
+        # (S, 1, T - 1, d) and (S, 1, T - 1)
         w, b = self.output_w[:, sides].unsqueeze(1), self.output_b[:, sides].unsqueeze(1)
-        generated = torch.cat([self._initial(state[0]), (h * w).sum(-1) + b], -1)
+        generated = torch.cat([self._initial(state[0]), (h * w).sum(-1) + b], -1)  # (S, B, T)
         y_hat = generated.gather(-1, entries)
         return y_hat.gather(1, longest.argsort(-1).unsqueeze(-1).expand_as(y_hat))
 
@@ -215,8 +216,8 @@ class Denoiser(nn.Module):
             h, c = step(weights.side(p), side_states[p], e, memory, mask, outputs, states)
             side_states[p] = h, c
             value = (h * self.output_w[:, p, None]).sum(-1) + self.output_b[:, p, None]
-            outputs = torch.cat([outputs, value[:, :, None, None]], 2)
-            states = torch.cat([states, h.unsqueeze(2)], 2)
+            outputs = torch.cat([outputs, value[:, :, None, None]], 2)  # (S, B, t + 2, 1)
+            states = torch.cat([states, h.unsqueeze(2)], 2)  # (S, B, t + 1, d)
         return outputs.squeeze(-1).gather(-1, entries)
 
     def _initial(self, h: Tensor) -> Tensor:
@@ -232,7 +233,7 @@ class Denoiser(nn.Module):
     def _orders(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Tensor, Tensor]:
         """The mask, the place of each generated number, and its inverse, (S, B, T) each.
 
-        From the middle: the middle, then left and right in turn.
+        Middle-out generates the middle first, then left and right in turn.
         """
         lengths = torch.as_tensor(lengths, device=x.device)
         n = torch.arange(x.shape[-1], device=x.device).expand(x.shape)
@@ -246,19 +247,19 @@ class Denoiser(nn.Module):
 
 
 def _active(mask: Tensor) -> list[int]:
-    """At each step, the largest number over seeds of sequences in mask (S, B, T) still running."""
+    """At each step of mask (S, B, T), the largest number over seeds of unfinished sequences."""
     counts: list[int] = mask.sum(1).amax(0).tolist()  # (T,)
     return counts
 
 
 def mse(y_hat: Tensor, y: Tensor, lengths: Tensor) -> Tensor:
-    """The mean squared error of each sequence (...), of (..., T)."""
+    """The mean squared error of each sequence: (..., T) to (...)."""
     mask = torch.arange(y.shape[-1], device=y.device) < lengths.unsqueeze(-1)
     return ((y_hat - y) ** 2).where(mask, 0).sum(-1) / lengths
 
 
 def symmetric_mse(y_hat: Tensor, lengths: Tensor) -> Tensor:
-    """The mean squared error between the halves of each sequence (...), of (..., T), mirrored."""
+    """The mean squared error between a sequence's halves, one mirrored: (..., T) to (...)."""
     n = torch.arange(y_hat.shape[-1], device=y_hat.device)
     mirror = (lengths.unsqueeze(-1) - 1 - n).clamp(min=0)
     N = (lengths - 1) // 2

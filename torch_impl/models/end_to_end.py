@@ -1,4 +1,4 @@
-"""From images to words: a backbone and a captioner of its features as one model (v2 section IV)."""
+"""End to end: a backbone and a captioner of its features as one model (v2 section IV)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class EndToEndConfiguration(Configuration):
 
     @property
     def captioner(self) -> Configuration:
-        """Of the captioner alone."""
+        """The configuration without the backbone."""
         return Configuration(**{f.name: getattr(self, f.name) for f in fields(Configuration)})
 
 
 class EndToEnd(BaseCaptioner):
-    """A captioner of images, which ``encode`` takes in place of features.
+    """A captioner of images: ``encode`` takes images, not features.
 
     Raises:
         ValueError: the captioner does not take the backbone's features.
@@ -58,7 +58,7 @@ class EndToEnd(BaseCaptioner):
 
     @classmethod
     def build(cls, configuration: EndToEndConfiguration) -> EndToEnd:
-        """With new weights."""
+        """A model with newly initialised weights."""
         return cls(SwinTransformer(configuration.backbone), Captioner(configuration.captioner))
 
     def implement(self, implementation: str) -> EndToEnd:

@@ -1,9 +1,9 @@
 """Sequence-to-sequence with self-attention, and Middle-Out (Mehri and Sigal, 2018), as captioners.
 
-One side reads the start token and writes to the right; two sides read the middle word and write
-outwards. Tokens are in the order in which they are generated: the first word, then those of the
-sides in turn, with the pad token where a finished side writes none (`interleave`). So every search
-and objective that works by the next token works on these captioners too.
+One side reads the start token and generates to the right; two sides read the middle word and
+generate outwards. Tokens are in the generated order: the first word, then those of the sides in
+turn, with the pad token where a side is finished (`interleave`). So searches and objectives that
+work by the next token work on these captioners too.
 """
 
 from __future__ import annotations
@@ -51,20 +51,19 @@ _IMPLEMENTATIONS = ("auto", "literal", "scan")
 class MiddleOutConfiguration(BaseConfiguration):
     """A captioner's sizes, its sides and its self-attention.
 
-    ``middle_out`` is two decoders from a middle word, else one from the start token; of the two the
-    one on the side ``first``, "left" as in the paper or "right", has the first turn and the first
-    of the weights.
+    ``middle_out`` means two decoders from a middle word, else one from the start token. The side
+    ``first``, "left" as in the paper or "right", has the first turn and the first of the weights.
     ``self_attention`` is one of `middle_out.SELF_ATTENTION`. ``middle_words`` are the ids that the
     middle-word classifier chooses from; without any there is no classifier. ``max_length`` counts
     the tokens of a caption, or of a half with the middle word. ``dropout`` is on features, embedded
-    words and states. With ``reads_middle_word`` a decoder of one side is given a word,
-    whose embedding it reads beside that of every other (Table 5, "(M)"): the word's id is the last
+    words and states. With ``reads_middle_word`` a one-sided decoder is given a word, whose
+    embedding is concatenated to that of every input (Table 5, "(M)"): the word's id is the last
     column of the features, the same in every row.
 
     Raises:
-        ValueError: an odd ``hidden_size``, an unknown self-attention, a middle word outside the
-            vocabulary, two sides that read a middle word, a first side that the model lacks, or no
-            column of features beside it; as ``BaseConfiguration``.
+        ValueError: an odd ``hidden_size``, a middle word outside the vocabulary or special,
+            ``reads_middle_word`` with two sides or without further columns of features, a ``first``
+            side that the model does not have; as ``BaseConfiguration``.
     """
 
     family: ClassVar[str] = "middle_out"
@@ -108,7 +107,7 @@ class MiddleOutConfiguration(BaseConfiguration):
 
     @property
     def d_source(self) -> int:
-        """The width of the encoder's input: the features without the column of a word."""
+        """The width of the encoder's input: the features without the column of the word."""
         return self.d_feature - self.reads_middle_word
 
     @property
@@ -139,8 +138,8 @@ class MiddleOutCaptioner(BaseCaptioner):
     """A bidirectional LSTM encoder, and one or two LSTM decoders with attention (1)-(7).
 
     Each direction of the encoder has half of ``hidden_size``, so that a decoder can start from its
-    final state. A row of the memory is [h_i, h_n, c_n]: what is attended to, then the final state,
-    the same in every row, and the embedding of a given word if there is one.
+    final state. A row of the memory is [h_i, h_n, c_n]: the state attended to, then the final
+    state, the same in every row, and the embedding of the given word if there is one.
 
     Every decoder weight is initialised uniformly in +-1 / sqrt(hidden_size).
     """
@@ -168,7 +167,7 @@ class MiddleOutCaptioner(BaseCaptioner):
     def implement(self, implementation: str) -> MiddleOutCaptioner:
         """Set the implementation of the decoders and of every LSTM; returns itself.
 
-        "literal" is a loop of steps; "scan", the whole sequence, is "auto" of the decoders.
+        For the decoders "literal" is a loop of `step` under autograd; "scan" and "auto" are `run`.
 
         Raises:
             ValueError: an unknown implementation.
@@ -221,7 +220,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         return mask
 
     def begin(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:
-        """The parts of a memory: rows to attend to (B, L, d), h and c (B, d), the given word."""
+        """The memory's parts: states to attend to (B, L, d), h and c (B, d), the given word."""
         d, d_given = self.configuration.hidden_size, self.configuration.d_given
         check_tokens(memory, self.configuration.d_memory, "memory")
         # the final state and the given word are the same in every valid row
@@ -251,7 +250,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         check_words(tokens, len(memory), c.vocabulary_size, c.max_tokens)
         mask, written = padding_mask(memory_lengths, memory), None
         if c.middle_out:
-            # a finished side writes none; no state sees what follows the last token
+            # a finished side writes pad tokens; what follows the last token is not attended to
             written = torch.ones_like(tokens, dtype=torch.bool)
             written[:, :-1] = tokens[:, 1:] != self.pad_id
         entries = _with_given(self.dropout(self.embedding(tokens)), given)  # (B, T, e + d_given)
@@ -267,7 +266,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         return found.squeeze(0)  # (B, T, hidden_size)
 
     def predict(self, states: Tensor, first: int = 0) -> Tensor:
-        """States (B, T, hidden_size) of the steps from ``first`` on to log p (B, T, V) of the next.
+        """States (B, T, hidden_size), from step ``first`` on, to log p (B, T, V) of the next token.
 
         Each side has its own vocabulary layer.
         """
@@ -289,7 +288,7 @@ class MiddleOutCaptioner(BaseCaptioner):
 
 
 class MiddleOutCache:
-    """The cache of K hypotheses a source: the sides' states, and all inputs, outputs and states.
+    """The cache of K hypotheses a source: each side's h and c, all embedded outputs and states.
 
     See ``BaseCaptioner.init_cache``; ``max_length`` is ``max_tokens`` if None.
     """
@@ -325,8 +324,8 @@ class MiddleOutCache:
 
         Args:
             tokens: (B, K).
-            written: (B, K), False where the token's side is finished and wrote none; by default
-                where it is the pad token.
+            written: (B, K), False where the token's side was finished before; by default where the
+                token is the pad token.
 
         Raises:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
@@ -356,7 +355,7 @@ class MiddleOutCache:
         return self.model.predict(h.movedim(0, 1), first=t).squeeze(1).unflatten(0, self._shape)
 
     def reorder(self, beams: Tensor) -> None:
-        """Hypothesis k of source b becomes a continuation of its hypothesis ``beams[b, k]``."""
+        """Replace hypothesis k of source b by its hypothesis ``beams[b, k]``."""
         rows = flat_rows(beams)
         self._sides = [(h[:, rows], c[:, rows]) for h, c in self._sides]
         self._outputs, self._states = self._outputs[:, rows], self._states[:, rows]

@@ -1,4 +1,4 @@
-"""Recurrent captioners: NIC, its attentive form, the read-only unit's, and captioners of code.
+"""Recurrent captioners: NIC, with attention, with the read-only unit, and captioners of code.
 
 The decoder's first input x_{-1} comes from the source; the words follow.
 """
@@ -46,8 +46,8 @@ class RecurrentConfiguration(BaseConfiguration):
     """A recurrent captioner's sizes, and the options of its decoder.
 
     ``source`` is "features", rows of d_feature numbers, or "tokens", ids below d_feature.
-    ``bias`` and ``squash`` are of the decoder, False as the read-only LSTM's paper prints them;
-    ``read_only`` is its reading of eq. 17. ``dropout`` is on inputs and outputs of the decoder
+    ``bias`` and ``squash`` are of the decoder, both False in the read-only LSTM's paper;
+    ``read_only`` is the reading of its eq. 17. ``dropout`` is on the decoder's inputs and outputs
     (Zaremba et al., 2014).
 
     Raises:
@@ -106,9 +106,9 @@ class RecurrentConfiguration(BaseConfiguration):
 class RecurrentCaptioner(BaseCaptioner):
     """An encoder of features or of tokens, and an LSTM that reads x_{-1} and then the words.
 
-    Of features the memory is W_i f + b_i of every row, and x_{-1} the mean over the rows, which is
-    eq. 4 of the average-pooled rows since the map is affine. Of tokens the memory is an LSTM's
-    hidden states, and x_{-1} an affine map of the last one (ARNet 3.1).
+    For features the memory is W_i f + b_i of every row f, and x_{-1} its mean over the rows: eq. 4
+    after average pooling, since the map is affine. For tokens the memory is an LSTM's hidden
+    states, and x_{-1} an affine map of the last one (ARNet 3.1).
     """
 
     configuration: RecurrentConfiguration
@@ -142,7 +142,7 @@ class RecurrentCaptioner(BaseCaptioner):
         """Set the implementation of every LSTM; returns itself.
 
         Raises:
-            ValueError: an unknown implementation, or "library" of a decoder that attends.
+            ValueError: an unknown implementation, or "library" with a decoder that attends.
         """
         if implementation not in IMPLEMENTATIONS:
             raise ValueError(
@@ -160,8 +160,8 @@ class RecurrentCaptioner(BaseCaptioner):
         """The source, (B, L, d_feature) or ids (B, L), to memory (B, L, d_memory), 0 in padding.
 
         Raises:
-            ValueError: features are not (B, L, d_feature); ids are not (B, L), out of range, or
-                none at all; or lengths do not fit.
+            ValueError: features are not (B, L, d_feature); ids are not (B, L) or out of range; a
+                source of tokens is empty; or lengths do not fit.
         """
         c = self.configuration
         if c.source == "features":
@@ -182,7 +182,7 @@ class RecurrentCaptioner(BaseCaptioner):
         return memory
 
     def begin(self, memory: Tensor, memory_lengths: Lengths | None = None) -> Tensor:
-        """x_{-1} (B, d_embedding) of a memory (B, L, d_memory); 0 where an image has no rows."""
+        """x_{-1} (B, d_embedding) from a memory (B, L, d_memory); 0 where an image has no rows."""
         mask = padding_mask(memory_lengths, memory)
         if self.configuration.source == "features":
             if mask is None:
@@ -232,7 +232,7 @@ class RecurrentCaptioner(BaseCaptioner):
 
 
 class RecurrentCache:
-    """What the LSTM remembers of K hypotheses a source: h, c and the last input.
+    """The cache of K hypotheses a source: the LSTM's h and c, and the last input.
 
     See ``BaseCaptioner.init_cache``.
     """
@@ -277,7 +277,7 @@ class RecurrentCache:
         return self.model.predict(self._state.h).unflatten(0, self._shape)
 
     def reorder(self, beams: Tensor) -> None:
-        """Hypothesis k of source b becomes a continuation of its hypothesis ``beams[b, k]``."""
+        """Replace hypothesis k of source b by its hypothesis ``beams[b, k]``."""
         rows = flat_rows(beams)
         self._state = State(*(x.index_select(0, rows) for x in self._state))
         self._last = self._last.index_select(0, rows)
@@ -302,14 +302,14 @@ def attentive_nic(vocabulary_size: int, d_feature: int, **fields: Any) -> Recurr
 
 
 def code_captioner(vocabulary_size: int, d_feature: int, **fields: Any) -> RecurrentCaptioner:
-    """ARNet 5.2's encoder-decoder of code, 256 units; ``attentive=True`` for the other."""
+    """ARNet 5.2's encoder-decoder for code, 256 units; ``attentive=True`` for the attentive one."""
     return nic(vocabulary_size, d_feature, **{"source": "tokens", "hidden_size": 256, **fields})
 
 
 def read_only_nic(
     vocabulary_size: int, d_feature: int, reading: str | None = "image", **fields: Any
 ) -> RecurrentCaptioner:
-    """NIC of the read-only LSTM's paper, as printed; with ``reading`` None its plain LSTM."""
+    """NIC with the read-only LSTM, as printed; the paper's plain LSTM if ``reading`` is None."""
     printed = {"bias": False, "squash": False, "read_only": reading}
     return nic(vocabulary_size, d_feature, **{**printed, **fields})
 

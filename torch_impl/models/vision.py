@@ -1,8 +1,8 @@
-"""Image backbones: a photograph becomes a grid of features.
+"""Image backbones: a photograph to a grid of features.
 
 The papers' features come from Faster R-CNN and Swin. Swin's weights are only available from an end
-to end checkpoint. EfficientNet-lite0, by the optional extra ``vision``, runs in milliseconds on a
-CPU and replaces them on any machine.
+to end checkpoint. EfficientNet-lite0, in the optional extra ``vision``, replaces them on any
+machine: it takes milliseconds on a CPU.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class EfficientNetLite0(nn.Module):
     squeeze-and-excitation).
 
     ``optimised`` folds every batch norm into its convolution, pads inside the convolution where
-    the padding is symmetric, and uses channels-last memory: the same function up to rounding. A
-    batch of about 4 is the fastest on a CPU: larger ones do not fit its cache.
+    the padding is symmetric, and uses channels-last memory: the same function up to rounding.
+    Batches of about 4 are fastest on a CPU: larger ones do not fit its cache.
 
     Raises:
         ImportError: the extra ``vision`` is not installed.
@@ -58,7 +58,7 @@ class EfficientNetLite0(nn.Module):
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         network.eval().requires_grad_(False)
         self.optimised = optimised
-        # the package is untyped, and its features are a method of its own, not `forward`
+        # the package is untyped, and its method for features is not `forward`
         self.network: Any = _optimise(network) if optimised else network
 
     @property
