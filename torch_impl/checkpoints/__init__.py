@@ -1,4 +1,4 @@
-"""Checkpoints: our own, the authors' released ones, and ONNX graphs."""
+"""Checkpoints: our own and the authors' released ones; ONNX export."""
 
 from torch_impl.checkpoints.checkpoint import (
     Checkpoint,

@@ -42,7 +42,7 @@ _TENSOR = "$tensor"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a file: the weights by name, the configuration, the state to resume."""
+    """The contents of a file: configuration, weights by name, and the state to resume from."""
 
     path: Path
     configuration: dict[str, Any]
@@ -85,7 +85,7 @@ def save(path: Path, model: BaseCaptioner, state: Mapping[str, Any] | None = Non
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a ``state`` as of `save` without a captioner, whole or not at all.
+    """Write a ``state`` as in `save`, without a captioner, by an atomic replace.
 
     Raises:
         CheckpointError: the folder cannot be written, or the disk is full.
@@ -123,7 +123,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """What `save_state` wrote, checked against its own hash.
+    """Read a state that `save_state` wrote and verify its SHA-256.
 
     Raises:
         CheckpointError: no such file, not such a state, truncated or damaged.
@@ -181,7 +181,7 @@ def _take_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The inverse of `_take_tensors`, but for tuples, which come back as lists."""
+    """The inverse of `_take_tensors`, except that tuples become lists."""
     if isinstance(value, dict):
         if set(value) == {_TENSOR}:
             return tensors[value[_TENSOR]]

@@ -1,7 +1,7 @@
-"""A captioner as two ONNX graphs: the encoder, and the decoder's step from one token to the next.
+"""A captioner as two ONNX graphs: the encoder, and one step of the decoder.
 
-The step takes the KV cache as inputs and returns it, so that a search in any language needs nothing
-but an ONNX runtime. The axes batch, length, hypotheses and steps are dynamic; steps may be 0.
+The step takes the KV cache as inputs and returns it, so that a search in any language needs only an
+ONNX runtime. The axes batch, length, hypotheses and steps are dynamic; steps may be 0.
 
     encoder   features (batch, length, d_feature), mask (batch, length): True where valid
            -> keys.i, values.i (batch, length, d): of decoder layer i's cross-attention
@@ -133,7 +133,7 @@ def _encoder_graph(model: Captioner) -> bytes:
 
 def _decoder_graph(model: Captioner) -> bytes:
     layers, weight = _layers(model), model.vocabulary.weight
-    # two tensors: the exporter merges inputs that are the same one
+    # two different tensors: the exporter merges inputs that are the same object
     tokens, hypotheses = torch.zeros(2, B, K, dtype=torch.int64).unbind()
     memory = weight.new_zeros(len(layers), 2, B, L, model.configuration.d_model)
     past, steps, names = [], [], ["path"]
@@ -172,7 +172,7 @@ def _axes(rows: Tensor) -> dict[int, str]:
     """The dynamic axes of ``rows``, whose slots are (steps, hypotheses)."""
     axis = slot_axis(rows)
     axes = {0: "batch", axis: "steps", axis + 1: "hypotheses"}
-    # R, over the tokens of a slot's ancestry
+    # R has the tokens of a slot's ancestry as its last axis
     return axes | {rows.dim(): "steps"} if rows.dim() == 5 else axes
 
 
@@ -202,7 +202,7 @@ def _graph(
             verbose=False,
         )
     assert program is not None
-    # it names files of this machine
+    # its metadata names files of this machine
     ClearMetadataAndDocStringPass()(program.model)
     serialised: bytes = program.model_proto.SerializeToString()
     return serialised
@@ -210,7 +210,7 @@ def _graph(
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """Silence the exporter, which logs missing packages and what it traces."""
+    """Silence the exporter, which logs missing packages and the traced code."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

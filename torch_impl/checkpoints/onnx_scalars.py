@@ -1,4 +1,4 @@
-"""Exact scalars in an ONNX graph, in the precision of their use.
+"""Exact scalars in an ONNX graph, in the precision where they are used.
 
 The exporter's own translation rounds every scalar to float32 first, even in a float64 graph.
 """

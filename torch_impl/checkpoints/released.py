@@ -47,7 +47,7 @@ def load_released(
 ) -> ExpansionNet | EndToEnd:
     """The model of a released checkpoint, in evaluation mode; an ``EndToEnd`` if it has a backbone.
 
-    Nothing in a file is executed, and nothing is loaded unless every key is known and fits. The
+    No code in the file is executed, and nothing is loaded unless every key is known and fits. The
     tensors are copied, and keep their dtype.
 
     Args:
@@ -55,11 +55,11 @@ def load_released(
         groups: the static expansion coefficients, which cannot be read from the tensors: v2's
             (32, 64, 128, 256, 512), v1's (64,).
         num_heads: of the cross-attention: the papers' 8.
-        start_id, end_id, pad_id: by default those of the authors' 10,000 words.
+        start_id, end_id, pad_id: by default those of the authors' vocabulary of 10,000 words.
 
     Raises:
-        CheckpointError: a ValueError. The file is not PyTorch's, is damaged, or contains code; or
-            the tensors do not fit: every missing, extra and misshapen key is listed.
+        CheckpointError: the file is not PyTorch's, damaged, or contains code; or the tensors do not
+            fit: every missing, extra and misshapen key is listed.
         ValueError: groups do not add up to the static expansion vectors, num_heads does not divide
             d_model, or an id is outside the vocabulary.
     """
@@ -118,16 +118,16 @@ def load_released(
 
 
 def load_swin(path: Path) -> SwinTransformer:
-    """The backbone of Swin's published weights, without its classifier, in evaluation mode.
+    """The backbone with Swin's published weights, without its classifier, in evaluation mode.
 
-    Sizes are read from the tensors. Nothing in the file is executed, and nothing is loaded unless
+    Sizes are read from the tensors. No code in the file is executed, and nothing is loaded unless
     every key is known and fits.
 
     Args:
         path: the file, a dictionary of tensors or one with such a dictionary as its ``model``.
 
     Raises:
-        CheckpointError: as ``load_released`` does of files and tensors.
+        CheckpointError: as ``load_released``.
     """
     where, content = str(path), _read(Path(path))
     if isinstance(content, Mapping):
@@ -143,13 +143,13 @@ def load_swin(path: Path) -> SwinTransformer:
 
 
 def _read(path: Path) -> Any:
-    """The contents of a file of ``torch.save``: tensors and plain values only."""
+    """The contents of a file by ``torch.save``, of tensors and plain values only."""
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
         raise CheckpointError(f"{path}: {what}, expected a released checkpoint")
     try:
         with warnings.catch_warnings():
-            # PyTorch warns of other pickle protocols, but reads or refuses them all the same
+            # PyTorch warns of other pickle protocols, and then reads or refuses them anyway
             warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -183,7 +183,7 @@ def _tensors(content: Any, where: str) -> tuple[dict[str, Tensor], list[str]]:
 def _captioner(
     encoder_layers: int, decoder_layers: int, weights: Mapping[str, Tensor]
 ) -> list[Weight]:
-    """Every tensor of the captioner. "class a" is the stream of +M, "class b" that of -M."""
+    """Every tensor of the captioner. "class a" is the stream +M, "class b" the stream -M."""
     table = [
         Weight("out_embedder.embed.weight", "embedding.weight", ("vocabulary_size", "d_model"))
     ]
@@ -319,7 +319,7 @@ def _swin(weights: Mapping[str, Tensor], where: str) -> SwinTransformer:
             case "mlp.fc1.weight", (hidden, dim):
                 if dim and hidden % dim == 0:
                     votes["mlp_ratio"][hidden // dim] += 1
-    # blocks beyond a missing stage count as extra, the stage not as missing
+    # after a missing stage all blocks count as extra; the stage itself is not reported
     stages = range(max(next(i for i in itertools.count() if i not in depths), 1))
     patches = weights.get("patch_embed.proj.weight", torch.empty(1, 3, 4, 4, device="meta"))
     try:

@@ -1,4 +1,4 @@
-"""Training: objectives, the loop, optimisation, process groups."""
+"""Training: objectives, the training loop, optimisation, process groups."""
 
 from torch_impl.training.cross_entropy import Batch, CrossEntropyTraining
 from torch_impl.training.loop import NonFiniteError, Step, Terms, TrainingLoop, data_generator

@@ -16,7 +16,7 @@ PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.floa
 
 @dataclass(frozen=True)
 class Computation:
-    """How a step is computed: it changes results by rounding and by dropout's random numbers.
+    """How a step is computed: changes results only by rounding and by dropout's random numbers.
 
     Args:
         accumulate: micro-batches of a batch, whose gradients are accumulated into one update.
@@ -53,7 +53,7 @@ class Computation:
 
 
 class _Compiled:
-    """A captioner whose forward passes are compiled; other attributes are its own."""
+    """A captioner whose forward passes are compiled; other attributes are the model's."""
 
     def __init__(self, model: BaseCaptioner) -> None:
         self._model = model

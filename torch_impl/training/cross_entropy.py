@@ -1,4 +1,4 @@
-"""Training by cross-entropy, teacher-forced (v1 13, v2 13), with ARNet's reconstructor if asked."""
+"""Cross-entropy training, teacher-forced (v1 13, v2 13), optionally with ARNet's reconstructor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> Batch:
         """All tensors on ``device``."""
-        queued = device.type != "cpu"  # behind the device's work, for which the host does not wait
+        queued = device.type != "cpu"  # behind the device's work: the host does not wait for it
         return Batch(*(tensor.to(device, non_blocking=queued) for tensor in self))
 
     def micro_batches(self, count: int) -> list[Batch]:
@@ -49,17 +49,17 @@ class Batch(NamedTuple):
 class CrossEntropyTraining(TrainingLoop[Batch]):
     """Training by cross-entropy, teacher-forced (v1 13, v2 13).
 
-    ARNet's two stages (section 4.2) are two trainings of one model: the first without a
-    reconstructor until it converges, the second with it, and with a recipe of its own.
+    ARNet's two stages (section 4.2) are two trainings of one model: without a reconstructor until
+    it converges, then with it and with another recipe.
 
     Args:
         model, batches: of ``TrainingLoop``.
-        optimisation: of ``TrainingLoop``; also has the label smoothing.
+        optimisation: of ``TrainingLoop``; its label smoothing is used too.
         reconstructor: trained beside the model, on the same device.
-        lambda_: the weight of its errors in the loss (ARNet 9); with 0 the training is bitwise that
-            without it.
-        sampling: scheduled sampling: a step, from 0, to the probability that a word which the model
-            reads was sampled by itself; at 0 no random numbers are drawn.
+        lambda_: the weight of its errors in the loss (ARNet 9); with 0 the training is bitwise the
+            same as without it.
+        sampling: for scheduled sampling, a step, from 0, to the probability that an input word is
+            sampled; at 0 no random numbers are drawn.
         options: ``seed``, ``computation`` and ``process_group`` of ``TrainingLoop``.
 
     Raises:
@@ -92,7 +92,7 @@ class CrossEntropyTraining(TrainingLoop[Batch]):
         return Terms(self.loss(batch))
 
     def num_targets(self, batch: Batch) -> int:
-        """The words to predict; 1 if there are none."""
+        """The number of words to predict; 1 if there are none."""
         return max(1, int((batch.tokens[:, 1:] != self.model.pad_id).sum()))
 
     def num_captions(self, batch: Batch) -> int:
@@ -101,13 +101,13 @@ class CrossEntropyTraining(TrainingLoop[Batch]):
     def loss(self, batch: Batch) -> Tensor:
         """The mean cross-entropy of the next words (v1 13), plus the reconstructor's errors.
 
-        The errors are divided by the number of words too: ARNet 9 over that number.
+        The errors too are divided by the number of words: the loss is ARNet 9 over that number.
 
         Raises:
             ValueError: a sampling rate outside [0, 1].
         """
         features, rows, tokens, image_index = batch
-        # elsewhere than on a CPU it would wait for the device to read a tensor's values
+        # only on a CPU: elsewhere reading a tensor's values would wait for the device
         on_cpu = features.device.type == "cpu"
         lengths = None if on_cpu and bool((rows == features.shape[1]).all()) else rows
         memory = self.captioner.encode(features, lengths)  # (B, L, d)
@@ -115,7 +115,7 @@ class CrossEntropyTraining(TrainingLoop[Batch]):
         words = self._inputs(tokens[:, :-1], memory, lengths, image_index)  # (P, T - 1)
         states = self.captioner.states(words, memory, lengths, image_index)  # (P, T - 1, d)
         valid = targets != self.model.pad_id
-        # picking the words that count would wait for another device; there padding is computed too
+        # likewise, only on a CPU valid words are selected; elsewhere padding is computed too
         by_value = on_cpu and not self.model.predicts_by_position
         positions = valid if by_value else slice(None)
         nll = cross_entropy(
@@ -136,7 +136,7 @@ class CrossEntropyTraining(TrainingLoop[Batch]):
         lengths: Tensor | None,
         image_index: Tensor | None = None,
     ) -> Tensor:
-        """What the model reads in place of the true words (P, T), by scheduled sampling."""
+        """The inputs (P, T) with some of the true words (P, T) replaced, by scheduled sampling."""
         rate = self.sampling(self.step) if self.sampling else 0.0
         if not 0 <= rate <= 1:
             raise ValueError(f"the sampling rate of step {self.step} is {rate}, expected in [0, 1]")

@@ -1,14 +1,14 @@
 """A process group that trains one model, each rank on its shard of every batch.
 
-Before a step every rank learns how many words the whole batch has, after it the loss and, once,
-however many micro-batches a shard was computed in, the gradients are summed. Every rank then makes
-the same update of the same weights. Counts are gathered on the host: no rank waits for its GPU.
+Before a step the ranks gather the whole batch's number of words; after it they sum the loss and,
+once for all micro-batches, the gradients. Every rank then makes the same update of the same
+weights. Counts are gathered on the host: no rank waits for its GPU.
 
-``DistributedDataParallel`` does not fit. It averages over ranks, but a loss is a mean over words,
-which shards have different numbers of. It wraps ``forward``, but objectives call ``encode`` and
-``states``. It must be told the last of several backward passes, and a rank without an image, as an
-epoch's last batch may leave one, needs a special case. The price is its overlap of all-reduce and
-backward pass.
+``DistributedDataParallel`` does not fit. It averages over ranks, but the loss is a mean over words,
+of which shards have different numbers. It wraps ``forward``, but objectives call ``encode`` and
+``states``. It must be told which of several backward passes is the last, and a rank without images,
+as in an epoch's last batch, needs a special case. The price: all-reduce and backward pass do not
+overlap.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessGroup:
 
     Args:
         device: where this rank computes.
-        store: what the ranks met at.
+        store: the ranks' rendezvous store; None for a group of one.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ProcessGroup:
         return [tuple(row.tolist()) for row in gathered]
 
     def all_reduce(self, own: Tensor) -> Tensor:
-        """The sum of all ranks' ``own``, in rank order and on their device; bitwise the same."""
+        """The sum of all ranks' ``own``, added in rank order on their device: bitwise the same."""
         return own if self.world_size == 1 else reduce(torch.add, self._gather(own))
 
     def _gather(self, own: Tensor) -> list[Tensor]:
@@ -146,9 +146,9 @@ class ProcessGroup:
             self.all_gather(0)
 
     def elect_reporter(self) -> bool:
-        """Whether this rank reports why the job ends: exactly one of those that can does.
+        """Whether this rank reports why the job ends; only one rank does.
 
-        It is the first to ask, but rank 0 if that asks within a second. From then on SIGTERM is
+        It is the first to ask, or rank 0 if that asks within a second. From then on SIGTERM is
         ignored, as the process is about to end.
         """
         if self._store is None:
@@ -173,7 +173,7 @@ class ProcessGroup:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error, without the source location that it begins with."""
+    """The first sentence of an error, without its source location."""
     line = (str(error).splitlines() or ["no reason given"])[0]
     return re.sub(r"^\[[^\]]*\]\s*", "", line).split(". ")[0]
 
@@ -182,10 +182,10 @@ def _reason(error: Exception) -> str:
 def join_process_group(
     store: dist.Store, rank: int, world_size: int, device: str = "cpu"
 ) -> Iterator[ProcessGroup]:
-    """Join the ranks that meet at ``store``: by NCCL on GPUs, by Gloo on the host.
+    """Join the process group of ``store``: NCCL on GPUs, Gloo on the host.
 
     Raises:
-        ProcessGroupError: the ranks cannot meet.
+        ProcessGroupError: the group cannot be joined.
     """
     group = ProcessGroup(rank, world_size, device, store)
     backend = "cpu:gloo,cuda:nccl" if torch.device(device).type == "cuda" else "gloo"
@@ -206,8 +206,8 @@ def init_process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
         device: where to compute; "cuda" is the GPU of the local rank.
 
     Raises:
-        ProcessGroupError: the ranks cannot meet; in the body, this process received SIGTERM, which
-            ``torchrun`` sends to all ranks when one has ended.
+        ProcessGroupError: the group cannot be joined; in the body, this process received SIGTERM,
+            which ``torchrun`` sends to all ranks when one has ended.
     """
     if "WORLD_SIZE" not in os.environ:
         yield ProcessGroup(device=device)

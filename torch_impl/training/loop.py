@@ -1,9 +1,9 @@
 """The training loop: interrupted anywhere and resumed, it computes the same numbers.
 
-No random state needs saving: the order of the data is a function of (seed, epoch), every random
-number of a step one of (seed, step) and of where in the batch a micro-batch begins. A checkpoint
-holds the weights, the optimiser's moments, three counters, and the loss scale of float16. Nothing
-in it depends on the world size, so a run may be resumed with another.
+No random state is saved: the order of the data depends on (seed, epoch) only, a step's random
+numbers on (seed, step) and the index of a micro-batch's first image. A checkpoint holds the
+weights, the optimiser's moments, three counters, and the loss scale of float16. Nothing in it
+depends on the world size, so a run may be resumed with another.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Batches(Protocol[BatchT_co]):
     """The data: the batches of any epoch, from any position in it."""
 
     def __len__(self) -> int:
-        """Batches an epoch."""
+        """The number of batches in an epoch."""
 
     def epoch(self, epoch: int, start: int) -> Iterator[BatchT_co]:
         """The batches of ``epoch`` from number ``start`` on: the same at every call.
 
-        In a process group each rank gets its shard of every batch, which has no images where the
-        batch has fewer images than there are ranks; the shards in rank order are the batch.
+        In a process group each rank gets its shard of every batch, which is empty if the batch has
+        fewer images than there are ranks; the shards in rank order are the batch.
         """
 
 
@@ -68,11 +68,11 @@ class Terms(NamedTuple):
     loss: Tensor
     """A scalar, a mean over ``TrainingLoop.num_targets``."""
     reward: Tensor | None = None
-    """The mean reward, of an objective that has one."""
+    """The mean reward, if the objective has one."""
 
 
 class Numbers(NamedTuple):
-    """What a step computed, of the whole batch."""
+    """The numbers that a step computes, of the whole batch."""
 
     loss: float
     reward: float | None
@@ -83,8 +83,8 @@ class Numbers(NamedTuple):
 class Step:
     """The log of one step.
 
-    On an accelerator the loss, reward and gradient norm are copied to the host while it computes
-    on; reading one waits for the copy, and raises ``NonFiniteError`` as ``Training.run`` would.
+    An accelerator copies the loss, reward and gradient norm to the host while it computes the next
+    step; reading one waits for the copy, and raises ``NonFiniteError`` as ``TrainingLoop.run``.
     """
 
     step: int
@@ -126,8 +126,8 @@ class Step:
 class NonFiniteError(ArithmeticError):
     """The loss or its gradient is NaN or infinite.
 
-    The model is as it was before the step; on an accelerator, which has computed on before the
-    numbers were read, in float16 alone.
+    The model is as it was before the step; but on an accelerator, where the numbers are read later,
+    only in float16.
     """
 
     def __init__(self, what: str, value: float, step: int, epoch: int, position: int) -> None:
@@ -140,25 +140,25 @@ class NonFiniteError(ArithmeticError):
 
 
 def data_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Random numbers for the order of the data of ``epoch``: a function of the arguments alone."""
+    """The random generator for the order of the data of ``epoch``, of (seed, epoch) only."""
     return np.random.default_rng((seed, _ORDER, epoch))
 
 
 class TrainingLoop(ABC, Generic[BatchT]):
     """The training of ``model`` on ``batches``: weights, optimiser and position.
 
-    A subclass is an objective: ``terms``, the number of targets that they are a mean over
+    A subclass defines the objective: ``terms``, the number of targets that they average over
     (``num_targets``), and the modules trained beside the model (``auxiliary``).
 
     Args:
         model: on its device; each step puts it into training mode.
-        optimisation: the optimiser and learning rates; its dropout and batch size are not read.
+        optimisation: the optimiser and learning rates; its dropout and batch size are not used.
         seed: of every random number of a step; the order of the data is up to ``batches``.
         computation: how a step is computed.
-        process_group: the ranks that train together. The world size changes a step by rounding
-            alone, and by the random numbers of dropout and scheduled sampling, which are seeded by
-            the index of a micro-batch's first image: two ranks of two equal micro-batches draw what
-            one rank of four draws.
+        process_group: the ranks that train together. The world size changes a step only by rounding
+            and by the random numbers of dropout and scheduled sampling. These are seeded by the
+            index of a micro-batch's first image: two ranks of two equal micro-batches draw the same
+            as one rank of four.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
         self.captioner: Any = computation.captioner(model)
         """The model, compiled if ``computation`` says so."""
         self.generator = torch.Generator()
-        """For samples, drawn for one micro-batch after the other: the numbers of the whole batch.
+        """For the whole batch's samples, one micro-batch after the other.
 
         ``skip_draws`` discards those of the ranks before this one.
         """
@@ -196,14 +196,14 @@ class TrainingLoop(ABC, Generic[BatchT]):
 
     @abstractmethod
     def num_targets(self, batch: BatchT) -> int:
-        """How many targets, words say, the loss of ``batch`` is a mean over; at least 1."""
+        """The number of targets, such as words, that the loss of ``batch`` averages over, >= 1."""
 
     @abstractmethod
     def num_captions(self, batch: BatchT) -> int:
-        """How many captions a step reads."""
+        """The number of captions of ``batch``."""
 
     def skip_draws(self, num_images: int) -> None:
-        """Draw from ``generator`` what the batch's first ``num_images`` need, and discard it."""
+        """Draw and discard ``generator``'s numbers for the batch's first ``num_images``."""
 
     @property
     def auxiliary(self) -> Mapping[str, nn.Module]:
@@ -213,7 +213,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
     def run(self, epochs: int) -> Generator[Step, None, None]:
         """Train until ``epochs`` are done, and yield the log of every step.
 
-        Between two steps the training may be saved, evaluated, or stopped for good.
+        Between two steps the training may be saved, evaluated or stopped.
 
         Raises:
             NonFiniteError: the loss or its gradient is NaN or infinite.
@@ -227,7 +227,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
                 batch = next(batches)
                 waited = time.perf_counter() - began
                 read, captions, rate = self._step(batch)
-                self._read()  # the numbers of the step before, while this one is computed
+                self._read()  # the previous step's numbers, while the device computes this one
                 self._read = read
                 self.step += 1
                 self.position += 1
@@ -256,7 +256,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
             self.scaler.update()
             numbers, captions = self._gradient(batch)
         read = cache(self._reader(numbers))
-        # the scaler reads whether to make the update, so that nothing is gained by waiting
+        # nothing is gained by reading later: the scaler synchronises to decide on the update
         if self.device.type == "cpu" or self.scaler.is_enabled():
             read()
         self.scaler.step(self.optimiser)
@@ -264,7 +264,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
         return read, captions, rate
 
     def _reader(self, numbers: Tensor) -> Callable[[], Numbers]:
-        """Begin to copy the numbers of ``_gradient`` to the host; what waits and checks them."""
+        """Start copying ``_gradient``'s numbers to the host; return what waits and checks them."""
         where = self.step + 1, self.epoch, self.position
         host, copied = numbers.to("cpu", non_blocking=True), None
         if numbers.device.type != "cpu":
@@ -285,18 +285,18 @@ class TrainingLoop(ABC, Generic[BatchT]):
     def _gradient(self, batch: BatchT) -> tuple[Tensor, int]:
         """Set the parameters' ``grad`` to the clipped gradient of the whole batch's mean loss.
 
-        Micro-batches and ranks are weighted here, and nowhere else, by their numbers of targets.
+        Micro-batches and ranks are weighted, here only, by their numbers of targets.
 
         Returns:
-            (4,) on the device, in float64: the loss, the reward, above 0 if there is one, and the
-            gradient's norm; and the number of captions.
+            (4,) float64 on the device: the loss, the reward, a number above 0 if there is a reward,
+            the gradient's norm; and the number of captions.
         """
         self.optimiser.zero_grad()
         parts = self._micro_batches(batch)
         counts, num_images = [self.num_targets(part) for part in parts], len(batch.features)
         ranks = self.process_group.all_gather(sum(counts), num_images, self.num_captions(batch))
         total, _, captions = (int(sum(numbers)) for numbers in zip(*ranks, strict=True))
-        # the index in the whole batch of the next micro-batch's first image
+        # the next micro-batch's first image, as an index in the whole batch
         image = int(sum(images for _, images, _ in ranks[: self.process_group.rank]))
         sums = torch.zeros(3, dtype=torch.float64, device=self.device)
         with self._random_numbers(image):
@@ -314,7 +314,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
                     sums[2] += 1
         sums = self.process_group.all_reduce(sums)
         parameters = self._parameters().values()
-        # before unscaling, so that an overflow on one rank is one on all
+        # before unscaling, so that all ranks see an overflow of one
         self.process_group.all_reduce_gradients(parameters)
         self.scaler.unscale_(self.optimiser)
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -322,14 +322,14 @@ class TrainingLoop(ABC, Generic[BatchT]):
         return torch.cat([sums, norm.double()[None]]), captions
 
     def _micro_batches(self, batch: BatchT) -> Sequence[BatchT]:
-        """What is computed one after the other; nothing of a shard without images."""
+        """The micro-batches of a shard; none if it has no images."""
         if not len(batch.features):
             return []
         accumulate = self.computation.accumulate
         return [batch] if accumulate == 1 else batch.micro_batches(accumulate)
 
     def _parameters(self) -> dict[str, nn.Parameter]:
-        """Everything that is trained, by name."""
+        """All trained parameters, by name."""
         named = dict(self.model.named_parameters())
         for name, module in self.auxiliary.items():
             named |= dict(module.named_parameters(prefix=name))
@@ -342,7 +342,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
 
     @contextmanager
     def _random_numbers(self, image: int) -> Iterator[None]:
-        """The random numbers of this step from ``image`` on; the caller's state is untouched."""
+        """Seed this step's random numbers from ``image`` on; the caller's state is restored."""
         self.generator.manual_seed(self._seed_of(_DRAWS, 0))
         self.skip_draws(image)
         device = self.device
@@ -354,7 +354,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
         return int(seeds.generate_state(1, np.uint64)[0])
 
     def state_dict(self) -> dict[str, Any]:
-        """What resuming needs beside the weights: the ``state`` of `checkpoints.save`.
+        """What resuming needs beside the weights, the ``state`` for `checkpoints.save`.
 
         Raises:
             NonFiniteError: the last step's loss or gradient was NaN or infinite.
@@ -377,7 +377,7 @@ class TrainingLoop(ABC, Generic[BatchT]):
     def load_state_dict(
         self, weights: Mapping[str, Tensor], state: Mapping[str, Any], where: str = "checkpoint"
     ) -> None:
-        """Resume where the training that saved ``weights`` and ``state`` was.
+        """Resume from the ``weights`` and ``state`` that a training saved.
 
         Raises:
             CheckpointError: of another model or another seed, or without a training state.

@@ -47,11 +47,11 @@ def self_critical(
 ) -> Tensor:
     """The self-critical loss, mean over samples of -(r - b) sum_t log p(y_t) (v1 14-15, v2 14).
 
-    The gradient reaches ``log_probs`` alone: by v2 14 rewards and baseline are constants.
+    Only ``log_probs`` gets a gradient: by v2 14 rewards and baseline are constants.
 
     Args:
         log_probs: (B, K, T), log-probabilities of the tokens of K samples of each image.
-        mask: (B, K, T), True on the samples' own tokens, the end token included.
+        mask: (B, K, T), True on the samples' tokens, the end token included.
         rewards: (B, K).
         baseline: "leave_one_out", the mean reward of the image's other samples; or "printed", their
             sum over K as in v1 15.
@@ -71,7 +71,7 @@ def self_critical(
 
 
 def baselines(rewards: Tensor, baseline: str = "leave_one_out") -> Tensor:
-    """The baseline b of each sample, from the image's other rewards (v1 15), (..., K) to (..., K).
+    """The baseline of each sample from the image's other rewards (v1 15), (..., K) to (..., K).
 
     See ``self_critical``.
     """

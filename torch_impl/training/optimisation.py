@@ -23,9 +23,8 @@ class RAdam(torch.optim.Optimizer):
     """Rectified Adam (Liu et al. 2019) as the papers' runs used it.
 
     While the rectification is undefined (rho_t below 5: steps 1 to 5 with beta_2 = 0.98) only the
-    moments are updated, where the published algorithm and ``torch.optim.RAdam`` take a step of
-    momentum. From then on all make the same update from the same moments. The defaults are the
-    runs'.
+    moments are updated, where the published algorithm and ``torch.optim.RAdam`` take a momentum
+    step. From then on all make the same update from the same moments. The defaults are the runs'.
 
     Args:
         lr: >= 0.
@@ -75,7 +74,7 @@ class RAdam(torch.optim.Optimizer):
         return loss
 
     def _by_step(self, parameters: list[Tensor]) -> dict[int, list[Tensor]]:
-        """Parameters that have a gradient, by the number t of their update, from 1."""
+        """The parameters that have a gradient, by the number t of their update, from 1."""
         by_step = defaultdict(list)
         for parameter in parameters:
             if parameter.grad is None:
@@ -129,7 +128,7 @@ def hyperbolic_warmup(
     anneal_every: int,
     floor: float = 5e-7,
 ) -> float:
-    """The learning rate as run: lr / max(w - it, 1), annealed, and not below ``floor`` from w on.
+    """The learning rate as run: lr / max(w - it, 1), annealed; at least ``floor`` from w on.
 
     The rise is hyperbolic: half way through w = 10,000 the rate is lr / 5,000. ``anneal`` is a
     factor for every ``anneal_every`` epochs, counted from the first iteration.
@@ -164,7 +163,7 @@ SCHEDULES: dict[str, Callable[..., float]] = {
 
 @torch.no_grad()
 def clip_gradients(gradients: Sequence[Tensor], threshold: float | None) -> Tensor:
-    """Scale all gradients, in place, to the norm ``threshold`` if theirs is larger.
+    """Scale all gradients, in place, to the norm ``threshold`` if their joint norm reaches it.
 
     The listing "gradient clipping" of the read-only LSTM's paper. PyTorch's own adds 1e-6 to the
     norm.
@@ -267,7 +266,7 @@ class Optimisation:
 
     @property
     def idle_updates(self) -> int:
-        """How many of the first updates change no parameter: those of RAdam as run."""
+        """The number of first updates that change no parameter: of RAdam as run."""
         if self.algorithm != "radam-as-run":
             return 0
         _, beta_2 = _BETAS
@@ -303,5 +302,5 @@ OPTIMISATION_PRESETS: dict[str, Optimisation] = {
     "v2-paper": _V2_PAPER,
     "v2-as-run": _V2_AS_RUN,
 }
-"""Cross-entropy with a frozen backbone, on COCO (about 11,800 batches an epoch): by each paper's
-text, and as run. Override ``warmup`` and ``epochs`` for smaller data."""
+"""Cross-entropy with a frozen backbone on COCO (about 11,800 batches an epoch), by each paper's
+text and as run. Override ``warmup`` and ``epochs`` for smaller data."""

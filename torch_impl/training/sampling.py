@@ -1,9 +1,9 @@
-"""How self-critical training samples under dropout: by prefixes, under shared masks, or without.
+"""Dropout while self-critical training samples: as run, with shared masks, or off.
 
-As run, each token of a sample is drawn under new dropout masks, and its log-probability computed
-under others: the whole prefix is read at every token. `SharedMasks` draws the masks of a sample
-once, by layer and position, so that a token is read by itself, and the log-probability that is
-trained is of the very network that drew the sample. `WithoutDropout` samples in evaluation mode.
+As run, each token is sampled under new dropout masks, by a pass over the whole prefix, and its
+log-probability has other masks again. `SharedMasks` draws a sample's masks once, by layer and
+position: tokens are decoded incrementally, and the log-probability that is trained has the masks of
+the sampling. `WithoutDropout` samples in evaluation mode.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from torch_impl.training.scheduled_sampling import _evaluating
 
 @dataclass(frozen=True)
 class SamplingComputation(Computation):
-    """A computation whose self-critical steps sample as ``sampling``, a name in ``SAMPLINGS``.
+    """A computation with the ``sampling`` of self-critical steps, a name in ``SAMPLINGS``.
 
     Raises:
-        ValueError: as ``Computation``; an unknown ``sampling``; "shared" of compiled passes, whose
+        ValueError: as ``Computation``; an unknown ``sampling``; "shared" with ``compile``, whose
             dropout masks cannot be drawn twice.
     """
 
@@ -54,9 +54,9 @@ class SamplingComputation(Computation):
 
 
 class _View:
-    """A captioner seen by ``self_critical``, which samples from it token by token.
+    """Wraps a captioner for ``self_critical``, which samples from it token by token.
 
-    Within a step, what is called without gradients is the sampling; all else is the captioner's.
+    Within a step, calls without gradients are the sampling. Other attributes are the captioner's.
     """
 
     is_stochastic = False
@@ -69,7 +69,7 @@ class _View:
 
 
 class WithoutDropout(_View):
-    """A captioner that samples without dropout, and whose log-probabilities have it."""
+    """A captioner that samples without dropout; its log-probabilities have dropout."""
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
         if torch.is_grad_enabled():
@@ -99,8 +99,8 @@ class _Evaluated(NamedTuple):
 class SharedMasks(_View):
     """A captioner whose samples and their log-probabilities have the same dropout masks.
 
-    The images are encoded once, for both. The masks are those that the decoder's pass over whole
-    captions draws; they are drawn before it, from the same state of the generator.
+    The images are encoded once for both. The masks are those that the decoder's pass over whole
+    captions will draw: they are drawn before it, from the same state of the generator.
 
     Args:
         model: a ``Captioner``, alone or ``EndToEnd``.
@@ -120,7 +120,7 @@ class SharedMasks(_View):
         self._round: _Round | None = None
 
     def encode(self, features: Tensor, lengths: Lengths | None = None) -> Tensor:
-        """Begins to sample if called without gradients; else the memory that was sampled from."""
+        """Encode for sampling if called without gradients, else return that sampling's memory."""
         if torch.is_grad_enabled():
             memory, self._memory = self._memory, None
             return memory if memory is not None else self.model.encode(features, lengths)
@@ -149,7 +149,7 @@ class SharedMasks(_View):
     ) -> Tensor:
         """Samples (B K, T) to the log-probabilities (B K, T, V) under the masks of their sampling.
 
-        The decoder reads as many tokens as there are masks of; those added are padding.
+        The samples are padded to the length of the masks.
         """
         sampled, self._round = self._round, None
         if sampled is None:
@@ -157,13 +157,13 @@ class SharedMasks(_View):
         model, T = self._decoder, tokens.shape[1]
         padded = F.pad(tokens, (0, sampled.max_length - T), value=model.pad_id)
         _set_rng_state(sampled.rng, memory.device)
-        # a memory that samples of an image share is projected once for all of them
+        # the samples of an image share its memory, which is projected once for all
         states = model.states(padded, sampled.memory, sampled.memory_lengths, sampled.images)
         return model.predict(states[:, :T])
 
 
 class _Round(NamedTuple):
-    """The samples under way: what they read, and the generator's state before their masks."""
+    """The current samples' inputs, and the generator's state before their masks were drawn."""
 
     memory: Tensor
     memory_lengths: Tensor | None
@@ -173,7 +173,7 @@ class _Round(NamedTuple):
 
 
 def _rng_state(device: torch.device) -> Tensor:
-    """Of the device's default generator, which dropout draws from."""
+    """The state of the device's default generator, which dropout draws from."""
     if device.type == "cpu":
         return torch.get_rng_state()
     return cast(Tensor, torch.get_device_module(device).get_rng_state(device))
@@ -196,14 +196,14 @@ SAMPLINGS: dict[str, Callable[[Any], Any]] = {
 class MaskedCache:
     """K samples of each image under dropout masks that are fixed by layer and position.
 
-    A step returns what the decoder's pass over whole captions, of ``max_length`` tokens, returns
-    for that position where it draws its masks from the generator as it stood at the start.
+    A step returns what the decoder's pass over whole captions of ``max_length`` tokens returns for
+    that position, if that pass draws its masks from the generator's state at the start.
 
     Args:
         model: in training mode.
-        memory: (B, L, d), of ``model.encode``.
+        memory: (B, L, d), from ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
-        num_beams: K.
+        num_beams: K, samples of each image.
         max_length: T, tokens of a sample.
     """
 
@@ -221,7 +221,7 @@ class MaskedCache:
         S, T, decoder = len(memory) * num_beams, max_length, model.decoder
 
         def masks(dropout: nn.Module, width: int = d) -> Tensor:
-            """(S, T, width): 0 where dropped, else dropout's factor."""
+            """(S, T, width): 0 where dropped, else dropout's scale."""
             return cast(Tensor, dropout(memory.new_ones(S, T, width)))
 
         # in the order in which the decoder's pass draws
@@ -262,7 +262,7 @@ class MaskedCache:
         return model.predict(x).view(*tokens.shape, -1)
 
     def reorder(self, beams: Tensor) -> None:
-        """Samples do not compete.
+        """Not possible: a sample's masks are its own.
 
         Raises:
             ValueError: always.
@@ -311,19 +311,19 @@ class _Attention:
 
 
 class _Masks(NamedTuple):
-    """The masks of a dynamic expansion of T tokens, N = T N_E, and their factor."""
+    """The dropout masks of a dynamic expansion of T tokens, N = T N_E, and their scale."""
 
     M: Tensor
-    """(S, T, N), of token i in row (j, n)."""
+    """(S, T, N), for token i and row (j, n)."""
     rows: tuple[Tensor, Tensor]
-    """Of both streams' expanded vectors, (S, N, d) or, of whole ones, (S, N, 1)."""
+    """For both streams' expanded vectors, (S, N, d), or (S, N, 1) if whole vectors are dropped."""
     tokens: tuple[Tensor, Tensor]
-    """Of both streams' backward values, (S, T, d)."""
+    """For both streams' backward values, (S, T, d)."""
     scale: float
 
     @classmethod
     def draw(cls, e: DynamicExpansion, S: int, T: int) -> _Masks:
-        """As ``dynamic_expansion`` of (S, T, d) draws them."""
+        """The masks that ``dynamic_expansion`` draws for keys (S, T, d)."""
         p, N, device = e.dropout, T * e.num_expansions, e.key.weight.device
         rows = S, N, e.d_model if e.dropout_of == "values" else 1
         tokens = S, T, e.d_model
@@ -338,10 +338,10 @@ class _Masks(NamedTuple):
 
 
 class _Expansion:
-    """A causal dynamic expansion with dropout: what later tokens read of the earlier ones.
+    """A causal dynamic expansion with dropout, one token at a time, and the cache of earlier ones.
 
-    Row (j, n) of M is a sum of c_j k_i and q_n k_i. An expanded vector gathers from the tokens up
-    to its own: it is computed, and dropped, once.
+    Row (j, n) of M is (c_j + q_n) k_i / sqrt(d). An expanded vector gathers only from tokens up to
+    its own, so it is computed, with its dropout, once.
     """
 
     def __init__(self, e: DynamicExpansion, S: int, T: int) -> None:
@@ -367,7 +367,7 @@ class _Expansion:
             p = key.to(precise) @ self.queries  # (S, N_E)
             self.P[:, t] = p
             scale = masks.scale * e.d_model**-0.5
-            # M of the token's own rows (t, n) and the tokens i; and of the rows (j, n) and token t
+            # M of the new rows (t, n) over all tokens i <= t; of all rows (j, n) over token t
             gathering = (keys @ condition.to(precise)[..., None] + self.P[:, :n]) * scale
             gathering = gathering * masks.M[:, :n, own]  # (S, n, N_E)
             reading = (conditions @ key.to(precise)[..., None] + p[:, None]) * scale

@@ -1,4 +1,4 @@
-"""Scheduled sampling (Bengio et al., 2015): in training the model reads some of its own words."""
+"""Scheduled sampling (Bengio et al., 2015): some of the decoder's inputs are its own samples."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def sampled_inputs(
     coins: Tensor,
     uniforms: Tensor,
 ) -> Tensor:
-    """The words that the decoder reads in place of the true ones.
+    """The decoder's inputs with some of the true words replaced by samples.
 
-    Each word after the first is, where its coin is True, sampled from the model's distribution at
-    the step before, which has read the words so chosen. The model samples in evaluation mode. No
-    gradient reaches a sampled word, so the whole sequence can be read at once afterwards.
+    Where its coin is True, a word is sampled from the model's distribution given the inputs before
+    it, in evaluation mode. No gradient reaches a sampled word, so the whole sequence can be read at
+    once afterwards.
 
     Args:
         tokens: (B, T), the true words, the start token first.
-        memory: (B, L, d), of ``model.encode``.
+        memory: (B, L, d), from ``model.encode``.
         memory_lengths: (B,) valid rows, or (B, L) True where valid; all if None.
         coins: (B, T - 1) booleans, True where a word is sampled.
         uniforms: (B, T - 1) in [0, 1), for the samples.
@@ -57,7 +57,7 @@ def sampled_inputs(
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """The body in evaluation mode; then every submodule is back in the mode that it was in."""
+    """Run the block in evaluation mode; afterwards every submodule is in its former mode."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:

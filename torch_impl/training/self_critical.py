@@ -46,17 +46,17 @@ def self_critical(
     baseline: str = "leave_one_out",
     generator: torch.Generator | None = None,
 ) -> SelfCritical:
-    """Sample captions, reward them, and weigh their log-probabilities (v1 14-15, v2 14).
+    """Sample captions, reward them, and weight their log-probabilities (v1 14-15, v2 14).
 
-    The model is used in the mode it is in, for the samples and for their log-probabilities: in
-    training mode, as the papers' models were trained, both have dropout. Sampling has no gradient.
+    The model's current mode is used for samples and log-probabilities: in training mode, as the
+    papers' models were trained, both have dropout. Sampling has no gradient.
 
     Args:
         features: (B, L, d_feature).
         lengths: (B,) valid feature rows, or (B, L) True where valid; all if None.
-        images: (B,) ids by which ``reward`` knows the images.
-        reward: of captions without the start token, their end token included: as run, the
-            references of a ``CiderD`` have it too.
+        images: (B,) image ids for ``reward``.
+        reward: of captions without the start token, with the end token: as run, the references of
+            the ``CiderD`` have it too.
         num_samples: K, samples of each image.
         max_length: in tokens, start and end included.
         baseline: of ``objectives.self_critical``.
@@ -87,7 +87,7 @@ class ImageBatch(NamedTuple):
     lengths: Tensor
     """(B,) feature rows of each image."""
     image_ids: Tensor
-    """(B,) ids by which the reward knows the images."""
+    """(B,) image ids for the reward."""
 
     def to(self, device: torch.device) -> ImageBatch:
         """All tensors on ``device``."""
@@ -112,7 +112,7 @@ class SelfCriticalTraining(TrainingLoop[ImageBatch]):
         options: ``seed``, ``computation`` and ``process_group`` of ``TrainingLoop``.
 
     Raises:
-        ValueError: samples too few or too long, or an unknown baseline.
+        ValueError: too few or too long samples, or an unknown baseline.
     """
 
     def __init__(
@@ -155,11 +155,11 @@ class SelfCriticalTraining(TrainingLoop[ImageBatch]):
         return Terms(found.loss, found.rewards.mean())
 
     def num_targets(self, batch: ImageBatch) -> int:
-        """The images: each has the same number of samples."""
+        """The number of images: each has the same number of samples."""
         return len(batch.features)
 
     def skip_draws(self, num_images: int) -> None:
-        """What ``decoding.sample`` draws for them."""
+        """Draw what ``decoding.sample`` draws for these images."""
         shape = num_images, self.num_samples, self.max_length - 1
         torch.rand(shape, dtype=torch.float64, generator=self.generator)
 
