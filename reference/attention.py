@@ -139,9 +139,9 @@ def scaled_dot_product(Q: Array, K: Array, V: Array, mask: Mask | None = None) -
 def heads_concatenated(
     Q: Array, K: Array, V: Array, num_heads: int, mask: Mask | None = None
 ) -> Array:
-    """Each head attends on its own d_k = d / num_heads channels: (M, d), (N, d), (N, d) to (M, d).
+    """Attention per head, of d_k = d / num_heads channels: (M, d), (N, d), (N, d) to (M, d).
 
-    ``mask`` is that of ``scaled_dot_product``.
+    ``mask`` as in ``scaled_dot_product``.
     """
     split_Q, split_K, split_V = (np.split(A, num_heads, axis=1) for A in (Q, K, V))
     heads = zip(split_Q, split_K, split_V, strict=True)

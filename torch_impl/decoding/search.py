@@ -124,7 +124,7 @@ def beam_search(
     max_length: int,
     num_return: int = 1,
 ) -> list[list[Hypothesis]]:
-    """Beam search as the papers' scores were made.
+    """Beam search as used for the papers' scores.
 
     Hypotheses compete by summed log-probability, a finished one with its sum unchanged. Ties go to
     the earlier beam, then to the lower token id. The final order is by ``Hypothesis.score``; ties

@@ -103,7 +103,7 @@ class TransformerCache:
 def decode_step(
     model: TransformerModel, layers: Sequence[CachedLayer], tokens: Tensor, ancestry: Tensor
 ) -> Tensor:
-    """Tokens (B, K), the last of ``ancestry`` (B, K, t), to log p of those after, (B, K, V)."""
+    """Tokens (B, K), the last of ``ancestry`` (B, K, t), to log p of the next, (B, K, V)."""
     words = model.embedding(tokens) * model.embedding.embedding_dim**0.5  # (B, K, d)
     outputs = [words + model.positions.weight[ancestry.shape[-1] - 1]]
     for layer in layers:

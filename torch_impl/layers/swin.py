@@ -178,7 +178,7 @@ class WindowAttention(nn.Module):
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
         if mask is not None:  # (H, N, N) and (nW, 1, N, N) to (B nW, H, N, N)
             bias = (bias + mask[:, None]).repeat(x.shape[0] // mask.shape[0], 1, 1, 1)
-        out = F.scaled_dot_product_attention(Q, K, V, attn_mask=bias)
+        out = F.scaled_dot_product_attention(Q, K, V, attn_mask=bias)  # (B nW, H, N, d_k)
         out = self.proj(out.transpose(1, 2).flatten(2))
         return out
 
@@ -216,8 +216,8 @@ class SwinBlock(nn.Module):
         normed, shift = self.norm1(x), self.shift
         if shift:
             normed = normed.roll((-shift, -shift), (1, 2))
-        mixed = self.attn(windows(normed, self.window_size), self.attn_mask)
-        mixed = from_windows(mixed, self.resolution)
+        mixed = self.attn(windows(normed, self.window_size), self.attn_mask)  # (B nW, size^2, dim)
+        mixed = from_windows(mixed, self.resolution)  # (B, H, H, dim)
         if shift:
             mixed = mixed.roll((shift, shift), (1, 2))
         x = x + mixed

@@ -50,7 +50,7 @@ class Weights(NamedTuple):
         return self.W_d is None or self.W_h is not None
 
     def side(self, p: int) -> Weights:
-        """Side ``p`` alone, (G, ...)."""
+        """The weights of side ``p``, (G, ...)."""
         return Weights(*(None if w is None else w[p] for w in self))  # type: ignore[arg-type]
 
 

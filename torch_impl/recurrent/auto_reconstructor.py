@@ -99,12 +99,12 @@ def cosine_distance(h_1: Tensor, h_2: Tensor) -> Tensor:
 
 
 def mean_centroid_distance(U: Tensor, V: Tensor) -> Tensor:
-    """d_mc(U, V), between the means (ARNet 11); U and V (N, d) as of ``last_states``."""
+    """The cosine distance of the means (ARNet 11) of U and V (N, d), see ``last_states``."""
     return cosine_distance(U.mean(0), V.mean(0))
 
 
 def point_wise_distance(U: Tensor, V: Tensor) -> Tensor:
-    """d_pw(U, V), the mean over images (ARNet 12); U and V (N, d), of the same images."""
+    """The mean cosine distance (ARNet 12) of U and V (N, d), of the same images."""
     return cosine_distance(U, V).mean()
 
 
@@ -159,7 +159,7 @@ def last_states(
     # the last token is emitted, not read
     states = model.states(tokens[:, :-1], model.encode(features, lengths), lengths)
     steps = torch.arange(T - 1, device=tokens.device)
-    emits = steps < sizes.to(tokens.device)[:, None] - 1
+    emits = steps < sizes.to(tokens.device)[:, None] - 1  # (B, T - 1)
     if sides > 1:
         emits &= tokens[:, 1:] != model.pad_id
     found = []

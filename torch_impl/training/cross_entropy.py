@@ -30,7 +30,6 @@ class Batch(NamedTuple):
     """(P,) index in 0 .. B - 1 of the image that each caption describes."""
 
     def to(self, device: torch.device) -> Batch:
-        """All tensors on ``device``."""
         queued = device.type != "cpu"  # behind the device's work: the host does not wait for it
         return Batch(*(tensor.to(device, non_blocking=queued) for tensor in self))
 

@@ -90,7 +90,6 @@ class ImageBatch(NamedTuple):
     """(B,) image ids for the reward."""
 
     def to(self, device: torch.device) -> ImageBatch:
-        """All tensors on ``device``."""
         return ImageBatch(*(tensor.to(device) for tensor in self))
 
     def micro_batches(self, count: int) -> list[ImageBatch]:

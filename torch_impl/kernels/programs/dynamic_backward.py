@@ -119,7 +119,7 @@ def dynamic_weight_gradients(
     tl.store(at, total(p_1 * back_1, 0), mask=i < L)
     tl.store(at + L, total(p_2 * back_2, 0), mask=i < L)
     x = tl.where(m > 0, back_1, tl.where(m < 0, back_2, 0.0))
-    # in a loop of its own: four accumulators at once would not stay in registers
+    # a separate loop: four accumulators at once would not stay in registers
     forth_1 = tl.full([BI, BI], 0.0, X.dtype.element_ty)
     forth_2 = tl.full([BI, BI], 0.0, X.dtype.element_ty)
     for k0 in range(0, L, BI):

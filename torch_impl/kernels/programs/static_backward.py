@@ -91,7 +91,7 @@ def weight_gradients(
         tl.store(partial, total(p_1 * back_1, 0) * inv_c_1, mask=tokens)
         tl.store(partial + L, total(p_2 * back_2, 0) * inv_c_2, mask=tokens)
         x = tl.where(z > 0, back_1 * inv_c_1[None, :], back_2 * inv_c_2[None, :])
-        # in a loop of its own: four accumulators at once would not stay in registers
+        # a separate loop: four accumulators at once would not stay in registers
         forth_1 = tl.full([BN, BI], 0.0, X.dtype.element_ty)
         forth_2 = tl.full([BN, BI], 0.0, X.dtype.element_ty)
         for j0 in range(0, L, BI):
