@@ -165,7 +165,7 @@ def equations() -> list[Equation]:
 
 
 def all_notes() -> list[tuple[str, str, Note]]:
-    """Every note as (paper, place, note), place ``(5), (7), masking`` say; passages come last."""
+    """Every note as (paper, place, note), place ``(3), (6), masking`` say; passages come last."""
     numbers: dict[tuple[str, Note], list[Number]] = {}
     for entry in equations():
         for note in entry.notes:

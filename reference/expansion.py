@@ -183,22 +183,6 @@ FORWARD_NAME = Erratum(
     "misprint: R^bw is defined in (6), from the transposed matrix",
     about="name",
 )
-
-
-@equation(
-    "expansionnet_v2",
-    3,
-    r"R_i^{bw} = \Psi(\operatorname{ReLU}((-1)^i M), \epsilon) \quad i \in \{1, 2\}",
-    notes=[SIGNS, FORWARD_NAME],
-)
-def forward_weights(M: Array, i: int, mask: Mask | None = None, epsilon: float = EPSILON) -> Array:
-    """Stream i's R_i^fw (N, L) from M (N, L); ``mask`` is True where a row may see a token."""
-    P = relu(SIGN[i] * M)
-    if mask is not None:
-        P = np.where(mask, P, 0)
-    return normalise_rows(P, epsilon)
-
-
 MASKING = Decision(
     "masking is applied when calculating the results in (5) and (7)",
     "hidden entries are zero before the normalisations of (3) and (6)",
@@ -210,9 +194,23 @@ MASKING = Decision(
 
 @equation(
     "expansionnet_v2",
+    3,
+    r"R_i^{bw} = \Psi(\operatorname{ReLU}((-1)^i M), \epsilon) \quad i \in \{1, 2\}",
+    notes=[SIGNS, FORWARD_NAME, MASKING],
+)
+def forward_weights(M: Array, i: int, mask: Mask | None = None, epsilon: float = EPSILON) -> Array:
+    """Stream i's R_i^fw (N, L) from M (N, L); ``mask`` is True where a row may see a token."""
+    P = relu(SIGN[i] * M)
+    if mask is not None:
+        P = np.where(mask, P, 0)
+    return normalise_rows(P, epsilon)
+
+
+@equation(
+    "expansionnet_v2",
     5,
     r"F_i^{fw} = R_i^{bw} V_i + B_E \quad i \in \{1, 2\}",
-    notes=[FORWARD_NAME, DYNAMIC_BIASES, MASKING],
+    notes=[FORWARD_NAME, DYNAMIC_BIASES],
 )
 def forward_expansion(R_fw: Array, V: Array, B_E: Array) -> Array:
     """F_i^fw (N, d) from R_i^fw (N, L), V_i (L, d), B_E (N, d)."""
@@ -226,6 +224,7 @@ def forward_expansion(R_fw: Array, V: Array, B_E: Array) -> Array:
     r"R_i^{bw} = \Psi(\operatorname{ReLU}((-1)^i M^\top), \epsilon) \quad i \in \{1, 2\}",
     notes=[
         SIGNS,
+        MASKING,
         Decision(
             "in a block, the matrix is scaled by the inverse number of elements in the group G",
             "the transposed matrix is normalised within each group's columns, the groups are "
@@ -253,9 +252,7 @@ def backward_weights(
     return np.concatenate(blocks, axis=1) / len(blocks)
 
 
-@equation(
-    "expansionnet_v2", 7, r"B_i^{bw} = R_i^{bw} F_i^{fw} \quad i \in \{1, 2\}", notes=[MASKING]
-)
+@equation("expansionnet_v2", 7, r"B_i^{bw} = R_i^{bw} F_i^{fw} \quad i \in \{1, 2\}")
 def backward_expansion(R_bw: Array, F_fw: Array) -> Array:
     """B_i^bw (L, d) from R_i^bw (L, N) and F_i^fw (N, d)."""
     B: Array = R_bw @ F_fw

@@ -341,6 +341,22 @@ EXPANSION = (
         DYNAMIC_LOOPS,
     ),
     Fault(
+        "oracle: forward mask after Psi",
+        "v2's masking as the text has it, of (5): the sums of (3) run over later tokens",
+        f"{ORACLE}:forward_weights",
+        "P = np.where(mask, P, 0)",
+        "return np.where(mask, normalise_rows(P, epsilon), 0)",
+        DYNAMIC_LOOPS,
+    ),
+    Fault(
+        "oracle: backward mask after Psi",
+        "v2's masking as the text has it, of (7): the sums of (6) run over later tokens",
+        f"{ORACLE}:backward_weights",
+        "P = np.where(mask, P, 0)",
+        "return np.where(mask, normalise_rows(P, epsilon), 0)",
+        DYNAMIC_LOOPS,
+    ),
+    Fault(
         "oracle: gradient of Psi",
         "the oracle's derivative of Psi forgets that the sum moves too",
         "reference.expansion_gradients:normalise_rows_vjp",

@@ -100,6 +100,8 @@ DYNAMIC: list[Slip] = [
      "dtype=torch.bool).tril(-1)"),
     ("the backward step sees what the forward step does", "equals_oracle", "seen = see if not causal else backward_mask(mask, L, N)",
      "seen = see"),
+    ("masked after the normalisation", "causality", "P = (sign * M).relu() * see\n        forward = P /",
+     "P = (sign * M).relu()\n        forward = see * P /"),
     ("always causal", "bidirectional", "if causal:", "if True:"),
     ("never causal", "causality", "if causal:", "if False:"),
     ("bias vectors without the condition", "equals_oracle", '(C[:, :, None] + parameters["bias_vectors"])',
