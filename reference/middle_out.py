@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from reference.attention import general_score, soft_attention
+from reference.attention import alignment_weights, context_vector, general_score
 from reference.checks import requires
 from reference.equations import Decision, equation, passage
 from reference.primitives import Array, Integers, Parameters, linear, log_softmax, select, softmax
@@ -106,7 +106,8 @@ def weighted_sum(h: Array, rows: Sequence[Array] | Array, W: Array) -> Array:
     """The attention (m,) of h (d,) over n rows (m,), by eqs. 2-4 with W (d, m); zeros if n = 0."""
     if len(rows) == 0:
         return np.zeros(W.shape[1], W.dtype)
-    return soft_attention(h, np.asarray(rows), partial(general_score, W_a=W))
+    states = np.asarray(rows)
+    return context_vector(alignment_weights(h, states, partial(general_score, W_a=W)), states)
 
 
 @requires(

@@ -15,7 +15,26 @@ BEAM = "test_middle_out_decoding.py::test_it_is_the_readable_search"
 GRID = "test_grid_beam.py::test_it_is_the_readable_grid_ties_included"
 REGRESSOR = "test_denoising.py::test_every_sequence_of_every_seed_is_the_oracles"
 
+ATTENTION = "test_oracle_middle_out.py::"
+ATTENTION += "test_a_step_attends_from_the_state_before_by_a_matrix_for_each"
+
 MIDDLE_OUT = (
+    Fault(
+        "oracle: context of equal weights",
+        "(2) is the mean of the states",
+        "reference.attention:context_vector",
+        "alpha @ states",
+        "states.mean(axis=0)",
+        ATTENTION,
+    ),
+    Fault(
+        "oracle: scores with the other sign",
+        "(3) gives most weight to what scores least",
+        "reference.attention:alignment_weights",
+        "score(h, h_i)",
+        "-score(h, h_i)",
+        ATTENTION,
+    ),
     Fault(
         "the other side's word",
         "a side reads the newest word, whichever side it is of",
