@@ -17,6 +17,18 @@ def requires(condition: Callable[..., object], message: str) -> Callable[[Functi
     """
     names = inspect.signature(condition).parameters.keys()
 
+    @wraps(condition)
+    def check(*values: object) -> None:
+        if not condition(*values):
+            raise ValueError(message.format(**dict(zip(names, values, strict=True))))
+
+    return checked_by(check)
+
+
+def checked_by(check: Callable[..., None]) -> Callable[[Function], Function]:
+    """Decorator: ``check``, which takes arguments of the function by name, is called before it."""
+    names = inspect.signature(check).parameters.keys()
+
     def decorate(function: Function) -> Function:
         parameters = inspect.signature(function).parameters
         defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -26,8 +38,8 @@ def requires(condition: Callable[..., object], message: str) -> Callable[[Functi
             # ``Signature.bind`` would take as long as a small function itself
             given = {**defaults, **dict(zip(parameters, args, strict=False)), **kwargs}
             # with an argument missing, the call below raises TypeError
-            if given.keys() >= names and not condition(*map(given.get, names)):
-                raise ValueError(message.format(**given))
+            if given.keys() >= names:
+                check(*map(given.get, names))
             return function(*args, **kwargs)
 
         return checked  # type: ignore[return-value]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from reference.checks import checked_by, requires
 from reference.metrics import Caption, NGram, check_corpus, ngrams
 from reference.primitives import Array
 
@@ -25,6 +26,11 @@ def document_frequencies(references: Sequence[Sequence[Caption]], n: int = 4) ->
     return frequencies
 
 
+@checked_by(check_corpus)
+@requires(
+    lambda corpus: corpus is None or len(corpus) > 0,
+    "the corpus of the document frequencies has no images",
+)
 def cider_d(
     candidates: Sequence[Caption],
     references: Sequence[Sequence[Caption]],
@@ -41,10 +47,7 @@ def cider_d(
     ``corpus``, the references of each of its images; by default it is ``references`` itself, as in
     evaluation, while training takes the training split.
     """
-    check_corpus(candidates, references)
     documents = references if corpus is None else corpus
-    if not documents:
-        raise ValueError("the corpus of the document frequencies has no images")
     df = document_frequencies(documents, n)
     log_images = math.log(len(documents))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from reference.checks import checked_by
 from reference.decoding import (
     Hypothesis,
     NextLogProbs,
@@ -33,8 +34,19 @@ class Constrained:
         return all(n in (0, len(constraint)) for n, constraint in pairs)
 
 
+def check_constraints(constraints: Constraints, end: int, max_length: int) -> None:
+    """Raise ValueError for a constraint that is empty or has the end, or if they do not fit."""
+    for constraint in constraints:
+        if not constraint or end in constraint:
+            raise ValueError(f"constraint {list(constraint)}: expected words, no end token")
+    C = sum(map(len, constraints))
+    if max_length - 1 < C:
+        raise ValueError(f"{C} constraint tokens do not fit into max_length {max_length}")
+
+
 @room_for_a_token
 @fits_the_beam
+@checked_by(check_constraints)
 def grid_beam_search(
     next_log_probs: NextLogProbs,
     constraints: Constraints,
@@ -55,12 +67,7 @@ def grid_beam_search(
     cover count once. Ties keep this order, then that of hypotheses, then of token ids or
     constraints. The final order is by ``Hypothesis.score``; fewer are returned where fewer exist.
     Without constraints it is ``decoding.beam_search``.
-
-    Raises:
-        ValueError: an empty constraint or one with the end token; more of their tokens than
-            ``max_length`` has room for.
     """
-    _check_constraints(constraints, end, max_length)
     C = sum(map(len, constraints))
 
     def candidates(grid: list[list[Constrained]], c: int) -> Iterator[Constrained]:
@@ -80,15 +87,6 @@ def grid_beam_search(
         grid = [_best(candidates(grid, c), beam_size) for c in range(C + 1)]
     complete = [constrained.hypothesis for constrained in grid[C]]
     return sorted(complete, key=lambda hypothesis: -hypothesis.score)[:num_return]
-
-
-def _check_constraints(constraints: Constraints, end: int, max_length: int) -> None:
-    for constraint in constraints:
-        if not constraint or end in constraint:
-            raise ValueError(f"constraint {list(constraint)}: expected words, no end token")
-    C = sum(map(len, constraints))
-    if max_length - 1 < C:
-        raise ValueError(f"{C} constraint tokens do not fit into max_length {max_length}")
 
 
 def _taking_a_token(

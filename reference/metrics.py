@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reference.checks import requires
+from reference.checks import checked_by, requires
 from reference.equations import Decision, passage
 from reference.primitives import Array
 
@@ -57,6 +57,7 @@ def _closest_length(candidate: Caption, references: Sequence[Caption]) -> int:
     return min((abs(len(r) - len(candidate)), len(r)) for r in references)[1]
 
 
+@checked_by(check_corpus)
 def bleu(
     candidates: Sequence[Caption], references: Sequence[Sequence[Caption]], n: int = 4
 ) -> Array:
@@ -65,7 +66,6 @@ def bleu(
     BLEU-k is the brevity penalty times the geometric mean of the clipped precisions of 1- to
     k-grams, each counted over the corpus before dividing (Papineni et al. 2002, 2.1-2.3).
     """
-    check_corpus(candidates, references)
     corpus = list(zip(candidates, references, strict=True))
     c = sum(len(candidate) for candidate in candidates)
     r = sum(_closest_length(candidate, captions) for candidate, captions in corpus)
@@ -125,6 +125,7 @@ def longest_common_subsequence(a: Caption, b: Caption) -> int:
     return lengths[-1][-1]
 
 
+@checked_by(check_corpus)
 def rouge_l(
     candidates: Sequence[Caption], references: Sequence[Sequence[Caption]], beta: float = 1.2
 ) -> Array:
@@ -133,7 +134,6 @@ def rouge_l(
     F_lcs = (1 + beta^2) R P / (R + beta^2 P), with the best precision and the best recall over the
     references, not necessarily of the same one (Lin 2004, section 3.1; beta as COCO sets it).
     """
-    check_corpus(candidates, references)
     scores = []
     for candidate, captions in zip(candidates, references, strict=True):
         # COCO splits "" into one empty word, so an empty caption has the length 1

@@ -246,19 +246,21 @@ class MiddleOutDecoder:
         "the order of the sentence; without any distinction, as the text has it",
     ),
 )
+@requires(
+    lambda left, order: not left or "left" in order,
+    "{left} outputs on the left, which is not among {order}",
+)
+@requires(
+    lambda right, order: not right or "right" in order,
+    "{right} outputs on the right, which is not among {order}",
+)
 def turns(left: int, right: int, order: Sequence[Side] = LEFT_FIRST) -> Iterator[Side]:
     """The side of each turn, for as many outputs on each side as ``left`` and ``right`` say.
 
     The sides of ``order`` alternate; when one is finished, every turn is the other's. A side that
     is not in ``order`` has no turns: ("right",) is a left-to-right decoder.
-
-    Raises:
-        ValueError: outputs of a side that is not in ``order``.
     """
     outputs = {"left": left, "right": right}
-    for side, number in outputs.items():
-        if number and side not in order:
-            raise ValueError(f"{number} outputs on the {side}, which is not among {order}")
     for k in range(max(left, right)):
         yield from (side for side in order if k < outputs[side])
 

@@ -7,6 +7,7 @@ are for attention; for ``reduction`` see ``reduce_layers``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -30,29 +31,18 @@ from reference.primitives import (
 )
 
 Image = TypeVar("Image")
+COEFFICIENT = "0*[1-9][0-9]*"
+MIXERS = rf"attention|aoa|static:{COEFFICIENT}(,{COEFFICIENT})*|dynamic:{COEFFICIENT}"
 
 
+@requires(
+    lambda text: re.fullmatch(MIXERS, text),
+    "unknown mixer {text!r}: expected attention, aoa, static:N,... or dynamic:N, with N above 0",
+)
 def parse_mixer(text: str) -> tuple[str, tuple[int, ...]]:
-    """``"static:32,64"`` to ``("static", (32, 64))``; attention and aoa have no coefficients.
-
-    Raises:
-        ValueError: an unknown kind, or coefficients that are missing, superfluous or not positive.
-    """
-    kind, colon, listed = text.partition(":")
-    numbers = listed.split(",") if colon else []
-    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise ValueError(f"mixer {text!r}: expansion coefficients must be positive integers")
-    fits = {
-        "attention": not numbers,
-        "aoa": not numbers,
-        "static": len(numbers) >= 1,
-        "dynamic": len(numbers) == 1,
-    }
-    if not fits.get(kind, False):
-        raise ValueError(
-            f"unknown mixer {text!r}: expected attention, aoa, static:N,... or dynamic:N"
-        )
-    return kind, tuple(map(int, numbers))
+    """``"static:32,64"`` to ``("static", (32, 64))``; attention and aoa have no coefficients."""
+    kind, _, listed = text.partition(":")
+    return kind, tuple(map(int, listed.split(","))) if listed else ()
 
 
 @requires(
@@ -86,7 +76,8 @@ def mix(X: Array, parameters: Parameters, mixer: str, num_heads: int, causal: bo
 def encoder_layer(X: Array, parameters: Parameters, mixer: str, num_heads: int = 8) -> Array:
     """One encoder layer, (L, d) to (L, d); with AoA, which has no feed-forward, the first line.
 
-    ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``feed_forward``.
+    The symbols are v2's: its E_n is v1's Y, its X_n v1's O_enc. ``parameters``: ``norm_1``,
+    ``mixer``, ``norm_2``, ``feed_forward``.
     """
     normed = layer_norm(X, select(parameters, "norm_1."))
     E = X + mix(normed, select(parameters, "mixer."), mixer, num_heads, causal=False)
@@ -115,7 +106,8 @@ def decoder_layer(
 ) -> Array:
     """One decoder layer, (T, d) and O_enc (L, d) to (T, d); with AoA the first two lines.
 
-    ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``cross_attention``, ``norm_3``,
+    The symbols are v2's, but O_enc is v1's, X_{N_enc} in v2. B_n is v1's Z, W_n its W, Y_n its
+    O_dec. ``parameters``: ``norm_1``, ``mixer``, ``norm_2``, ``cross_attention``, ``norm_3``,
     ``feed_forward``. With AoA the cross-attention is gated too.
     """
     attention = attention_on_attention if mixer == "aoa" else multi_head_attention
@@ -198,17 +190,13 @@ def _layers(parameters: Parameters) -> list[Parameters]:
 )
 def visual_features(A: Image, backbone: Callable[[Image], Array]) -> Array:
     """The image's features (L, d_feature) from the given backbone."""
-    return _rows_of_regions(backbone(A))
+    return backbone(A)
 
 
 @requires(
-    lambda X_0: X_0.ndim == 2 and len(X_0) > 0,
-    "features of shape {X_0.shape}, expected (regions, channels)",
+    lambda features: features.ndim == 2 and len(features) > 0,
+    "features of shape {features.shape}, expected (regions, channels)",
 )
-def _rows_of_regions(X_0: Array) -> Array:
-    return X_0
-
-
 def encode(
     features: Array,
     parameters: Parameters,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reference.checks import requires
 
 
-@requires(lambda b, limit: b <= limit, "b is {b}, expected at most {limit} for {a!r}")
+@requires(lambda a, b, limit: b <= limit, "b is {b}, expected at most {limit} for {a!r}")
 def joined(a, b=1, *, limit=3):
     """A function with a default and a keyword."""
     return f"{a}{b}"

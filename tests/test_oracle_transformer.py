@@ -197,9 +197,9 @@ def test_any_backbone_that_gives_a_row_per_region_makes_the_features():
     image = np.arange(24.0).reshape(4, 6)
     patches = transformer.visual_features(image, lambda A: A.reshape(8, 3))
     assert (patches == image.reshape(8, 3)).all()
-    for bad in (lambda A: A.ravel(), lambda A: A[:0], lambda A: A[None]):
+    for features in (image.ravel(), image[:0], image[None]):
         with pytest.raises(ValueError, match=r"expected \(regions, channels\)"):
-            transformer.visual_features(image, bad)
+            transformer.encode(features, {}, "attention")
 
 
 @given(captioners())
