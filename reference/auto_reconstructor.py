@@ -8,8 +8,8 @@ import numpy as np
 
 from reference.checks import requires
 from reference.equations import Decision, Erratum, equation
-from reference.primitives import Array, Parameters, linear, select
-from reference.recurrent import BIAS, State, lstm, zero_state
+from reference.primitives import Array, Parameters, linear, select, sigmoid
+from reference.recurrent import BIAS, State, zero_state
 
 STEPS = Decision(
     "the sum over t has no bounds",
@@ -31,8 +31,13 @@ STEPS = Decision(
     notes=[BIAS],
 )
 def reconstructor(h: Array, state: State, T: Parameters) -> State:
-    """h'_t and c'_t (d',) from the decoder's h_t (d,): the ``lstm`` of (2) with input h_t."""
-    return lstm(h, state, T)
+    """h'_t and c'_t (d',) from the decoder's h_t (d,); T as in ``lstm``, with input h_t."""
+    h_prime, c_prime = state
+    i, f, o, g = np.split(T["weight"] @ np.concatenate([h, h_prime]) + T.get("bias", 0), 4)
+    i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
+    c_t: Array = f * c_prime + i * g
+    h_t: Array = o * np.tanh(c_t)
+    return State(h_t, c_t)
 
 
 @equation("arnet", 6, r"\hat{h}_{t-1} = \mathbf{w}_{fc} h'_t + \mathbf{b}_{fc}")
