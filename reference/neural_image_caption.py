@@ -1,7 +1,7 @@
 """The neural image caption generator: an LSTM reads the image's embedding, then the words.
 
-The read-only LSTM's 1, 2, 4, 5 and 11-14 (after Vinyals et al., 2017); its cell is in
-``recurrent``, its loss in ``objectives``. ``parameters`` hold the matrices by their printed names.
+The read-only LSTM's 1, 2, 4, 5 and 11-15 (after Vinyals et al., 2017); its cell is in
+``recurrent``. ``parameters`` hold the matrices by their printed names.
 """
 
 from __future__ import annotations
@@ -13,18 +13,30 @@ import numpy as np
 
 from reference.checks import requires
 from reference.equations import Decision, Erratum, equation
-from reference.objectives import START_WORD
 from reference.primitives import Array, Integers, Parameters, log_softmax, softmax
 from reference.recurrent import ReadOnly, State, memory_block, memory_blocks
 
 Image = TypeVar("Image")
 Theta = TypeVar("Theta")
 
+START_WORD = Decision(
+    "(2) sums from t = 0, the start word, (15) from t = 1",
+    "as printed",
+    "the image's step has a distribution of S_0, which the loss leaves out: the start word is "
+    "given",
+    about="start word",
+)
 WORD_MATRIX = Erratum(
     "the matrix W_l of the text is W_e in the equations; (13) multiplies W_e by the word's row of "
     "the identity matrix from the right",
     "W_e throughout, (words, N_e); the row of the identity stands on its left",
     "a row of W_e is a word; (13) is then (5)",
+)
+DICTIONARY = Erratum(
+    "the number of words in the dictionary is D, and N_d at (13)",
+    "one number, of the rows of W_e",
+    "two names for the same",
+    about="dictionary size",
 )
 
 
@@ -52,11 +64,26 @@ def most_likely(
     "lstm_readonly",
     2,
     r"\log p(S|I; \theta) = \sum_{t=0}^N \log p(S_t|I, S_0, \dots, S_{t-1}; \theta)",
-    notes=[START_WORD],
+    notes=[
+        START_WORD,
+        Erratum(
+            "S = {S_0, ..., S_N} has length N, with an index S_i for 0 <= i < N",
+            "N + 1 words, S_N included",
+            "(2) sums over N + 1 words; S_N is the end word",
+            about="text of II",
+        ),
+    ],
 )
 def sentence_log_probability(log_p: Array, S: Sequence[int]) -> float:
     """log p(S | I) of the words S_0 ... S_N; row t of log_p (N + 1, V) is for S_t."""
     return float(sum(log_p[t, S_t] for t, S_t in enumerate(S)))
+
+
+@equation("lstm_readonly", 15, r"L(I, S) = -\sum_{t=1}^N \log p(S_t)", notes=[START_WORD])
+def sentence_loss(log_p: Array, S: Sequence[int]) -> float:
+    """The loss of the words S_1 ... S_N; row t of log_p (N + 1, V) is for S_t, as in (2)."""
+    N = len(S) - 1
+    return float(-sum(log_p[t, S[t]] for t in range(1, N + 1)))
 
 
 @equation(
@@ -88,7 +115,7 @@ def image_input(image: Image, backbone: Callable[[Image], Array], parameters: Pa
     return image_embedding(backbone(image), parameters["W_i"], parameters["b_i"])
 
 
-@equation("lstm_readonly", 5, r"x_i = W_e^{S_i}", notes=[WORD_MATRIX])
+@equation("lstm_readonly", 5, r"x_i = W_e^{S_i}", notes=[WORD_MATRIX, DICTIONARY])
 @requires(lambda S_i, W_e: 0 <= S_i < len(W_e), "word id {S_i} in a vocabulary of {W_e.shape[0]}")
 def word_embedding(S_i: int, W_e: Array) -> Array:
     """The row (N_e,) of W_e (V, N_e) at the word's index."""
@@ -100,7 +127,7 @@ def word_embedding(S_i: int, W_e: Array) -> Array:
     "lstm_readonly",
     13,
     r"x_t = W_e S_t",
-    notes=[WORD_MATRIX],
+    notes=[WORD_MATRIX, DICTIONARY],
     definition="(5) again, with the word as one-hot row",
 )
 def one_hot_embedding(S_t: Array, W_e: Array) -> Array:

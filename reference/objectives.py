@@ -1,6 +1,6 @@
 """The training objectives: cross-entropy and the self-critical loss.
 
-v1 13-15, v2 13-14; ARNet 8 and the read-only LSTM's 15.
+v1 13-15, v2 13-14; ARNet 8.
 """
 
 from __future__ import annotations
@@ -30,15 +30,6 @@ def cross_entropy(log_p: Array, y_star: Sequence[int]) -> float:
     return float(-sum(log_p[t, y_t] for t, y_t in enumerate(y_star)))
 
 
-START_WORD = Decision(
-    "(2) sums from t = 0, the start word, (15) from t = 1",
-    "as printed",
-    "the image's step has a distribution of S_0, which the loss leaves out: the start word is "
-    "given",
-    about="start word",
-)
-
-
 @equation(
     "arnet",
     8,
@@ -57,13 +48,12 @@ START_WORD = Decision(
         ),
     ],
 )
-@equation("lstm_readonly", 15, r"L(I, S) = -\sum_{t=1}^N \log p(S_t)", notes=[START_WORD])
 def negative_log_likelihood(log_p: Array, y: Sequence[int]) -> float:
-    """The negative log-likelihood of y_2 ... y_N, one row of log_p (N - 1, V) each.
+    """The negative log-likelihood of the words after the start sign y_1.
 
-    y begins with the start sign y_1; in the read-only paper y is S_0 ... S_N.
+    log_p (N - 1, V) has a row for each of y_2 ... y_N.
     """
-    return float(-sum(log_p[t - 2, y[t - 1]] for t in range(2, len(y) + 1)))
+    return float(-sum(log_p_t[y_t] for log_p_t, y_t in zip(log_p, y[1:], strict=True)))
 
 
 def smoothed_cross_entropy(

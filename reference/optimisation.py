@@ -38,7 +38,13 @@ def chain_rule(dz_dy: Sequence[Array], dy_dx: Sequence[Array]) -> Array:
             "Delta_theta I_{t:t+B}(theta)",
             "the gradient of the loss, the mean over the B examples of the mini-batch",
             "I is the image elsewhere; (15) names the loss L",
-        )
+        ),
+        Erratum(
+            "gradient descent updates the parameters (18)",
+            "(19)",
+            "misprint: (18) is the chain rule, (19) the update",
+            about="text of II.D",
+        ),
     ],
 )
 def gradient_descent(theta_old: Array, gradients: Array, alpha: float) -> Array:

@@ -189,7 +189,19 @@ def update_dropout(x: Array, state: State, T: Parameters, keep: Mask, p: float) 
 # The read-only LSTM: matrices W_ix (N, N_e) and W_im (N, N) by their printed names, no biases
 
 
-@equation("lstm_readonly", 6, r"i_t = \sigma(W_{ix}x_t + W_{im}m_{t-1})")
+@equation(
+    "lstm_readonly",
+    6,
+    r"i_t = \sigma(W_{ix}x_t + W_{im}m_{t-1})",
+    notes=[
+        Erratum(
+            "i_t, o_t, f_t, c_t and m_t are those of (7) to (11)",
+            "of (6) to (11)",
+            "(6) defines i_t",
+            about="text of II.A",
+        )
+    ],
+)
 def input_gate(x: Array, m: Array, W: Parameters) -> Array:
     """i_t (N,) from x_t (N_e,) and m_{t-1} (N,)."""
     return sigmoid(W["W_ix"] @ x + W["W_im"] @ m)

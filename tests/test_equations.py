@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 from difflib import SequenceMatcher
+from inspect import signature
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -124,6 +125,24 @@ def test_what_the_print_says_already_is_a_decision(paper, where):
 def test_a_note_on_several_equations_names_them_all():
     """``forward_weights`` and ``forward_expansion`` share the misprinted name."""
     assert ("expansionnet_v2", "(3), (5), name") in {(p, where) for p, where, _ in all_notes()}
+
+
+def test_the_decision_about_masking_stands_on_the_equations_whose_oracle_masks(entries):
+    of_v2 = [entry for (paper, _), entry in entries.items() if paper == "expansionnet_v2"]
+    masked = {e["number"] for e in of_v2 if "mask" in signature(resolve(e["oracle"])).parameters}
+    noted = {e["number"] for e in of_v2 if "masking" in {note["about"] for note in e["notes"]}}
+    assert masked == noted == {3, 6}
+
+
+def test_errata_of_a_citation_stand_on_the_equation_that_it_means(entries):
+    """The read-only paper cites (18) for the update, and (7) to (11) for what (6) defines too."""
+    for number, about, defined in (
+        (19, "text of II.D", r"\theta^{new} ="),
+        (6, "text of II.A", "i_t ="),
+    ):
+        entry = entries["lstm_readonly", number]
+        assert entry["formula"][0].startswith(defined)
+        assert ("erratum", about) in {(note["kind"], note["about"]) for note in entry["notes"]}
 
 
 def bodies(folder):

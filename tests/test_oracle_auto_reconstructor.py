@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.verify.tolerances import assert_close
 from reference import auto_reconstructor as arnet
 from reference import objectives
+from reference.neural_image_caption import sentence_loss
 from reference.primitives import log_softmax, select, softmax
 from reference.recurrent import lstm, unroll, zero_state
 from tests.support.covers import covers
@@ -93,6 +94,8 @@ def test_the_likelihood_is_the_product_over_all_words_but_the_first(seed, N, V):
     assert_close(loss, -math.log(math.prod(chosen)))
     y[0] = (y[0] + 1) % V
     assert objectives.negative_log_likelihood(log_softmax(scores), y) == loss
+    with_start = log_softmax(np.concatenate([rng.standard_normal((1, V)), scores]))
+    assert sentence_loss(with_start, y) == loss
 
 
 @covers(arnet=[9])

@@ -38,6 +38,41 @@ RECURRENT = (
         "test_oracle_recurrent.py::test_the_cell_grows_by_the_gate_times_what_is_read",
     ),
     Fault(
+        "oracle: reconstructor without forget gate",
+        "ARNet's (5) adds to the memory cell and forgets nothing",
+        "reference.auto_reconstructor:reconstructor",
+        "f * c_prime",
+        "c_prime",
+        "test_oracle_auto_reconstructor.py::test_the_reconstructor_is_an_lstm_that_reads_states",
+    ),
+    Fault(
+        "oracle: likelihood of the word read",
+        "ARNet's (8) with the text's h_t, which has read y_t: a row is for the word before",
+        "reference.objectives:negative_log_likelihood",
+        "y[1:]",
+        "y[:-1]",
+        "test_oracle_auto_reconstructor.py::"
+        "test_the_likelihood_is_the_product_over_all_words_but_the_first",
+    ),
+    Fault(
+        "oracle: start word in the loss",
+        "the read-only paper's (15) sums from t = 0, as (2) does",
+        "reference.neural_image_caption:sentence_loss",
+        "range(1, N + 1)",
+        "range(N + 1)",
+        "test_oracle_neural_image_caption.py::"
+        "test_the_loss_leaves_out_the_start_word_that_the_chain_rule_has",
+    ),
+    Fault(
+        "oracle: length N",
+        "the last word, S_N, is left out of the sentence, as in the read-only paper's text",
+        "reference.neural_image_caption:sentence_log_probability",
+        "enumerate(S)",
+        "enumerate(S[:-1])",
+        "test_oracle_neural_image_caption.py::"
+        "test_the_probabilities_of_all_sentences_of_a_length_sum_to_one",
+    ),
+    Fault(
         "gates in another order",
         "the forget gate and the output gate change places",
         f"{CELL}:cell",
