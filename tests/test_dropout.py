@@ -76,8 +76,8 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
     for b in np.flatnonzero(case.mask.any(axis=1)):
         a, valid = case.sequence(int(b)), case.mask[b]
         rows = np.ones(len(case.E_Q), dtype=bool)
-        visible = None
-        readers = None
+        forward_mask = None
+        backward_mask = None
         queries, biases, groups = a["E_Q"], a["E_B"], None
         if isinstance(case, StaticCase):
             groups = case.groups
@@ -85,14 +85,14 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
             rows = np.repeat(valid, len(rows))
             queries, biases = oracle.dynamic_expansion_vectors(a["C"], queries, biases)
             if case.causal:
-                visible, readers = oracle.causal_masks(int(valid.sum()), len(case.E_Q))
+                forward_mask, backward_mask = oracle.causal_masks(int(valid.sum()), len(case.E_Q))
         M = oracle.length_transformation(queries, a["K"])
         M = M * masks.M[b][rows][:, valid] * keep_scale(p)
         B = []
         for i, V in ((1, a["V_1"]), (2, a["V_2"])):
-            F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, visible), V, biases)
+            F_fw = oracle.forward_expansion(oracle.forward_weights(M, i, forward_mask), V, biases)
             F_fw = F_fw * masks.F[i - 1, b][rows] * keep_scale(p)
-            R_bw = oracle.backward_weights(M, i, groups, readers)
+            R_bw = oracle.backward_weights(M, i, groups, backward_mask)
             kept = masks.B[i - 1, b][valid]
             B.append(oracle.backward_expansion(R_bw, F_fw) * kept * keep_scale(p))
         assert_close(out[b, valid], oracle.selection(a["S"], *B))

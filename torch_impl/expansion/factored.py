@@ -244,9 +244,9 @@ class _Expansion(torch.autograd.Function):
                 "the factored implementation has a first derivative only (create_graph=True); "
                 "expected implementation='literal' to differentiate twice"
             )
-        plan, (vectors, gathering, reading, *saved) = ctx.plan, ctx.saved_tensors
+        plan, (vectors, forward_mask, backward_mask, *saved) = ctx.plan, ctx.saved_tensors
         inputs_of_M, saved = saved[: ctx.inputs], saved[ctx.inputs :]
-        masks = None if gathering is None else (gathering, reading)
+        masks = None if forward_mask is None else (forward_mask, backward_mask)
         x, p = _Saved.from_tensors(saved), plan.dropout
         if plan.recompute_M:
             x = x._replace(M=_InputsOfM(*inputs_of_M).M())

@@ -49,9 +49,9 @@ def broad_sum(conditions: Tensor, vectors: Tensor) -> Tensor:
 def static(x: Operands, groups: Sequence[int]) -> Tensor:
     """``static_expansion`` as printed."""
     M = length_transformation(x.query_vectors, x.keys)  # (B, N, L)
-    visible = None if x.mask is None else x.mask[:, None, :]  # (B, 1, L)
-    readers = None if x.mask is None else x.mask[:, :, None]  # (B, L, 1)
-    return _streams(x, M, x.bias_vectors, groups, visible, readers)
+    forward_mask = None if x.mask is None else x.mask[:, None, :]  # (B, 1, L)
+    backward_mask = None if x.mask is None else x.mask[:, :, None]  # (B, L, 1)
+    return _streams(x, M, x.bias_vectors, groups, forward_mask, backward_mask)
 
 
 def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
@@ -63,13 +63,13 @@ def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
     pairs = None if mask is None else mask[:, :, None] & mask[:, None, :]  # (B, L, L)
     if causal:
         # row (j, n) gathers from tokens i <= j, and token j reads rows (i, n) with i <= j
-        earlier = torch.ones(L, L, dtype=torch.bool, device=x.keys.device).tril()
-        pairs = earlier[None] if pairs is None else pairs & earlier
-    visible = readers = None
+        lower = torch.ones(L, L, dtype=torch.bool, device=x.keys.device).tril()
+        pairs = lower[None] if pairs is None else pairs & lower
+    forward_mask = backward_mask = None
     if pairs is not None:
-        visible = pairs.repeat_interleave(N_E, dim=1)  # (., N, L)
-        readers = pairs.repeat_interleave(N_E, dim=2)  # (., L, N)
-    return _streams(x, M, B_E, (L * N_E,), visible, readers)
+        forward_mask = pairs.repeat_interleave(N_E, dim=1)  # (., N, L)
+        backward_mask = pairs.repeat_interleave(N_E, dim=2)  # (., L, N)
+    return _streams(x, M, B_E, (L * N_E,), forward_mask, backward_mask)
 
 
 def _streams(
@@ -77,13 +77,13 @@ def _streams(
     M: Tensor,
     B_E: Tensor,
     groups: Sequence[int],
-    visible: Tensor | None,
-    readers: Tensor | None,
+    forward_mask: Tensor | None,
+    backward_mask: Tensor | None,
 ) -> Tensor:
     """Both streams, forward and backward, and their gated sum (v1 7-9, v2 3-8).
 
-    ``visible``, broadcast to (B, N, L), is True where an expanded row gathers from a token;
-    ``readers``, to (B, L, N), where a token reads an expanded row; None means everywhere.
+    ``forward_mask``, broadcast to (B, N, L), is True where an expanded row gathers from a token;
+    ``backward_mask``, to (B, L, N), where a token reads an expanded row; None means everywhere.
     """
     values, dropout = x.values, x.dropout
     M = F.dropout(M, dropout)
@@ -91,13 +91,13 @@ def _streams(
     backward = []
     for signed, V in zip((M, -M), values, strict=True):
         P = F.relu(signed)
-        R_fw = normalise(_only(P, visible))  # (B, N, L)
+        R_fw = normalise(_only(P, forward_mask))  # (B, N, L)
         F_fw = R_fw.to(V.dtype) @ V + B_E  # (B, N, d)
         if x.dropout_of == "values":
             F_fw = F.dropout(F_fw, dropout)
         else:
             F_fw = F_fw * F.dropout(torch.ones_like(F_fw[..., :1]), dropout)
-        transposed = torch.split(_only(P.mT, readers), list(groups), dim=-1)  # (B, L, |group|)
+        transposed = _only(P.mT, backward_mask).split(list(groups), -1)  # (B, L, |group|)
         R_bw = torch.cat([normalise(group) for group in transposed], dim=-1) / len(groups)
         backward.append(F.dropout(R_bw.to(V.dtype) @ F_fw, dropout))  # (B, L, d)
     gate = x.selectors.sigmoid()

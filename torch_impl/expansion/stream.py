@@ -40,16 +40,19 @@ class Rows(NamedTuple):
     causal: bool = False
 
     def masks(self, M: Tensor) -> tuple[Tensor, Tensor] | None:
-        """0/1 masks (L, N): row n gathers from token l; token l reads row n. None if all are 1."""
+        """0/1 masks (L, N): where row n gathers from token l, and where token l reads row n.
+
+        None if all are 1.
+        """
         if not self.causal:
             return None
         L, N = M.shape[1:]
         pairs = M.new_ones(L, L)
-        later, earlier = (
+        forward_mask, backward_mask = (
             x[:, :, None].expand(-1, -1, self.num_expansions).reshape(L, N)
             for x in (pairs.triu(), pairs.tril())
         )
-        return later, earlier
+        return forward_mask, backward_mask
 
     def sums(self, x: Tensor) -> Tensor:
         """The sums over each group, (b, L, N) to (b, L, |G|)."""
@@ -173,14 +176,14 @@ class Stream(ABC):
     ) -> None:
         self.V, self.keep, self.biases, self.rows, self.masks = x.V, x.keep_F, biases, rows, masks
         self.P = torch.relu(M if sign > 0 else -M)  # (b, L, N)
-        gathering, reading = (self.P, self.P) if masks is None else (self.P * m for m in masks)
+        P_fw, P_bw = (self.P, self.P) if masks is None else (self.P * m for m in masks)
         if x.inverse_rows is None or x.inverse_columns is None:
-            by_group = (rows.sums(reading) + EPSILON) * len(rows.groups)  # (b, L, |G|)
-            self.inverse_sums = 1 / (gathering.sum(1, keepdim=True) + EPSILON), 1 / by_group
+            by_group = (rows.sums(P_bw) + EPSILON) * len(rows.groups)  # (b, L, |G|)
+            self.inverse_sums = 1 / (P_fw.sum(1, keepdim=True) + EPSILON), 1 / by_group
         else:
             self.inverse_sums = x.inverse_rows, x.inverse_columns
-        self.R_fw = gathering * self.inverse_sums[0]  # (b, L, N)
-        self.R_bw = rows.scaled(reading, self.inverse_sums[1])  # (b, L, N)
+        self.R_fw = P_fw * self.inverse_sums[0]  # (b, L, N)
+        self.R_bw = rows.scaled(P_bw, self.inverse_sums[1])  # (b, L, N)
         self._multiply(x, saved)
 
     @abstractmethod

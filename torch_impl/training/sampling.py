@@ -368,17 +368,17 @@ class _Expansion:
             self.P[:, t] = p
             scale = masks.scale * e.d_model**-0.5
             # M of the new rows (t, n) over all tokens i <= t; of all rows (j, n) over token t
-            gathering = (keys @ condition.to(precise)[..., None] + self.P[:, :n]) * scale
-            gathering = gathering * masks.M[:, :n, own]  # (S, n, N_E)
-            reading = (conditions @ key.to(precise)[..., None] + p[:, None]) * scale
-            reading = reading.flatten(1) * masks.M[:, t, known]  # (S, n N_E)
+            M_fw = (keys @ condition.to(precise)[..., None] + self.P[:, :n]) * scale
+            M_fw = M_fw * masks.M[:, :n, own]  # (S, n, N_E)
+            M_bw = (conditions @ key.to(precise)[..., None] + p[:, None]) * scale
+            M_bw = M_bw.flatten(1) * masks.M[:, t, known]  # (S, n N_E)
         biases = condition[:, None] + e.bias_vectors.to(condition.dtype)  # (S, N_E, d)
         streams = []
         for s, sign in enumerate((1, -1)):
             V, rows = self.values[s, :, :n], self.expanded[s]
-            R_fw = normalise((sign * gathering).relu().mT).to(V.dtype)  # (S, N_E, n)
+            R_fw = normalise((sign * M_fw).relu().mT).to(V.dtype)  # (S, N_E, n)
             rows[:, own] = (R_fw @ V + biases) * masks.rows[s][:, own]
-            R_bw = normalise((sign * reading).relu()).to(V.dtype)  # (S, n N_E)
+            R_bw = normalise((sign * M_bw).relu()).to(V.dtype)  # (S, n N_E)
             B = (R_bw[:, None] @ rows[:, known]).squeeze(1)  # (S, d)
             streams.append(B * masks.tokens[s][:, t] * masks.scale**2)
         gate = e.selector(x).sigmoid()

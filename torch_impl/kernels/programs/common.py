@@ -94,7 +94,7 @@ def expanded(Z, n, j, rows, i, tokens, L):
 
 
 @device_function
-def seen(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
+def forward_masked(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
     """``expanded``, zero where rows (j, n) do not gather from tokens i."""
     m = expanded(Z, n, j, rows, i, tokens, L)
     if CAUSAL:
@@ -103,7 +103,7 @@ def seen(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
 
 
 @device_function
-def read(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
+def backward_masked(Z, n, j, rows, i, tokens, L, CAUSAL: tl.constexpr):
     """``expanded``, zero where tokens i do not read rows (j, n) back."""
     m = expanded(Z, n, j, rows, i, tokens, L)
     if CAUSAL:

@@ -4,14 +4,14 @@ import triton
 import triton.language as tl
 
 from .common import (
+    backward_masked,
     device_function,
     expanded,
+    forward_masked,
     load,
     load_pair,
     mixed,
     product,
-    read,
-    seen,
     store,
     streams,
     total,
@@ -104,16 +104,16 @@ def dynamic_weight_gradients(
     for k0 in range(0, L, BI):
         k = k0 + tl.arange(0, BI)
         others = valid_tokens(MASK, k, L, HAS_MASK)
-        seen_1, seen_2 = streams(seen(Z, n, j, rows, k, others, L, CAUSAL))
-        seen_1 *= inv_r_1[:, None]
-        seen_2 *= inv_r_2[:, None]
+        fw_1, fw_2 = streams(forward_masked(Z, n, j, rows, k, others, L, CAUSAL))
+        fw_1 *= inv_r_1[:, None]
+        fw_2 *= inv_r_2[:, None]
         dW_1 = load(DY_1, i, i < L, k, k < L, width)
         dW_2 = load(DY_2, i, i < L, k, k < L, width)
-        back_1 = product(seen_1, tl.trans(dW_1), back_1, DY.dtype.element_ty, PRECISION)
-        back_2 = product(seen_2, tl.trans(dW_2), back_2, DY.dtype.element_ty, PRECISION)
+        back_1 = product(fw_1, tl.trans(dW_1), back_1, DY.dtype.element_ty, PRECISION)
+        back_2 = product(fw_2, tl.trans(dW_2), back_2, DY.dtype.element_ty, PRECISION)
     back_1 *= inv_c_1[None, :]
     back_2 *= inv_c_2[None, :]
-    m = read(Z, n, j, rows, i, tokens, L, CAUSAL)
+    m = backward_masked(Z, n, j, rows, i, tokens, L, CAUSAL)
     p_1, p_2 = streams(m)
     at = GAMMA + (tl.program_id(0) * B + b) * 2 * L + i
     tl.store(at, total(p_1 * back_1, 0), mask=i < L)
@@ -125,17 +125,17 @@ def dynamic_weight_gradients(
     for k0 in range(0, L, BI):
         k = k0 + tl.arange(0, BI)
         others = valid_tokens(MASK, k, L, HAS_MASK)
-        read_1, read_2 = streams(read(Z, n, j, rows, k, others, L, CAUSAL))
+        bw_1, bw_2 = streams(backward_masked(Z, n, j, rows, k, others, L, CAUSAL))
         share_1, share_2 = load_pair(INV_COLUMN, k, k < L, L)
-        read_1 *= share_1[None, :]
-        read_2 *= share_2[None, :]
+        bw_1 *= share_1[None, :]
+        bw_2 *= share_2[None, :]
         dW_1 = load(DY_1, k, k < L, i, i < L, width)
         dW_2 = load(DY_2, k, k < L, i, i < L, width)
-        forth_1 = product(read_1, dW_1, forth_1, DY.dtype.element_ty, PRECISION)
-        forth_2 = product(read_2, dW_2, forth_2, DY.dtype.element_ty, PRECISION)
+        forth_1 = product(bw_1, dW_1, forth_1, DY.dtype.element_ty, PRECISION)
+        forth_2 = product(bw_2, dW_2, forth_2, DY.dtype.element_ty, PRECISION)
     forth_1 *= inv_r_1[:, None]
     forth_2 *= inv_r_2[:, None]
-    m = seen(Z, n, j, rows, i, tokens, L, CAUSAL)
+    m = forward_masked(Z, n, j, rows, i, tokens, L, CAUSAL)
     p_1, p_2 = streams(m)
     at = RHO + ((part * 2 * B + b) * NE + n) * L + j
     tl.store(at, total(p_1 * forth_1, 1), mask=j < L)

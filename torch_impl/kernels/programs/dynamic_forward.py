@@ -11,12 +11,12 @@ import triton
 import triton.language as tl
 
 from .common import (
+    backward_masked,
+    forward_masked,
     load,
     load_pair,
     mixed,
     product,
-    read,
-    seen,
     sigmoid,
     store,
     streams,
@@ -81,10 +81,10 @@ def dynamic_sums(
         for x0 in range(0, L, BI):
             x = x0 + tl.arange(0, BI)
             theirs = valid_tokens(MASK + b * L, x, L, HAS_MASK)
-            p_1, p_2 = streams(seen(Z, n, here, ours, x, theirs, L, CAUSAL))
+            p_1, p_2 = streams(forward_masked(Z, n, here, ours, x, theirs, L, CAUSAL))
             row_1 += total(p_1, 1)
             row_2 += total(p_2, 1)
-            p_1, p_2 = streams(read(Z, n, x, theirs, here, ours, L, CAUSAL))
+            p_1, p_2 = streams(backward_masked(Z, n, x, theirs, here, ours, L, CAUSAL))
             column_1 += total(p_1, 0)
             column_2 += total(p_2, 0)
         at = INV_ROW + (b * NE + n) * L + here
@@ -119,7 +119,7 @@ def dynamic_weights(
     Z += b * (L + NE) * L
     MASK += b * L
     INV_ROW += b * NE * L
-    readers = valid_tokens(MASK, i, L, HAS_MASK)
+    tokens_i = valid_tokens(MASK, i, L, HAS_MASK)
     tokens = valid_tokens(MASK, k, L, HAS_MASK)
     inv_c_1, inv_c_2 = load_pair(INV_COLUMN + b * 2 * L, i, i < L, L)
     width = 2 * L + NE
@@ -131,24 +131,24 @@ def dynamic_weights(
         j = j0 + tl.arange(0, BI)
         rows = valid_tokens(MASK, j, L, HAS_MASK)
         for n in range(NE):
-            read_1, read_2 = streams(read(Z, n, j, rows, i, readers, L, CAUSAL))
-            seen_1, seen_2 = streams(seen(Z, n, j, rows, k, tokens, L, CAUSAL))
+            bw_1, bw_2 = streams(backward_masked(Z, n, j, rows, i, tokens_i, L, CAUSAL))
+            fw_1, fw_2 = streams(forward_masked(Z, n, j, rows, k, tokens, L, CAUSAL))
             inv_r_1, inv_r_2 = load_pair(INV_ROW + n * L, j, j < L, B * NE * L)
-            read_1 *= inv_c_1[None, :]
-            read_2 *= inv_c_2[None, :]
-            seen_1 *= inv_r_1[:, None]
-            seen_2 *= inv_r_2[:, None]
-            acc_1 = product(tl.trans(read_1), seen_1, acc_1, Y.dtype.element_ty, PRECISION)
-            acc_2 = product(tl.trans(read_2), seen_2, acc_2, Y.dtype.element_ty, PRECISION)
+            bw_1 *= inv_c_1[None, :]
+            bw_2 *= inv_c_2[None, :]
+            fw_1 *= inv_r_1[:, None]
+            fw_2 *= inv_r_2[:, None]
+            acc_1 = product(tl.trans(bw_1), fw_1, acc_1, Y.dtype.element_ty, PRECISION)
+            acc_2 = product(tl.trans(bw_2), fw_2, acc_2, Y.dtype.element_ty, PRECISION)
     store(Y_1, i, i < L, k, k < L, width, acc_1)
     store(Y_2, i, i < L, k, k < L, width, acc_2)
     # weights of the conditions: the tokens k are the rows' tokens j
     sum_1 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     sum_2 = tl.full([BI, BI], 0.0, Z.dtype.element_ty)
     for n in range(NE):
-        read_1, read_2 = streams(read(Z, n, k, tokens, i, readers, L, CAUSAL))
-        sum_1 += read_1
-        sum_2 += read_2
+        bw_1, bw_2 = streams(backward_masked(Z, n, k, tokens, i, tokens_i, L, CAUSAL))
+        sum_1 += bw_1
+        sum_2 += bw_2
     store(Y_1 + L, i, i < L, k, k < L, width, tl.trans(sum_1 * inv_c_1[None, :]))
     store(Y_2 + L, i, i < L, k, k < L, width, tl.trans(sum_2 * inv_c_2[None, :]))
     # weights of the bias vectors: each program computes its share
@@ -160,9 +160,9 @@ def dynamic_weights(
             for j0 in range(0, L, BI):
                 j = j0 + tl.arange(0, BI)
                 rows = valid_tokens(MASK, j, L, HAS_MASK)
-                read_1, read_2 = streams(read(Z, n, j, rows, i, readers, L, CAUSAL))
-                column_1 += total(read_1, 0)
-                column_2 += total(read_2, 0)
+                bw_1, bw_2 = streams(backward_masked(Z, n, j, rows, i, tokens_i, L, CAUSAL))
+                column_1 += total(bw_1, 0)
+                column_2 += total(bw_2, 0)
             at = i * width + 2 * L + n
             tl.store(Y_1 + at, (column_1 * inv_c_1).to(Y.dtype.element_ty), mask=i < L)
             tl.store(Y_2 + at, (column_2 * inv_c_2).to(Y.dtype.element_ty), mask=i < L)
