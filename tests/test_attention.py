@@ -17,7 +17,7 @@ from torch_impl.layers.attention import (
     AttentionOnAttention,
     MultiHeadAttention,
     multi_head,
-    watched,
+    record_attention_weights,
 )
 
 KINDS = ("normal", "zeros", "nothing", "tiny")
@@ -50,7 +50,7 @@ def test_weights_sum_to_one_over_what_is_seen_and_make_the_output(data, pair, ca
     module, _ = pair
     case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
     x, y, mask = tensor(case.x), tensor(case.filled(np.nan)), torch.from_numpy(case.mask)
-    with torch.no_grad(), watched(module) as seen:
+    with torch.no_grad(), record_attention_weights(module) as seen:
         out = module(x, y, mask, causal=causal)
     (weights,) = seen
     visible = case.mask[:, None] & np.ones((x.shape[1],) * 2, dtype=bool)
@@ -68,7 +68,7 @@ def test_weights_sum_to_one_over_what_is_seen_and_make_the_output(data, pair, ca
 
 def test_attention_is_watched_within_the_block_alone():
     module, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
-    with watched(module) as seen:
+    with record_attention_weights(module) as seen:
         module(x, x)
         module(x, x, causal=True)
     module(x, x)

@@ -13,7 +13,7 @@ from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, literal_bound,
 from tests.support import strategies
 from tests.support.captioners import captioners
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.decoding.half_weights import LARGEST, HalfWeight, halve
+from torch_impl.decoding.half_weights import LARGEST, HalfWeight, to_float16_weights
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import RecurrentCaptioner, RecurrentConfiguration
 
@@ -24,7 +24,7 @@ def linear(model):
 
 
 def rounded(model):
-    """The same, of float32 weights, after a way through float16 where `halve` rounds."""
+    """The same, of float32 weights, through float16 where `to_float16_weights` rounds."""
     model = deepcopy(model)
     for layer in linear(model):
         layer.weight.data = layer.weight.half().float()
@@ -58,7 +58,7 @@ def test_every_pass_is_that_of_the_rounded_weights(drawn, num_beams, data):
     model, features, mask = drawn
     model, features = model.float(), features.float()
     expected, halved = rounded(model), deepcopy(model)
-    halve(halved)
+    to_float16_weights(halved)
     memory = expected.encode(features, mask)
     assert torch.equal(memory, halved.encode(features, mask))
     seed = data.draw(st.integers(0, 99))
@@ -79,8 +79,8 @@ def test_an_ensemble_is_halved_member_by_member(drawn):
     model, features, mask = drawn
     model, features = model.float(), features.float()
     expected, halved = (Ensemble([deepcopy(model), make(model)]) for make in (rounded, deepcopy))
-    halve(expected)
-    halve(halved)
+    to_float16_weights(expected)
+    to_float16_weights(halved)
     found = [
         beam_search(each, features, mask, beam_size=2, max_length=3) for each in (expected, halved)
     ]
@@ -91,13 +91,13 @@ def test_an_ensemble_is_halved_member_by_member(drawn):
 def test_what_cannot_be_halved_is_refused_whole(drawn, dtype):
     model, *_ = drawn
     with pytest.raises(ValueError, match="expected float32 on a CPU"):
-        halve(model.to(dtype))
+        to_float16_weights(model.to(dtype))
     model = model.float()
     last = model.vocabulary.weight.data
     for value in (2 * LARGEST, float("nan")):
         before, last[0, 0] = last[0, 0].item(), value
         with pytest.raises(ValueError, match=f"beyond float16's {LARGEST:g} or not finite"):
-            halve(model)
+            to_float16_weights(model)
         assert not any(isinstance(layer.weight, HalfWeight) for layer in linear(model))
         last[0, 0] = before
 
@@ -105,4 +105,4 @@ def test_what_cannot_be_halved_is_refused_whole(drawn, dtype):
 def test_other_captioners_are_refused():
     model = RecurrentCaptioner(RecurrentConfiguration(vocabulary_size=9, d_feature=4))
     with pytest.raises(ValueError, match="a RecurrentCaptioner has no decoder to round"):
-        halve(model)
+        to_float16_weights(model)

@@ -20,7 +20,7 @@ from benchmarks.files import sha256_of_arrays
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.onnx_captioner import ENCODER, OnnxCaptioner
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.decoding.half_weights import halve
+from torch_impl.decoding.half_weights import to_float16_weights
 from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import BaseCaptioner, MiddleOutCaptioner
@@ -205,12 +205,12 @@ def halved(model: AnyDecoder) -> AnyDecoder:
     """Round the weights of the model's decoder to 16 bits, in place.
 
     Raises:
-        InputError: as `half_weights.halve`, or an exported model.
+        InputError: as `half_weights.to_float16_weights`, or an exported model.
     """
     if isinstance(model, OnnxCaptioner):
         raise InputError("--weights float16: an exported model has the weights of its file")
     try:
-        halve(model)
+        to_float16_weights(model)
     except ValueError as error:
         raise InputError(f"--weights float16: {error}") from error
     return model

@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.data import CaptionData
 from benchmarks.errors import InputError
 from benchmarks.kinds import Attention, Example
-from torch_impl.layers.attention import watched
+from torch_impl.layers.attention import record_attention_weights
 from torch_impl.layers.transformer import DecoderLayer
 from torch_impl.models import Captioner
 
@@ -48,7 +48,7 @@ def looks(
     if head is not None and not 0 <= head < attention.num_heads:
         raise InputError(f"head is {head}, expected 0 to {attention.num_heads - 1}")
     read = torch.tensor(tokens[:-1], device=features.device)
-    with watched(attention) as seen:
+    with record_attention_weights(attention) as seen:
         model(features[None], read[None])
     ((weights,),) = seen
     return weights.mean(0) if head is None else weights[head]

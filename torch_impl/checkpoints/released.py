@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.weights import CheckpointError, misfits, refuse
+from torch_impl.common.weights import CheckpointError, raise_if_any, state_dict_problems
 from torch_impl.expansion.functional import coefficients
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import ExpansionNet
@@ -81,12 +81,14 @@ def load_released(
     table = _captioner(encoder_layers, decoder_layers, rest)
     sizes = _sizes(table, rest, encoder_layers, decoder_layers)
     expected = {w.theirs: tuple(sizes.get(name, name) for name in w.shape) for w in table}
-    problems += misfits(expected, rest)
+    problems += state_dict_problems(expected, rest)
     swin = _swin(backbone, where) if backbone else None
     if swin is not None:
         shapes = {BACKBONE + name: tuple(t.shape) for name, t in swin.state_dict().items()}
-        problems += misfits(shapes, {BACKBONE + name: t for name, t in backbone.items()})
-    refuse(problems or _unusable(weights), where)
+        problems += state_dict_problems(
+            shapes, {BACKBONE + name: t for name, t in backbone.items()}
+        )
+    raise_if_any(problems or _unusable(weights), where)
 
     if sum(groups) != sizes["static vectors"]:
         raise ValueError(
@@ -136,8 +138,8 @@ def load_swin(path: Path) -> SwinTransformer:
     weights = {name: t for name, t in weights.items() if not name.startswith("head.")}
     swin = _swin(weights, where)
     shapes = {name: tuple(tensor.shape) for name, tensor in swin.state_dict().items()}
-    problems += misfits(shapes, weights)
-    refuse(problems or _unusable(weights), where)
+    problems += state_dict_problems(shapes, weights)
+    raise_if_any(problems or _unusable(weights), where)
     _fill(swin, weights)
     return swin.eval()
 

@@ -23,11 +23,11 @@ def load_weights(
         CheckpointError: lists every missing, extra and misshapen key; the module is untouched.
     """
     expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    refuse(misfits(expected, weights), where)
+    raise_if_any(state_dict_problems(expected, weights), where)
     module.load_state_dict(dict(weights))
 
 
-def misfits(
+def state_dict_problems(
     expected: Mapping[str, Sequence[int | str]], weights: Mapping[str, Tensor]
 ) -> list[str]:
     """Every missing, extra and misshapen key.
@@ -52,7 +52,7 @@ def misfits(
     return problems
 
 
-def refuse(problems: Sequence[str], where: Path | str) -> None:
+def raise_if_any(problems: Sequence[str], where: Path | str) -> None:
     """Raise a CheckpointError that lists the problems, if there are any."""
     if problems:
         raise CheckpointError(f"{where}: does not fit the model: " + "; ".join(problems))

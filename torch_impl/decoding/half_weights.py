@@ -1,6 +1,6 @@
 """Decoding with 16-bit weights on a CPU: a step reads half the bytes.
 
-With few beams a step is bound by reading the weights. `halve` rounds the decoder's to float16;
+With few beams a step is bound by reading the weights. `to_float16_weights` rounds the decoder's;
 activations and accumulators stay in float32.
 """
 
@@ -68,7 +68,7 @@ def _linear(x: Tensor, weight: HalfWeight, bias: Tensor | None = None) -> Tensor
 
 
 @torch.no_grad()
-def halve(model: nn.Module) -> None:
+def to_float16_weights(model: nn.Module) -> None:
     """Round the linear layers of each ``Captioner``'s decoder within ``model``, in place.
 
     The model can then only decode: it has no gradients of these weights, and its ``state_dict``

@@ -175,7 +175,7 @@ class Attention(nn.Module, ABC):
 
 
 @contextmanager
-def watched(attention: Attention) -> Iterator[list[Tensor]]:
+def record_attention_weights(attention: Attention) -> Iterator[list[Tensor]]:
     """Collect the `Attention.weights` of every call of ``attention`` within the block.
 
     The calls may not have ``image_index``.

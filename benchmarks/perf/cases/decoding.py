@@ -17,7 +17,7 @@ from benchmarks.perf.cases.models import MODEL, captioner, captions, features
 from torch_impl.common.protocols import DecoderCache
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.graphs import GraphedBeamSearch
-from torch_impl.decoding.half_weights import halve
+from torch_impl.decoding.half_weights import to_float16_weights
 from torch_impl.layers.kv_cache import TransformerCache
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Captioner
@@ -94,7 +94,7 @@ def _decoding(
         HALF_WEIGHTS: lambda model: model,
     }
     if implementation == HALF_WEIGHTS:
-        halve(model)
+        to_float16_weights(model)
     reader = readers.get(implementation, _Whole)(model)
     search: Callable[..., Any] = partial(decoding.greedy, reader, max_length=sizes.tokens)
     found: dict[str, Any] = {"beam_size": sizes.beam if beam else 1, "max_length": sizes.tokens}
@@ -131,7 +131,7 @@ def _error(case: Case, weights: str, device: torch.device) -> dict[str, float]:
     model, exact = (captioner(case, "auto", device, training=False) for _ in range(2))
     exact.double()
     if weights == "float16":
-        halve(model)
+        to_float16_weights(model)
     right = exact.decode(words, exact.encode(images.double()))
     return {"error": (model.decode(words, model.encode(images)) - right).abs().max().item()}
 
