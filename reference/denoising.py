@@ -74,7 +74,7 @@ def denoising_data(generator: np.random.Generator, size: int) -> list[tuple[Arra
     ),
 )
 @requires(
-    lambda x, order: len(order) == 1 or len(x) % 2 == 1,
+    lambda x, side_order: len(side_order) == 1 or len(x) % 2 == 1,
     "{x.size} values have no middle, expected an odd number",
 )
 def denoise(
@@ -83,17 +83,17 @@ def denoise(
     *,
     y: Array | None = None,
     self_attention: SelfAttention = "none",
-    order: Sequence[Side] = LEFT_FIRST,
+    side_order: Sequence[Side] = LEFT_FIRST,
 ) -> Array:
     """A regressor of section 4.1, x (n,) to (n,): numbers in place of embedded words, no softmax.
 
     A linear layer on the encoder's final hidden state predicts the initial value, the decoders the
-    rest: outwards from the middle value if ``order`` has both sides, from the first value on if it
-    is ("right",). With the target y (n,) it is teacher-forced, else it reads its own outputs.
+    rest: outwards from the middle value if ``side_order`` has both sides, from the first value on
+    if it is ("right",). With the target y (n,) it is teacher-forced, else it reads its own outputs.
     ``self_attention`` is "none" in the text, "dual" in the table. ``parameters``: ``encoder``, the
     linear map ``initial`` to 1, and for each side a decoder's with the linear map ``output``.
     """
-    left = len(x) // 2 if len(order) == 2 else 0
+    left = len(x) // 2 if len(side_order) == 2 else 0
     H_e, state = encode(x[:, None], parameters)
     initial = linear(state.h, select(parameters, "initial."))
     values = np.zeros(len(x))
@@ -101,7 +101,7 @@ def denoise(
     first = initial if y is None else y[[left]]
     decoder = MiddleOutDecoder(first, H_e, state, parameters, self_attention)
     place = {"left": left, "right": left}
-    for side in turns(left, len(x) - 1 - left, order):
+    for side in turns(left, len(x) - 1 - left, side_order):
         value = linear(decoder.advance(side), select(parameters, f"{side}.output."))
         place[side] += 1 if side == "right" else -1
         values[place[side]] = value[0]

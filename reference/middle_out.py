@@ -247,22 +247,22 @@ class MiddleOutDecoder:
     ),
 )
 @requires(
-    lambda left, order: not left or "left" in order,
-    "{left} outputs on the left, which is not among {order}",
+    lambda left, side_order: not left or "left" in side_order,
+    "{left} outputs on the left, which is not among {side_order}",
 )
 @requires(
-    lambda right, order: not right or "right" in order,
-    "{right} outputs on the right, which is not among {order}",
+    lambda right, side_order: not right or "right" in side_order,
+    "{right} outputs on the right, which is not among {side_order}",
 )
-def turns(left: int, right: int, order: Sequence[Side] = LEFT_FIRST) -> Iterator[Side]:
+def turns(left: int, right: int, side_order: Sequence[Side] = LEFT_FIRST) -> Iterator[Side]:
     """The side of each turn, for as many outputs on each side as ``left`` and ``right`` say.
 
-    The sides of ``order`` alternate; when one is finished, every turn is the other's. A side that
-    is not in ``order`` has no turns: ("right",) is a left-to-right decoder.
+    The sides of ``side_order`` alternate; when one is finished, every turn is the other's. A side
+    that is not in ``side_order`` has no turns: ("right",) is a left-to-right decoder.
     """
     outputs = {"left": left, "right": right}
     for k in range(max(left, right)):
-        yield from (side for side in order if k < outputs[side])
+        yield from (side for side in side_order if k < outputs[side])
 
 
 def middle_out(
@@ -273,20 +273,20 @@ def middle_out(
     state: State,
     parameters: Parameters,
     self_attention: SelfAttention = "none",
-    order: Sequence[Side] = LEFT_FIRST,
+    side_order: Sequence[Side] = LEFT_FIRST,
 ) -> dict[Side, Array]:
     """The middle-out decoder of section 3.3, teacher-forced.
 
     Returns each half's log-probabilities (words, V), each row given all words before its turn.
     ``left`` and ``right`` are the halves' words from the middle outwards, the end token last if
-    they end; ``order`` is that of the turns. ``parameters``: ``embedding.weight`` (V, d_e), shared;
-    ``left`` and ``right``, a decoder's each.
+    they end; ``side_order`` is that of the turns. ``parameters``: ``embedding.weight`` (V, d_e),
+    shared; ``left`` and ``right``, a decoder's each.
     """
     embedding = parameters["embedding.weight"]
     decoder = MiddleOutDecoder(embedding[middle], H_e, state, parameters, self_attention)
     words = {"left": iter(left), "right": iter(right)}
     log_p: dict[Side, list[Array]] = {"left": [], "right": []}
-    for side in turns(len(left), len(right), order):
+    for side in turns(len(left), len(right), side_order):
         h = decoder.advance(side)
         log_p[side].append(word_log_probabilities(h, select(parameters, f"{side}.")))
         decoder.write(side, embedding[next(words[side])])

@@ -65,7 +65,7 @@ def word_model(
     state: State,
     parameters: Parameters,
     self_attention: SelfAttention = "none",
-    order: Sequence[Side] = LEFT_FIRST,
+    side_order: Sequence[Side] = LEFT_FIRST,
 ) -> NextLogProbs:
     """The middle-out decoder as a function of the halves so far; arguments as ``middle_out``'s."""
 
@@ -73,7 +73,7 @@ def word_model(
         # the last row does not depend on the word that is appended here
         longer = halves.extended(side, 0, 0.0)
         words = (longer.left, longer.middle, longer.right)
-        log_p = middle_out(*words, H_e, state, parameters, self_attention, order)
+        log_p = middle_out(*words, H_e, state, parameters, self_attention, side_order)
         last: Array = log_p[side][-1]
         return last
 
@@ -85,12 +85,12 @@ def teacher_forced(
     left: Sequence[int],
     middle: int,
     right: Sequence[int],
-    order: Sequence[Side] = LEFT_FIRST,
+    side_order: Sequence[Side] = LEFT_FIRST,
 ) -> Halves:
     """The given halves, each word scored after all words before its turn."""
     words = {"left": left, "right": right}
     halves = Halves(middle)
-    for side in turns(len(left), len(right), order):
+    for side in turns(len(left), len(right), side_order):
         token = words[side][len(halves.half(side))]
         halves = halves.extended(side, token, float(next_log_probs(halves, side)[token]))
     return halves
@@ -118,19 +118,19 @@ def beam_search(
     beam_size: int,
     max_length: int,
     num_return: int = 1,
-    order: Sequence[Side] = LEFT_FIRST,
+    side_order: Sequence[Side] = LEFT_FIRST,
 ) -> list[Halves]:
     """The ``num_return`` best of the ``beam_size`` hypotheses left after the last turn.
 
-    The sides of ``order`` take turns. At each turn the candidates are the continuations on that
-    side of hypotheses whose side is unfinished, and the others unchanged; the ``beam_size`` with
-    the largest scores, length bonus included, survive. Ties keep the order of hypotheses, then of
-    token ids. With the order ("right",) and the start token as the middle word it is left-to-right
-    beam search with the length bonus.
+    The sides of ``side_order`` take turns. At each turn the candidates are the continuations on
+    that side of hypotheses whose side is unfinished, and the others unchanged; the ``beam_size``
+    with the largest scores, length bonus included, survive. Ties keep the order of hypotheses, then
+    of token ids. With the order ("right",) and the start token as the middle word it is
+    left-to-right beam search with the length bonus.
     """
     beam = [Halves(middle)]
     for _ in range(max_length - 1):
-        for side in order:
+        for side in side_order:
             candidates = []
             for halves in beam:
                 if halves.finished(side, end):
@@ -148,10 +148,10 @@ def exhaustive_search(
     *,
     end: int,
     max_length: int,
-    order: Sequence[Side] = LEFT_FIRST,
+    side_order: Sequence[Side] = LEFT_FIRST,
 ) -> list[Halves]:
     """All captions whose sides end or reach ``max_length``, best first: for tiny vocabularies."""
-    turns = [side for _ in range(max_length - 1) for side in order]
+    turns = [side for _ in range(max_length - 1) for side in side_order]
 
     def complete(halves: Halves, turn: int) -> Iterator[Halves]:
         if turn == len(turns):

@@ -124,7 +124,7 @@ def test_steps_after_the_end_change_nothing(model, beam_size, max_length, data):
         return [plain(h) for h in found], plain(greedy), drawn
 
     *expected, asking = search()
-    with patch.object(decoding, "asks_for_end", return_value=False):
+    with patch.object(decoding, "should_check_end", return_value=False):
         *found, drawn = search()
     assert found == expected
     T = asking.tokens.shape[-1]

@@ -104,7 +104,7 @@ def test_every_sequence_of_every_seed_is_the_oracles(seeds, reading):
         for b in range(data.x.shape[1]):
             one = data[s, b]
             x, y = (numpy(a[: one.lengths]) for a in (one.x, one.y))
-            options = {"self_attention": reading["self_attention"], "order": order(model)}
+            options = {"self_attention": reading["self_attention"], "side_order": order(model)}
             expected = oracle.denoise(x, parameters, y=y, **options)
             assert_close(forced[s, b, : len(x)], expected, "teacher-forced")
             assert_close(own[s, b, : len(x)], oracle.denoise(x, parameters, **options), "own")

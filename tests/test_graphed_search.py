@@ -85,7 +85,7 @@ def test_replayed_steps_equal_the_search(case, beam_size, data):
         lengths = mask if ragged else None
         expected = beam_search(model, features, lengths, **options)
         # at each step it is asked whether the search has ended, or never
-        with patch("torch_impl.decoding.graphs.asks_for_end", return_value=t % 2 == 0):
+        with patch("torch_impl.decoding.graphs.should_check_end", return_value=t % 2 == 0):
             assert list(map(plain, search(features, lengths))) == list(map(plain, expected))
         features = torch.from_numpy(random.normal(size=features.shape)).to(features)
         mask = torch.from_numpy(np.sort(random.random(mask.shape) < 0.7, axis=1)[:, ::-1].copy())

@@ -30,8 +30,8 @@ from torch_impl.decoding import search as decoding
 from torch_impl.middle_out import (
     SELF_ATTENTION,
     Weights,
-    commonest,
     interleave,
+    most_common_word,
     run,
     run_by_steps,
     split,
@@ -53,17 +53,17 @@ class Loop:
 
     weights: Weights
     state: tuple[Tensor, Tensor]
-    entries: Tensor
+    inputs: Tensor
     memory: Tensor | None
     mask: Tensor | None
-    written: Tensor | None
+    attend_mask: Tensor | None
     dh: Tensor
     dc: Tensor
 
     @property
     def leaves(self):
         """Everything that has a gradient."""
-        named = {**self.weights._asdict(), "entries": self.entries, "memory": self.memory}
+        named = {**self.weights._asdict(), "inputs": self.inputs, "memory": self.memory}
         named |= {"h_0": self.state[0], "c_0": self.state[1]}
         return {name: x for name, x in named.items() if x is not None}
 
@@ -111,10 +111,10 @@ def results(loop, h, c):
 @settings(max_examples=100)
 @given(loops())
 def test_the_loop_is_its_steps_forward_and_gradients(loop):
-    whole = run(loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
+    whole = run(loop.weights, loop.state, loop.inputs, loop.memory, loop.mask, loop.attend_mask)
     out, gradients = results(loop, *whole)
-    arguments = loop.memory, loop.mask, loop.written
-    by_steps = run_by_steps(loop.weights, loop.state, loop.entries, *arguments)
+    arguments = loop.memory, loop.mask, loop.attend_mask
+    by_steps = run_by_steps(loop.weights, loop.state, loop.inputs, *arguments)
     expected, gradients_by_steps = results(loop, *by_steps)
     assert_close(out, expected)
     assert_close(flat(gradients), flat(gradients_by_steps), "gradients")
@@ -124,13 +124,13 @@ def test_the_loop_is_its_steps_forward_and_gradients(loop):
 @given(loops(), st.data())
 def test_sequences_that_have_ended_are_left_out_of_the_loop(loop, data):
     """The others are as they were; what has ended is 0 and gives no gradient."""
-    B, T = loop.entries.shape[1:3]
+    B, T = loop.inputs.shape[1:3]
     sizes = st.lists(st.integers(0, T), min_size=B, max_size=B)
     lengths = torch.tensor(sorted(data.draw(sizes), reverse=True))
     P = loop.weights.sides
     lengths = (lengths + P - 1) // P * P  # the sides end together
     active = torch.arange(T) < lengths[:, None]
-    arguments = (loop.weights, loop.state, loop.entries, loop.memory, loop.mask, loop.written)
+    arguments = (loop.weights, loop.state, loop.inputs, loop.memory, loop.mask, loop.attend_mask)
     counts = active.sum(0).tolist()
     here = loop.__class__(*arguments, *(x.where(active[..., None], 0) for x in (loop.dh, loop.dc)))
     out, gradients = results(here, *run(*arguments, active=counts))
@@ -149,7 +149,7 @@ def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case):
         kind = case.model.configuration.self_attention
         order = sides(case.model)
         given = left, middle, right, *encoded(case, b), case.parameters, kind
-        expected = oracle.middle_out(*given, order=order)
+        expected = oracle.middle_out(*given, side_order=order)
         for turn, (side, half) in enumerate(
             zip(order, turned(case.model, left, right), strict=True)
         ):
@@ -183,7 +183,9 @@ def test_a_captioner_by_steps_is_the_loop_forward_and_gradients(case):
         found[implementation] = numpy(out), flat(by)
     for looped, stepped in zip(*found.values(), strict=True):
         assert_close(looped, stepped)
-    with pytest.raises(ValueError, match="'library', expected one of auto, literal, scan"):
+    with pytest.raises(
+        ValueError, match="'library', expected one of auto, literal, custom_backward"
+    ):
         case.model.implement("library")
 
 
@@ -253,7 +255,7 @@ def test_both_halves_train_in_one_pass(case):
     for b, (left, middle, right) in enumerate(case.captions):
         kind = case.model.configuration.self_attention
         given = left, middle, right, *encoded(case, b), case.parameters, kind
-        halves = oracle.middle_out(*given, order=sides(case.model))
+        halves = oracle.middle_out(*given, side_order=sides(case.model))
         for words, rows in ((left, halves["left"]), (right, halves["right"])):
             terms += [-row[word] for word, row in zip(words, rows, strict=True)]
     assert_close(loss.item(), np.mean(terms) if terms else 0.0)
@@ -286,11 +288,11 @@ def test_a_caption_is_its_halves_and_its_middle(left, middle, right):
 def test_the_commonest_word_is_a_candidate_that_none_outnumbers(sentences):
     candidates = [word for sentence in sentences for word in sentence if word.endswith("ing")]
     if candidates:
-        word = commonest(sentences)
+        word = most_common_word(sentences)
         assert all(candidates.count(other) <= candidates.count(word) for other in candidates)
     else:
         with pytest.raises(ValueError, match="no caption has a word in 'ing'"):
-            commonest(sentences)
+            most_common_word(sentences)
 
 
 def test_a_configuration_and_a_checkpoint_give_the_model_back(tmp_path):

@@ -53,7 +53,7 @@ def assert_same(found, expected):
 def test_it_is_the_readable_search(case, beam_size, max_length):
     """From the middle, and from the left where there is one side."""
     end, options = case.model.end_id, {"beam_size": beam_size, "num_return": beam_size}
-    options["order"] = sides(case.model)
+    options["side_order"] = sides(case.model)
     found = search(case, max_length=max_length, beam_size=beam_size, num_return=beam_size)
     for b, middle in enumerate(middles(case)):
         expected = oracle.beam_search(
@@ -69,7 +69,7 @@ def test_steps_after_the_end_change_nothing(case, beam_size, max_length, bias):
         case.model.vocabulary_b[..., case.model.end_id] += bias
     options = {"max_length": max_length, "beam_size": beam_size, "num_return": beam_size}
     expected = search(case, **options)
-    with patch("torch_impl.decoding.middle_out.asks_for_end", return_value=False):
+    with patch("torch_impl.decoding.middle_out.should_check_end", return_value=False):
         assert search(case, **options) == expected
 
 
@@ -89,7 +89,7 @@ def test_ties_go_to_the_earlier_hypothesis_then_to_the_lower_id(case, beam_size,
 
     for b, found in enumerate(search(case, **options)):
         expected = oracle.beam_search(
-            uniform, middles(case)[b], end=case.model.end_id, order=order, **options
+            uniform, middles(case)[b], end=case.model.end_id, side_order=order, **options
         )
         assert_same(found, expected)
 

@@ -266,7 +266,7 @@ def test_a_model_can_be_copied_and_restored():
         ({"decoder": "static:3"}, "static expansion sees later words"),
         ({"decoder": "dynamic:-1"}, "at least 1, not -1"),
         ({"num_heads": 4}, "d_model 6 is not divisible by num_heads 4"),
-        ({"encoder_reduction": "sum"}, "unknown reduction 'sum'"),
+        ({"encoder_reduction": "sum"}, "reduction is 'sum'"),
         ({"num_encoder_layers": 0}, "num_encoder_layers must be at least 1"),
         ({"vocabulary_size": 0}, "vocabulary_size must be at least 1"),
         ({"d_feature": -1}, "d_feature must be at least 1"),

@@ -63,8 +63,8 @@ def test_drawn_data_are_symmetric_sequences_with_bounded_noise(seed):
 def test_teacher_forced_by_its_own_output_it_gives_its_own_output(seed, kind, order, N):
     rng = np.random.default_rng(seed)
     x, parameters = rng.standard_normal(2 * N + 1), regressor(rng, kind)
-    own = denoising.denoise(x, parameters, self_attention=kind, order=order)
-    forced = denoising.denoise(x, parameters, y=own, self_attention=kind, order=order)
+    own = denoising.denoise(x, parameters, self_attention=kind, side_order=order)
+    forced = denoising.denoise(x, parameters, y=own, self_attention=kind, side_order=order)
     assert_close(forced, own)
 
 
@@ -75,7 +75,7 @@ def test_teacher_forcing_from_the_left_shows_earlier_values_alone(seed, kind, N,
     x, y, parameters = rng.standard_normal(2 * N + 1), rng.random(2 * N + 1), regressor(rng, kind)
 
     def forced(y):
-        return denoising.denoise(x, parameters, y=y, self_attention=kind, order=("right",))
+        return denoising.denoise(x, parameters, y=y, self_attention=kind, side_order=("right",))
 
     before = forced(y)
     y[t] += 1
@@ -102,7 +102,7 @@ def test_swapped_decoders_and_turns_mirror_the_values(seed, kind, N):
     right = {n.removeprefix("right."): v for n, v in parameters.items() if n.startswith("right.")}
     swapped = parameters | prefixed("left", right) | prefixed("right", left)
     plain = denoising.denoise(x, parameters, self_attention=kind)
-    mirrored = denoising.denoise(x, swapped, self_attention=kind, order=("right", "left"))
+    mirrored = denoising.denoise(x, swapped, self_attention=kind, side_order=("right", "left"))
     assert (mirrored[::-1] == plain).all()
 
 
@@ -112,14 +112,14 @@ def test_the_initial_value_is_linear_in_the_encoders_final_state_wherever_it_sta
     x, parameters = rng.standard_normal(2 * N + 1), regressor(rng, kind)
     parameters |= {"initial.weight": np.zeros((1, D)), "initial.bias": np.array([0.7])}
     assert denoising.denoise(x, parameters, self_attention=kind)[N] == 0.7
-    assert denoising.denoise(x, parameters, self_attention=kind, order=("right",))[0] == 0.7
+    assert denoising.denoise(x, parameters, self_attention=kind, side_order=("right",))[0] == 0.7
 
 
 def test_an_even_length_has_no_middle():
     parameters = regressor(np.random.default_rng(0), "none")
     with pytest.raises(ValueError, match="4 values have no middle, expected an odd number"):
         denoising.denoise(np.ones(4), parameters)
-    assert len(denoising.denoise(np.ones(4), parameters, order=("right",))) == 4
+    assert len(denoising.denoise(np.ones(4), parameters, side_order=("right",))) == 4
 
 
 @given(SEEDS, HALF, st.integers(-24, 24).map(lambda n: n / 8))

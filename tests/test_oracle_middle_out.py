@@ -38,11 +38,13 @@ class Model:
         self.H_e, self.state = rng.standard_normal((3, D_C)), random_state(rng, D)
         self.kind = kind
 
-    def __call__(self, left, middle, right, order=middle_out.LEFT_FIRST, swapped=False):
+    def __call__(self, left, middle, right, side_order=middle_out.LEFT_FIRST, swapped=False):
         sides = (self.right, self.left) if swapped else (self.left, self.right)
         parameters = self.embedding | prefixed("left", sides[0]) | prefixed("right", sides[1])
         memory = (self.H_e, self.state)
-        return middle_out.middle_out(left, middle, right, *memory, parameters, self.kind, order)
+        return middle_out.middle_out(
+            left, middle, right, *memory, parameters, self.kind, side_order
+        )
 
 
 @covers(middle_out=[2, 3, 4])
@@ -139,7 +141,7 @@ def test_left_to_right_is_middle_out_from_the_start_token_with_no_left_half(
     tokens = [start, *words]
     decoder = model.embedding | prefixed("decoder", model.right)
     log_p = middle_out.sequence_to_sequence(tokens, model.H_e, model.state, decoder, kind)
-    halves = model((), start, [*words, 0], order=("right",))
+    halves = model((), start, [*words, 0], side_order=("right",))
     assert (halves["right"] == log_p).all()
     assert halves["left"].shape == (0, V)
     assert_close(np.exp(log_p).sum(axis=1), np.ones(len(tokens)))
@@ -165,7 +167,7 @@ def test_the_left_to_right_decoder_is_causal(seed, kind, tokens, data):
 def test_swapped_decoders_and_turns_mirror_the_sentence(seed, kind, left, right, middle):
     model = Model(seed, kind)
     plain = model(left, middle, right)
-    mirrored = model(right, middle, left, order=("right", "left"), swapped=True)
+    mirrored = model(right, middle, left, side_order=("right", "left"), swapped=True)
     assert (mirrored["left"] == plain["right"]).all()
     assert (mirrored["right"] == plain["left"]).all()
 
@@ -176,7 +178,7 @@ def test_vanilla_halves_do_not_know_of_each_other(seed, left, right, other, midd
     plain, changed = model(left, middle, right), model(left, middle, other)
     assert (plain["left"] == changed["left"]).all()
     # and so whose turn is first does not matter
-    turned = model(left, middle, right, order=("right", "left"))
+    turned = model(left, middle, right, side_order=("right", "left"))
     assert (turned["left"] == plain["left"]).all()
     assert (turned["right"] == plain["right"]).all()
 

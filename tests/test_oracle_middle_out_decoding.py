@@ -106,7 +106,7 @@ def test_swapped_decoders_and_turns_mirror_what_is_found(model, beam_size, max_l
         return model[0](seen, "right" if side == "left" else "left")
 
     order = ("right", "left")
-    mirrored = outwards.beam_search(swapped, 0, **sizes, num_return=beam_size, order=order)
+    mirrored = outwards.beam_search(swapped, 0, **sizes, num_return=beam_size, side_order=order)
     assert [h.caption(END)[::-1] for h in mirrored] == [h.caption(END) for h in found]
     assert [h.score for h in mirrored] == [h.score for h in found]
 
@@ -124,7 +124,7 @@ def test_with_the_right_side_alone_it_is_left_to_right_search_with_the_bonus(
 
     order = ("right",)
     found = outwards.beam_search(
-        model, START, **sizes, beam_size=EVERY, num_return=EVERY, order=order
+        model, START, **sizes, beam_size=EVERY, num_return=EVERY, side_order=order
     )
     every = decoding.exhaustive_search(of_prefix, start=START, **sizes)
     scores = sorted((h.total + len(h.tokens) for h in every), reverse=True)
@@ -136,7 +136,7 @@ def test_with_the_right_side_alone_it_is_left_to_right_search_with_the_bonus(
     narrow = {**sizes, "beam_size": beam_size, "num_return": beam_size}
     plain = decoding.beam_search(endless, start=START, **narrow)
     bonus = outwards.beam_search(
-        lambda halves, _: endless((START, *halves.right)), START, **narrow, order=order
+        lambda halves, _: endless((START, *halves.right)), START, **narrow, side_order=order
     )
     assert [(START, *h.right) for h in bonus] == [h.tokens for h in plain]
 

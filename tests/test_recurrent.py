@@ -33,7 +33,7 @@ from torch_impl.recurrent import (
     read_only_inputs,
 )
 
-IMPLEMENTATIONS = ("literal", "scan", "library")
+IMPLEMENTATIONS = ("literal", "custom_backward", "library")
 CELLS = ("lstm", "printed", "read only")
 
 
@@ -104,7 +104,7 @@ def cases(draw, plain=False, kinds=strategies.KINDS, cells=CELLS):
 
 @covers(arnet=[1, 2], lstm_readonly=[3, 6, 7, 8, 9, 10, 16, 17])
 @pytest.mark.parametrize("kind", CELLS)
-@pytest.mark.parametrize("implementation", ["literal", "scan", "auto"])
+@pytest.mark.parametrize("implementation", ["literal", "custom_backward", "auto"])
 @settings(max_examples=10)
 @given(st.data(), st.sampled_from(strategies.FILLINGS))
 def test_a_padded_batch_is_each_sequence_through_the_oracle(kind, implementation, data, filling):
@@ -138,7 +138,7 @@ def test_the_loop_and_its_gradients_are_the_literal_form_s(kind, data, chunk):
     case = data.draw(cases(cells=(kind,)))
     case.lstm.implementation = "literal"
     expected, by_autograd = case.graded()
-    case.lstm.implementation = "scan"
+    case.lstm.implementation = "custom_backward"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "CHUNK", chunk)
         found, by_hand = case.graded()
@@ -225,7 +225,8 @@ def test_what_is_read_is_the_oracle_s(generator, reading, T):
 def test_masks_are_random_in_training_and_the_rates_in_evaluation(of):
     lstm = LSTM(2, 50, zoneout=(0.2, 0.6), recurrent_dropout=0.25, recurrent_dropout_of=of)
     masks = lstm.masks(40, 20)
-    z_c, z_h, factors = masks.z_c, masks.z_h, masks.recurrent if of == "state" else masks.update
+    z_c, z_h = masks.z_c, masks.z_h
+    factors = masks.h_dropout if of == "state" else masks.g_dropout
     assert sum(mask is None for mask in masks) == 1
     assert z_c is not None
     assert z_h is not None
@@ -245,7 +246,7 @@ def test_masks_are_random_in_training_and_the_rates_in_evaluation(of):
     assert z_h.unique().tolist() == [torch.tensor(0.6).item()]
 
 
-@pytest.mark.parametrize("implementation", ["literal", "scan"])
+@pytest.mark.parametrize("implementation", ["literal", "custom_backward"])
 def test_layers_compile_whole(implementation):
     lstm = LSTM(3, 4, zoneout=(0.2, 0.5), implementation=implementation).double().eval()
     x, lengths = torch.randn(2, 3, 3, dtype=torch.float64), torch.tensor([3, 1])
@@ -281,7 +282,7 @@ def test_the_loop_is_an_operator_that_pytorch_accepts(masked):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("implementation", ["literal", "scan", "library"])
+@pytest.mark.parametrize("implementation", ["literal", "custom_backward", "library"])
 def test_layers_work_under_autocast(implementation, dtype):
     lstm = LSTM(3, 4, implementation=implementation)
     with torch.autocast("cpu", dtype):
@@ -294,7 +295,7 @@ def test_layers_work_under_autocast(implementation, dtype):
 def test_operations_are_counted_as_the_literal_form_s():
     """Forward and backward; the first state is a constant, whose gradient the loop makes too."""
     counts = []
-    for implementation in ("literal", "scan"):
+    for implementation in ("literal", "custom_backward"):
         lstm = LSTM(3, 4, implementation=implementation)
         x = torch.randn(2, 5, 3, requires_grad=True)
         start = State(*(torch.zeros(2, 4, requires_grad=True) for _ in range(2)))
@@ -317,7 +318,10 @@ def test_operations_are_counted_as_the_literal_form_s():
         (lambda: LSTM(2, 2, zoneout=(float("nan"), 0)), r"zoneout is \(nan, 0\)"),
         (lambda: LSTM(2, 2, recurrent_dropout=1.0), r"recurrent_dropout is 1.0, expected in \[0"),
         (lambda: LSTM(2, 2, recurrent_dropout_of="c"), "recurrent_dropout_of is 'c', expected one"),
-        (lambda: LSTM(2, 2, implementation="fast"), "'fast', expected one of auto, literal, scan"),
+        (
+            lambda: LSTM(2, 2, implementation="fast"),
+            "'fast', expected one of auto, literal, custom_backward",
+        ),
         (
             lambda: LSTM(2, 2, implementation="library", zoneout=(0.1, 0)),
             "library's LSTM has no zoneout",

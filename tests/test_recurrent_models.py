@@ -396,7 +396,9 @@ def test_bad_settings_are_named(changes, message):
 
 def test_bad_input_is_named():
     model, code = models.nic(**SMALL, max_length=4), models.code_captioner(11, 5)
-    with pytest.raises(ValueError, match="'fast', expected one of auto, literal, scan, library"):
+    with pytest.raises(
+        ValueError, match="'fast', expected one of auto, literal, custom_backward, library"
+    ):
         model.implement("fast")
     features, words = torch.zeros(2, 3, 5), torch.zeros(2, 4, dtype=torch.long)
     with pytest.raises(ValueError, match="features has shape"):

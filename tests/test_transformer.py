@@ -85,7 +85,7 @@ def test_bad_settings_are_named():
         EncoderLayer(6, attention, d_ff=0, num_heads=2)
     with pytest.raises(ValueError, match="num_layers must be at least 1, not 0"):
         Encoder(6, attention, 0, **stack)
-    with pytest.raises(ValueError, match=r"unknown reduction 'sum'.* linear, norm, none"):
+    with pytest.raises(ValueError, match=r"reduction is 'sum'.* linear, norm, none"):
         Decoder(6, attention, 1, **{**stack, "reduction": "sum"})
 
 

@@ -22,7 +22,7 @@ from benchmarks.data import CaptionData, Features, FeatureStore, Split
 from benchmarks.data.vocabulary import END_ID, PAD_ID, UNKNOWN_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.files import sha256
-from torch_impl.middle_out import commonest, interleave, split
+from torch_impl.middle_out import interleave, most_common_word, split
 
 ENDING = "ing"
 CANDIDATES = 40
@@ -58,7 +58,7 @@ class MiddleWords:
         vocabulary = self.data.vocabulary
         words, middle = vocabulary.tokenise(caption), self.of_image[image_id]
         if middle not in words:
-            middle = commonest([self._tokens(caption)], ENDING)
+            middle = most_common_word([self._tokens(caption)], ENDING)
         ids = vocabulary.encode(words)[1:-1]
         left, right = split(ids, self.id_of(middle), END_ID)
         return interleave(left[:most], self.id_of(middle), right[:most], PAD_ID)
@@ -109,7 +109,7 @@ def choose(data: CaptionData, candidates: int = CANDIDATES) -> MiddleWords:
         }
         for image_id in part.image_ids:
             with suppress(ValueError):
-                of_image[image_id] = commonest(tokens[image_id], ENDING)
+                of_image[image_id] = most_common_word(tokens[image_id], ENDING)
         kept = [image_id for image_id in part.image_ids if image_id in of_image]
         if not kept:
             raise InputError(

@@ -46,7 +46,7 @@ CASES = [
     _small("encoder forward+backward", FORMS),
     _small("decoder forward+backward", FORMS),
     _small("xe-step", ("literal", "auto"), dropout=0.3),
-    _small("middle-out-step", suites.SCANS, tokens=9),
+    _small("middle-out-step", suites.LOOPS, tokens=9),
     _small("greedy", READERS),
     _small("beam", READERS),
 ]

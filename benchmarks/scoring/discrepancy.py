@@ -132,10 +132,10 @@ def _own(
 ) -> list[list[int]]:
     """The model's own captions, in generation order."""
     if isinstance(model, MiddleOutCaptioner) and model.configuration.middle_out:
-        turns = model.configuration.turns
+        side_order = model.configuration.side_order
         halves = middle_out_beam_search(
             model, features, lengths, beam_size=beam_size, max_length=max_length
         )
-        return [best.generated(turns, model.pad_id) for (best,) in halves]
+        return [best.generated(side_order, model.pad_id) for (best,) in halves]
     found = beam_search(model, features, lengths, beam_size=beam_size, max_length=max_length)
     return [best.tokens for (best,) in found]

@@ -119,7 +119,7 @@ DECODING = (
     Fault(
         "finished hypothesis grows",
         "a hypothesis goes on after its end token",
-        "torch_impl.decoding.beams:freeze",
+        "torch_impl.decoding.beams:mask_finished",
         "scores.masked_fill_(finished.unsqueeze(-1), -torch.inf)",
         "",
         BEAM,

@@ -32,7 +32,7 @@ def oracle_side(weights):
 
 def turned(model, left, right):
     """The halves in the order of their sides' turns, of one side the right one alone."""
-    return [(left, right)[side] for side in model.configuration.turns]
+    return [(left, right)[side] for side in model.configuration.side_order]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Captions:
 def sides(model):
     """The oracle's names of a captioner's sides, in the order of their turns."""
     names = ("left", "right")
-    return tuple(names[side] for side in model.configuration.turns)
+    return tuple(names[side] for side in model.configuration.side_order)
 
 
 def oracle_parameters(model, weights):

@@ -16,6 +16,13 @@ def positive(value: int, what: str) -> int:
     return number
 
 
+def one_of(value: str, what: str, known: Sequence[str]) -> str:
+    """``value`` if it is one of ``known``, else ValueError naming ``what``."""
+    if value not in known:
+        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(known)}")
+    return value
+
+
 def check_cache(is_stochastic: bool, num_beams: int, max_length: int | None, most: int) -> int:
     """The tokens that a `DecoderCache` can hold: ``max_length``, or ``most`` if None.
 

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 P = ParamSpec("P")
@@ -19,6 +20,11 @@ EPSILON = 1e-9
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Float32 in place of a lower precision, where ``EPSILON`` would be 0 or a sum inexact."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """The log-softmax of the last axis, in float32 at least."""
+    return F.log_softmax(logits, -1, dtype=at_least_float32(logits.dtype))
 
 
 def without_autocast(backward: Callable[P, T]) -> Callable[P, T]:

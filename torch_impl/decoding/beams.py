@@ -51,7 +51,7 @@ class Beams(NamedTuple):
     """(B, K) the beam of the step before that each beam continues."""
 
     @classmethod
-    def begin(cls, model: CaptionModel, features: Tensor, num_beams: int) -> Beams:
+    def initial(cls, model: CaptionModel, features: Tensor, num_beams: int) -> Beams:
         """The start token, in the first beam of each image of ``features``."""
         shape, device = (len(features), num_beams), features.device
         totals = torch.full(shape, -torch.inf, dtype=torch.float64, device=device)
@@ -70,7 +70,7 @@ class Beams(NamedTuple):
         if scores is None:
             scores = torch.empty_like(log_p, dtype=torch.float64)
         scores.copy_(log_p).add_(self.totals.unsqueeze(-1))
-        return freeze(scores, self.finished, self.totals, model.pad_id)
+        return mask_finished(scores, self.finished, self.totals, model.pad_id)
 
     def extend(
         self, choices: Tensor, totals: Tensor, log_p: Tensor, scores: Tensor, model: CaptionModel
@@ -119,7 +119,7 @@ class Beams(NamedTuple):
         return [sorted(kept, key=lambda one: -one.score)[:num_return] for kept in found]
 
 
-def asks_for_end(step: int, num_steps: int, device: torch.device) -> bool:
+def should_check_end(step: int, num_steps: int, device: torch.device) -> bool:
     """Whether to check after ``step``, from 1, that a search has ended: on a CPU always.
 
     Steps after the end append only padding.
@@ -144,7 +144,7 @@ def check_length(model: CaptionModel, max_length: int) -> None:
         raise ValueError(f"max_length is {max_length}, the model's is {model.max_length}")
 
 
-def freeze(scores: Tensor, finished: Tensor, unchanged: Tensor, pad_id: int) -> Tensor:
+def mask_finished(scores: Tensor, finished: Tensor, unchanged: Tensor, pad_id: int) -> Tensor:
     """Set ``scores`` (B, K, V) in place so that finished hypotheses continue with padding only.
 
     With it their score is the ``unchanged`` one (B, K).

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torch_impl.common.padding import padding_mask
 from torch_impl.common.protocols import IncrementalModel
-from torch_impl.decoding.beams import Beams, Hypothesis, asks_for_end
+from torch_impl.decoding.beams import Beams, Hypothesis, should_check_end
 from torch_impl.decoding.search import NextToken, beam_search, next_token_fn
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class GraphedBeamSearch:
         for step, (graph, beams, is_done) in enumerate(captured.steps, start=1):
             graph.replay()
             found = beams
-            if asks_for_end(step, len(captured.steps), features.device) and bool(is_done):
+            if should_check_end(step, len(captured.steps), features.device) and bool(is_done):
                 break
         return found.best(self.num_return)
 
@@ -138,7 +138,7 @@ class GraphedBeamSearch:
         def first() -> tuple[Beams, Tensor]:
             nonlocal next_token
             next_token = next_token_fn(model, features, valid, self.beam_size, max_length)
-            return step(Beams.begin(model, features, self.beam_size))
+            return step(Beams.initial(model, features, self.beam_size))
 
         def step(beams: Beams) -> tuple[Beams, Tensor]:
             beams = beams.advance(next_token(beams.tokens, beams.order), model)

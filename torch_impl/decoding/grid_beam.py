@@ -62,7 +62,7 @@ def grid_beam_search(
     next_token = next_token_fn(model, features, lengths, 2 * K, max_length)
     word = torch.tensor(list(words), device=features.device).view(B, 1)
     # the K hypotheses without the word, then the K with it
-    beams = Beams.begin(model, features, 2 * K)
+    beams = Beams.initial(model, features, 2 * K)
     for _ in range(max_length - 1):
         log_p = next_token(beams.tokens, beams.order)  # (B, 2 K, V)
         V = log_p.shape[-1]

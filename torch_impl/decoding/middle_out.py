@@ -16,10 +16,10 @@ from torch_impl.common.padding import Lengths
 from torch_impl.decoding.beams import (
     Hypothesis,
     append,
-    asks_for_end,
     check_beam,
-    freeze,
     gather_beams,
+    mask_finished,
+    should_check_end,
     stable_topk,
     to_hypotheses,
 )
@@ -50,9 +50,9 @@ class Halves:
         words = (*reversed(self.left), self.middle, *self.right)
         return [word for word in words if word != end_id]
 
-    def generated(self, turns: Sequence[int], pad_id: int) -> list[int]:
-        """The tokens in the order of the sides' ``turns``, as a model reads them (`interleave`)."""
-        first, second = ((self.left, self.right)[side] for side in turns)
+    def generated(self, side_order: Sequence[int], pad_id: int) -> list[int]:
+        """The tokens in the generated order, as a model reads them (`interleave`)."""
+        first, second = ((self.left, self.right)[side] for side in side_order)
         return interleave(first, self.middle, second, pad_id)
 
 
@@ -123,31 +123,31 @@ def middle_out_beam_search(
         ValueError: ``beam_size`` < 1; ``num_return`` not in 1 to ``beam_size``; ``max_length`` less
             than 2 or more than the model's; a middle word for one side; NaN; or as `middle_words`.
     """
-    turns = model.configuration.turns
-    if len(turns) == 1 and middle is not None:
+    side_order = model.configuration.side_order
+    if len(side_order) == 1 and middle is not None:
         raise ValueError("a model of one side begins with the start token, expected no middle word")
     check_beam(model, beam_size, num_return, max_length)
     B, K, device = features.shape[0], beam_size, features.device
-    if len(turns) == 1:
+    if len(side_order) == 1:
         first = torch.full((B,), model.start_id, device=device)
     else:
         first = middle_words(model, features, lengths, middle)
     memory = model.encode(features, lengths)  # (B, L, d)
-    num_steps = len(turns) * (max_length - 1)
+    num_steps = len(side_order) * (max_length - 1)
     cache = model.init_cache(memory, lengths, K, num_steps)
     tokens = first[:, None, None].expand(B, K, 1)
     log_probs = torch.zeros((B, K, 0), dtype=torch.float64, device=device)
     # for each side: the number of words, and whether the last is the end token
     counts = torch.zeros((2, B, K), dtype=torch.float64, device=device)
     finished = torch.ones((2, B, K), dtype=torch.bool, device=device)
-    finished[list(turns)] = False
+    finished[list(side_order)] = False
     # sums of log-probabilities; -inf for an empty beam, which loses to every other
     totals = torch.full((B, K), -torch.inf, dtype=torch.float64, device=device)
     totals[:, 0] = 0
-    written = None
+    unfinished = None
     for t in range(num_steps):
-        side = turns[t % len(turns)]
-        log_p = cache.step(tokens[..., -1], written).double()  # (B, K, V)
+        side = side_order[t % len(side_order)]
+        log_p = cache.step(tokens[..., -1], unfinished).double()  # (B, K, V)
         side_finished = finished[side]  # (B, K)
         longer = counts.clone()
         longer[side] += ~side_finished
@@ -155,33 +155,33 @@ def middle_out_beam_search(
         left, right = longer.unsqueeze(-1)  # (B, K, 1) each
         scores = totals.unsqueeze(-1) + log_p + left + 1 + right  # (B, K, V)
         unchanged = totals + longer[0] + 1 + longer[1]
-        freeze(scores, side_finished, unchanged, model.pad_id)
+        mask_finished(scores, side_finished, unchanged, model.pad_id)
         kept, choices = stable_topk(scores.flatten(1), K)  # (B, K V) -> (B, K)
         beams, token = choices // log_p.shape[-1], choices % log_p.shape[-1]
         cache.reorder(beams)
-        written = ~side_finished.gather(1, beams)
-        chosen = log_p.flatten(1).gather(1, choices).where(written, 0)
+        unfinished = ~side_finished.gather(1, beams)
+        chosen = log_p.flatten(1).gather(1, choices).where(unfinished, 0)
         totals = (totals.gather(1, beams) + chosen).where(kept > -torch.inf, -torch.inf)
         counts, finished = (x.gather(2, beams.expand(2, B, K)) for x in (longer, finished))
         finished[side] |= token == model.end_id
         tokens = append(gather_beams(tokens, beams), token)
         log_probs = append(gather_beams(log_probs, beams), chosen)
         ended = finished.all(0) | (totals == -torch.inf)  # (B, K)
-        if asks_for_end(t + 1, num_steps, device) and bool(ended.all()):
+        if should_check_end(t + 1, num_steps, device) and bool(ended.all()):
             break
     sizes = torch.full_like(totals, tokens.shape[-1])
     found = to_hypotheses(tokens, log_probs, sizes, totals > -torch.inf)
-    return [[_halves(one, turns, model.end_id) for one in of[:num_return]] for of in found]
+    return [[_halves(one, side_order, model.end_id) for one in of[:num_return]] for of in found]
 
 
-def _halves(generated: Hypothesis, turns: Sequence[int], end_id: int) -> Halves:
+def _halves(generated: Hypothesis, side_order: Sequence[int], end_id: int) -> Halves:
     """`Halves` from a hypothesis in the generated order."""
     halves: tuple[list[int], list[int]] = ([], [])
-    written = []
+    log_probs = []
     middle, *tokens = generated.tokens
     for t, (token, value) in enumerate(zip(tokens, generated.log_probs, strict=True)):
-        half = halves[turns[t % len(turns)]]
+        half = halves[side_order[t % len(side_order)]]
         if half[-1:] != [end_id]:
             half.append(token)
-            written.append(value)
-    return Halves(middle, *halves, written)
+            log_probs.append(value)
+    return Halves(middle, *halves, log_probs)

@@ -18,9 +18,9 @@ from torch_impl.decoding.beams import (
     Beams,
     Hypothesis,
     append,
-    asks_for_end,
     check_beam,
     check_length,
+    should_check_end,
     to_hypotheses,
 )
 
@@ -146,11 +146,11 @@ def beam_search(
     """
     check_beam(model, beam_size, num_return, max_length)
     next_token = next_token_fn(model, features, lengths, beam_size, max_length)
-    beams = Beams.begin(model, features, beam_size)
+    beams = Beams.initial(model, features, beam_size)
     for step in range(1, max_length):
         beams = beams.advance(next_token(beams.tokens, beams.order), model)
-        asks = asks_for_end(step, max_length - 1, features.device)
-        if asks and bool(beams.is_done(num_return, max_length)):
+        check = should_check_end(step, max_length - 1, features.device)
+        if check and bool(beams.is_done(num_return, max_length)):
             break
     return beams.best(num_return)
 
@@ -206,7 +206,7 @@ def _generate(
         tokens = append(tokens, token.where(unfinished, model.pad_id))
         mask = append(mask, unfinished)
         unfinished = unfinished & (token != model.end_id)
-        if asks_for_end(step + 1, max_length - 1, device) and not bool(unfinished.any()):
+        if should_check_end(step + 1, max_length - 1, device) and not bool(unfinished.any()):
             break
     return Samples(tokens, log_probs, mask)
 

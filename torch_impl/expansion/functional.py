@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_impl import kernels
-from torch_impl.common.checks import positive
+from torch_impl.common.checks import one_of, positive
 from torch_impl.expansion import factored, literal
 from torch_impl.expansion.literal import Operands
 
@@ -192,15 +192,14 @@ def choose(implementation: str, factored_pays: bool = True) -> str:
     Raises:
         ValueError: an unknown implementation.
     """
-    _one_of("implementation", implementation, IMPLEMENTATIONS)
-    if implementation != "auto":
+    if one_of(implementation, "implementation", IMPLEMENTATIONS) != "auto":
         return implementation
     return "factored" if factored_pays else "literal"
 
 
 def check_dropout(dropout: float, dropout_of: str) -> None:
     """Raise ValueError unless dropout is in [0, 1] and ``dropout_of`` is in ``DROPOUTS``."""
-    _one_of("dropout_of", dropout_of, DROPOUTS)
+    one_of(dropout_of, "dropout_of", DROPOUTS)
     if not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}, expected in [0, 1]")
 
@@ -212,8 +211,3 @@ def coefficients(groups: Sequence[int]) -> tuple[int, ...]:
     if len(groups) == 0:
         raise ValueError("groups must name at least one expansion coefficient")
     return tuple(positive(size, "an expansion coefficient of groups") for size in groups)
-
-
-def _one_of(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise ValueError(f"unknown {what} {name!r}, expected one of {', '.join(known)}")

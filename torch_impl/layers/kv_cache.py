@@ -17,12 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.common.checks import check_cache, check_step
 from torch_impl.common.padding import Lengths, padding_mask
-from torch_impl.common.precision import at_least_float32
+from torch_impl.common.precision import at_least_float32, log_probabilities
 from torch_impl.common.protocols import IncrementalModel
 from torch_impl.expansion import DynamicExpansion, normalise
 from torch_impl.layers.attention import Attention, multi_head
@@ -108,8 +107,7 @@ def decode_step(
     outputs = [words + model.positions.weight[ancestry.shape[-1] - 1]]
     for layer in layers:
         outputs.append(layer.step(outputs[-1], ancestry))
-    logits = _linear(model.decoder.combine(outputs[1:]), model.vocabulary)  # (B, K, V)
-    return F.log_softmax(logits, -1, dtype=at_least_float32(logits.dtype))
+    return log_probabilities(_linear(model.decoder.combine(outputs[1:]), model.vocabulary))
 
 
 FEW_ROWS = 8
@@ -257,9 +255,9 @@ class _ExpansionCache:
             new = torch.stack([condition, key], 1).to(self.precise) * self.scale  # (B, 2, K, d)
             A = (new @ KC.to(self.precise).mT).gather(3, index)[..., None]  # (B, 2, K, t, 1)
             M = torch.stack([A[:, 0] + P, A[:, 1] + p[:, :, None]])  # (2, B, K, t, N_E)
-            gathering, reading = torch.stack([M, -M], 2).relu_()  # (B, 2, K, t, N_E), by stream
-            R = self.R.append(normalise(gathering.mT), slots)  # (B, 2, slots, N_E, t)
-            R_bw = normalise(reading.flatten(3)).view(B, 2, K, t, N_E)
+            M_fw, M_bw = torch.stack([M, -M], 2).relu_()  # (B, 2, K, t, N_E), by stream
+            R = self.R.append(normalise(M_fw.mT), slots)  # (B, 2, slots, N_E, t)
+            R_bw = normalise(M_bw.flatten(3)).view(B, 2, K, t, N_E)
             by_slot = R_bw.new_zeros(B, 2, K, slots, N_E)
             by_slot.scatter_(3, index[..., None].expand_as(R_bw), R_bw)
             W = by_slot.flatten(3) @ R.flatten(2, 3)  # (B, 2, K, t)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_impl.common.checks import positive
+from torch_impl.common.checks import one_of, positive
 from torch_impl.common.dropout import Dropout
 from torch_impl.common.padding import (
     Lengths,
@@ -240,11 +240,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         positive(num_layers, "num_layers")
-        if reduction not in REDUCTIONS:
-            raise ValueError(
-                f"unknown reduction {reduction!r}, expected one of {', '.join(REDUCTIONS)}"
-            )
-        self.reduction = reduction
+        self.reduction = one_of(reduction, "reduction", REDUCTIONS)
         self.layers = nn.ModuleList()
         if reduction == "linear":
             self.reduce = nn.Linear(num_layers * d_model, d_model)

@@ -33,8 +33,8 @@ def split(caption: Sequence[int], middle: int, end_id: int) -> tuple[list[int], 
     return [*reversed(caption[:place]), end_id], [*caption[place + 1 :], end_id]
 
 
-def commonest(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
-    """The commonest word with this ending in an image's captions, the first of equals.
+def most_common_word(captions: Sequence[Sequence[str]], ending: str = "ing") -> str:
+    """The most common word with this ending in an image's captions, the first of equals.
 
     It is the target of the middle-word classifier (section 4.2).
 

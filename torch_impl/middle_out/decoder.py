@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_impl.common.checks import one_of
 from torch_impl.middle_out.loop import run_loop
 
 Sizes = tuple[int, ...]
@@ -60,9 +61,7 @@ def weight_sizes(sides: int, d: int, m: int, e: int, self_attention: str) -> dic
     Raises:
         ValueError: ``self_attention`` is not one of `SELF_ATTENTION`.
     """
-    if self_attention not in SELF_ATTENTION:
-        known = ", ".join(SELF_ATTENTION)
-        raise ValueError(f"self_attention is {self_attention!r}, expected one of {known}")
+    one_of(self_attention, "self_attention", SELF_ATTENTION)
     of_outputs, of_states = (self_attention in (one, "dual") for one in ("output", "hidden"))
     rows = (2 if self_attention == "dual" else 1) * e + m + (d if of_states else 0) + d
     sizes: dict[str, Sizes] = {"W": (sides, rows, 4 * d), "b": (sides, 4 * d)}
@@ -112,7 +111,7 @@ def step(
     mask: Tensor | None,
     outputs: Tensor,
     states: Tensor,
-    written: Tensor | None = None,
+    attend_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One step of one side: S in equations (1), (5), (6), (7).
 
@@ -124,7 +123,7 @@ def step(
         mask: (G, B, L), True for valid rows of the memory; all if None.
         outputs: the words of all sides so far (G, B, t + 1, e), the first included.
         states: the states of all sides so far (G, B, t, d).
-        written: (G, B, t), True for the steps that may be attended to; all if None.
+        attend_mask: (G, B, t), True for the steps that may be attended to; all if None.
 
     Returns:
         The side's next (h, c).
@@ -132,23 +131,23 @@ def step(
     h, c = state
     inputs = [e] if weights.reads_word else []
     if weights.W_d is not None:
-        seen = None if written is None else F.pad(written, (1, 0), value=True)
-        inputs.append(attend(h @ weights.W_d, outputs, seen))
+        outputs_mask = None if attend_mask is None else F.pad(attend_mask, (1, 0), value=True)
+        inputs.append(attend(h @ weights.W_d, outputs, outputs_mask))
     if weights.W_a is not None:
         assert memory is not None
         inputs.append(attend(h @ weights.W_a, memory, mask))
     if weights.W_h is not None:
-        inputs.append(attend(h @ weights.W_h, states, written))
+        inputs.append(attend(h @ weights.W_h, states, attend_mask))
     return lstm_cell(torch.cat([*inputs, h], -1) @ weights.W + weights.b.unsqueeze(-2), c)
 
 
 def run(
     weights: Weights,
     state: tuple[Tensor, Tensor],
-    entries: Tensor,
+    inputs: Tensor,
     memory: Tensor | None = None,
     mask: Tensor | None = None,
-    written: Tensor | None = None,
+    attend_mask: Tensor | None = None,
     active: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`step` over all given words, by a sequential loop with a custom backward.
@@ -160,10 +159,10 @@ def run(
     Args:
         weights: of all sides.
         state: (h_0, c_0), (G, B, d) each, the start of every side.
-        entries: the words in the generated order (G, B, T, e); step t writes entry t + 1.
+        inputs: the words in the generated order (G, B, T, e); step t predicts entry t + 1.
         memory: (G, B, L, m), if there is ``W_a``.
         mask: (G, B, L), True for valid rows of the memory; all if None.
-        written: (G, B, T), True for the steps whose state and entry may be attended to; all if
+        attend_mask: (G, B, T), True for the steps whose state and word may be attended to; all if
             None.
         active: the number of active sequences at each step, non-increasing; they come first in the
             batch. All if None.
@@ -179,10 +178,10 @@ def run(
         h, c = _run(
             weights,
             (own(state[0]), own(state[1])),
-            own(entries),
+            own(inputs),
             None if memory is None else own(memory),
             mask,
-            written,
+            attend_mask,
             active,
         )
     return h, c
@@ -191,22 +190,22 @@ def run(
 def _run(
     weights: Weights,
     state: tuple[Tensor, Tensor],
-    entries: Tensor,
+    inputs: Tensor,
     memory: Tensor | None,
     mask: Tensor | None,
-    written: Tensor | None,
+    attend_mask: Tensor | None,
     active: Sequence[int] | None,
 ) -> tuple[Tensor, Tensor]:
     """`run` in one precision."""
-    T, P = entries.shape[2], weights.sides
-    width = entries.shape[3] if weights.reads_word else 0
-    words = entries.transpose(1, 2)  # (G, T, B, e)
+    T, P = inputs.shape[2], weights.sides
+    width = inputs.shape[3] if weights.reads_word else 0
+    words = inputs.transpose(1, 2)  # (G, T, B, e)
     read = torch.tensor([input_entry(t, P) for t in range(T)], device=words.device)
-    inputs = words.index_select(1, read)[..., :width]  # (G, T, B, e), or no columns
-    X = inputs.new_empty(*words.shape[:3], weights.W.shape[-1])  # (G, T, B, 4 d)
+    e = words.index_select(1, read)[..., :width]  # (G, T, B, e), or no columns
+    X = e.new_empty(*words.shape[:3], weights.W.shape[-1])  # (G, T, B, 4 d)
     for p in range(P):
-        X[:, p::P] = _linear(inputs[:, p::P], weights.W[p, :, :width], weights.b[p])
-    W_z, counts = weights.W[:, :, width:], list(active or [entries.shape[1]] * T)
+        X[:, p::P] = _linear(e[:, p::P], weights.W[p, :, :width], weights.b[p])
+    W_z, counts = weights.W[:, :, width:], list(active or [inputs.shape[1]] * T)
     attended: dict[str, Any] = {}
     if weights.W_a is not None:
         assert memory is not None
@@ -219,8 +218,8 @@ def _run(
         return _side_by_side(X, W_z, state, counts, attended)
     if weights.W_d is not None:
         attended |= {"words": words, "W_d": weights.W_d}
-    if written is not None:
-        attended["written"] = written.transpose(0, 1)
+    if attend_mask is not None:
+        attended["attend_mask"] = attend_mask.transpose(0, 1)
     h, c = run_loop(X, W_z, *state, counts, W_h=weights.W_h, **attended)
     return h.transpose(1, 2), c.transpose(1, 2)
 
@@ -228,18 +227,18 @@ def _run(
 def run_by_steps(
     weights: Weights,
     state: tuple[Tensor, Tensor],
-    entries: Tensor,
+    inputs: Tensor,
     memory: Tensor | None = None,
     mask: Tensor | None = None,
-    written: Tensor | None = None,
+    attend_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`run` in the paper's order: `step` by `step`, under autograd."""
     P, past, states = weights.sides, [state] * weights.sides, state[0].unsqueeze(2)[:, :, :0]
-    for t in range(entries.shape[2]):
-        newest, outputs = entries[:, :, input_entry(t, P)], entries[:, :, : t + 1]
-        seen = None if written is None else written[:, :, :t]
+    for t in range(inputs.shape[2]):
+        newest, outputs = inputs[:, :, input_entry(t, P)], inputs[:, :, : t + 1]
+        past_mask = None if attend_mask is None else attend_mask[:, :, :t]
         side = weights.side(t % P)
-        past.append(step(side, past[-P], newest, memory, mask, outputs, states, seen))
+        past.append(step(side, past[-P], newest, memory, mask, outputs, states, past_mask))
         states = torch.cat([states, past[-1][0].unsqueeze(2)], 2)
     h, c = (torch.stack(x, 2) for x in zip(*past[P:], strict=True))
     return h, c

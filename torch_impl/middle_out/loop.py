@@ -38,7 +38,7 @@ def run_loop(
     values: Tensor | None = None,
     mask: Tensor | None = None,
     W_h: Tensor | None = None,
-    written: Tensor | None = None,
+    attend_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The states h and c after every step, (G, T, B, d) each; 0 where a sequence is not active.
 
@@ -54,9 +54,9 @@ def run_loop(
         values: (B, G, L, m), the memory's rows.
         mask: (B, G, L), True for valid rows of the memory.
         W_h: (P, G, d, d), of the attention to states.
-        written: (B, G, T), True for the steps that may be attended to.
+        attend_mask: (B, G, T), True for the steps that may be attended to.
     """
-    h, c = _Loop.apply(X, W, h_0, c_0, counts, words, W_d, keys, values, mask, W_h, written)
+    h, c = _Loop.apply(X, W, h_0, c_0, counts, words, W_d, keys, values, mask, W_h, attend_mask)
     return h, c
 
 
@@ -192,19 +192,19 @@ class _Loop(torch.autograd.Function):
         values: Tensor | None,
         mask: Tensor | None,
         W_h: Tensor | None,
-        written: Tensor | None,
+        attend_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         (G, T, B, width), P = X.shape, W.shape[0]
         d = width // 4
-        seen = None if written is None else written.flatten(0, 1)
+        states_mask = None if attend_mask is None else attend_mask.flatten(0, 1)
         outputs = memory = states = None
         if words is not None and W_d is not None:
-            entered = None if seen is None else F.pad(seen, (1, 0), value=True)
-            outputs = _SelfAttention(_all_pairs(words), W_d, entered, ahead=1)
+            outputs_mask = None if states_mask is None else F.pad(states_mask, (1, 0), value=True)
+            outputs = _SelfAttention(_all_pairs(words), W_d, outputs_mask, ahead=1)
         if keys is not None and values is not None:
             memory = _MemoryAttention(T, keys, values, mask)
         if W_h is not None:
-            states = _SelfAttention(X.new_zeros(B * G, T, d), W_h, seen, ahead=0)
+            states = _SelfAttention(X.new_zeros(B * G, T, d), W_h, states_mask, ahead=0)
         widths = (
             0 if words is None or outputs is None else words.shape[-1],
             0 if values is None else values.shape[-1],

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.common.checks import positive
@@ -186,7 +185,7 @@ def check_words(tokens: Tensor, batch: int, vocabulary_size: int, max_length: in
         raise ValueError(f"token ids must lie between 0 and {vocabulary_size - 1}")
 
 
-def of_captions(
+def gather_memory(
     memory: Tensor, lengths: Lengths | None, image_index: Tensor | None
 ) -> tuple[Tensor, Lengths | None]:
     """The memory and lengths that each caption reads, see ``BaseCaptioner.states``."""
@@ -214,8 +213,3 @@ def flat_rows(beams: Tensor) -> Tensor:
     """``beams`` (B, K), indices within each image, as indices (B K,) into hypotheses (B K, ...)."""
     B, K = beams.shape
     return (beams + torch.arange(B, device=beams.device)[:, None] * K).flatten()
-
-
-def log_probabilities(logits: Tensor) -> Tensor:
-    """Log-probabilities of the next word, in float32 at least."""
-    return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))

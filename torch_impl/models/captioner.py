@@ -19,6 +19,7 @@ from torch_impl.common.padding import (
     padding_mask,
     zero_padding,
 )
+from torch_impl.common.precision import log_probabilities
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
@@ -30,7 +31,6 @@ from torch_impl.models.base import (
     BaseCaptioner,
     BaseConfiguration,
     check_words,
-    log_probabilities,
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_cache, check_step, positive
+from torch_impl.common.checks import check_cache, check_step, one_of, positive
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -23,6 +23,7 @@ from torch_impl.common.padding import (
     padding_mask,
     zero_padding,
 )
+from torch_impl.common.precision import log_probabilities
 from torch_impl.middle_out import (
     Weights,
     input_entry,
@@ -37,14 +38,13 @@ from torch_impl.models.base import (
     check_rows,
     check_words,
     flat_rows,
-    log_probabilities,
-    of_captions,
+    gather_memory,
 )
 from torch_impl.models.recurrent import SequenceClassifier
 from torch_impl.recurrent import LSTM, BidirectionalLSTM
 
 _DECODER = "decoder_"
-_IMPLEMENTATIONS = ("auto", "literal", "scan")
+_IMPLEMENTATIONS = ("auto", "literal", "custom_backward")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class MiddleOutConfiguration(BaseConfiguration):
         return 2 if self.middle_out else 1
 
     @property
-    def turns(self) -> tuple[int, ...]:
+    def side_order(self) -> tuple[int, ...]:
         """The sides, 0 left and 1 right, in the order of their turns and of their weights."""
         if not self.middle_out:
             return (1,)
@@ -167,15 +167,12 @@ class MiddleOutCaptioner(BaseCaptioner):
     def implement(self, implementation: str) -> MiddleOutCaptioner:
         """Set the implementation of the decoders and of every LSTM; returns itself.
 
-        For the decoders "literal" is a loop of `step` under autograd; "scan" and "auto" are `run`.
+        For the decoders "literal" is a loop of `step` under autograd, the others are `run`.
 
         Raises:
             ValueError: an unknown implementation.
         """
-        if implementation not in _IMPLEMENTATIONS:
-            known = ", ".join(_IMPLEMENTATIONS)
-            raise ValueError(f"implementation is {implementation!r}, expected one of {known}")
-        self.implementation = implementation
+        self.implementation = one_of(implementation, "implementation", _IMPLEMENTATIONS)
         for module in self.modules():
             if isinstance(module, LSTM):
                 module.implementation = implementation
@@ -219,7 +216,7 @@ class MiddleOutCaptioner(BaseCaptioner):
         check_rows(features, mask)
         return mask
 
-    def begin(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:
+    def split_memory(self, memory: Tensor, lengths: Lengths | None) -> tuple[Tensor, ...]:
         """The memory's parts: states to attend to (B, L, d), h and c (B, d), the given word."""
         d, d_given = self.configuration.hidden_size, self.configuration.d_given
         check_tokens(memory, self.configuration.d_memory, "memory")
@@ -244,24 +241,24 @@ class MiddleOutCaptioner(BaseCaptioner):
             ValueError: tokens are not (B, T) for the memory's B, T above ``max_tokens``, an id
                 outside the vocabulary, memory that is not ``encode``'s or lengths that do not fit.
         """
-        memory, memory_lengths = of_captions(memory, memory_lengths, image_index)
-        rows, h, cell, given = self.begin(memory, memory_lengths)
+        memory, memory_lengths = gather_memory(memory, memory_lengths, image_index)
+        rows, h, cell, given = self.split_memory(memory, memory_lengths)
         c = self.configuration
         check_words(tokens, len(memory), c.vocabulary_size, c.max_tokens)
-        mask, written = padding_mask(memory_lengths, memory), None
+        mask, attend_mask = padding_mask(memory_lengths, memory), None
         if c.middle_out:
             # a finished side writes pad tokens; what follows the last token is not attended to
-            written = torch.ones_like(tokens, dtype=torch.bool)
-            written[:, :-1] = tokens[:, 1:] != self.pad_id
-        entries = _with_given(self.dropout(self.embedding(tokens)), given)  # (B, T, e + d_given)
+            attend_mask = torch.ones_like(tokens, dtype=torch.bool)
+            attend_mask[:, :-1] = tokens[:, 1:] != self.pad_id
+        inputs = _with_given(self.dropout(self.embedding(tokens)), given)  # (B, T, e + d_given)
         decode = run_by_steps if self.implementation == "literal" else run
         found, _ = decode(
             self.weights(),
             (h.unsqueeze(0), cell.unsqueeze(0)),
-            entries.unsqueeze(0),
+            inputs.unsqueeze(0),
             rows.unsqueeze(0),
             None if mask is None else mask.unsqueeze(0),
-            None if written is None else written.unsqueeze(0),
+            None if attend_mask is None else attend_mask.unsqueeze(0),
         )
         return found.squeeze(0)  # (B, T, hidden_size)
 
@@ -308,24 +305,24 @@ class MiddleOutCache:
         self._shape = len(memory), K
         mask = padding_mask(memory_lengths, memory)
         self._mask = None if mask is None else mask.repeat_interleave(K, 0).unsqueeze(0)
-        begun = (x.repeat_interleave(K, 0) for x in model.begin(memory, memory_lengths))
-        rows, h, c, self._given = begun
+        parts = (x.repeat_interleave(K, 0) for x in model.split_memory(memory, memory_lengths))
+        rows, h, c, self._given = parts
         self._rows, self._weights = rows.unsqueeze(0), model.weights()
         h, c = h.unsqueeze(0), c.unsqueeze(0)
         self._sides = [(h, c)] * model.configuration.sides
         width = model.configuration.d_embedding + model.configuration.d_given
         self._outputs = h.new_empty(1, len(h[0]), 0, width)
         self._states = h.unsqueeze(2)[:, :, :0]
-        self._written = torch.empty(self._states.shape[:3], dtype=torch.bool, device=h.device)
+        self._attend_mask = torch.empty(self._states.shape[:3], dtype=torch.bool, device=h.device)
 
     @torch.no_grad()
-    def step(self, tokens: Tensor, written: Tensor | None = None) -> Tensor:
+    def step(self, tokens: Tensor, attend_mask: Tensor | None = None) -> Tensor:
         """The next token of each hypothesis (B, K) to log p of the one after it, (B, K, V).
 
         Args:
             tokens: (B, K).
-            written: (B, K), False where the token's side was finished before; by default where the
-                token is the pad token.
+            attend_mask: (B, K), False where the token's side was finished before; by default where
+                the token is the pad token.
 
         Raises:
             ValueError: tokens are not (B, K), or max_length tokens were read already.
@@ -334,8 +331,8 @@ class MiddleOutCache:
         check_step(tokens, self._shape, self.length, self.max_length)
         t, P = self.length, self._weights.sides
         if t:
-            new = tokens != self.model.pad_id if written is None else written
-            self._written = torch.cat([self._written, new.view(1, -1, 1)], 2)
+            new = tokens != self.model.pad_id if attend_mask is None else attend_mask
+            self._attend_mask = torch.cat([self._attend_mask, new.view(1, -1, 1)], 2)
         words = self.model.embedding(tokens.flatten().unsqueeze(1))  # (B K, 1, e)
         e = _with_given(words, self._given).unsqueeze(0)  # (1, B K, 1, e + d_given)
         self._outputs = torch.cat([self._outputs, e], 2)  # (1, B K, t + 1, e + d_given)
@@ -347,7 +344,7 @@ class MiddleOutCache:
             self._mask,
             self._outputs,
             self._states,
-            self._written if self.model.configuration.middle_out else None,
+            self._attend_mask if self.model.configuration.middle_out else None,
         )
         self._sides[t % P] = h, c
         self._states = torch.cat([self._states, h.unsqueeze(2)], 2)  # (1, B K, t + 1, d)
@@ -359,7 +356,7 @@ class MiddleOutCache:
         rows = flat_rows(beams)
         self._sides = [(h[:, rows], c[:, rows]) for h, c in self._sides]
         self._outputs, self._states = self._outputs[:, rows], self._states[:, rows]
-        self._written = self._written[:, rows]
+        self._attend_mask = self._attend_mask[:, rows]
 
 
 def _first_row(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from torch_impl.common.checks import check_cache, check_step, positive
+from torch_impl.common.checks import check_cache, check_step, one_of, positive
 from torch_impl.common.padding import (
     Lengths,
     can_check_values,
@@ -19,14 +19,14 @@ from torch_impl.common.padding import (
     padding_mask,
     zero_padding,
 )
+from torch_impl.common.precision import log_probabilities
 from torch_impl.models.base import (
     BaseCaptioner,
     BaseConfiguration,
     check_rows,
     check_words,
     flat_rows,
-    log_probabilities,
-    of_captions,
+    gather_memory,
 )
 from torch_impl.recurrent import (
     IMPLEMENTATIONS,
@@ -36,7 +36,7 @@ from torch_impl.recurrent import (
     State,
     read_only_inputs,
 )
-from torch_impl.recurrent.attentive import Local
+from torch_impl.recurrent.attentive import ProjectedMemory
 
 SOURCES = ("features", "tokens")
 
@@ -70,8 +70,7 @@ class RecurrentConfiguration(BaseConfiguration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source not in SOURCES:
-            raise ValueError(f"source is {self.source!r}, expected one of {', '.join(SOURCES)}")
+        one_of(self.source, "source", SOURCES)
         for name in ("zoneout_cell", "zoneout_hidden"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected in [0, 1]")
@@ -144,11 +143,7 @@ class RecurrentCaptioner(BaseCaptioner):
         Raises:
             ValueError: an unknown implementation, or "library" with a decoder that attends.
         """
-        if implementation not in IMPLEMENTATIONS:
-            raise ValueError(
-                f"implementation is {implementation!r}, "
-                f"expected one of {', '.join(IMPLEMENTATIONS)}"
-            )
+        one_of(implementation, "implementation", IMPLEMENTATIONS)
         if isinstance(self.decoder, AttentiveLSTM):
             self.decoder.check(implementation)
         for module in self.modules():
@@ -181,7 +176,7 @@ class RecurrentCaptioner(BaseCaptioner):
         memory: Tensor = self.source(self.source_embedding(ids), lengths=mask)[0]
         return memory
 
-    def begin(self, memory: Tensor, memory_lengths: Lengths | None = None) -> Tensor:
+    def first_input(self, memory: Tensor, memory_lengths: Lengths | None = None) -> Tensor:
         """x_{-1} (B, d_embedding) from a memory (B, L, d_memory); 0 where an image has no rows."""
         mask = padding_mask(memory_lengths, memory)
         if self.configuration.source == "features":
@@ -204,11 +199,11 @@ class RecurrentCaptioner(BaseCaptioner):
         memory_lengths: Lengths | None = None,
         image_index: Tensor | None = None,
     ) -> Tensor:
-        memory, memory_lengths = of_captions(memory, memory_lengths, image_index)
+        memory, memory_lengths = gather_memory(memory, memory_lengths, image_index)
         c = self.configuration
         check_tokens(memory, c.d_memory, "memory")
         check_words(tokens, len(memory), c.vocabulary_size, c.max_length)
-        first = self.begin(memory, memory_lengths)[:, None]  # (B, 1, d_embedding)
+        first = self.first_input(memory, memory_lengths)[:, None]  # (B, 1, d_embedding)
         xs = self.dropout(torch.cat([first, self.embedding(tokens)], 1))  # (B, 1 + T, d_embedding)
         if isinstance(self.decoder, AttentiveLSTM):
             hs, _ = self.decoder(xs, memory, memory_lengths)
@@ -250,12 +245,12 @@ class RecurrentCache:
         self.model, self.length = model, 0
         decoder, B = model.decoder, len(memory)
         self._shape = B, num_beams
-        self._local: Local | None = None
+        self._projected: ProjectedMemory | None = None
         lstm = decoder.lstm if isinstance(decoder, AttentiveLSTM) else decoder
         if isinstance(decoder, AttentiveLSTM):
-            self._local = decoder.attention.project(memory, memory_lengths)
+            self._projected = decoder.attention.project(memory, memory_lengths)
         self._rates = lstm.masks(1, 1).at(0)
-        first = model.begin(memory, memory_lengths)  # (B, d_embedding)
+        first = model.first_input(memory, memory_lengths)  # (B, d_embedding)
         self._image = first.repeat_interleave(num_beams, 0)  # (B K, d_embedding)
         self._last = torch.zeros_like(first)
         state = self._next(first, lstm.zero_state(B), first)
@@ -285,8 +280,8 @@ class RecurrentCache:
     def _next(self, x: Tensor, state: State, image: Tensor) -> State:
         decoder, reading = self.model.decoder, self.model.configuration.read_only
         if isinstance(decoder, AttentiveLSTM):
-            assert self._local is not None
-            return decoder.step(x, state, self._local, self._rates)
+            assert self._projected is not None
+            return decoder.step(x, state, self._projected, self._rates)
         read = {None: None, "image": image, "previous_input": self._last}[reading]
         return decoder.step(x, state, read, self._rates)
 

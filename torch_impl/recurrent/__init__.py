@@ -1,7 +1,8 @@
 """Recurrent networks (ARNet equations 1-4, read-only LSTM 6-10, 16, 17), batched.
 
-One function, three implementations: ``literal``, a sequential loop under autograd; ``scan``, a
-sequential loop with a custom backward; ``library``, PyTorch's LSTM, where its equations are these.
+One function, three implementations: ``literal``, a sequential loop under autograd;
+``custom_backward``, one with a custom backward; ``library``, PyTorch's LSTM, where its equations
+are these.
 """
 
 from torch_impl.recurrent.attentive import AttentiveLSTM, SoftAttention

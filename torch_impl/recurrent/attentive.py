@@ -20,14 +20,14 @@ from torch_impl.recurrent.cell import Masks, State
 from torch_impl.recurrent.lstm import LSTM
 
 
-class Local(NamedTuple):
+class ProjectedMemory(NamedTuple):
     """The local information vectors, projected once for all steps."""
 
     memory: Tensor
     """(B, L, d_s), zero in padding."""
     keys: Tensor
     """(B, L, d_a), W_s s_i + b."""
-    visible: Tensor | None
+    mask: Tensor | None
     """(B, L), True for valid rows; all if None. In a sequence without valid rows all are True, as a
     softmax over no rows is NaN; its memory is zero."""
 
@@ -52,7 +52,7 @@ class SoftAttention(nn.Module):
         self.query = nn.Linear(positive(d_state, "d_state"), d_attention, bias=False)
         self.score = nn.Linear(d_attention, 1, bias=False)
 
-    def project(self, memory: Tensor, lengths: Lengths | None = None) -> Local:
+    def project(self, memory: Tensor, lengths: Lengths | None = None) -> ProjectedMemory:
         """The memory (B, L, d_s) and its keys, computed once for all steps.
 
         Raises:
@@ -61,16 +61,16 @@ class SoftAttention(nn.Module):
         check_tokens(memory, self.key.in_features, "memory")
         mask = padding_mask(lengths, memory)
         memory = zero_padding(memory, mask)
-        visible = None if mask is None else mask | ~mask.any(-1, keepdim=True)
-        return Local(memory, self.key(memory), visible)
+        mask = None if mask is None else mask | ~mask.any(-1, keepdim=True)
+        return ProjectedMemory(memory, self.key(memory), mask)
 
-    def forward(self, h: Tensor, local: Local) -> Tensor:
+    def forward(self, h: Tensor, projected: ProjectedMemory) -> Tensor:
         """The contexts (B, K, d_s) of K states (B, K, d) of each sequence; zeros without rows."""
-        hidden = (local.keys[:, None] + self.query(h)[:, :, None]).tanh()  # (B, K, L, d_a)
+        hidden = (projected.keys[:, None] + self.query(h)[:, :, None]).tanh()  # (B, K, L, d_a)
         scores = self.score(hidden).squeeze(-1)  # (B, K, L)
-        if local.visible is not None:
-            scores = scores.masked_fill(~local.visible[:, None], -torch.inf)
-        return scores.softmax(-1) @ local.memory
+        if projected.mask is not None:
+            scores = scores.masked_fill(~projected.mask[:, None], -torch.inf)
+        return scores.softmax(-1) @ projected.memory
 
 
 class AttentiveLSTM(nn.Module):
@@ -104,10 +104,12 @@ class AttentiveLSTM(nn.Module):
         self.check(self.lstm.implementation)
         self.attention = SoftAttention(d_memory, hidden_size, d_attention or hidden_size)
 
-    def step(self, x: Tensor, state: State, local: Local, masks: Masks | None = None) -> State:
+    def step(
+        self, x: Tensor, state: State, projected: ProjectedMemory, masks: Masks | None = None
+    ) -> State:
         """The state after x (B K, d_x), for K states (B K, d) of each of B sequences."""
-        B = len(local.memory)
-        z = self.attention(state.h.unflatten(0, (B, len(x) // max(B, 1))), local)  # (B, K, d_s)
+        B = len(projected.memory)
+        z = self.attention(state.h.unflatten(0, (B, len(x) // max(B, 1))), projected)  # (B, K, d_s)
         return self.lstm.step(torch.cat([x, z.flatten(0, 1)], -1), state, masks=masks)
 
     def forward(
@@ -143,20 +145,20 @@ class AttentiveLSTM(nn.Module):
         masks = lstm.masks(T, B) if masks is None else masks
         self.check(lstm.implementation)
         if lstm.implementation == "literal" or torch.compiler.is_compiling():
-            local, hs = self.attention.project(memory, memory_lengths), []
+            projected, hs = self.attention.project(memory, memory_lengths), []
             for t, x in enumerate(steps):
-                state = self.step(x, state, local, masks.at(t))
+                state = self.step(x, state, projected, masks.at(t))
                 hs.append(state.h)
             return torch.stack(hs, 1), state
         with torch.autocast(xs.device.type, enabled=False):
             dtype, attention = lstm.weight_h.dtype, self.attention
-            local = attention.project(memory.to(dtype), memory_lengths)
+            projected = attention.project(memory.to(dtype), memory_lengths)
             W_x, W_z = lstm.weight_x.split([self.input_size, memory.shape[-1]], -1)
             states, state = attentive_loop(
                 F.linear(steps.to(dtype), W_x, lstm.bias),
-                local.memory,
-                local.keys,
-                local.visible,
+                projected.memory,
+                projected.keys,
+                projected.mask,
                 attention.query.weight,
                 attention.score.weight[0],
                 W_z,

@@ -74,12 +74,12 @@ class _AttentiveLoop(torch.autograd.Function):
         c_0: Tensor,
         z_c: Tensor | None,
         z_h: Tensor | None,
-        recurrent: Tensor | None,
-        update: Tensor | None,
+        h_dropout: Tensor | None,
+        g_dropout: Tensor | None,
         squash: bool,
     ) -> tuple[Tensor, Tensor]:
         (T, B, _), (_, L, d_s) = inputs.shape, memory.shape
-        gates, extra = inputs.clone(), StepInputs(None, z_c, z_h, update)
+        gates, extra = inputs.clone(), StepInputs(None, z_c, z_h, g_dropout)
         hs, cs = inputs.new_empty(T, *h_0.shape), inputs.new_empty(T, *c_0.shape)
         ms = inputs.new_empty(T, *c_0.shape) if squash or z_c is not None else cs
         queries = inputs.new_empty(T, B, keys.shape[-1])
@@ -94,14 +94,14 @@ class _AttentiveLoop(torch.autograd.Function):
                 scores.masked_fill_(~mask, -torch.inf)
             torch.softmax(scores, -1, out=weights[t])
             torch.bmm(weights[t][:, None], memory, out=contexts[t][:, None])
-            h_in = h if recurrent is None else h * recurrent[t]
+            h_in = h if h_dropout is None else h * h_dropout[t]
             gates[t].addmm_(contexts[t], weight_z.mT).addmm_(h_in, weight_h.mT)
             of_step = [view[t] for view in views]
             cell_forward(of_step, h, c, hs[t], cs[t], ms[t], extra.at(t), squash)
             h, c = hs[t], cs[t]
         operands = memory, keys, W_query, w_score, weight_z, weight_h, h_0, c_0
         computed = gates, hs, cs, ms, queries, weights, contexts
-        ctx.save_for_backward(*operands, z_c, z_h, recurrent, update, *computed)
+        ctx.save_for_backward(*operands, z_c, z_h, h_dropout, g_dropout, *computed)
         ctx.squash = squash
         ctx.set_materialize_grads(False)
         return hs, c.clone()
@@ -111,8 +111,8 @@ class _AttentiveLoop(torch.autograd.Function):
     @without_autocast
     def backward(ctx: Any, dhs: Tensor | None, dc: Tensor | None) -> tuple[Tensor | None, ...]:
         memory, keys, W_query, w_score, weight_z, weight_h, h_0, c_0, *rest = ctx.saved_tensors
-        z_c, z_h, recurrent, update, gates, hs, cs, ms, queries, weights, contexts = rest
-        extra, T = StepInputs(None, z_c, z_h, update), len(hs)
+        z_c, z_h, h_dropout, g_dropout, gates, hs, cs, ms, queries, weights, contexts = rest
+        extra, T = StepInputs(None, z_c, z_h, g_dropout), len(hs)
         dgates, dcontexts = torch.empty_like(gates), torch.empty_like(contexts)
         dqueries, dkeys, dw = map(torch.zeros_like, (queries, keys, w_score[:, None]))
         dh = torch.zeros_like(h_0) if dhs is None else dhs[-1].clone()
@@ -136,8 +136,8 @@ class _AttentiveLoop(torch.autograd.Function):
                 ctx.squash,
             )
             torch.mm(dgates[t], weight_h, out=dh)
-            if recurrent is not None:
-                dh *= recurrent[t]
+            if h_dropout is not None:
+                dh *= h_dropout[t]
             torch.mm(dgates[t], weight_z, out=dcontexts[t])
             dweights = (memory @ dcontexts[t][..., None]).squeeze(-1).mul_(weights[t])  # (B, L)
             dscores = dweights.addcmul_(weights[t], dweights.sum(-1, keepdim=True), value=-1)
@@ -157,7 +157,7 @@ class _AttentiveLoop(torch.autograd.Function):
                 dh += dhs[t - 1]
         dkeys.add_(of_keys[..., None]).mul_(w_score)
         before = torch.cat([h_0[None], hs[:-1]])  # (T, B, d), every h_{t-1}
-        h_in = before if recurrent is None else before * recurrent
+        h_in = before if h_dropout is None else before * h_dropout
         dW_query, dweight_z, dweight_h = (
             dy.flatten(0, 1).mT @ x.flatten(0, 1)
             for dy, x in ((dqueries, before), (dgates, contexts), (dgates, h_in))

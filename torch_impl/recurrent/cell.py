@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_impl.common.checks import one_of
+
 READINGS = ("image", "previous_input")
 DROPPED = ("state", "update")
 """What recurrent dropout is applied to: h_{t-1} in the gates, or g_t."""
@@ -32,9 +34,9 @@ class Masks(NamedTuple):
     """The share of c_{t-1} in c_t: 0 or 1 in training, the rate in evaluation."""
     z_h: Tensor | None = None
     """The share of h_{t-1} in h_t, likewise."""
-    recurrent: Tensor | None = None
+    h_dropout: Tensor | None = None
     """Factors on h_{t-1} in the gates: 0 or 1 / (1 - p)."""
-    update: Tensor | None = None
+    g_dropout: Tensor | None = None
     """Factors on g_t, likewise."""
 
     def at(self, t: int) -> Masks:
@@ -64,11 +66,11 @@ def cell(
         squash: whether h_t is o * tanh(c_t), or o * c_t (read-only 10).
     """
     h, c = state
-    h_in = h if masks.recurrent is None else h * masks.recurrent
+    h_in = h if masks.h_dropout is None else h * masks.h_dropout
     gates = inputs + F.linear(h_in, weight_h)  # (B, G d)
     *sigmoids, g = gates.chunk(4 if read is None else 5, -1)
     i, f, o, *r = (gate.sigmoid() for gate in sigmoids)
-    g = g.tanh() if masks.update is None else g.tanh() * masks.update
+    g = g.tanh() if masks.g_dropout is None else g.tanh() * masks.g_dropout
     c_t = f * c + i * g
     if read is not None:
         c_t = c_t + r[0] * read
@@ -108,8 +110,6 @@ def read_only_inputs(xs: Tensor, reading: str) -> Tensor:
     Raises:
         ValueError: an unknown reading.
     """
-    if reading not in READINGS:
-        raise ValueError(f"reading is {reading!r}, expected one of {', '.join(READINGS)}")
-    if reading == "image":
+    if one_of(reading, "reading", READINGS) == "image":
         return xs[:, :1].expand_as(xs)
     return F.pad(xs[:, :-1], (0, 0, 1, 0))

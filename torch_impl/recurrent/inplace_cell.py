@@ -18,7 +18,7 @@ class StepInputs(NamedTuple):
     read: Tensor | None = None
     z_c: Tensor | None = None
     z_h: Tensor | None = None
-    update: Tensor | None = None
+    g_dropout: Tensor | None = None
 
     def at(self, t: int) -> StepInputs:
         """The inputs of step ``t``."""
@@ -58,11 +58,11 @@ def cell_forward(
         inputs: of this step.
         squash: see `cell`.
     """
-    (sigmoids, i, f, o, r, g), (read, z_c, z_h, update) = gates, inputs
+    (sigmoids, i, f, o, r, g), (read, z_c, z_h, g_dropout) = gates, inputs
     sigmoids.sigmoid_()
     g.tanh_()
     new_c = c_t if squash else m  # before zoneout
-    torch.mul(f, c, out=new_c).addcmul_(i, g if update is None else g * update)
+    torch.mul(f, c, out=new_c).addcmul_(i, g if g_dropout is None else g * g_dropout)
     if read is not None:
         new_c.addcmul_(r, read)
     if squash:
@@ -93,7 +93,7 @@ def cell_backward(
     Returns:
         The gradients of h_{t-1} and c_{t-1} through zoneout; None without it.
     """
-    (sigmoids, i, f, o, r, g), (read, z_c, z_h, update) = gates, inputs
+    (sigmoids, i, f, o, r, g), (read, z_c, z_h, g_dropout) = gates, inputs
     dsigmoids, di, df, do, dr, dg = dgates
     zoned_h = zoned_c = None
     if z_h is not None:
@@ -104,7 +104,7 @@ def cell_backward(
         dc -= zoned_c
     torch.mul(dh, o, out=dm)
     dc += _tanh_backward(dm, m) if squash else dm
-    d_product = dc if update is None else dc * update
+    d_product = dc if g_dropout is None else dc * g_dropout
     torch.mul(d_product, i, out=dg)
     torch.mul(d_product, g, out=di)
     torch.mul(dc, c, out=df)

@@ -39,8 +39,8 @@ def forward(
     read: Tensor | None,
     z_c: Tensor | None,
     z_h: Tensor | None,
-    recurrent: Tensor | None,
-    update: Tensor | None,
+    h_dropout: Tensor | None,
+    g_dropout: Tensor | None,
     squash: bool,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
@@ -55,14 +55,14 @@ def forward(
         # without tanh and zoneout the factor of o, m, is c itself
         separate_m = squash or z_c is not None
         ms = xs.new_empty(T if save else 1, *h.shape) if separate_m else cs
-        gates_of_chunks, inputs = [], StepInputs(read, z_c, z_h, update)
+        gates_of_chunks, inputs = [], StepInputs(read, z_c, z_h, g_dropout)
         for steps in _chunks(xs, weight_h):
             gates = F.linear(xs[steps], weight_x, bias)  # (t, B, G d)
             if save:
                 gates_of_chunks.append(gates)
             views = [x.unbind(0) for x in gate_views(gates, d)]  # (B, .), by step
             for k, t in enumerate(range(steps.start, steps.stop)):
-                h_in = h if recurrent is None else h * recurrent[t]
+                h_in = h if h_dropout is None else h * h_dropout[t]
                 torch.addmm(gates[k], h_in, weight_h.mT, out=gates[k])
                 c_t = cs[t if save else t % 2]
                 m = ms[t if save else 0] if separate_m else c_t
@@ -104,8 +104,8 @@ def backward(
     read: Tensor | None,
     z_c: Tensor | None,
     z_h: Tensor | None,
-    recurrent: Tensor | None,
-    update: Tensor | None,
+    h_dropout: Tensor | None,
+    g_dropout: Tensor | None,
     hs: Tensor,
     cs: Tensor,
     ms: Tensor,
@@ -122,7 +122,7 @@ def backward(
         dh = torch.zeros_like(h) if dhs is None else dhs[-1].clone()
         dc = torch.zeros_like(c) if dc is None else dc.clone()
         dm, buffer = torch.empty_like(h), torch.empty_like(gates_of_chunks[0])
-        inputs = StepInputs(read, z_c, z_h, update)
+        inputs = StepInputs(read, z_c, z_h, g_dropout)
         for steps, gates in zip(
             reversed(_chunks(xs, weight_h)), reversed(gates_of_chunks), strict=True
         ):
@@ -145,8 +145,8 @@ def backward(
                     squash,
                 )
                 torch.mm(dgates[k], weight_h, out=dh)
-                if recurrent is not None:
-                    dh *= recurrent[t]
+                if h_dropout is not None:
+                    dh *= h_dropout[t]
                 if zoned_h is not None:
                     dh += zoned_h
                 if zoned_c is not None:
@@ -155,8 +155,8 @@ def backward(
                     dh += dhs[t - 1]
             before = slice(steps.start - 1, steps.stop - 1)
             h_in = hs[before] if steps.start else torch.cat([h[None], hs[: steps.stop - 1]])
-            if recurrent is not None:
-                h_in = h_in * recurrent[steps]
+            if h_dropout is not None:
+                h_in = h_in * h_dropout[steps]
             rows = dgates.flatten(0, 1)  # (t B, G d)
             dW_h.addmm_(rows.mT, h_in.flatten(0, 1))
             dW_x.addmm_(rows.mT, xs[steps].flatten(0, 1))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from torch_impl.common.checks import positive
+from torch_impl.common.checks import one_of, positive
 from torch_impl.common.dropout import keep_mask, keep_scale
 from torch_impl.common.padding import (
     Lengths,
@@ -26,7 +26,7 @@ from torch_impl.recurrent.cell import (
 )
 from torch_impl.recurrent.loop import lstm_loop
 
-IMPLEMENTATIONS = ("auto", "literal", "scan", "library")
+IMPLEMENTATIONS = ("auto", "literal", "custom_backward", "library")
 
 
 class LSTM(nn.Module):
@@ -46,9 +46,10 @@ class LSTM(nn.Module):
             (Semeniuta et al., 2016).
         read_only: a fifth gate r, of the read-only unit (read-only 16, 17).
         squash: whether h_t = o * tanh(c_t), or o * c_t (read-only 10).
-        implementation: "literal", a sequential loop under autograd; "scan", one with a custom
-            backward; "library", PyTorch's LSTM, cuDNN's on a GPU, for right-padded batches without
-            these options; "auto", "library" where possible, else "scan". May be set later.
+        implementation: "literal", a sequential loop under autograd; "custom_backward", one with a
+            custom backward; "library", PyTorch's LSTM, cuDNN's on a GPU, for right-padded batches
+            without these options; "auto", "library" where possible, else "custom_backward". May be
+            set later.
 
     Raises:
         ValueError: a size below 1, a probability out of range, an unknown
@@ -76,13 +77,8 @@ class LSTM(nn.Module):
                 raise ValueError(f"zoneout is {zoneout}, expected probabilities in [0, 1]")
         if not 0 <= recurrent_dropout < 1:
             raise ValueError(f"recurrent_dropout is {recurrent_dropout}, expected in [0, 1)")
-        if recurrent_dropout_of not in DROPPED:
-            raise ValueError(
-                f"recurrent_dropout_of is {recurrent_dropout_of!r}, "
-                f"expected one of {', '.join(DROPPED)}"
-            )
         self.zoneout, self.recurrent_dropout = zoneout, recurrent_dropout
-        self.recurrent_dropout_of = recurrent_dropout_of
+        self.recurrent_dropout_of = one_of(recurrent_dropout_of, "recurrent_dropout_of", DROPPED)
         self.read_only, self.squash = read_only, squash
         self.implementation = implementation
         rows = (5 if read_only else 4) * hidden_size
@@ -115,8 +111,8 @@ class LSTM(nn.Module):
             return masks
         factors = keep_mask(shape, p, weight.device).to(weight.dtype) * keep_scale(p)
         if self.recurrent_dropout_of == "state":
-            return masks._replace(recurrent=factors)
-        return masks._replace(update=factors)
+            return masks._replace(h_dropout=factors)
+        return masks._replace(g_dropout=factors)
 
     def step(
         self, x: Tensor, state: State, read: Tensor | None = None, masks: Masks | None = None
@@ -201,12 +197,8 @@ class LSTM(nn.Module):
 
     def _choose(self, mask: Tensor | None, masks: Masks) -> str:
         """The implementation for this padding and these masks."""
-        if self.implementation not in IMPLEMENTATIONS:
-            raise ValueError(
-                f"implementation is {self.implementation!r}, "
-                f"expected one of {', '.join(IMPLEMENTATIONS)}"
-            )
-        if self.implementation in ("literal", "scan"):
+        one_of(self.implementation, "implementation", IMPLEMENTATIONS)
+        if self.implementation in ("literal", "custom_backward"):
             return self.implementation
         masked = any(x is not None for x in masks)
         changed = masked or self.read_only or not self.squash
@@ -216,7 +208,7 @@ class LSTM(nn.Module):
             # under autocast on a CPU it needs 16-bit instructions that not every CPU has
             autocast = self.weight_h.device.type == "cpu" and torch.is_autocast_enabled("cpu")
             possible = packable and not (changed or autocast or torch.compiler.is_compiling())
-            return "library" if possible else "scan"
+            return "library" if possible else "custom_backward"
         if changed:
             raise ValueError(
                 "the library's LSTM has no zoneout, recurrent dropout, read-only unit or m = o c"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_impl.models import BaseCaptioner
-from torch_impl.models.base import of_captions
+from torch_impl.models.base import gather_memory
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor, check_lambda, joint_loss
 from torch_impl.training.loop import Batches, Terms, TrainingLoop
 from torch_impl.training.objectives import cross_entropy
@@ -146,5 +146,5 @@ class CrossEntropyTraining(TrainingLoop[Batch]):
         # a finished side of Middle-Out has no word to replace
         coins &= tokens[:, 1:] != self.model.pad_id
         uniforms = torch.rand(shape, device=tokens.device, dtype=torch.float64)
-        memory, of_each = of_captions(memory.detach(), lengths, image_index)
+        memory, of_each = gather_memory(memory.detach(), lengths, image_index)
         return sampled_inputs(self.model, tokens, memory, of_each, coins, uniforms)

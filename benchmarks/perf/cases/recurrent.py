@@ -17,10 +17,10 @@ from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration, Sequen
 from torch_impl.recurrent import LSTM, AttentiveLSTM, read_only_inputs
 from torch_impl.recurrent.auto_reconstructor import AutoReconstructor
 
-FORMS = ("literal", "scan", "auto")
+FORMS = ("literal", "custom_backward", "auto")
 """A loop over time under autograd; one with a custom backward; the default."""
 KINDS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
-    "lstm": ("an LSTM", ("literal", "scan", "library", "auto"), {}),
+    "lstm": ("an LSTM", ("literal", "custom_backward", "library", "auto"), {}),
     "zoneout": ("an LSTM with zoneout", FORMS, {"zoneout": digits.ZONEOUT}),
     "read-only": (
         "the printed LSTM with a read-only unit that reads the image",
@@ -131,7 +131,7 @@ SUBJECTS = [
         "middle-out-step",
         "a step of training of Middle-Out with dual self-attention, all words of both sides",
         ("batch", "length", "tokens", "d_model", "vocabulary", "d_feature", "dropout"),
-        ("literal", "scan"),
+        ("literal", "custom_backward"),
         make=_middle_out,
         precisions=FULL_PRECISIONS,
     ),

@@ -58,7 +58,7 @@ GPU_PRECISIONS = ("float32", "tf32", "bfloat16")
 FORMS = ("literal", "factored")
 EAGER = (*FORMS, "fused")
 ALL_COMPILED = ("literal", *(name + COMPILED for name in EAGER))
-SCANS = ("literal", "scan")
+LOOPS = ("literal", "custom_backward")
 READERS = ("prefix", "incremental")
 READERS_ON_GPU = (*READERS, "incremental" + GRAPHED)
 READERS_COMPILED = (*READERS, "incremental" + COMPILED)
@@ -149,10 +149,10 @@ def cpu(seed: int = SEED) -> list[Case]:
         case("dynamic-layer forward", FORMS),
         case("dynamic-layer forward+backward", FORMS),
         case("digits-step", ("literal", "auto"), **STEPS),
-        case("zoneout forward+backward", SCANS, **STEPS),
-        case("read-only forward+backward", SCANS, **WORDS),
-        case("attentive forward+backward", SCANS, length=49, **WORDS),
-        case("middle-out-step", SCANS, **FRAMES),
+        case("zoneout forward+backward", LOOPS, **STEPS),
+        case("read-only forward+backward", LOOPS, **WORDS),
+        case("attentive forward+backward", LOOPS, length=49, **WORDS),
+        case("middle-out-step", LOOPS, **FRAMES),
         case("ceilings", ("device",)),
         *random_shapes(seed),
     ]
@@ -163,11 +163,13 @@ def gpu(seed: int = SEED) -> list[Case]:
     large = {"copied": 2**30, "product": 8192}
     needed, rest, compiled = [], [], []
     for precision in FULL_PRECISIONS:
-        needed.append(case("digits-step", ("literal", "scan", "auto"), precision, **STEPS))
-        needed.append(case("zoneout forward+backward", SCANS, precision, **STEPS))
-        rest.append(case("read-only forward+backward", SCANS, precision, **WORDS))
-        rest.append(case("attentive forward+backward", SCANS, precision, length=49, **WORDS))
-        rest.append(case("middle-out-step", SCANS, precision, **FRAMES))
+        needed.append(
+            case("digits-step", ("literal", "custom_backward", "auto"), precision, **STEPS)
+        )
+        needed.append(case("zoneout forward+backward", LOOPS, precision, **STEPS))
+        rest.append(case("read-only forward+backward", LOOPS, precision, **WORDS))
+        rest.append(case("attentive forward+backward", LOOPS, precision, length=49, **WORDS))
+        rest.append(case("middle-out-step", LOOPS, precision, **FRAMES))
     for precision in GPU_PRECISIONS:
         needed.append(case("ceilings", ("device",), precision, **large))
         needed.append(case("static-layer forward+backward", EAGER, precision))

@@ -81,7 +81,7 @@ STATIC, DYNAMIC, LSTM, ZONEOUT = (
     for what in ("static-operator", "dynamic-operator", "lstm", "zoneout")
 )
 READERS = ("prefix", "incremental")
-ALONG = ("literal", "scan")
+ALONG = ("literal", "custom_backward")
 
 _static = partial(Ladder, subject=STATIC, macs=static_macs, saved=saved_activations.STATIC)
 _dynamic = partial(Ladder, subject=DYNAMIC, macs=dynamic_macs, saved=saved_activations.DYNAMIC)

@@ -30,8 +30,8 @@ DYNAMIC = {
     "factored": "4 B T^2 N_E + 8 B T N_E + 8 B T + 8 T^2 N_E + 4 N_E d",
 }
 
-LSTM = {"literal": "28 B T d - 4 B d", "scan": "28 B T d + 4 B d"}
-ZONEOUT = {"literal": "44 B T d - 4 B d", "scan": "36 B T d + 4 B d"}
+LSTM = {"literal": "28 B T d - 4 B d", "custom_backward": "28 B T d + 4 B d"}
+ZONEOUT = {"literal": "44 B T d - 4 B d", "custom_backward": "36 B T d + 4 B d"}
 
 
 def symbols(sizes: Sizes) -> dict[str, int]:

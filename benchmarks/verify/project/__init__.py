@@ -94,7 +94,7 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
     for name, function in FUNCTIONS.items():
         options = inspect.signature(function).parameters
         if "implementation" in options:
-            quick = of_form(name, "factored" if name in EXPANSIONS else "scan")
+            quick = of_form(name, "factored" if name in EXPANSIONS else "custom_backward")
             found += [of_form(name, "literal"), quick, quick.in_small_parts()]
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
             if name == "lstm":

@@ -61,7 +61,7 @@ class _Halves:
         self.start_id, self.end_id, self.pad_id, self.max_length = end, end, end, max_length
         V = self.table.shape[-1]
         self.configuration = SimpleNamespace(
-            turns=(0, 1), vocabulary_size=V, pad_id=end, end_id=end
+            side_order=(0, 1), vocabulary_size=V, pad_id=end, end_id=end
         )
 
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -71,15 +71,15 @@ class _Halves:
         self.turn = 0
         return self
 
-    def step(self, tokens: Tensor, written: Tensor | None) -> Tensor:
+    def step(self, tokens: Tensor, attend_mask: Tensor | None) -> Tensor:
         side = self.turn % 2
         self.turn += 1
-        if written is None:
+        if attend_mask is None:
             self.last = tokens.expand(2, *tokens.shape).clone()
             self.words = torch.zeros_like(tokens)
         else:
-            self.last[1 - side] = tokens.where(written, self.last[1 - side])
-            self.words = self.words + written
+            self.last[1 - side] = tokens.where(attend_mask, self.last[1 - side])
+            self.words = self.words + attend_mask
         y = (self.last[side] + 2 * self.last[1 - side]) % self.table.shape[-2]
         return self.table[side, self.words, y]
 

@@ -62,13 +62,13 @@ def middle_out_captioner(
     following = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[1:]
     if not len(tokens):
         return parameters["embedding.weight"].new_zeros(0, len(parameters["embedding.weight"]))
-    entries = parameters["embedding.weight"][tokens.clamp(min=0)]
+    inputs = parameters["embedding.weight"][tokens.clamp(min=0)]
     hs, _ = run(
         _weights(*sides),
         (h[None, None], c[None, None]),
-        entries[None, None],
+        inputs[None, None],
         memory[None, None],
-        written=(following >= 0)[None, None],
+        attend_mask=(following >= 0)[None, None],
     )
     rows = []
     for p, (side, words) in enumerate(zip(sides, (left, right), strict=True)):

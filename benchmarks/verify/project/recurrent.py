@@ -81,7 +81,7 @@ def recurrent_dropout(
 ) -> Tensor:
     """``torch_impl.recurrent.LSTM`` with recurrent dropout."""
     factors = keep.to(X.dtype) / (1 - p)
-    masks = Masks(recurrent=factors) if dropped == "state" else Masks(update=factors)
+    masks = Masks(h_dropout=factors) if dropped == "state" else Masks(g_dropout=factors)
     return _alone(X, parameters, masks, implementation)
 
 
