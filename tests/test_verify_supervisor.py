@@ -60,7 +60,7 @@ def test_who_kills_its_parent_ends_itself_and_nothing_stays(tmp_path, kills):
     pids.mkdir()
     text = STARTS.format(folder=pids, then=kills)
     found = verdicts(tmp_path, "layer_norm", text, only=("equals_oracle",))
-    said = "ended its process, or its parent, without an answer"
+    said = "ended its worker process without a response"
     assert found["equals_oracle"].message == said
     assert all_ended(pids)
 

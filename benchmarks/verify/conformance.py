@@ -169,7 +169,7 @@ def conformance_test(
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
-            stuck = f"the candidate has exceeded its {kind} before"
+            stuck = f"the candidate exceeded its {kind} in an earlier property"
 
 
 def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
@@ -211,7 +211,8 @@ def _verdict(
     attempt = Attempt(prop, of, calls, candidate.restart, failed)
     failure, tried, sizes, worst, bound = search(attempt, cases(prop, of))
     if not tried:
-        return Verdict(prop.name, prop.says, NOT_RUN, "no case decides it"), ""
+        reason = "no random case was decidable (near a kink or jump, or terms cancel)"
+        return Verdict(prop.name, prop.says, NOT_RUN, reason), ""
     found: Any = {"cases": tried, "sizes": sizes, "worst": worst, "bound": bound}
     verdict = Verdict(prop.name, prop.says, PASSED, **found)
     if failure is None:

@@ -21,10 +21,10 @@ from benchmarks.verify.cases import Array
 REGIMES = {
     "plain": "ordinary numbers",
     "zeros": "half of all numbers exactly zero",
-    "one_sign": "no query meets a key with a positive product: one stream is empty",
+    "one_sign": "all products of queries and keys have one sign, so one stream is empty",
     "tiny": "products of queries and keys of the size of epsilon",
     "huge": "inputs in the thousands",
-    "off_grid": "any numbers, of which few lie near a kink",
+    "off_grid": "uniform numbers, seldom near a kink",
 }
 
 Pins = Mapping[str, Any]

@@ -192,7 +192,7 @@ class Isolated(Calls):
         found = self._ask("_gradient", (arguments, weights, places, uses, by_name))
         self._assert_unchanged(arguments, by_name)
         if not isinstance(found, list) or len(found) != len(places):
-            raise CandidateError("spoiled its connection", "protocol")
+            raise CandidateError("sent an invalid response to the test process", "protocol")
         return found
 
     def _assert_unchanged(self, arguments: list[Any], by_name: str) -> None:
@@ -246,11 +246,12 @@ class Isolated(Calls):
             raise CandidateError(f"did not answer within {seconds} seconds", STUCK) from None
         except (EOFError, OSError):
             self.close()
-            said = "ended its process, or its parent, without an answer"
-            raise CandidateError(said, "exit") from None
+            raise CandidateError("ended its worker process without a response", "exit") from None
         except (ValueError, AttributeError):
             self.close()
-            raise CandidateError("spoiled its connection", "protocol") from None
+            raise CandidateError(
+                "sent an invalid response to the test process", "protocol"
+            ) from None
         if wrong is not None:
             self.close()
             raise InputError(str(wrong))

@@ -135,7 +135,8 @@ class Attempt:
             message = str(error) or "another result than the oracle's"
             return Failure(case, "wrong", message, draw)
         except Exception as error:
-            message = f"gave what cannot be compared: {type(error).__name__}: {error}"
+            what = "returned a result that cannot be compared with the oracle's"
+            message = f"{what}: {type(error).__name__}: {error}"
             return Failure(case, type(error).__name__, message, draw)
         return None
 

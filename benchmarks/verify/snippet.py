@@ -57,7 +57,7 @@ def snippet(prop: Property, operator: Operator, candidate: Calls, failure: Failu
     body = other + _body(prop)
     calls = failure.calls or 10 * REPEATS
     if calls > 1:
-        often = "" if failure.calls else "  # it fails in some of them"
+        often = "" if failure.calls else "  # not deterministic: fails in some calls"
         body = f"for _ in range({calls}):{often}\n{textwrap.indent(body, '    ')}"
     text = "\n".join([*lines, body])
     return "\n".join([*_imports(prop, text, candidate.source), "", text])
@@ -81,7 +81,7 @@ def _candidate(
             function = _imported(candidate.source) and candidate.source.__qualname__
         if not function:
             function = "function"
-            yield "function = ...  # your function, which no import gives"
+            yield "function = ...  # your function; it cannot be imported by name"
     if failure.kind in APART:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""

@@ -124,8 +124,8 @@ OPERATORS = (
         "(images,)",
         "ROUGE-L of each image, 0 to 1.",
         "beta is 1.2; precision and recall are each the best over the image's references.",
-        "A caption without words, candidate or reference, is one of a single empty word: it has 1 "
-        "with a reference without words, and 0 with none such.",
+        "A caption without words counts as one empty word: score 1 against a reference without "
+        "words, else 0.",
     ),
     Operator(
         "self_bleu",

@@ -17,8 +17,8 @@ from reference.recurrent import State
 
 SCORE = "A row r scores h W r: W_a for the memory, W_d for the outputs, W_h for the hidden states."
 ORDER = (
-    "The LSTM reads what there is of e_{t-1}, d_t, c_t and h~_t, in this order, beside h_{t-1}; "
-    "output alone has no e_{t-1}."
+    "The LSTM's input is the concatenation of e_{t-1}, d_t, c_t and h~_t (those that exist), then "
+    "h_{t-1}; with self_attention output there is no e_{t-1}."
 )
 
 
@@ -124,7 +124,7 @@ CAPTION = (
     "W_h (d, d) as self_attention needs, vocabulary.weight, vocabulary.bias. self_attention: none, "
     "output, hidden, dual."
 )
-TURNS = "Left writes first, then both in turn; one that is through leaves the turns to the other."
+TURNS = "Left decodes first, then both in turn; when one half has ended, the other decodes alone."
 READS = "Self-attention reads outputs and states of both halves, the middle word first."
 KINDS: dict[str, tuple[Pins, str]] = {
     kind: ({"kind": kind}, f"self-attention: {kind}") for kind in middle_out.SELF_ATTENTIONS

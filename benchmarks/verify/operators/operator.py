@@ -31,7 +31,7 @@ LOW = "in low precision the error is at most twice the literal form's, plus 2 ro
 
 TWICE = "two calls on the same arguments before one backward pass give twice the derivatives"
 
-SOME = "where only every other array requires a gradient, these get theirs"
+SOME = "with gradients required for every other array only, those are correct"
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """Values in padded rows."""
@@ -153,7 +153,8 @@ class Operator:
         for name in self.regimes:
             check = properties.gated if self.gates and name == "huge" else compare
             yield Property(name, check, f"{same}: {REGIMES[name]}", {"regime": name})
-        yield Property("large", compare, f"{same}: sizes that straddle tiles", large="all")
+        words = "large sizes, not multiples of kernel tiles"
+        yield Property("large", compare, f"{same}: {words}", large="all")
         yield from self.extra_properties
         if not has_floats:
             return
@@ -181,14 +182,14 @@ class Operator:
             yield from self._batched(by)
 
     def _batched(self, by: Mapping[str, Any]) -> Iterator[Property]:
-        alone = "every sequence of a padded batch comes out as it does alone"
+        alone = "a padded batch gives each sequence the same output as on its own"
         full, compare = {"empty": False, "padding": 0.0}, self.compare
         needs = (BATCHES,)
         yield Property("padded_batch", compare, alone, full, needs, large="no")
         if self.holes is not None:
             pins = {**full, **self.holes, **MIXED, "holes": True}
             yield Property("holes", compare, f"{alone}: valid rows anywhere", pins, (HOLES,))
-        content = "whatever is in the padding, NaN and Inf too, is ignored"
+        content = "values in padded rows, including NaN and Inf, are ignored"
         pins = {"empty": False, "padding": PADDING[1:], **MIXED}
         yield Property("padding_content", compare, content, pins, needs)
         words = f"{alone}: large batches"

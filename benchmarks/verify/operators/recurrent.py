@@ -264,7 +264,7 @@ OPERATORS = (
         conventions=(
             GATES,
             ZEROS,
-            "The new h, before zoneout, is of the new c before zoneout.",
+            "The new h is computed from the new c, before zoneout of either.",
         ),
         by=("X", "parameters"),
     ),
