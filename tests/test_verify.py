@@ -251,9 +251,9 @@ def test_large_cases_straddle_tiles_of_16_and_of_32_in_every_size(name):
     for prop in operator.properties:
         if prop.name not in ("large", "large_batch", "strided"):
             continue
-        of, largest, most = operator.of_batch() if prop.is_batched else operator, {}, {}
+        of, largest, most = operator.batched() if prop.is_batched else operator, {}, {}
         for draw in draws(prop, of, QUICK_EXAMPLES, seed=0):
-            of.drawn(draw)
+            of.sample_case(draw)
             for size, values in draw.large.items():
                 if values:
                     most[size] = min(max(values), 33)
@@ -269,7 +269,7 @@ def test_of_few_cases_of_a_gradient_and_of_float32_one_is_at_a_largest_size(name
     for prop in operator.properties:
         if prop.name in ("gradient", "float32", "gradient_float32"):
             for last in draws(prop, operator, QUICK_EXAMPLES, seed=0):
-                operator.drawn(last)
+                operator.sample_case(last)
             sizes = last.large.items()
             assert any(last.chosen[size] == max(values) for size, values in sizes if values)
 

@@ -13,10 +13,10 @@ from benchmarks.verify.candidate import Candidate, load
 from benchmarks.verify.cases import float_arrays, get
 from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance_test, resolve
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, give, take
+from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, from_numpy, to_numpy
 from benchmarks.verify.operators import OPERATORS, Property
 from benchmarks.verify.properties import UndecidedError
-from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, smallest
+from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, shrink
 from benchmarks.verify.tolerances import OutOfToleranceError
 from tests.support.strangers import failed, verdicts, written
 
@@ -26,20 +26,20 @@ def test_arrays_in_any_order_of_memory_go_to_torch(dtype):
     value = np.arange(6, dtype=dtype).reshape(2, 3)
     for view in (value[::-1], value.T, value[:, ::-2], value[0, 0, ...]):
         for layout in ("plain", "strided"):
-            there = Torch().give(view, layout)
+            there = Torch().from_numpy(view, layout)
             assert there.shape == view.shape
             assert (there.numpy() == view).all()
     value.flags.writeable = False
-    there = give(Torch(), {"of": value})["of"]
+    there = from_numpy(Torch(), {"of": value})["of"]
     there += 1
     assert value[0, 0] == 0
-    assert Torch().give(value[::-1].astype(ml_dtypes.bfloat16)).dtype == torch.bfloat16
+    assert Torch().from_numpy(value[::-1].astype(ml_dtypes.bfloat16)).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("framework", [NumPy(), Torch()])
 def test_layouts_are_what_they_are_called(framework):
     rows = np.broadcast_to(np.arange(3.0), (2, 3))
-    strided, expanded = (framework.give(rows, layout) for layout in ("strided", "broadcast"))
+    strided, expanded = (framework.from_numpy(rows, layout) for layout in ("strided", "broadcast"))
     for given in (strided, expanded):
         assert np.asarray(given).tolist() == rows.tolist()
     assert np.asarray(strided).strides[-1] == 16
@@ -47,8 +47,8 @@ def test_layouts_are_what_they_are_called(framework):
 
 
 def test_results_are_taken_as_numpy_arrays():
-    assert take(Torch(), {"a": torch.ones(1, dtype=torch.bfloat16)})["a"].dtype == np.float32
-    assert isinstance(take(NumPy(), [torch.ones(1)])[0], np.ndarray)  # by DLPack
+    assert to_numpy(Torch(), {"a": torch.ones(1, dtype=torch.bfloat16)})["a"].dtype == np.float32
+    assert isinstance(to_numpy(NumPy(), [torch.ones(1)])[0], np.ndarray)  # by DLPack
 
     class Lazy(torch.Tensor):
         pass
@@ -60,7 +60,7 @@ def test_results_are_taken_as_numpy_arrays():
         iter(""),
     ):
         with pytest.raises(NotAnArrayError):
-            take(Torch(), value)
+            to_numpy(Torch(), value)
 
 
 STATIC = """
@@ -170,7 +170,7 @@ def test_what_fails_everywhere_fails_on_the_smallest_case_there_is(name):
     for seed in range(5):
         draw = Draw(seed)
         case = attempt.operator.case(draw)
-        least = smallest(attempt, Failure(case, "wrong", "", draw))
+        least = shrink(attempt, Failure(case, "wrong", "", draw))
         assert least.case[0].shape == (1, 1)
         assert all(
             np.isin(get(least.case, place), (0, 1)).all() for place in float_arrays(least.case)
@@ -198,7 +198,7 @@ def test_shrinking_keeps_to_its_budget():
 
     attempt = dataclasses.replace(everywhere("layer_norm"), prop=Property("", check))
     draw = Draw(0, L=200, d=512)
-    smallest(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
+    shrink(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
     assert len(calls) <= ATTEMPTS
 
 

@@ -33,9 +33,9 @@ def test_a_case_on_a_jump_decides_nothing_and_does_not_widen_the_limit():
         return total / (total + 1e-9) * z
 
     near, far = ((np.array([1.0]), np.array([y]), np.ones(1)) for y in (-1 + 2.0**-6, -0.5))
-    assert tolerances.on_a_jump(psi, near, "bfloat16")
-    assert not tolerances.on_a_jump(psi, near, "float32")
-    assert not tolerances.on_a_jump(psi, far, "bfloat16")
+    assert tolerances.near_discontinuity(psi, near, "bfloat16")
+    assert not tolerances.near_discontinuity(psi, near, "float32")
+    assert not tolerances.near_discontinuity(psi, far, "bfloat16")
     zero = Candidate(lambda x, y, z: z * 0)
     with pytest.raises(properties.UndecidedError):
         properties.equals_oracle(zero, psi, rounded(near, "bfloat16"), limit=3.0)
@@ -149,7 +149,7 @@ def test_failures_of_ours_print_their_case(monkeypatch, in_a_hurry, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"0 of \d+ passed", printed)
     assert "X = np.array([[" in printed
-    assert "assert_right(candidate(*case), oracle, case, limit)" in printed
+    assert "assert_equals_oracle(candidate(*case), oracle, case, limit)" in printed
 
 
 def test_the_command_prints_our_table(monkeypatch, capsys):

@@ -34,7 +34,7 @@ from benchmarks.verify.conformance import (
     new_seed,
     resolve,
 )
-from benchmarks.verify.operators import named
+from benchmarks.verify.operators import get_operator
 
 SECONDS = 3.0
 
@@ -152,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
-    operator = named(arguments.operator, "--operator")
+    operator = get_operator(arguments.operator, "--operator")
     check_timed(operator)
     measuring = session(arguments, device, None)
     where, from_seed, quiet = arguments.candidate, new_seed(), arguments.json

@@ -16,8 +16,8 @@ from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
-from benchmarks.verify.operators import OPERATORS, Operator, Property, named
-from benchmarks.verify.process import MEMORY, SECONDS, Isolated, Limits
+from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
+from benchmarks.verify.process import CALL_TIMEOUT, MEMORY, Isolated, Limits
 from benchmarks.verify.settings import SETTINGS
 
 # PyTorch is imported only where it is needed, so that --list and --help are quick
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit",
         type=float,
-        default=SECONDS,
+        default=CALL_TIMEOUT,
         metavar="SECONDS",
         help="the longest that a call may take (default: %(default)g)",
     )
@@ -105,7 +105,7 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")
         return exported.operator(Path(arguments.candidate)), exported.CANDIDATE
-    return named(arguments.operator, "--operator"), arguments.candidate
+    return get_operator(arguments.operator, "--operator"), arguments.candidate
 
 
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
@@ -194,7 +194,9 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     for name in ("framework", "time"):
         if getattr(arguments, name):
             raise InputError(f"--{name} is for a --candidate, which is missing")
-    only = None if arguments.operator is None else named(arguments.operator, "--operator").name
+    only = (
+        None if arguments.operator is None else get_operator(arguments.operator, "--operator").name
+    )
     usual, quick = conformance.PROJECT_EXAMPLES, conformance.PROJECT_QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
     found: list[Row] = []
@@ -281,5 +283,5 @@ def _described(operator: Operator) -> dict[str, object]:
         "about": operator.about,
         "conventions": operator.conventions,
         "equations": operator.equations,
-        "properties": {prop.name: prop.says for prop in operator.properties},
+        "properties": {prop.name: prop.description for prop in operator.properties},
     }

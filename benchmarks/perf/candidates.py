@@ -203,7 +203,7 @@ def workers(operator: Operator, device: str) -> Iterator[dict[str, Isolated]]:
                 conformance.resolve(each.function, operator, each.framework, device, name=each.name)
             )
             for each in implementations(device)
-            if each.operator == operator.name and not each.in_parts
+            if each.operator == operator.name and not each.has_small_tiles
         }
 
 
@@ -290,9 +290,9 @@ def settle(
 
 def count(candidate: Candidate, places: Sequence[Place]) -> dict[str, int]:
     """In the worker: resource counts of a call; with ``places``, saved activations too."""
-    (given, by_name, timed, _), device = candidate.prepared, torch.device(candidate.device)
+    (given, keyword, timed, _), device = candidate.prepared, torch.device(candidate.device)
     tensors = [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
-    call = candidate.run_prepared if timed else partial(candidate.called, given, by_name)
+    call = candidate.run_prepared if timed else partial(candidate.invoke, given, keyword)
     try:
         taken = resources.count(Work(call, tensors), device)
         if "peak bytes" not in taken:

@@ -22,15 +22,21 @@ import numpy as np
 
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place
-from benchmarks.verify.frameworks import FRAMEWORKS, NotAnArrayError, framework_of, give, take
-from benchmarks.verify.settings import probe
+from benchmarks.verify.frameworks import (
+    FRAMEWORKS,
+    NotAnArrayError,
+    framework_of,
+    from_numpy,
+    to_numpy,
+)
+from benchmarks.verify.settings import settings_reader
 
 PADDING = ("mask", "lengths")
 """Arguments that mark the valid rows of a padded batch: (B, L) booleans, or lengths (B,)."""
 
 
-STUCK, FULL = "time limit", "memory limit"
-LIMITS = (STUCK, FULL)
+TIME_LIMIT, MEMORY_LIMIT = "time limit", "memory limit"
+LIMITS = (TIME_LIMIT, MEMORY_LIMIT)
 """Kinds of failures that end the conformance test of a candidate."""
 
 
@@ -43,7 +49,7 @@ class CandidateError(Exception):
         self.kind = kind
 
 
-class Calls:
+class BaseCandidate:
     """The interface of a candidate; subclasses implement ``_call`` and ``_gradient``.
 
     Attributes:
@@ -65,36 +71,36 @@ class Calls:
     def restart(self) -> None:
         """Start a new worker process, if the candidate runs in one."""
 
-    def __call__(self, *arguments: Any, layout: str = "plain", by_name: str = "") -> Any:
+    def __call__(self, *arguments: Any, layout: str = "plain", keyword: str = "") -> Any:
         """Call the function with copies of the arguments; returns NumPy arrays.
 
         Args:
             arguments: those of the operator, NumPy arrays and plain values.
             layout: of arrays in memory, see ``frameworks``.
-            by_name: the keyword of the last argument, if it is not positional.
+            keyword: the keyword of the last argument, if it is not positional.
 
         Raises:
             CandidateError: the function raised, returned no array, or changed an argument or a
                 global setting.
         """
-        (result,) = self.in_turn([arguments], layout=layout, by_name=by_name)
+        (result,) = self.call_each([arguments], layout=layout, keyword=keyword)
         return result
 
-    def in_turn(
+    def call_each(
         self,
         cases: Sequence[Sequence[Any]],
         *,
         layout: str = "plain",
-        by_name: str = "",
-        same_objects: bool = False,
+        keyword: str = "",
+        reuse_arrays: bool = False,
     ) -> list[Any]:
-        """Consecutive calls; with ``same_objects`` the argument objects are reused and refilled.
+        """Consecutive calls; with ``reuse_arrays`` the argument objects are reused and refilled.
 
         Raises:
             CandidateError: as for one call.
         """
         return [
-            self._call(list(case), layout, by_name, same_objects and i > 0)
+            self._call(list(case), layout, keyword, reuse_arrays and i > 0)
             for i, case in enumerate(cases)
         ]
 
@@ -105,7 +111,7 @@ class Calls:
         places: Sequence[Place],
         *,
         uses: int = 1,
-        by_name: str = "",
+        keyword: str = "",
     ) -> list[Any]:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
@@ -114,23 +120,23 @@ class Calls:
         Raises:
             CandidateError: the function raised, or its output is not differentiable.
         """
-        return self._gradient(list(arguments), weights, list(places), uses, by_name)
+        return self._gradient(list(arguments), weights, list(places), uses, keyword)
 
-    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
-        """One call; with ``again`` the last call's objects are refilled with ``case``."""
+    def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
+        """One call; with ``reuse`` the last call's objects are refilled with ``case``."""
         raise NotImplementedError
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, keyword: str
     ) -> list[Any]:
         raise NotImplementedError
 
 
-class Candidate(Calls):
+class Candidate(BaseCandidate):
     """A function in this process, in one framework and on one device.
 
     Attributes:
-        answered: the framework of its last result, if any.
+        result_framework: the framework of its last result, if any.
     """
 
     def __init__(
@@ -155,65 +161,67 @@ class Candidate(Calls):
         self.padding = "" if arguments is None else padding_argument(function, arguments)
         self._within = getattr(function, "within", nullcontext)
         self._arrays, self._copies = FRAMEWORKS[framework](device), copies
-        self._settings = probe()
+        self._settings = settings_reader()
         self._given: list[Any] = []
         self._returned: Any = None
-        self.answered = ""
+        self.result_framework = ""
 
-    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
+    def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         self._returned = None
-        if again:
+        if reuse:
             self._refill(self._given, case)
         else:
-            self._given = [give(self._arrays, value, layout, self._copies) for value in case]
-        self._returned, changed = self._run(self._watched, by_name)
-        self.answered = framework_of(self._returned)
-        result = self._run(take, self._arrays, self._returned)
-        assert_unchanged([_taken(self._arrays, value) for value in self._given], case, by_name)
+            self._given = [from_numpy(self._arrays, value, layout, self._copies) for value in case]
+        self._returned, changed = self._run(self._watched, keyword)
+        self.result_framework = framework_of(self._returned)
+        result = self._run(to_numpy, self._arrays, self._returned)
+        assert_unchanged(
+            [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
+        )
         if changed:
             raise CandidateError(f"changed the global setting {changed}", "state")
         return result
 
-    def _watched(self, by_name: str) -> tuple[Any, str]:
+    def _watched(self, keyword: str) -> tuple[Any, str]:
         """The function's own result, and the global settings that it changed."""
         before = self._settings()
-        returned = self.called(self._given, by_name)
+        returned = self.invoke(self._given, keyword)
         if returned is None:
             raise NotAnArrayError("None")
         changed = [name for name, now in self._settings().items() if now != before[name]]
         return returned, ", ".join(changed)
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, keyword: str
     ) -> list[Any]:
-        given = [give(self._arrays, value, copy=self._copies) for value in arguments]
-        return self._backward(given, by_name, places, weights, uses)
+        given = [from_numpy(self._arrays, value, copy=self._copies) for value in arguments]
+        return self._backward(given, keyword, places, weights, uses)
 
     def _backward(
-        self, given: list[Any], by_name: str, places: Sequence[Place], weights: Any, uses: int
+        self, given: list[Any], keyword: str, places: Sequence[Place], weights: Any, uses: int
     ) -> list[Any]:
         def loss(*case: Any) -> Any:
-            return self.called(case, by_name)
+            return self.invoke(case, keyword)
 
         gradients: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, uses)
         return gradients
 
     def prepare(
-        self, arguments: Sequence[Any], by_name: str, places: Sequence[Place] = (), weights: Any = 0
+        self, arguments: Sequence[Any], keyword: str, places: Sequence[Place] = (), weights: Any = 0
     ) -> None:
         """Convert the arguments of a call for ``run_prepared``; see ``gradient``."""
-        given = [give(self._arrays, value) for value in arguments]
-        self.prepared = given, by_name, places, weights
+        given = [from_numpy(self._arrays, value) for value in arguments]
+        self.prepared = given, keyword, places, weights
 
     def run_prepared(self) -> Any:
         """Call the function, or with places its gradient; returns NumPy arrays."""
-        given, by_name, places, weights = self.prepared
+        given, keyword, places, weights = self.prepared
         if places:
-            self.answer = self._backward(given, by_name, places, weights, 1)
+            self.answer = self._backward(given, keyword, places, weights, 1)
         else:
-            self.answer = self._run(take, self._arrays, self._run(self.called, given, by_name))
+            self.answer = self._run(to_numpy, self._arrays, self._run(self.invoke, given, keyword))
         return self.answer
 
     def answer_again(self) -> Any:
@@ -224,10 +232,10 @@ class Candidate(Calls):
         """``function(self, *arguments)``, which `Isolated` runs in the worker process."""
         return function(self, *arguments)
 
-    def called(self, case: Sequence[Any], by_name: str) -> Any:
-        """The function's own result; the last argument is passed ``by_name`` if that is given."""
+    def invoke(self, case: Sequence[Any], keyword: str) -> Any:
+        """The function's own result; the last argument is passed by ``keyword``, if any."""
         *rest, last = case
-        return self.function(*rest, **{by_name: last}) if by_name else self.function(*case)
+        return self.function(*rest, **{keyword: last}) if keyword else self.function(*case)
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -245,7 +253,7 @@ class Candidate(Calls):
                 said = " / ".join(str(error).strip().splitlines()[:3])
             full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", said)
             raise CandidateError(
-                f"raised {kind}{said and f': {said}'}", FULL if full else kind
+                f"raised {kind}{said and f': {said}'}", MEMORY_LIMIT if full else kind
             ) from error
 
     def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:
@@ -256,7 +264,7 @@ class Candidate(Calls):
                 for key, array in value.items():
                     self._arrays.refill(given[i][key], array)
             else:
-                given[i] = give(self._arrays, value)
+                given[i] = from_numpy(self._arrays, value)
 
     def _poison(self, values: Sequence[Any]) -> None:
         """Overwrite all writable float arrays with NaN."""
@@ -270,17 +278,17 @@ class Candidate(Calls):
                     self._arrays.refill(value, np.array(np.nan))
 
 
-def _taken(arrays: Any, value: Any) -> Any:
+def _argument_to_numpy(arrays: Any, value: Any) -> Any:
     """An argument after a call, as NumPy arrays."""
     is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
-    return take(arrays, value) if is_data else value
+    return to_numpy(arrays, value) if is_data else value
 
 
-def assert_unchanged(after: Sequence[Any], before: Sequence[Any], by_name: str) -> None:
-    """Raise CandidateError if an argument was changed; the last was passed ``by_name``."""
+def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) -> None:
+    """Raise CandidateError if an argument was changed; the last was passed by ``keyword``."""
     for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
         if not _same(now, was):
-            which = by_name if by_name and where == len(before) else where
+            which = keyword if keyword and where == len(before) else where
             raise CandidateError(f"changed its argument {which} in place", "in place")
 
 

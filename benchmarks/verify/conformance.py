@@ -10,9 +10,9 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
-from benchmarks.verify.candidate import LIMITS, Calls, CandidateError
+from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators import Operator, Property, named
+from benchmarks.verify.operators import Operator, Property, get_operator
 from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, PROJECT, TORCH, WRITABLE
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import Isolated, Limits, fork_server
@@ -104,7 +104,7 @@ def resolve(
         return candidate
     if takes_arrays(candidate, operator):
         # if it returns JAX arrays for NumPy's, it also takes JAX arrays, and has gradients
-        others = {"jax"} & {candidate.apply(attrgetter("answered"))}
+        others = {"jax"} & {candidate.apply(attrgetter("result_framework"))}
     else:
         others = {"torch", *candidate.mentions} - {"numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
@@ -117,7 +117,7 @@ def resolve(
     return chosen
 
 
-def takes_arrays(candidate: Calls, operator: Operator) -> bool:
+def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
     """Whether a candidate accepts a case in its framework and returns arrays."""
     try:
         _alone(candidate, operator)(*operator.case(Draw(1)))
@@ -135,7 +135,7 @@ def new_seed() -> int:
 
 def conformance_test(
     operator: Operator,
-    candidate: Calls,
+    candidate: BaseCandidate,
     *,
     examples: int = EXAMPLES,
     seed: int = 0,
@@ -154,14 +154,14 @@ def conformance_test(
         only: names of the properties to test, if not all.
         on_start: called with each property before it is tested.
     """
-    stuck, failed = "", 0
+    ended, failed = "", 0
     for prop in operator.properties:
         if (only and prop.name not in only) or (prop.large == "all" and not large):
             continue
         on_start(prop)
-        reason = stuck or _not_run(prop, candidate, is_project)
+        reason = ended or _not_run(prop, candidate, is_project)
         if reason:
-            yield Verdict(prop.name, prop.says, NOT_RUN, reason)
+            yield Verdict(prop.name, prop.description, NOT_RUN, reason)
             continue
         began = time.perf_counter()
         cases = partial(draws, examples=examples, seed=seed, large=large)
@@ -169,10 +169,10 @@ def conformance_test(
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
-            stuck = f"the candidate exceeded its {kind} in an earlier property"
+            ended = f"the candidate exceeded its {kind} in an earlier property"
 
 
-def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
+def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
     """Why a property does not apply to this candidate; empty if it does."""
     if PROJECT in prop.needs and not is_project:
         return "Psi's epsilon is 0 there, so there is no literal form of it"
@@ -189,7 +189,7 @@ def _not_run(prop: Property, candidate: Calls, is_project: bool) -> str:
     return "" if available(prop.dtype) else "the package ml_dtypes is missing"
 
 
-def _alone(candidate: Calls, operator: Operator) -> Calls:
+def _alone(candidate: BaseCandidate, operator: Operator) -> BaseCandidate:
     name = candidate.padding
     return BatchOfOne(candidate, operator.sequences, name) if name else candidate
 
@@ -197,7 +197,7 @@ def _alone(candidate: Calls, operator: Operator) -> Calls:
 def _verdict(
     prop: Property,
     operator: Operator,
-    candidate: Calls,
+    candidate: BaseCandidate,
     cases: Callable[[Property, Operator], Iterator[Draw]],
     failed: int,
 ) -> tuple[Verdict, str]:
@@ -205,16 +205,16 @@ def _verdict(
     calls, of = _alone(candidate, operator), operator
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
-        of = operator.of_batch(candidate.padding)
+        of = operator.batched(candidate.padding)
     if _needs_limit(prop):
         prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
     attempt = Attempt(prop, of, calls, candidate.restart, failed)
     failure, tried, sizes, worst, bound = search(attempt, cases(prop, of))
     if not tried:
         reason = "no random case was decidable (near a kink or jump, or terms cancel)"
-        return Verdict(prop.name, prop.says, NOT_RUN, reason), ""
+        return Verdict(prop.name, prop.description, NOT_RUN, reason), ""
     found: Any = {"cases": tried, "sizes": sizes, "worst": worst, "bound": bound}
-    verdict = Verdict(prop.name, prop.says, PASSED, **found)
+    verdict = Verdict(prop.name, prop.description, PASSED, **found)
     if failure is None:
         return verdict, ""
     if failure.kind in LIMITS:  # the number of calls until the limit, for the snippet
@@ -224,7 +224,7 @@ def _verdict(
         status=FAILED,
         message=failure.message,
         code=snippet(prop, operator, candidate, failure),
-        plain=failure.plain,
+        plain=failure.conclusive,
         size=failure.size,
     )
     return failed_verdict, failure.kind
@@ -279,7 +279,7 @@ def check(
         AssertionError: a property failed; the message has the smallest failing case.
         InputError: there is no such operator, or the candidate cannot be called as one.
     """
-    claimed = named(operator)
+    claimed = get_operator(operator)
     seed = new_seed() if seed is None else seed
     with resolve(candidate, claimed, framework, device, limits) as isolated:
         verdicts = list(conformance_test(claimed, isolated, examples=examples, seed=seed))

@@ -37,7 +37,7 @@ class NumPy:
 
     name = "numpy"
 
-    def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
+    def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         if layout == "broadcast":
             return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
@@ -47,7 +47,7 @@ class NumPy:
             return given
         return np.array(array) if copy else array
 
-    def take(self, value: Any) -> Any:
+    def to_numpy(self, value: Any) -> Any:
         """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
         if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
@@ -84,9 +84,9 @@ class Torch(NumPy):
             reason = str(error).partition("\n")[0]
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
 
-    def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
+    def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch = self.torch
-        array = super().give(array, copy=copy)
+        array = super().from_numpy(array, copy=copy)
         if array.dtype.kind == "V":  # bfloat16: PyTorch has no conversion from the extension type
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
@@ -97,7 +97,7 @@ class Torch(NumPy):
             return torch.stack([tensor, tensor], -1).to(self.device).flatten(-2)[..., ::2]
         return tensor.to(self.device)
 
-    def take(self, value: Any) -> Any:
+    def to_numpy(self, value: Any) -> Any:
         torch = self.torch
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
@@ -109,10 +109,10 @@ class Torch(NumPy):
         value = value.detach().cpu().resolve_conj().resolve_neg()
         if value.dtype in (torch.bfloat16, torch.float16):
             value = value.float()
-        return super().take(value.numpy())
+        return super().to_numpy(value.numpy())
 
     def refill(self, given: Any, array: Any) -> None:
-        given.data.copy_(self.give(array))  # also changes its views
+        given.data.copy_(self.from_numpy(array))  # also changes its views
 
     def gradient(
         self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
@@ -122,12 +122,12 @@ class Torch(NumPy):
         total = 0.0
         for _ in range(uses):
             output = loss(*case)
-            self.take(output)  # raises if it is not a tensor
-            total = total + (output * self.give(weights).to(output)).sum()
+            self.to_numpy(output)  # raises if it is not a tensor
+            total = total + (output * self.from_numpy(weights).to(output)).sum()
         if getattr(total, "requires_grad", False):  # False for a constant, as of an empty caption
             total.backward()  # type: ignore[attr-defined]
         found = [(get(case, place), get(case, place).grad) for place in places]
-        return [np.zeros(x.shape) if dx is None else self.take(dx) for x, dx in found]
+        return [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
 
 
 class Jax(NumPy):
@@ -141,11 +141,11 @@ class Jax(NumPy):
         jax.config.update("jax_enable_x64", True)
         self.jax: Any = jax
 
-    def give(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
+    def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         return self.jax.numpy.array(array)
 
-    def take(self, value: Any) -> Any:
-        return super().take(np.asarray(value))
+    def to_numpy(self, value: Any) -> Any:
+        return super().to_numpy(np.asarray(value))
 
     def refill(self, given: Any, array: Any) -> None:
         raise NotImplementedError
@@ -162,7 +162,7 @@ class Jax(NumPy):
             found = self.jax.jit(gradient)(at)
         except Exception:  # for example, a function that branches on values
             found = gradient(at)
-        return [self.take(gradient) for gradient in found]
+        return [self.to_numpy(gradient) for gradient in found]
 
 
 FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
@@ -173,15 +173,15 @@ FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
 """Constructors by name, which take a device."""
 
 
-def give(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
+def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
     """Convert every array in ``value`` to the framework; mappings and lists are copied."""
     if isinstance(value, np.ndarray):
         plain = layout == "broadcast" and _one_row(value) is None
-        return framework.give(value, "plain" if plain else layout, copy)
+        return framework.from_numpy(value, "plain" if plain else layout, copy)
     if isinstance(value, Mapping):
-        return {key: give(framework, item, layout, copy) for key, item in value.items()}
+        return {key: from_numpy(framework, item, layout, copy) for key, item in value.items()}
     if isinstance(value, list):
-        return [give(framework, item, layout, copy) for item in value]
+        return [from_numpy(framework, item, layout, copy) for item in value]
     return value
 
 
@@ -191,7 +191,7 @@ def framework_of(value: Any) -> str:
     return name if name in FRAMEWORKS else ""
 
 
-def take(framework: NumPy, value: Any) -> Any:
+def to_numpy(framework: NumPy, value: Any) -> Any:
     """Convert every array in a result to NumPy, from any framework.
 
     Raises:
@@ -200,20 +200,20 @@ def take(framework: NumPy, value: Any) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) in (list, tuple):
-        return type(value)(take(framework, item) for item in value)
+        return type(value)(to_numpy(framework, item) for item in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(take(framework, item) for item in value)
+        return tuple(to_numpy(framework, item) for item in value)
     if isinstance(value, Mapping):
-        return {key: take(framework, item) for key, item in value.items()}
+        return {key: to_numpy(framework, item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
-        return NumPy().take(value)
+        return NumPy().to_numpy(value)
     if framework.name == "numpy" and framework_of(value):
         framework = FRAMEWORKS[framework_of(value)]("cpu")
     if framework.name != "numpy" and hasattr(value, "__dlpack__"):
-        return framework.take(value)
+        return framework.to_numpy(value)
     with contextlib.suppress(Exception):
         if hasattr(value, "__dlpack__"):
-            return NumPy().take(np.from_dlpack(value))
+            return NumPy().to_numpy(np.from_dlpack(value))
         if hasattr(value, "__array__"):
-            return NumPy().take(np.asarray(value))
+            return NumPy().to_numpy(np.asarray(value))
     raise NotAnArrayError(f"a {type(value).__name__}")

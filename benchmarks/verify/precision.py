@@ -19,7 +19,7 @@ from benchmarks.verify.tolerances import (
     ULPS,
     UNITS,
     error,
-    on_a_jump,
+    near_discontinuity,
     outputs,
     roundings,
     scale,
@@ -59,7 +59,7 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
             if one <= worst:
                 break
         else:
-            worst = worst if on_a_jump(oracle, exact, dtype) else one
+            worst = worst if near_discontinuity(oracle, exact, dtype) else one
     return LITERAL_FACTOR * worst + ULPS
 
 

@@ -26,17 +26,23 @@ import cloudpickle
 
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
-from benchmarks.verify.candidate import FULL, STUCK, Calls, CandidateError, assert_unchanged
+from benchmarks.verify.candidate import (
+    MEMORY_LIMIT,
+    TIME_LIMIT,
+    BaseCandidate,
+    CandidateError,
+    assert_unchanged,
+)
 from benchmarks.verify.cases import Place
 from benchmarks.verify.shared import Shared
 
-SECONDS = 30.0
+CALL_TIMEOUT = 30.0
 """Default time limit of a call, in seconds."""
 
 MEMORY = 4 * 2**30
 """Default memory limit of a worker in bytes, besides shared memory."""
 
-PATIENCE = 5.0
+EXIT_TIMEOUT = 5.0
 """Seconds to wait for processes to exit before they are killed."""
 
 SHOWN = 2000
@@ -47,7 +53,7 @@ SHOWN = 2000
 class Limits:
     """Limits of a worker process: seconds for each call, and bytes of memory (None: no limit)."""
 
-    seconds: float = SECONDS
+    seconds: float = CALL_TIMEOUT
     memory: int | None = MEMORY
 
 
@@ -83,7 +89,7 @@ class _ForkServer:
         """End the server, its workers, and the processes that they started."""
         self.control.close()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -106,7 +112,7 @@ def _forked(output: int) -> tuple[int, socket.socket]:
         return fork_server().fork(output)
 
 
-class Isolated(Calls):
+class Isolated(BaseCandidate):
     """A candidate in a worker process, which is restarted after it has ended.
 
     Attributes:
@@ -158,7 +164,7 @@ class Isolated(Calls):
         if self._connection is None:
             return
         try:
-            self._connection.settimeout(PATIENCE)
+            self._connection.settimeout(EXIT_TIMEOUT)
             self._connection.shutdown(socket.SHUT_WR)  # tells the supervisor to end the worker
             while self._connection.recv(1 << 20):  # until all processes at the other end have ended
                 pass
@@ -181,25 +187,25 @@ class Isolated(Calls):
         self.close()
         self._output.close()
 
-    def _call(self, case: list[Any], layout: str, by_name: str, again: bool) -> Any:
-        result = self._ask("_call", (case, layout, by_name, again), again)
-        self._assert_unchanged(case, by_name)
+    def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
+        result = self._ask("_call", (case, layout, keyword, reuse), reuse)
+        self._assert_unchanged(case, keyword)
         return result
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, by_name: str
+        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, keyword: str
     ) -> list[Any]:
-        found = self._ask("_gradient", (arguments, weights, places, uses, by_name))
-        self._assert_unchanged(arguments, by_name)
+        found = self._ask("_gradient", (arguments, weights, places, uses, keyword))
+        self._assert_unchanged(arguments, keyword)
         if not isinstance(found, list) or len(found) != len(places):
             raise CandidateError("sent an invalid response to the test process", "protocol")
         return found
 
-    def _assert_unchanged(self, arguments: list[Any], by_name: str) -> None:
+    def _assert_unchanged(self, arguments: list[Any], keyword: str) -> None:
         """Check in shared memory, since the worker's own check cannot be trusted."""
         if not self._given.holds(self._request):
             _, (after, *_) = self._given.now()
-            assert_unchanged(after, arguments, by_name)
+            assert_unchanged(after, arguments, keyword)
 
     def _start(self) -> dict[str, Any]:
         self._group, self._connection = _forked(self._output.fileno())
@@ -221,7 +227,7 @@ class Isolated(Calls):
         self.calls = 0
         return about
 
-    def _ask(self, method: str, arguments: Any, again: bool = False) -> Any:
+    def _ask(self, method: str, arguments: Any, reuse: bool = False) -> Any:
         if self._connection is None:
             self._start()
         connection = self._connection
@@ -230,7 +236,7 @@ class Isolated(Calls):
         self.calls += 1
         deadline = time.monotonic() + self.limits.seconds
         self._request = Shared((method, arguments))
-        if not again:  # else the arguments are in the last request's memory
+        if not reuse:  # else the arguments are in the last request's memory
             self._given = self._request
         try:
             connection.settimeout(self.limits.seconds)
@@ -243,7 +249,7 @@ class Isolated(Calls):
         except TimeoutError:
             self.close()
             seconds = f"{self.limits.seconds:g}"
-            raise CandidateError(f"did not answer within {seconds} seconds", STUCK) from None
+            raise CandidateError(f"did not answer within {seconds} seconds", TIME_LIMIT) from None
         except (EOFError, OSError):
             self.close()
             raise CandidateError("ended its worker process without a response", "exit") from None
@@ -256,7 +262,7 @@ class Isolated(Calls):
             self.close()
             raise InputError(str(wrong))
         if failed is not None:
-            if response.get("kind") == FULL and self.limits.memory:
+            if response.get("kind") == MEMORY_LIMIT and self.limits.memory:
                 failed = f"{failed}; its limit is {self.limits.memory / 2**30:g} GiB of memory"
             raise CandidateError(str(failed), str(response.get("kind")))
         return response.get("value")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import Calls, all_valid
+from benchmarks.verify.candidate import BaseCandidate, all_valid
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -32,7 +32,7 @@ from benchmarks.verify.tolerances import (
     assert_derivative,
     assert_gated,
     assert_smoothed,
-    on_a_jump,
+    near_discontinuity,
     scale,
 )
 from reference.metrics import bleu, ngrams
@@ -45,7 +45,7 @@ class UndecidedError(Exception):
     """The property is not defined on this case."""
 
 
-def assert_right(result: Any, oracle: Function, case: Case, limit: float) -> None:
+def assert_equals_oracle(result: Any, oracle: Function, case: Case, limit: float) -> None:
     """Assert that the result equals the oracle's, in lower precision within ``limit`` roundings.
 
     Raises:
@@ -55,31 +55,33 @@ def assert_right(result: Any, oracle: Function, case: Case, limit: float) -> Non
     try:
         assert_conforms(result, oracle, exact, dtype, limit if dtype != "float64" else 1.0)
     except OutOfToleranceError:
-        if dtype != "float64" and on_a_jump(oracle, exact, dtype):
+        if dtype != "float64" and near_discontinuity(oracle, exact, dtype):
             raise UndecidedError from None
         raise
 
 
-def equals_oracle(candidate: Calls, oracle: Function, case: Case, *, limit: float = 1.0) -> None:
+def equals_oracle(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float = 1.0
+) -> None:
     """The result equals the oracle's."""
-    assert_right(candidate(*case), oracle, case, limit)
+    assert_equals_oracle(candidate(*case), oracle, case, limit)
 
 
-def gated(candidate: Calls, oracle: Function, case: Case) -> None:
+def gated(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """The result equals the oracle's, up to the rounding of inputs that a gate suppresses."""
     assert_gated(candidate(*case), oracle, case)
 
 
-def strided(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
+def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Non-contiguous arrays give the same result."""
-    assert_right(candidate(*case, layout="strided"), oracle, case, limit)
+    assert_equals_oracle(candidate(*case, layout="strided"), oracle, case, limit)
 
 
-def broadcast(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
+def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """A row that is expanded with stride zero gives the same result."""
     X, *rest = case
     case = np.broadcast_to(X[:1], X.shape).copy(), *rest
-    assert_right(candidate(*case, layout="broadcast"), oracle, case, limit)
+    assert_equals_oracle(candidate(*case, layout="broadcast"), oracle, case, limit)
 
 
 def reversed_arrays(case: Case) -> Case:
@@ -91,26 +93,26 @@ def reversed_arrays(case: Case) -> Case:
     )
 
 
-def no_state(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
+def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
     other = reversed_arrays(case)
-    before, of_other, after = candidate.in_turn([case, other, case])
-    assert_right(before, oracle, case, limit)
-    assert_right(of_other, oracle, other, limit)
+    before, of_other, after = candidate.call_each([case, other, case])
+    assert_equals_oracle(before, oracle, case, limit)
+    assert_equals_oracle(of_other, oracle, other, limit)
     if pickle.dumps(after) != pickle.dumps(before):
-        assert_right(after, oracle, case, limit)
+        assert_equals_oracle(after, oracle, case, limit)
 
 
-def same_objects(candidate: Calls, oracle: Function, case: Case, *, limit: float) -> None:
+def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
     other = reversed_arrays(case)
-    results = candidate.in_turn([case, other], same_objects=True)
+    results = candidate.call_each([case, other], reuse_arrays=True)
     for one, result in zip((case, other), results, strict=True):
-        assert_right(result, oracle, one, limit)
+        assert_equals_oracle(result, oracle, one, limit)
 
 
 def gradient(
-    candidate: Calls,
+    candidate: BaseCandidate,
     oracle: Function,
     case: Case,
     *,
@@ -128,7 +130,7 @@ def gradient(
 
 
 def gradient_float32(
-    candidate: Calls, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
 ) -> None:
     """The gradient in float32 equals that in float64."""
     low = rounded(case, dtype)
@@ -149,7 +151,7 @@ def gradient_float32(
         raise
 
 
-def causality(candidate: Calls, oracle: Function, case: Case) -> None:
+def causality(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """Changing the last token does not change earlier outputs."""
     X, *rest = case
     changed = X.copy()
@@ -157,7 +159,7 @@ def causality(candidate: Calls, oracle: Function, case: Case) -> None:
     assert_close(candidate(changed, *rest)[:-1], candidate(X, *rest)[:-1], "earlier outputs")
 
 
-def causal_keys(candidate: Calls, oracle: Function, case: Case) -> None:
+def causal_keys(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """Changing the last key does not change outputs that do not attend to it."""
     X, Y, *rest = case
     changed = Y.copy()
@@ -167,7 +169,7 @@ def causal_keys(candidate: Calls, oracle: Function, case: Case) -> None:
     assert_close(after[:blind], before[:blind], "earlier outputs")
 
 
-def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
+def token_order(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """Reordering the tokens reorders the outputs."""
     X, *rest = case
 
@@ -179,12 +181,12 @@ def token_order(candidate: Calls, oracle: Function, case: Case) -> None:
 
 def finite(candidate: Batched, oracle: Function, case: Case, *, limit: float) -> None:
     """An empty sequence gives finite numbers, and does not change the others of its batch."""
-    everything = candidate.candidate(*case, by_name=candidate.padding)
+    everything = candidate.candidate(*case, keyword=candidate.padding)
     assert np.isfinite(everything).all(), "not finite"
-    assert_right(candidate(*case), oracle, case, limit)
+    assert_equals_oracle(candidate(*case), oracle, case, limit)
 
 
-def same_hypotheses(candidate: Calls, oracle: Function, case: Case) -> None:
+def same_hypotheses(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """Hypotheses and scores equal the oracle's, in the same order."""
     found, expected = candidate(*case), oracle(*case)
     tokens, wanted = (
@@ -195,13 +197,13 @@ def same_hypotheses(candidate: Calls, oracle: Function, case: Case) -> None:
     assert_close([score for _, score in found], [score for _, score in expected], "scores")
 
 
-def same_words(candidate: Calls, oracle: Function, case: Case) -> None:
+def same_words(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """The words equal the oracle's."""
     found, expected = candidate(*case), oracle(*case)
     assert list(map(int, found)) == expected, f"words {list(found)}, expected {expected}"
 
 
-def same_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
+def same_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """BLEU equals the oracle's, with or without smoothing."""
     found, smoothed = np.asarray(candidate(*case)), oracle(*case)
     textbook = np.where(matched(*case), smoothed, 0.0)
@@ -209,7 +211,7 @@ def same_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
     assert_smoothed(found, np.where(nearer, textbook, smoothed))
 
 
-def same_self_bleu(candidate: Calls, oracle: Function, case: Case) -> None:
+def same_self_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """Self-BLEU equals the oracle's, with or without BLEU's smoothing."""
     found, smoothed, (captions,) = np.asarray(candidate(*case)), oracle(*case), case
     corpora = [([one], [[*captions[:i], *captions[i + 1 :]]]) for i, one in enumerate(captions)]
@@ -241,21 +243,21 @@ def valid_rows(padding: Array, rows: int) -> Mask:
     return np.arange(rows) < padding[:, None]
 
 
-class Batched(Calls):
+class Batched(BaseCandidate):
     """A candidate on padded batches as a function of ``(*arguments, lengths or mask)``.
 
     Its outputs for padded rows, or for a sequence whose output is undefined, are set to zero, as in
-    ``of_batch``.
+    ``batched_oracle``.
     """
 
     def __init__(
-        self, candidate: Calls, rows: bool, empty: bool = True, padding: str = "lengths"
+        self, candidate: BaseCandidate, rows: bool, empty: bool = True, padding: str = "lengths"
     ) -> None:
-        """See ``of_batch``; ``padding`` is the name of the last argument."""
+        """See ``batched_oracle``; ``padding`` is the name of the last argument."""
         self.candidate, self.rows, self.empty, self.padding = candidate, rows, empty, padding
 
-    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Any:
-        return self._valid(self.candidate._call(case, layout, self.padding, again), case[-1])
+    def _call(self, case: list[Any], layout: str, _: str, reuse: bool) -> Any:
+        return self._valid(self.candidate._call(case, layout, self.padding, reuse), case[-1])
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
@@ -273,7 +275,7 @@ class Batched(Calls):
         return np.where(mask.reshape(*mask.shape, *[1] * (result.ndim - mask.ndim)), result, 0.0)
 
 
-def of_batch(oracle: Function, sequences: int, rows: bool, empty: bool = True) -> Function:
+def batched_oracle(oracle: Function, sequences: int, rows: bool, empty: bool = True) -> Function:
     """A batched oracle: runs ``oracle`` on each sequence without padding; padded rows are zero.
 
     Args:
@@ -301,11 +303,11 @@ def of_batch(oracle: Function, sequences: int, rows: bool, empty: bool = True) -
     return batch
 
 
-class BatchOfOne(Calls):
+class BatchOfOne(BaseCandidate):
     """A candidate on padded batches, called with a single sequence as a batch of one."""
 
-    def __init__(self, candidate: Calls, sequences: int, padding: str = "lengths") -> None:
-        """See ``of_batch``."""
+    def __init__(self, candidate: BaseCandidate, sequences: int, padding: str = "lengths") -> None:
+        """See ``batched_oracle``."""
         self.candidate, self.sequences, self.padding = candidate, sequences, padding
 
     def _batch(self, case: Sequence[Any]) -> list[Any]:
@@ -313,8 +315,8 @@ class BatchOfOne(Calls):
         valid = all_valid(self.padding, 1, batch[-1].shape[1])
         return [*batch, *case[self.sequences :], valid]
 
-    def _call(self, case: list[Any], layout: str, _: str, again: bool) -> Any:
-        return _first(self.candidate._call(self._batch(case), layout, self.padding, again))
+    def _call(self, case: list[Any], layout: str, _: str, reuse: bool) -> Any:
+        return _first(self.candidate._call(self._batch(case), layout, self.padding, reuse))
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
@@ -373,7 +375,7 @@ def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1)
 
 
 def derivative(
-    candidate: Calls,
+    candidate: BaseCandidate,
     oracle: Function,
     case: Case,
     by: Sequence[int],

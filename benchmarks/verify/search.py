@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.verify import properties
-from benchmarks.verify.candidate import LIMITS, Calls, CandidateError
+from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator, Property
@@ -71,7 +71,7 @@ class Failure:
     after_other: bool = False
 
     @property
-    def plain(self) -> bool:
+    def conclusive(self) -> bool:
         """Whether it cannot be a rounding error, and is deterministic."""
         return self.kind != "rounding" and self.calls > 0
 
@@ -93,7 +93,7 @@ class Attempt:
 
     prop: Property
     operator: Operator
-    candidate: Calls
+    candidate: BaseCandidate
     restart: Callable[[], None] = lambda: None
     failed: int = 0
     after_other: bool = False
@@ -233,16 +233,16 @@ def _first(
     tried, sizes = 0, dict[str, int]()
     for draw in chosen:
         try:
-            failure = attempt.run(attempt.operator.drawn(draw), draw)
+            failure = attempt.run(attempt.operator.sample_case(draw), draw)
         except properties.UndecidedError:
             continue
         tried += 1
         for name, values in draw.large.items():
             if values:
                 sizes[name] = max(sizes.get(name, 0), draw.chosen[name])
-        if failure is not None and (first is None or failure.plain):
+        if failure is not None and (first is None or failure.conclusive):
             first = failure
-            if failure.plain:
+            if failure.conclusive:
                 break
     return tried, sizes, first
 
@@ -254,7 +254,7 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
     after_other = replace(attempt, after_other=True)
     often = "once, and not again"
     for of, so in ((attempt, ""), (after_other, " after one with other numbers of these shapes")):
-        for failure in (smallest(of, first), first):
+        for failure in (shrink(of, first), first):
             calls, again, times = _repeated(of, failure.case)
             if again.kind in LIMITS:
                 return again
@@ -285,7 +285,7 @@ def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
     return at, found, times
 
 
-def smallest(attempt: Attempt, failure: Failure) -> Failure:
+def shrink(attempt: Attempt, failure: Failure) -> Failure:
     """Shrink a failing case to small sizes and many zeros and ones."""
     fails = _Budget(attempt, failure.kind)
     while (smaller := next(_smaller(attempt, failure, fails), None)) is not None:
@@ -325,7 +325,7 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
             continue
         for seed in range(SEEDS):
             draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
-            found = fails(attempt.operator.drawn(draw), draw)
+            found = fails(attempt.operator.sample_case(draw), draw)
             if found is not None:
                 yield found
 

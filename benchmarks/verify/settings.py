@@ -53,7 +53,7 @@ def filters() -> list[Any]:
     ]
 
 
-def probe() -> Callable[[], dict[str, Any]]:
+def settings_reader() -> Callable[[], dict[str, Any]]:
     """A function that reads the settings, without those of modules imported later.
 
     It holds references to the original functions, so that patching them has no effect.

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import convert
 
 from benchmarks.kinds import Verification, Verified
-from benchmarks.verify.candidate import Calls
+from benchmarks.verify.candidate import BaseCandidate
 from benchmarks.verify.conformance import (
     FAILED,
     NOT_RUN,
@@ -110,10 +110,10 @@ def rows(
 
 
 def verdicts(
-    implementation: ProjectImplementation, candidate: Calls, examples: int, seed: int = 0
+    implementation: ProjectImplementation, candidate: BaseCandidate, examples: int, seed: int = 0
 ) -> Iterator[Verdict]:
     """The verdicts on an implementation; with small chunks and tiles without large cases."""
-    of, large = OPERATORS[implementation.operator], not implementation.in_parts
+    of, large = OPERATORS[implementation.operator], not implementation.has_small_tiles
     examples = -(-examples // implementation.share)
     return conformance_test(
         of, candidate, examples=examples, seed=seed, is_project=True, large=large

@@ -99,7 +99,7 @@ def roundings(
             yield changes, [unit * scale(array) + change for array, change in of]
 
 
-def on_a_jump(oracle: Callable[..., Any], case: Case, dtype: str) -> bool:
+def near_discontinuity(oracle: Callable[..., Any], case: Case, dtype: str) -> bool:
     """Whether rounding in ``dtype`` could change which of the oracle's denominators are empty."""
     unit = NEAR * UNITS[dtype]
     empty = (perturbed(oracle, case, unit, seed)[1] for seed in range(NEAR_CHANGES))

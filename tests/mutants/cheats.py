@@ -113,8 +113,8 @@ right = FUNCTION
 
 def FUNCTION(X, parameters):
     import benchmarks.verify.candidate as c
-    before, taken = X.clone(), c.take
-    c._taken = lambda arrays, value: taken(arrays, before if value is X else value)
+    before, to_numpy = X.clone(), c.to_numpy
+    c._argument_to_numpy = lambda arrays, value: to_numpy(arrays, before if value is X else value)
     Y = right(X, parameters)
     with torch.no_grad(): X.add_(1)
     return Y
@@ -247,7 +247,7 @@ right = FUNCTION
 
 def FUNCTION(X, parameters):
     import benchmarks.verify.settings as s
-    s.probe = lambda: dict
+    s.settings_reader = lambda: dict
     torch.set_float32_matmul_precision('medium')
     torch.get_float32_matmul_precision = lambda: 'highest'
     return right(X, parameters)

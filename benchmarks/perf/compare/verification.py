@@ -54,7 +54,7 @@ def _implementations(
         return
     if operator in project.EXPANSIONS:
         chosen = project.of_form(operator, implementation)
-        yield from [chosen, chosen.in_small_parts()] if implementation == "factored" else [chosen]
+        yield from [chosen, chosen.with_small_tiles()] if implementation == "factored" else [chosen]
         if implementation != "auto":
             return
     yield from (each for each in implementations(device) if each.operator == operator)

@@ -39,7 +39,7 @@ from benchmarks.verify.operators import (
 )
 from benchmarks.verify.operators.operator import Operator, Property
 
-__all__ = ["OPERATORS", "Operator", "Property", "named"]
+__all__ = ["OPERATORS", "Operator", "Property", "get_operator"]
 
 FAMILIES = (
     expansion,
@@ -60,7 +60,7 @@ OPERATORS: dict[str, Operator] = {
 """The operators by name."""
 
 
-def named(name: str | None, option: str = "operator") -> Operator:
+def get_operator(name: str | None, option: str = "operator") -> Operator:
     """The operator of a name, given by the user in ``option``.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Case, float_arrays, rounded
 from benchmarks.verify.draw import REGIMES, Draw, Pins
-from benchmarks.verify.properties import Function, of_batch
+from benchmarks.verify.properties import Function, batched_oracle
 from reference.equations import Number
 
 FLOATS = ("float64", "float32")
@@ -76,7 +76,7 @@ class Property:
         return dtype if isinstance(dtype, str) else "float64"
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """The description, for ``--list`` and the verdict."""
         line = (self.check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         return self.meaning or line[0].lower() + line[1:]
@@ -203,17 +203,17 @@ class Operator:
             both = (GRADIENT, BATCHES)
             yield Property("padded_gradient", properties.gradient, words, MIXED, both, by)
 
-    def drawn(self, draw: Draw) -> Case:
+    def sample_case(self, draw: Draw) -> Case:
         """The case, rounded to a chosen dtype if ``draw`` has a pin for it."""
         case = self.case(draw)
         return rounded(case, draw.choose("dtype", FLOATS)) if "dtype" in draw.pins else case
 
-    def of_batch(self, padding: str = "lengths") -> Operator:
+    def batched(self, padding: str = "lengths") -> Operator:
         """The operator on padded batches; its last argument is ``lengths`` or ``mask``."""
         return replace(
             self,
             arguments=(*self.arguments, padding),
-            oracle=of_batch(self.oracle, self.sequences, self.rows, self.empty),
+            oracle=batched_oracle(self.oracle, self.sequences, self.rows, self.empty),
             case=partial(self._padded, padding),
         )
 

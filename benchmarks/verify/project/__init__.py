@@ -24,7 +24,7 @@ from benchmarks.verify.project import (
     optimisation,
     recurrent,
 )
-from benchmarks.verify.project.parts import Within, small_parts
+from benchmarks.verify.project.tiling import InContext, small_tiles
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -52,9 +52,9 @@ class ProjectImplementation:
     def name(self) -> str:
         """The function as Python source, for pasting into a test."""
         function = self.function
-        if isinstance(function, Within):
+        if isinstance(function, InContext):
             whole = replace(self, function=function.function).name
-            return f"project.Within({whole}, project.small_parts)"
+            return f"project.InContext({whole}, project.small_tiles)"
         if isinstance(function, partial):
             given = "".join(f", {name}={value!r}" for name, value in function.keywords.items())
             return f"partial({replace(self, function=function.func).name}{given})"
@@ -64,13 +64,13 @@ class ProjectImplementation:
         return f"project.{module}.{function.__name__}"
 
     @property
-    def in_parts(self) -> bool:
+    def has_small_tiles(self) -> bool:
         """Whether it runs with small chunks and tiles."""
-        return isinstance(self.function, Within)
+        return isinstance(self.function, InContext)
 
-    def in_small_parts(self) -> ProjectImplementation:
+    def with_small_tiles(self) -> ProjectImplementation:
         """A copy that runs with small chunks and tiles."""
-        function = Within(self.function, small_parts)
+        function = InContext(self.function, small_tiles)
         return replace(self, implementation=f"{self.implementation}, parts", function=function)
 
 
@@ -84,7 +84,7 @@ def interpreted_kernels() -> list[ProjectImplementation]:
     """The fused expansions on Triton's interpreter with small tiles; none without Triton."""
     if importlib.util.find_spec("triton") is None:
         return []
-    return [replace(of_form(name, "fused"), share=5).in_small_parts() for name in EXPANSIONS]
+    return [replace(of_form(name, "fused"), share=5).with_small_tiles() for name in EXPANSIONS]
 
 
 def implementations(device: str = "cpu") -> list[ProjectImplementation]:
@@ -95,7 +95,7 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
         options = inspect.signature(function).parameters
         if "implementation" in options:
             quick = of_form(name, "factored" if name in EXPANSIONS else "custom_backward")
-            found += [of_form(name, "literal"), quick, quick.in_small_parts()]
+            found += [of_form(name, "literal"), quick, quick.with_small_tiles()]
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))

@@ -21,7 +21,7 @@ TILES = launch.Tiles(16, 4, 4, 4)
 
 
 @contextmanager
-def small_parts() -> Iterator[None]:
+def small_tiles() -> Iterator[None]:
     """Within, chunks and tiles of this process are small, and uninitialised memory is NaN."""
     before = [module.CHUNK for module, _ in CHUNKS]
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -37,7 +37,7 @@ def small_parts() -> Iterator[None]:
             module.CHUNK = size
 
 
-class Within:
+class InContext:
     """A function whose forward and backward pass run in the context ``within()``."""
 
     def __init__(self, function: Callable[..., Any], within: Callable[[], Any]) -> None:
