@@ -64,7 +64,12 @@ class Equations(Details, frozen=True, kw_only=True, tag="equations"):
 
 
 class Verified(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """One implementation of one operator in one dtype; ``worst`` is None if not finite."""
+    """One implementation of one operator in one dtype: its worst error and the tolerance.
+
+    Both are relative to the largest entry of the oracle's result, and None if not finite. ``what``
+    is "output", including padded batches and all regimes, or "gradient". ``failures`` have the
+    property, message and case of each failure.
+    """
 
     operator: str
     equations: dict[str, list[int | str]]

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, literal_bound, scale
+from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, scale
 from tests.support import strategies
 from tests.support.captioners import captioners
+from tests.support.tolerances import literal_bound
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.decoding.half_weights import LARGEST, HalfWeight, to_float16_weights
 from torch_impl.decoding.search import beam_search

@@ -23,7 +23,7 @@ from benchmarks.cli import publish
 from benchmarks.cli import record as command
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.kinds import Equations, Measured
+from benchmarks.kinds import Equations, Measured, Verified
 from benchmarks.perf import case_records, device_record, session, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.suites import SUBJECTS
@@ -38,8 +38,9 @@ from tests.support.speed import STATIC, counted_elsewhere, forbidden, record
 __all__ = ["counted_elsewhere"]
 
 ROW = {
-    "operator": "static_expansion", "what": "output", "implementation": "literal",
-    "dtype": "float32", "device": "cpu", "cases": 3, "worst": 0.0, "bound": 1.0,
+    "operator": "static_expansion", "equations": {}, "numbers": "2", "what": "output",
+    "implementation": "literal", "dtype": "float32", "device": "cpu", "cases": 3, "worst": 0.0,
+    "bound": 1.0,
 }  # fmt: skip
 QUICK = ["--seconds", "0.001", "--threads", "1"]
 ASKED = ("ceilings", "reward", "xe-step")
@@ -58,9 +59,8 @@ def small(subject: str, *implementations: str):
 
 
 def verifies(monkeypatch, *, passed: bool, **about: str) -> None:
-    row = {**ROW, "passed": passed, "equations": {}, **about}
-    fields = SimpleNamespace(**row, equation_ranges="2", to_dict=lambda: row)
-    monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([fields]))
+    row = Verified(**{**ROW, "passed": passed, **about})
+    monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([row]))
 
 
 @pytest.fixture

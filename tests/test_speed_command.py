@@ -17,6 +17,7 @@ from benchmarks import records
 from benchmarks.cli import case_options
 from benchmarks.cli import main as cli
 from benchmarks.cli.main import main
+from benchmarks.kinds import Verified
 from benchmarks.perf import case_records, coefficient_curves, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import eager
@@ -288,8 +289,19 @@ def test_what_cannot_be_timed_is_one_line(words, said, tmp_path, capsys, monkeyp
 
 def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times(tmp_path, monkeypatch, capsys):
     """On the CPU, at the smallest sizes, and with nothing compiled."""
-    about = ("static_expansion", {}, "output", "literal", "float32", "cpu")
-    row = case_records.table.Row(*about, cases=3, worst=2.0, bound=1.0)
+    row = Verified(
+        operator="static_expansion",
+        equations={},
+        numbers="",
+        what="output",
+        implementation="literal",
+        dtype="float32",
+        device="cpu",
+        cases=3,
+        worst=2.0,
+        bound=1.0,
+        passed=False,
+    )
     monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([row]))
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     taken = {"flops": 8, "operators": 1, "peak bytes": 8}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.verify.tolerances import assert_close, error, literal_bound
+from benchmarks.verify.tolerances import assert_close, error
 from reference.primitives import layer_norm, linear, select, softmax
 from tests.support import strategies
 from tests.support.covers import covers
@@ -26,6 +26,7 @@ from tests.support.parity import (
     tensor,
 )
 from tests.support.strategies import fill
+from tests.support.tolerances import literal_bound
 from torch_impl.layers import swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import vision

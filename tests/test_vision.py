@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from benchmarks.verify import tolerances
+from tests.support.tolerances import literal_bound
 from torch_impl.models.vision import BACKBONES, EfficientNetLite0
 
 EPSILON = torch.finfo(torch.float32).eps
@@ -35,7 +36,7 @@ def expected():
 
 def assert_as_good_as(plain, features, expected):
     """Hold ``features`` to the bound that the plain network's float32 error sets."""
-    bound = tolerances.literal_bound(tolerances.error(plain, expected), expected, EPSILON)
+    bound = literal_bound(tolerances.error(plain, expected), expected, EPSILON)
     assert tolerances.error(features, expected) <= bound
 
 

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance
@@ -22,7 +24,7 @@ from benchmarks.verify.settings import SETTINGS
 
 # PyTorch is imported only where it is needed, so that --list and --help are quick
 if TYPE_CHECKING:
-    from benchmarks.verify.table import Row
+    from benchmarks.kinds import Verified
 
 GIB = 2**30
 
@@ -199,7 +201,7 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     )
     usual, quick = conformance.PROJECT_EXAMPLES, conformance.PROJECT_QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
-    found: list[Row] = []
+    found: list[Verified] = []
     header = "operator", "equations", "of", "implementation", "dtype", "device", "cases"
     if not arguments.json:
         print(_line((*header, "worst error", "bound", "verdict")))
@@ -211,7 +213,7 @@ def _verify_own(arguments: argparse.Namespace) -> int:
             print(_own_line(row), flush=True)
     failed = [row for row in found if not row.passed]
     if arguments.json:
-        print(json.dumps([row.to_dict() for row in found], indent=2))
+        print(json.dumps([structs.asdict(row) for row in found], indent=2))
     else:
         for failure in (failure for row in failed for failure in row.failures):
             print(f"\n{failure['property']}: {failure['message']}\n\n{failure['code']}")
@@ -220,10 +222,10 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     return int(bool(failed))
 
 
-def _own_line(row: Row) -> str:
-    of = row.operator, row.equation_ranges, row.what, row.implementation, row.dtype, row.device
-    errors = str(row.cases), f"{row.worst:.2g}", f"{row.bound:.2g}"
-    return _line((*of, *errors, "ok" if row.passed else "FAILED"))
+def _own_line(row: Verified) -> str:
+    of = row.operator, row.numbers, row.what, row.implementation, row.dtype, row.device
+    errors = ["inf" if x is None else f"{x:.2g}" for x in (row.worst, row.bound)]
+    return _line((*of, str(row.cases), *errors, "ok" if row.passed else "FAILED"))
 
 
 WIDTHS = 23, 21, 9, 15, 9, 7, 6, 12, 9, 7

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.kinds import Counted, Timing
+from benchmarks.kinds import Counted, Timing, Verification
 from benchmarks.perf import resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import COMPILED, UNAVAILABLE, Case, Work, eager, settings
@@ -253,7 +253,7 @@ def verify(device: torch.device, examples: int, *, key: str = "", row: str = "")
     rows = list(table.rows(str(device), examples))
     described = describe(device, torch.get_num_threads())
     return records.make(
-        table.as_details(rows),
+        Verification(rows=rows),
         paper="all",
         table="verification",
         row=row or described.name,

@@ -206,9 +206,7 @@ def same_words(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
 def same_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """BLEU equals the oracle's, with or without smoothing."""
     found, smoothed = np.asarray(candidate(*case)), oracle(*case)
-    textbook = np.where(matched(*case), smoothed, 0.0)
-    nearer = np.abs(found - textbook) < np.abs(found - smoothed)
-    assert_smoothed(found, np.where(nearer, textbook, smoothed))
+    assert_either(found, smoothed, np.where(matched(*case), smoothed, 0.0))
 
 
 def same_self_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
@@ -216,6 +214,11 @@ def same_self_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> No
     found, smoothed, (captions,) = np.asarray(candidate(*case)), oracle(*case), case
     corpora = [([one], [[*captions[:i], *captions[i + 1 :]]]) for i, one in enumerate(captions)]
     textbook = np.mean([np.where(matched(*each), bleu(*each), 0.0) for each in corpora], axis=0)
+    assert_either(found, smoothed, textbook)
+
+
+def assert_either(found: Array, smoothed: Array, textbook: Array) -> None:
+    """Assert that each of BLEU-1 to -4 equals the smoothed one, or the textbook's."""
     nearer = np.abs(found - textbook) < np.abs(found - smoothed)
     assert_smoothed(found, np.where(nearer, textbook, smoothed))
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import convert
-
-from benchmarks.kinds import Verification, Verified
+from benchmarks.kinds import Verified
 from benchmarks.verify.candidate import BaseCandidate
 from benchmarks.verify.conformance import (
     FAILED,
@@ -28,58 +23,13 @@ from reference.equations import Number
 SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One implementation of one operator in one dtype: its worst error and the tolerance.
-
-    Both are relative to the largest entry of the oracle's result. ``what`` is "output", including
-    padded batches and all regimes, or "gradient". ``failures`` have the property, message and case
-    of each failure.
-    """
-
-    operator: str
-    equations: dict[str, tuple[Number, ...]]
-    what: str
-    implementation: str
-    dtype: str
-    device: str
-    cases: int
-    worst: float
-    bound: float
-    failures: tuple[dict[str, str], ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """Whether no property failed."""
-        return not self.failures and self.worst <= self.bound
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields and ``passed``."""
-        return {**asdict(self), "passed": self.passed}
-
-    @property
-    def equation_ranges(self) -> str:
-        """The equations as printed in a table: ``v1 4-9; v2 2-9``."""
-        return "; ".join(
-            f"{SHORT.get(paper, paper)} {_ranges(n)}" for paper, n in self.equations.items()
-        )
-
-
-def as_details(rows: Sequence[Row]) -> Verification:
-    """Rows as a record's details."""
-    found = [row.to_dict() | {"numbers": row.equation_ranges} for row in rows]
-    for fields, name in itertools.product(found, ("worst", "bound")):
-        fields[name] = fields[name] if math.isfinite(fields[name]) else None
-    return Verification(rows=convert(found, list[Verified]))
-
-
 def rows(
     device: str = "cpu",
     examples: int = PROJECT_EXAMPLES,
     only: str | None = None,
     limits: Limits | None = None,
     seed: int = 0,
-) -> Iterator[Row]:
+) -> Iterator[Verified]:
     """All rows, or those of the operator ``only``, one implementation after the other."""
     for each in implementations(device):
         if only not in (None, each.operator):
@@ -95,17 +45,24 @@ def rows(
             worst, bound = max(
                 ((v.worst, v.bound) for v in chosen), key=lambda pair: pair[0] / (pair[1] or 1.0)
             )
-            failures = tuple(
+            failures = [
                 {"property": v.name, "message": v.message, "code": v.code}
                 for v in chosen
                 if v.status == FAILED
-            )
-            yield Row(
-                *(each.operator, dict(operator.equations), what, each.implementation, dtype, where),
-                sum(v.cases for v in chosen),
-                worst if math.isfinite(worst) else math.inf,
-                bound,
-                failures,
+            ]
+            yield Verified(
+                operator=each.operator,
+                equations={paper: list(n) for paper, n in operator.equations.items()},
+                numbers=_equation_ranges(operator.equations),
+                what=what,
+                implementation=each.implementation,
+                dtype=dtype,
+                device=where,
+                cases=sum(v.cases for v in chosen),
+                worst=worst if math.isfinite(worst) else None,
+                bound=bound if math.isfinite(bound) else None,
+                passed=not failures and worst <= bound,
+                failures=failures,
             )
 
 
@@ -132,6 +89,11 @@ def _grouped(
         if verdict.status != NOT_RUN:
             groups.setdefault((what, prop.dtype), []).append(verdict)
     return groups
+
+
+def _equation_ranges(equations: Mapping[str, Sequence[Number]]) -> str:
+    """The equations as printed in a table: ``v1 4-9; v2 2-9``."""
+    return "; ".join(f"{SHORT.get(paper, paper)} {_ranges(n)}" for paper, n in equations.items())
 
 
 def _ranges(numbers: Sequence[Number]) -> str:

@@ -61,11 +61,6 @@ def float64_bound(expected: npt.ArrayLike) -> float:
     return FLOAT64 * scale(expected)
 
 
-def literal_bound(literal_error: float, expected: npt.ArrayLike, epsilon: float) -> float:
-    """The tolerance in a precision with machine ``epsilon``, given the literal form's error."""
-    return LITERAL_FACTOR * literal_error + ULPS * epsilon * scale(expected)
-
-
 UNITS = {"float64": FLOAT64, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """The relative perturbation of one rounding: a unit in the last place, except for float64."""
 

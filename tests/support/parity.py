@@ -10,6 +10,7 @@ from hypothesis import assume
 from benchmarks.verify import tolerances
 from benchmarks.verify.rounding import literal
 from tests.support.strategies import fill
+from tests.support.tolerances import literal_bound
 
 Array = npt.NDArray[Any]
 
@@ -121,7 +122,5 @@ class Errors:
         assert len(self.literal) > self.cases / 2 > 5, f"{len(self.literal)} of {self.cases} cases"
         for how in statistics:
             found = float(how(self.actual))
-            bound = tolerances.literal_bound(
-                float(how(self.literal)), float(how(self.ulps)), epsilon=1.0
-            )
+            bound = literal_bound(float(how(self.literal)), float(how(self.ulps)), epsilon=1.0)
             assert found <= bound, f"{what}: {how.__name__} error {found:.3g} exceeds {bound:.3g}"

@@ -80,13 +80,6 @@ def of_form(operator: str, implementation: str) -> ProjectImplementation:
     return ProjectImplementation(operator, implementation, function)
 
 
-def interpreted_kernels() -> list[ProjectImplementation]:
-    """The fused expansions on Triton's interpreter with small tiles; none without Triton."""
-    if importlib.util.find_spec("triton") is None:
-        return []
-    return [replace(of_form(name, "fused"), share=5).with_small_tiles() for name in EXPANSIONS]
-
-
 def implementations(device: str = "cpu") -> list[ProjectImplementation]:
     """All of this project's implementations that the device can run, also with small chunks."""
     fused = device.startswith("cuda") and torch.version.cuda and importlib.util.find_spec("triton")
