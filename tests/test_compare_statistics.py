@@ -19,7 +19,7 @@ from benchmarks.perf.compare.comparison import (
     LEAST_ROUNDS,
     STRETCHES,
     compare,
-    in_stretches,
+    compare_until_narrow,
 )
 from benchmarks.perf.compare.counts import (
     CALLS,
@@ -56,7 +56,7 @@ def verdict_of(seed, *parameters, rounds=30, **noise):
         end = next(ends)
         return {side: times[:, :end] for side, times in sides.items()}, 0
 
-    return in_stretches(longer, SMALLEST).verdict
+    return compare_until_narrow(longer, SMALLEST).verdict
 
 
 def verdicts(number, *parameters, **noise):
@@ -188,12 +188,12 @@ counts = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9) | st.none())
 @given(counts, counts)
 def test_counts_are_compared_exactly_and_only_where_both_are_steady(before, after):
     outcome = Outcome(BENCHMARKS["reward"], "tensors", [Checked(counts=c) for c in (before, after)])
-    found = outcome.grown
+    found = outcome.count_changes
     assert all(before[name] + by == after[name] and by for name, by in found.items())
     steady = [{name for name, n in side.items() if n is not None} for side in (before, after)]
     equal = {name for name in before if before[name] == after.get(name)}
     assert set(found) == (steady[0] & steady[1]) - equal
-    assert set(outcome.unsteady) == steady[0] & (set(after) - steady[1])
+    assert set(outcome.nondeterministic) == steady[0] & (set(after) - steady[1])
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.randoms())

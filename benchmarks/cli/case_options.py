@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.cli.options import at_least
+from benchmarks.cli.options import at_least, starting_with
 from benchmarks.errors import InputError
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.case import PRECISIONS, V2, Case, eager
 from benchmarks.perf.cases.expansions import ATTENTION
-from benchmarks.perf.cases.suites import SUBJECTS, named
+from benchmarks.perf.cases.suites import SUBJECTS
 
 LARGEST = 2**16
 """The most images, and features of one, that are accepted, against typing errors."""
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--only",
         nargs="+",
         metavar="NAME",
-        help="what is so called, or begins so, in the suite or not; see --list",
+        help="cases by name or its beginning, in the suite or not; see --list",
     )
     parser.add_argument("--implementation", nargs="+", metavar="NAME", help="the first is baseline")
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, help="precisions")
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, what in (("batch-size", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=at_least(1, LARGEST), metavar="N", help=what)
     parser.add_argument(
-        "--seed", type=at_least(0), help=f"of random shapes (default: {suites.SEED})"
+        "--seed", type=at_least(0), help=f"seed of random shapes (default: {suites.SEED})"
     )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
 
@@ -134,7 +134,7 @@ def _only(beginnings: Sequence[str], cases: Sequence[Case], device: torch.device
     inside = {case.subject.name for case in cases}
     names: dict[str, None] = {}
     for beginning in beginnings:
-        found = [subject.name for subject in named(beginning)]
+        found = starting_with(SUBJECTS, [beginning], "case")
         names |= dict.fromkeys([n for n in found if n in inside or n == beginning] or found)
     chosen = [case for case in cases if case.subject.name in names]
     for name in (name for name in names if name not in inside):

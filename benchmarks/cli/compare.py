@@ -12,7 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import records
-from benchmarks.cli.options import above_0, add_json, at_least, check_device, check_records
+from benchmarks.cli.options import (
+    above_0,
+    add_json,
+    at_least,
+    check_device,
+    check_records,
+    starting_with,
+)
 from benchmarks.cli.terminal import progress
 from benchmarks.errors import InputError
 from benchmarks.perf import threads
@@ -62,9 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print; 1 if B is wrong, slower or lost, or a count grew.
-
-    A benchmark is lost if A runs it and B does not.
+    """Compare and print; 1 if B is wrong or slower, lacks what A can run, or a count grew.
 
     Raises:
         InputError: an invalid revision, device or option; nothing could be compared.
@@ -74,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out:
         check_records(arguments.out)
     settings = settings_of(arguments, dict(arguments.plant))
-    what = chosen(arguments.only, arguments.implementation)
+    names = starting_with(BENCHMARKS, arguments.only, "benchmark")
+    what = chosen(names, arguments.implementation)
     revisions = [resolve(ROOT, name) for name in (arguments.a, arguments.b)]
     kept: list[Record] = []
     every: list[Sequence[Outcome]] = []
@@ -96,12 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(records.to_json(kept), indent=2))
     elif arguments.repeat > 1:
         for of_one in zip(*every, strict=True):
-            counter = Counter(outcome.verdict for outcome in of_one)
+            counter = Counter(_printed(outcome.verdict) for outcome in of_one)
             said = ", ".join(f"{n} {verdict}" for verdict, n in counter.most_common())
             print(f"{of_one[0].benchmark.name}: {said} of {len(every)}")
         slower = sum(any(one.verdict == "slower" for one in outcomes) for outcomes in every)
         print(f"slower in any benchmark: {slower} of {len(every)} comparisons")
-    refuse_nothing(outcomes, revisions)
+    check_any_measured(outcomes, revisions)
     return int(any(outcome.regressed for outcomes in every for outcome in outcomes))
 
 
@@ -130,27 +136,26 @@ def configure_measurement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--implementation", metavar="NAME", help="other than each one's usual")
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument(
-        "--threads", type=at_least(1, threads.usable()), default=1, help="of the CPU (default: 1)"
+        "--threads", type=at_least(1, threads.usable()), default=1, help="CPU threads (default: 1)"
     )
     parser.add_argument(
         "--seconds",
         type=above_0,
         default=USUAL.seconds,
-        help=f"that are computed for each benchmark (default: {USUAL.seconds:g}), up to "
-        f"{STRETCHES} times while its interval is wider than --smallest",
+        help=f"computing time per benchmark (default: {USUAL.seconds:g}), up to {STRETCHES} times "
+        "that while its interval is wider than --smallest",
     )
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
-        help="cpu: the time that a process computed (default, on one thread of a CPU); wall: also "
-        "what it waited, for others too",
+        help="cpu: CPU time (default on one CPU thread); wall: elapsed time",
     )
     parser.add_argument(
         "--processes",
         type=at_least(2, MOST_PROCESSES),
         default=USUAL.processes,
         metavar="K",
-        help=f"a side, of A, of A again and of B (default: {USUAL.processes})",
+        help=f"processes for each of A, A again and B (default: {USUAL.processes})",
     )
     parser.add_argument(
         "--smallest",
@@ -187,7 +192,7 @@ def settings_of(arguments: argparse.Namespace, plant: Mapping[str, float]) -> Se
     )
 
 
-def refuse_nothing(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> None:
+def check_any_measured(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> None:
     """Raise InputError if nothing could be run: a mistake, not a result."""
     if all(outcome.verdict == "not run" for outcome in outcomes):
         why = next(_reasons(outcomes[0], revisions), "no reason given")
@@ -199,20 +204,25 @@ def lines(outcomes: Sequence[Outcome], revisions: Sequence[Revision]) -> Iterato
     sides = zip("AB", revisions, strict=False)
     yield "; ".join(f"{side}: {r.name} ({r.label})" for side, r in sides)
     for outcome in outcomes:
-        yield f"{outcome.benchmark.name} ({outcome.implementation}): {outcome.verdict}"
+        word = _printed(outcome.verdict)
+        said = f"{word}: a regression" if outcome.verdict == "lost" else word
+        yield f"{outcome.benchmark.name} ({outcome.implementation}): {said}"
         for reason in _reasons(outcome, revisions):
             yield f"  {reason}; not timed"
-        if outcome.verdict == "lost":
-            yield "  A runs it and B does not: a regression"
         if compared := outcome.comparison:
             seconds = {s: compared.seconds[s].value for s in "AB" if s in compared.seconds}
             ms = ", ".join(f"{side} {1000 * value:.4g} ms" for side, value in seconds.items())
             if r := compared.ratio:
                 ms += f": {r.value:.3f} times as fast [{r.low:.3f}, {r.high:.3f}]"
-            jumped = f"; {compared.thrown} thrown away: the clock jumped" if compared.thrown else ""
+            discarded = compared.discarded
+            jumped = f"; {discarded} discarded: the clock jumped" if discarded else ""
             yield f"  {ms}; A/A floor {compared.floor:.3f}; {compared.rounds} rounds{jumped}"
-        if outcome.sound:
+        if outcome.can_be_timed:
             yield f"  {'; '.join(_counts(outcome))}"
+
+
+def _printed(verdict: str) -> str:
+    return "unavailable in B" if verdict == "lost" else verdict
 
 
 def _reasons(outcome: Outcome, revisions: Sequence[Revision]) -> Iterator[str]:
@@ -231,10 +241,10 @@ def _reasons(outcome: Outcome, revisions: Sequence[Revision]) -> Iterator[str]:
 def _counts(outcome: Outcome) -> Iterator[str]:
     first, last = outcome.checked[0].counts, outcome.checked[-1].counts
     for name, value in last.items():
-        by = outcome.grown.get(name)
+        by = outcome.count_changes.get(name)
         if value is None:
-            was = " (was steady: a regression)" if name in outcome.unsteady else ""
-            yield f"{name} not steady{was}"
+            was = " (was deterministic: a regression)" if name in outcome.nondeterministic else ""
+            yield f"{name} nondeterministic{was}"
         elif by:
             yield f"{name} {value:,} ({by:+,}{', more than before' if by > 0 else ''})"
         else:

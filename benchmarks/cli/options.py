@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,6 +50,22 @@ def above_0(text: str) -> float:
 def thread_count(text: str) -> int:
     """An option's type: a number of CPU threads, or all."""
     return usable() if text == "all" else at_least(1, usable())(text)
+
+
+def starting_with(names: Iterable[str], beginnings: Sequence[str] | None, kind: str) -> list[str]:
+    """The ``names`` that start with one of the ``beginnings`` of ``--only``; all without any.
+
+    Raises:
+        InputError: no name, which are of the ``kind``, starts with one of them.
+    """
+    known = list(names)
+    for beginning in beginnings or ():
+        if not beginning or not any(name.startswith(beginning) for name in known):
+            raise InputError(
+                f"--only {beginning or '(empty)'}: no such {kind}, expected the beginning of one "
+                f"of {', '.join(known)}"
+            )
+    return [name for name in known if not beginnings or name.startswith(tuple(beginnings))]
 
 
 def check_device(name: str, asked: str | None = None) -> str:

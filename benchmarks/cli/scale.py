@@ -5,18 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.cli.options import above_0, add_records, check_device, own_records, thread_count
+from benchmarks.cli.options import (
+    above_0,
+    add_records,
+    check_device,
+    own_records,
+    starting_with,
+    thread_count,
+)
 from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf.scaling import curves
-from benchmarks.perf.scaling.ladders import LADDERS, Ladder
+from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.session import Session
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
@@ -33,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
     parser.add_argument(
-        "--threads", type=thread_count, default=1, help="of the CPU: a number or all (default: 1)"
+        "--threads", type=thread_count, default=1, help="CPU threads: a number or all (default: 1)"
     )
     parser.add_argument(
         "--seconds",
@@ -51,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the ladders that have no record yet, and print all of them."""
-    ladders = _chosen(arguments.only)
+    ladders = [LADDERS[name] for name in starting_with(LADDERS, arguments.only, "ladder")]
     device = torch.device(check_device(arguments.device))
     if arguments.plot and arguments.plot.is_dir():
         raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
@@ -72,20 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         print(f"{arguments.plot}: time over size")
     return int(bool(session.failed))
-
-
-def _chosen(beginnings: Sequence[str] | None) -> list[Ladder]:
-    for beginning in beginnings or ():
-        if not beginning or not any(name.startswith(beginning) for name in LADDERS):
-            raise InputError(
-                f"--only {beginning or '(empty)'}: no such ladder, expected the beginning of one "
-                f"of {', '.join(LADDERS)}"
-            )
-    return [
-        ladder
-        for name, ladder in LADDERS.items()
-        if not beginnings or any(name.startswith(beginning) for beginning in beginnings)
-    ]
 
 
 def _lines(record: Record) -> list[str]:

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 
 from benchmarks import records
-from benchmarks.cli.compare import configure_measurement, lines, refuse_nothing, settings_of
-from benchmarks.cli.options import add_records, own_records
+from benchmarks.cli.compare import check_any_measured, configure_measurement, lines, settings_of
+from benchmarks.cli.options import add_records, own_records, starting_with
 from benchmarks.cli.terminal import progress
 from benchmarks.perf.case_records import describe
 from benchmarks.perf.compare import measurement
-from benchmarks.perf.compare.benchmarks import Benchmark, chosen
+from benchmarks.perf.compare.benchmarks import BENCHMARKS, Benchmark, chosen
 from benchmarks.perf.compare.checkout import checked_out, resolve
 from benchmarks.perf.compare.history import FILE, previous
 from benchmarks.perf.compare.outcome import Settings, record
@@ -33,13 +33,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare the working tree with the revision tracked last, and append the records.
 
-    Returns 1 if a benchmark is wrong, slower or lost, or a count grew.
+    Returns 1 if a benchmark is wrong, slower or no longer available, or a count grew.
 
     Raises:
         InputError: an invalid option or file of records; nothing could be run.
     """
     settings = settings_of(arguments, {})
-    what = chosen(arguments.only, arguments.implementation)
+    names = starting_with(BENCHMARKS, arguments.only, "benchmark")
+    what = chosen(names, arguments.implementation)
     with own_records(arguments, FILE) as path:
         assert path is not None
         return _track(arguments, settings, what, path)
@@ -62,7 +63,7 @@ def _track(
             trees, measurement.verify_and_count(trees, what, settings, say), settings, say
         )
         wall_s = time.perf_counter() - began
-        refuse_nothing(outcomes, revisions)
+        check_any_measured(outcomes, revisions)
         new = [record(one, trees, settings, wall_s) for one in outcomes]
         records.append(new, path)
     if arguments.json:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.errors import InputError
 from benchmarks.perf.cases import (
     ceilings,
     decoding,
@@ -85,21 +84,6 @@ def case(
 ) -> Case:
     """A case by its subject's name; the sizes that are not given are v2's."""
     return Case(SUBJECTS[subject], tuple(implementations), Sizes(**sizes), precision)
-
-
-def named(beginning: str) -> list[Subject]:
-    """The subjects whose names start with ``beginning``.
-
-    Raises:
-        InputError: there are none.
-    """
-    subjects = [subject for name, subject in SUBJECTS.items() if name.startswith(beginning)]
-    if not subjects or not beginning:
-        raise InputError(
-            f"--only {beginning or '(empty)'}: no such case, expected the beginning of one of "
-            f"{', '.join(SUBJECTS)}"
-        )
-    return subjects
 
 
 def random_shapes(seed: int = SEED) -> list[Case]:

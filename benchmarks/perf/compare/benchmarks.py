@@ -7,7 +7,7 @@ for its own benchmarks, so that one which a revision lacks disables no other ben
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.errors import InputError
@@ -88,23 +88,13 @@ BENCHMARKS = {
 }
 
 
-def chosen(
-    beginnings: Sequence[str] | None, implementation: str | None
-) -> list[tuple[Benchmark, str]]:
-    """The benchmarks that ``beginnings`` name (None: all), each with the implementation to time.
+def chosen(names: Iterable[str], implementation: str | None) -> list[tuple[Benchmark, str]]:
+    """The named benchmarks, each with the implementation to time.
 
     Raises:
-        InputError: there are none, or none has that implementation.
+        InputError: none has that implementation.
     """
-    benchmarks = list(BENCHMARKS.values())
-    for beginning in beginnings or []:
-        if not any(one.name.startswith(beginning) for one in benchmarks):
-            raise InputError(
-                f"--only {beginning}: no such benchmark, expected the beginning of one of "
-                f"{', '.join(BENCHMARKS)}"
-            )
-    if beginnings:
-        benchmarks = [one for one in benchmarks if one.name.startswith(tuple(beginnings))]
+    benchmarks = [BENCHMARKS[name] for name in names]
     if implementation is None:
         return [(one, one.implementation) for one in benchmarks]
     having = [

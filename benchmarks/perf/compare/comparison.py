@@ -28,7 +28,7 @@ CONFIDENCE = 99.2
 revisions at most 2.5 % of comparisons say "slower" anywhere."""
 LEAST_ROUNDS = 5
 STRETCHES = 3
-"""Most stretches of rounds that a benchmark is timed for, see `in_stretches`."""
+"""Most stretches of rounds that a benchmark is timed for, see `compare_until_narrow`."""
 
 Times = npt.NDArray[np.float64]
 """Seconds per call, (processes, rounds)."""
@@ -44,10 +44,10 @@ class Comparison:
     ratio: Estimate | None
     verdict: str  # "faster", "slower", "same", "not settled"; without B "first"
     rounds: int  # used
-    thrown: int  # rounds discarded because a clock jumped
+    discarded: int  # rounds in which a clock jumped
 
 
-def in_stretches(
+def compare_until_narrow(
     longer: Callable[[], tuple[Mapping[str, Times], int]], smallest: float
 ) -> Comparison:
     """Compare after one stretch of rounds, and after more while the interval is wide.
@@ -63,10 +63,11 @@ def in_stretches(
     return comparison
 
 
-def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Comparison:
+def compare(sides: Mapping[str, Times], discarded: int, smallest: float) -> Comparison:
     """Compare sides "A" and "A again" and, if given, "B", with equally many rounds.
 
-    ``thrown`` rounds were discarded; an interval within ``smallest``, 0.02 being 2 %, is "same".
+    A clock jumped in the ``discarded`` rounds; an interval within ``smallest``, 0.02 being 2 %, is
+    "same".
 
     Raises:
         ValueError: a side has fewer than two processes, or no rounds.
@@ -95,9 +96,9 @@ def compare(sides: Mapping[str, Times], thrown: int, smallest: float) -> Compari
     floor = max(same.high, 1 / same.low)
     rounds = every.shape[1]
     if "B" not in by_side:
-        return Comparison(seconds, floor, None, "first", rounds, thrown)
+        return Comparison(seconds, floor, None, "first", rounds, discarded)
     both, b = np.concatenate([a, again]), by_side["B"]
     ratio = interval(float(both.mean() - b.mean()), len(both), len(b))
-    settled = rounds >= LEAST_ROUNDS and thrown <= rounds
+    settled = rounds >= LEAST_ROUNDS and discarded <= rounds
     said = verdict(ratio, floor, smallest=smallest) if settled else "not settled"
-    return Comparison(seconds, floor, ratio, said, rounds, thrown)
+    return Comparison(seconds, floor, ratio, said, rounds, discarded)

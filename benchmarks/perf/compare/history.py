@@ -44,11 +44,11 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """The record's verdict, with the counts that grew or are no longer steady."""
+        """The record's verdict, with the counts that grew or became nondeterministic."""
         details = self.record.details
-        grown = [f"more {name}" for name, by in details.grown.items() if by > 0]
-        unsteady = [f"{name} not steady" for name in details.unsteady]
-        return ", ".join([details.verdict, *grown, *unsteady])
+        more = [f"more {name}" for name, by in details.grown.items() if by > 0]
+        nondeterministic = [f"{name} nondeterministic" for name in details.unsteady]
+        return ", ".join([details.verdict, *more, *nondeterministic])
 
     @property
     def ratio(self) -> Estimate | None:
@@ -150,14 +150,17 @@ def drawing(entries: Sequence[Entry]) -> str:
         beyond = [e for e in timed if e.record.details.verdict == verdict]
         if beyond:
             points[verdict] = _points(beyond)
-    return curves(lines, "revision, as numbered", "times as fast", points=points)
+    return curves(lines, "revision, as numbered", "speedup", points=points)
 
 
 def _points(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
     return [float(e.number) for e in entries], [e.level or 0.0 for e in entries]
 
 
-COLUMNS = ("no.", "revision", "ms", "times as fast", "than", "in all", "verdict", "notes")
+COLUMNS = (
+    *("no.", "revision", "ms", "speedup", "baseline", "speedup since first"),
+    *("verdict", "notes"),
+)
 
 
 def cells(entry: Entry) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.perf.clock import agree
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.perf.compare.checkout import Tree
-from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, Times, in_stretches
+from benchmarks.perf.compare.comparison import LEAST_ROUNDS, Comparison, Times, compare_until_narrow
 from benchmarks.perf.compare.outcome import Checked, Outcome, Settings
 from benchmarks.perf.compare.worker_process import WorkerError, WorkerProcess, start_workers
 from benchmarks.verify.conformance import REVISION_EXAMPLES
@@ -73,12 +73,12 @@ def _step(
     into: str,
     **what: object,
 ) -> None:
-    """Send one request to all that are still sound, then store their responses."""
+    """Send one request to all that can still be timed, then store their responses."""
     sent = []
     for process, one in zip(running, checked, strict=True):
         if isinstance(process, str):
             one.builds, one.refused = False, process
-        elif one.sound:
+        elif one.can_be_timed:
             process.send(method, **what)
             sent.append((process, one))
     for process, one in sent:
@@ -93,10 +93,10 @@ def _step(
 def time_in_turn(
     trees: Sequence[Tree], outcomes: Sequence[Outcome], settings: Settings, progress: Progress
 ) -> list[Outcome]:
-    """The outcomes again, with those that are sound in each tree timed in fresh processes."""
+    """The outcomes again; those that can be timed in each tree are timed in fresh processes."""
     copies = [Outcome(o.benchmark, o.implementation, o.checked) for o in outcomes]
-    sound = [o for o in copies if all(one.sound for one in o.checked)]
-    if not sound:
+    to_time = [o for o in copies if o.can_be_timed]
+    if not to_time:
         return copies
     sides = {"A": trees[0], "A again": trees[0]}
     if len(trees) > 1:
@@ -107,14 +107,14 @@ def time_in_turn(
     try:
         with start_workers(in_turn, settings.device, settings.threads) as processes:
             groups = {side: processes[i :: len(sides)] for i, side in enumerate(sides)}
-            for outcome in sound:
+            for outcome in to_time:
                 progress(f"{outcome.benchmark.name}: timed")
                 try:
                     outcome.comparison = _timed(groups, outcome, settings)
                 except WorkerError as error:
                     outcome.refused = str(error)
     except WorkerError as error:
-        for outcome in sound:
+        for outcome in to_time:
             outcome.refused = outcome.refused or str(error)
     return copies
 
@@ -135,21 +135,21 @@ def _timed(
     workers = [(process, planted if side == "B" else 0.0) for side, process, _ in usual]
     order = np.random.default_rng(0)
     rounds: list[list[float]] = []
-    thrown = 0
+    discarded = 0
 
     def longer() -> tuple[dict[str, Times], int]:
-        nonlocal thrown
+        nonlocal discarded
         more, lost = _rounds(workers, calls, settings, order)
         rounds.extend(more)
-        thrown += lost
+        discarded += lost
         if len(rounds) < LEAST_ROUNDS:
             raise WorkerError(
-                f"the clock jumped: {thrown} of {len(rounds) + thrown} rounds were thrown away"
+                f"the clock jumped: {discarded} of {len(rounds) + discarded} rounds were discarded"
             )
         times = np.array(rounds).T
-        return {side: times[i :: len(groups)] for i, side in enumerate(groups)}, thrown
+        return {side: times[i :: len(groups)] for i, side in enumerate(groups)}, discarded
 
-    return in_stretches(longer, settings.smallest)
+    return compare_until_narrow(longer, settings.smallest)
 
 
 def _rounds(
@@ -160,11 +160,11 @@ def _rounds(
 ) -> tuple[list[list[float]], int]:
     """Median seconds of a call by round and process, and the number of discarded rounds."""
     kept: list[list[float]] = []
-    thrown = 0
+    discarded = 0
     computed, began = 0.0, perf_counter()
-    while len(kept) + thrown < MOST_ROUNDS:
+    while len(kept) + discarded < MOST_ROUNDS:
         waited = perf_counter() - began > LONGEST * settings.seconds
-        if max(len(kept), thrown) >= LEAST_ROUNDS and (computed >= settings.seconds or waited):
+        if max(len(kept), discarded) >= LEAST_ROUNDS and (computed >= settings.seconds or waited):
             break
         responses = [([0.0], 0.0, 0.0)] * len(workers)
         for i in order.permutation(len(workers)):
@@ -176,5 +176,5 @@ def _rounds(
         if all(agree(monotonic, wall) for _, monotonic, wall in responses):
             kept.append([median(seconds) for seconds, _, _ in responses])
         else:
-            thrown += 1
-    return kept, thrown
+            discarded += 1
+    return kept, discarded

@@ -43,7 +43,7 @@ class Checked:
     counts: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
-    def sound(self) -> bool:
+    def can_be_timed(self) -> bool:
         """Whether it may be timed."""
         return not self.refused and not self.wrong
 
@@ -59,22 +59,22 @@ class Outcome:
     refused: str = ""
 
     @property
-    def sound(self) -> bool:
+    def can_be_timed(self) -> bool:
         """Whether every revision may be timed."""
-        return all(one.sound for one in self.checked)
+        return all(one.can_be_timed for one in self.checked)
 
     @property
-    def grown(self) -> dict[str, int]:
-        """B's counts minus A's, of those that are steady in both and differ."""
+    def count_changes(self) -> dict[str, int]:
+        """B's counts minus A's, of those that are deterministic in both and differ."""
         before, after = self.checked[0].counts, self.checked[-1].counts
-        if not self.sound:
+        if not self.can_be_timed:
             return {}
-        steady = ((n, was, after.get(n)) for n, was in before.items() if was is not None)
-        return {n: now - was for n, was, now in steady if now is not None and now != was}
+        counted = ((n, was, after.get(n)) for n, was in before.items() if was is not None)
+        return {n: now - was for n, was, now in counted if now is not None and now != was}
 
     @property
-    def unsteady(self) -> list[str]:
-        """Counts that are steady in A and not in B."""
+    def nondeterministic(self) -> list[str]:
+        """Counts that are deterministic in A and not in B."""
         before, after = self.checked[0].counts, self.checked[-1].counts
         return [n for n, was in before.items() if was is not None and after.get(n, was) is None]
 
@@ -84,17 +84,17 @@ class Outcome:
         first, last = self.checked[0], self.checked[-1]
         if last.wrong:
             return "wrong"
-        if first.sound and last.refused and last.builds:
+        if first.can_be_timed and last.refused and last.builds:
             return "lost"
-        if self.refused or not self.sound:
+        if self.refused or not self.can_be_timed:
             return "not run"
         return self.comparison.verdict if self.comparison else "not timed"
 
     @property
     def regressed(self) -> bool:
-        """Whether B is wrong, lost or slower, or a count grew or is no longer steady."""
-        grown = any(by > 0 for by in self.grown.values())
-        return self.verdict in ("wrong", "lost", "slower") or grown or bool(self.unsteady)
+        """Whether B is wrong, lost or slower, or a count grew or became nondeterministic."""
+        more = any(by > 0 for by in self.count_changes.values())
+        return self.verdict in ("wrong", "lost", "slower") or more or bool(self.nondeterministic)
 
 
 def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: float) -> Record:
@@ -118,12 +118,12 @@ def record(outcome: Outcome, trees: Sequence[Tree], settings: Settings, wall_s: 
         against=_named(trees[0].revision) if len(trees) > 1 else None,
         verdict=outcome.verdict,
         regressed=outcome.regressed,
-        grown=outcome.grown,
-        unsteady=outcome.unsteady,
+        grown=outcome.count_changes,
+        unsteady=outcome.nondeterministic,
         wrong=list(last.wrong),
         refused=outcome.refused or [one.refused for one in outcome.checked],
         processes=settings.processes,
-        thrown=compared.thrown if compared else 0,
+        thrown=compared.discarded if compared else 0,
         smallest=settings.smallest,
         clock=settings.clock,
         planted=1 + planted if planted else None,

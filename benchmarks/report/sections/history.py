@@ -24,7 +24,7 @@ from benchmarks.report.document import (
 VERDICTS = ("slower", "faster", "same", "not settled")
 BLANK = ("", "", "not timed", "not compared", "nothing", "not timed", "", "none")
 """Texts for empty cells of `COLUMNS`."""
-TESTED = ("of", "on", "B slowed down by", "runs", *VERDICTS)
+TESTED = ("case", "device", "B slowed down by", "runs", *VERDICTS)
 
 
 def history(records: Sequence[Record]) -> list[Section]:
@@ -50,7 +50,7 @@ def history(records: Sequence[Record]) -> list[Section]:
         for entry in entries:
             shown = (c or blank for c, blank in zip(cells(entry), BLANK, strict=True))
             rows.append([*name, *evidenced([entry.record], *shown)])
-    blocks.append(Table("history", "Every revision tracked", ("of", "on", *COLUMNS), rows))
+    blocks.append(Table("history", "Every revision tracked", ("case", "device", *COLUMNS), rows))
     for name, entries in found.items():
         if sum(entry.level is not None for entry in entries) > 1:
             about = f"{name[0]} on {name[1]}"
